@@ -55,7 +55,7 @@ EDGE_PLUGINS = {
 }
 
 LINES_MAX = (
-    450  # a longer module is two rooms; but a class cut into halves to stay below is worse (docs/design.md)
+    500  # a longer module is two rooms; but a class cut into halves to stay below is worse (docs/design.md)
 )
 FUNCTION_LINES_MAX = 70  # TigerBeetle's limit; a longer function hides a second idea
 

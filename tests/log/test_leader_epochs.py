@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blumfeld.log.checkpoints import MalformedFile
-from blumfeld.log.leader_epochs import UNKNOWN_END, EpochEntry, LeaderEpochCache
+from blumfeld.log.leader_epochs import UNKNOWN_END, LeaderEpochCache
+from blumfeld.spi.leader_epochs import EpochEntry
 
 
 def cache(*entries: tuple[int, int]) -> LeaderEpochCache:

@@ -14,7 +14,7 @@ import pytest
 from blumfeld.spi.groups import TransactionCoordinator
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.peers import PeerClient
-from blumfeld.spi.replication import Replicas
+from blumfeld.spi.replication import FollowerHost, LeaderReplica, Replicas
 
 ROOT = Path(__file__).resolve().parents[2]
 SPI = ROOT / "core" / "blumfeld" / "spi"
@@ -23,10 +23,15 @@ HOOKS = {name: spec for name, spec in vars(Hooks).items() if name.startswith("bl
 PARTS = {
     ("peers", "channel"): PeerClient.channel,
     ("replicas", "apply"): Replicas.apply,
+    ("host", "epoch_end"): FollowerHost.epoch_end,
+    ("host", "append_fetched"): FollowerHost.append_fetched,
+    ("host", "truncate_to"): FollowerHost.truncate_to,
+    ("host", "restart_at"): FollowerHost.restart_at,
+    ("leader", "preferred_read_replica"): LeaderReplica.preferred_read_replica,
     ("transactions", "new_shard"): TransactionCoordinator.new_shard,
 }
-"""Parts of contracts that have no caller yet, by the property of ``Composition`` that hands them out. A caller writes
-``….peers.send(…)``; a test kit that calls one counts for nothing.
+"""Parts of contracts that have no caller yet, by the property of ``Composition`` that hands them out, or the name that
+callers give to what they are handed. A caller writes ``….peers.send(…)``; a test kit that calls one counts for nothing.
 """
 
 

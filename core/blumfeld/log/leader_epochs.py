@@ -9,27 +9,13 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable
-from typing import NamedTuple
 
 from blumfeld.log.checkpoints import decode_lines, encode_lines
+from blumfeld.spi.leader_epochs import EpochEnd, EpochEntry
 
 FILE_NAME = "leader-epoch-checkpoint"
 NO_EPOCH = -1
 NO_OFFSET = -1
-
-
-class EpochEntry(NamedTuple):
-    """A leader epoch and the first offset written in it."""
-
-    epoch: int
-    start_offset: int
-
-
-class EpochEnd(NamedTuple):
-    """The answer to OffsetForLeaderEpoch. (-1, -1) means unknown: the asker truncates nothing."""
-
-    epoch: int
-    end_offset: int
 
 
 UNKNOWN_END = EpochEnd(NO_EPOCH, NO_OFFSET)

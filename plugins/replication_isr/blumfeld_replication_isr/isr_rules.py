@@ -21,13 +21,16 @@ class FollowerState:
     replica_id: int
     log_end_offset: int = -1
     """-1 until its first fetch in this leader epoch."""
+    log_start_offset: int = -1
     broker_epoch: int = -1
     last_fetch_ms: float = NEVER_MS
     leader_end_at_last_fetch: int = 0
     last_caught_up_ms: float = NEVER_MS
 
-    def fetched(self, offset: int, broker_epoch: int, leader_end_offset: int, now_ms: float) -> None:
-        """It has everything below ``offset``.
+    def fetched(
+        self, offset: int, log_start_offset: int, broker_epoch: int, leader_end_offset: int, now_ms: float
+    ) -> None:
+        """It has everything below ``offset``, from ``log_start_offset`` on.
 
         Caught up now if it has the leader's whole log; as of its fetch before if it has what the log was then:
         so a follower of a busy leader, always a fetch behind, still counts as caught up.
@@ -37,6 +40,7 @@ class FollowerState:
         elif offset >= self.leader_end_at_last_fetch:
             self.last_caught_up_ms = max(self.last_caught_up_ms, self.last_fetch_ms)
         self.log_end_offset = offset
+        self.log_start_offset = log_start_offset
         self.broker_epoch = broker_epoch
         self.leader_end_at_last_fetch = leader_end_offset
         self.last_fetch_ms = now_ms
@@ -120,13 +124,47 @@ class IsrRules:
         self.high_watermark = lowest
         return True
 
-    def follower_fetched(self, replica_id: int, broker_epoch: int, offset: int, now_ms: float) -> bool:
+    def follower_fetched(
+        self, replica_id: int, broker_epoch: int, offset: int, now_ms: float, log_start_offset: int = 0
+    ) -> bool:
         """A follower fetched from ``offset``; whether the high watermark moved. Strangers are ignored."""
         follower = self.followers.get(replica_id)
         if follower is None:
             return False
-        follower.fetched(offset, broker_epoch, self.log_end_offset, now_ms)
+        follower.fetched(offset, log_start_offset, broker_epoch, self.log_end_offset, now_ms)
         return self.advance(now_ms)
+
+    def low_watermark(self, log_start_offset: int, alive: Callable[[int], bool]) -> int:
+        """Returns the lowest log start of the leader and of the followers on live brokers; -1 if one of them has not
+        fetched yet.
+
+        :param log_start_offset: the leader's
+        """
+        starts = [f.log_start_offset for f in self.followers.values() if alive(f.replica_id)]
+        return min(log_start_offset, *starts) if starts else log_start_offset
+
+    def preferred_read_replica(
+        self, rack: str, fetch_offset: int, rack_of: Callable[[int], str | None]
+    ) -> int:
+        """Returns the replica that a consumer in ``rack`` had better read from, as Kafka's RackAwareReplicaSelector
+        chooses it (KIP-392); -1 for the leader.
+
+        A follower is eligible if it is in the ISR and has the offset. Of several in the rack the one with the most
+        records is taken.
+        """
+        if not rack or rack_of(self.leader_id) == rack:
+            return -1
+        eligible = [
+            follower
+            for follower in self.followers.values()
+            if follower.replica_id in self.isr
+            and 0 <= follower.log_start_offset <= fetch_offset <= follower.log_end_offset
+            and rack_of(follower.replica_id) == rack
+        ]
+        if not eligible:
+            return -1
+        best = max(eligible, key=lambda f: (f.log_end_offset, f.last_caught_up_ms, f.replica_id))
+        return best.replica_id
 
     def expansion(self, replica_id: int) -> tuple[int, ...] | None:
         """The ISR with this follower in it, if it has earned its place: it holds everything committed, in this

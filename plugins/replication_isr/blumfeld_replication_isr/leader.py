@@ -43,6 +43,14 @@ class LeaderOwner(Protocol):
         """Whether a broker may be in an ISR now: registered, unfenced, not shutting down."""
         ...
 
+    def alive(self, replica_id: int) -> bool:
+        """Whether a broker is registered and not fenced."""
+        ...
+
+    def rack_of(self, replica_id: int) -> str | None:
+        """The rack of a broker, if it is known."""
+        ...
+
     def own_epoch(self) -> int:
         """This node's broker epoch, as registered; -1 before that."""
         ...
@@ -104,16 +112,32 @@ class IsrLeader:
         enough = len(self.isr) >= self._host.min_insync_replicas
         return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
-    def follower_fetched(self, replica_id: int, broker_epoch: int, fetch_offset: int) -> ErrorCode:
+    def follower_fetched(
+        self, replica_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int
+    ) -> ErrorCode:
         """A follower has everything below ``fetch_offset``; it may have earned its place in the ISR."""
         rules = self.rules
         follower = rules.followers.get(replica_id)
         if follower is None or 0 <= broker_epoch < follower.broker_epoch:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if rules.follower_fetched(replica_id, broker_epoch, fetch_offset, self._owner.runtime.monotonic_ms()):
+        start_before = follower.log_start_offset
+        now_ms = self._owner.runtime.monotonic_ms()
+        if rules.follower_fetched(replica_id, broker_epoch, fetch_offset, now_ms, log_start_offset):
             self._moved()
+        if log_start_offset > start_before:
+            self._host.low_watermark_moved()
         self._propose(rules.expansion(replica_id))
         return ErrorCode.NONE
+
+    @property
+    def low_watermark(self) -> int:
+        """As ``LeaderReplica.low_watermark``."""
+        start = self._host.log.log_start_offset
+        return self.rules.low_watermark(start, self._owner.alive) if self.rules.followers else start
+
+    def preferred_read_replica(self, rack: str, fetch_offset: int) -> int:
+        """As ``LeaderReplica.preferred_read_replica``."""
+        return self.rules.preferred_read_replica(rack, fetch_offset, self._owner.rack_of)
 
     def check_lag(self) -> None:
         """Called periodically: remove each follower from the ISR that has lagged for too long."""
@@ -125,6 +149,7 @@ class IsrLeader:
         self.image = image
         self.rules.set_replicas(image.replicas)
         self._settle(image.isr, image.partition_epoch)
+        self._host.low_watermark_moved()
 
     def stop(self) -> None:
         """Leadership has gone."""

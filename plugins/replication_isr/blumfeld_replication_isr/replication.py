@@ -10,7 +10,7 @@ from collections import deque
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
-from blumfeld.spi.replication import FollowerReplica, LeaderReplica, ReplicaHost
+from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.runtime import Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
@@ -48,9 +48,7 @@ class IsrReplication:
         self._leaders[leader] = None
         return leader
 
-    def become_follower(
-        self, host: ReplicaHost, image: PartitionImage, high_watermark: int
-    ) -> FollowerReplica:
+    def become_follower(self, host: FollowerHost, image: PartitionImage) -> FollowerReplica:
         """Not yet: raises BrokerError UNSUPPORTED_VERSION."""
         raise BrokerError(
             ErrorCode.UNSUPPORTED_VERSION,
@@ -74,6 +72,16 @@ class IsrReplication:
         """Whether a broker may be in an ISR now: registered, unfenced, not shutting down."""
         broker = self._composition.metadata.image.brokers.get(replica_id)
         return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+
+    def alive(self, replica_id: int) -> bool:
+        """Whether a broker is registered and not fenced."""
+        broker = self._composition.metadata.image.brokers.get(replica_id)
+        return broker is not None and not broker.fenced
+
+    def rack_of(self, replica_id: int) -> str | None:
+        """The rack of a broker, if it is known."""
+        broker = self._composition.metadata.image.brokers.get(replica_id)
+        return None if broker is None else broker.rack
 
     def own_epoch(self) -> int:
         """This node's broker epoch, as registered. Not the image's: that may be an earlier process's (KIP-903)."""

@@ -249,9 +249,9 @@ def test_a_follower_acknowledges_once_a_request(monkeypatch: pytest.MonkeyPatch)
     fetched: list[int] = []
     was = type(leader).follower_fetched
 
-    def follower_fetched(self: Any, replica_id: int, broker_epoch: int, offset: int) -> ErrorCode:
+    def follower_fetched(self: Any, replica_id: int, broker_epoch: int, offset: int, start: int) -> ErrorCode:
         fetched.append(offset)
-        return was(self, replica_id, broker_epoch, offset)
+        return was(self, replica_id, broker_epoch, offset, start)
 
     monkeypatch.setattr(type(leader), "follower_fetched", follower_fetched)
     request = fetch(0, max_wait_ms=WAIT_MS, replica_id=2, min_bytes=3 * ONE)

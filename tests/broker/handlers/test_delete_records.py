@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from blumfeld.spi.cluster import BrokerImage, PartitionImage
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -11,7 +12,7 @@ from blumfeld.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from tests.broker.batches import batch, fetch
-from tests.broker.harness import BrokerHarness
+from tests.broker.harness import BrokerHarness, FakeExchange
 from tests.broker.replicas.test_partition import code, hosted
 from tests.broker.upkeep.test_retention import Nobody
 from tests.log.batches import data_batch
@@ -108,3 +109,75 @@ def test_an_open_transaction_below_the_start_does_not_hold_readers_below_it(brok
     assert partition.readable_ends() == (5, 3)
     delete(broker, 4)
     assert partition.readable_ends() == (5, 4)
+
+
+def replicated() -> BrokerHarness:
+    """A partition with a follower on broker 2, which has fetched everything."""
+    harness = BrokerHarness()
+    harness.create_topic("t")
+    harness.metadata.image.brokers[2] = BrokerImage(
+        broker_id=2, epoch=5, incarnation_id=b"2" * 16, endpoints=()
+    )
+    harness.metadata.change_partition(
+        "t",
+        PartitionImage(partition=0, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=0, partition_epoch=1),
+    )
+    for _ in range(3):
+        code(harness, batch())
+    fetched(harness, 3, 0)
+    return harness
+
+
+def fetched(broker: BrokerHarness, offset: int, log_start_offset: int) -> None:
+    leader = hosted(broker).leader
+    assert leader is not None
+    assert leader.follower_fetched(2, 5, offset, log_start_offset) == ErrorCode.NONE
+    broker.runtime.run_turn()
+
+
+def asked(offset: int) -> DeleteRecordsRequest:
+    partitions = [DeleteRecordsPartition(partition_index=0, offset=offset)]
+    return DeleteRecordsRequest(timeout_ms=1000, topics=[DeleteRecordsTopic(name="t", partitions=partitions)])
+
+
+def answered(broker: BrokerHarness, exchange: FakeExchange) -> tuple[ErrorCode, int]:
+    (found,) = broker.response(exchange, asked(2), 2).topics[0].partitions
+    return ErrorCode(found.error_code), found.low_watermark
+
+
+def test_the_answer_waits_for_the_followers() -> None:
+    broker = replicated()
+    exchange = broker.send(asked(2), 2)
+    assert hosted(broker).log.log_start_offset == 2
+    fetched(broker, 3, 1)
+    assert not exchange.settled
+    fetched(broker, 3, 2)
+    assert answered(broker, exchange) == (ErrorCode.NONE, 2)
+    assert broker.broker.parking.waiting == 0
+    assert not hosted(broker).watchers.low_watermark
+
+
+def test_a_follower_that_does_not_delete_is_waited_for_until_the_time_is_up() -> None:
+    broker = replicated()
+    exchange = broker.send(asked(2), 2)
+    broker.runtime.advance(1_001)
+    assert answered(broker, exchange) == (ErrorCode.REQUEST_TIMED_OUT, 0)
+    assert not hosted(broker).watchers.low_watermark
+    fetched(broker, 3, 2)
+
+
+def test_who_waits_for_followers_is_told_when_leadership_goes() -> None:
+    broker = replicated()
+    exchange = broker.send(asked(2), 2)
+    gone = PartitionImage(
+        partition=0, replicas=(1, 2), isr=(1, 2), leader=-1, leader_epoch=1, partition_epoch=2
+    )
+    broker.metadata.change_partition("t", gone)
+    broker.runtime.run_turn()
+    assert answered(broker, exchange) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
+
+
+def test_a_follower_that_is_already_there_is_not_waited_for() -> None:
+    broker = replicated()
+    fetched(broker, 3, 2)
+    assert delete(broker, 2) == (ErrorCode.NONE, 2)

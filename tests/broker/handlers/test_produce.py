@@ -407,7 +407,7 @@ def test_acks_all_is_answered_when_the_isr_has_it(broker: BrokerHarness) -> None
     partition = broker.broker.partitions.find("t", 0)
     assert partition is not None
     assert partition.leader is not None
-    partition.leader.follower_fetched(2, 1, 1)
+    partition.leader.follower_fetched(2, 1, 1, 0)
     broker.runtime.run_turn()
     assert exchange.settled
     assert broker.broker.parking.counts.waiting == 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any, cast
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -192,12 +193,17 @@ class Host:
     def __init__(self, end: int = 10, min_insync_replicas: int = 1) -> None:
         self.partition = TopicPartition("t", 0)
         self.topic_id = b"t" * 16
-        self.log = cast("PartitionLog", SimpleNamespace(written_end_offset=end))
+        self.log = cast("PartitionLog", SimpleNamespace(written_end_offset=end, log_start_offset=0))
         self.min_insync_replicas = min_insync_replicas
         self.moved = 0
+        self.low_watermarks: list[int] = []
+        self.leader: Any = None
 
     def high_watermark_moved(self) -> None:
         self.moved += 1
+
+    def low_watermark_moved(self) -> None:
+        self.low_watermarks.append(self.leader.low_watermark)
 
 
 OWN_EPOCH = 101
@@ -247,7 +253,8 @@ class Driver:
         self.image = PartitionImage(
             partition=0, replicas=(1, 2, 3), isr=isr, leader=1, leader_epoch=4, partition_epoch=6
         )
-        self.leader = self.replication.become_leader(self.host, self.image, high_watermark)
+        self.leader = self.replication.become_leader(cast("Any", self.host), self.image, high_watermark)
+        self.host.leader = self.leader
 
     def wanted_isr(self) -> list[list[tuple[int, int]]]:
         return [
@@ -269,7 +276,7 @@ def test_with_an_isr_of_one_the_high_watermark_follows_the_log_end() -> None:
 def test_acks_all_is_checked_before_and_after() -> None:
     driver = Driver((1, 2), min_isr=2)
     assert driver.leader.check_append_all() == ErrorCode.NONE
-    driver.leader.follower_fetched(2, 102, 10)
+    driver.leader.follower_fetched(2, 102, 10, 0)
     driver.leader.update(
         PartitionImage(partition=0, replicas=(1, 2, 3), isr=(1,), leader=1, leader_epoch=4, partition_epoch=7)
     )
@@ -280,13 +287,13 @@ def test_acks_all_is_checked_before_and_after() -> None:
 def test_a_follower_that_caught_up_joins_when_the_controller_agrees() -> None:
     driver = Driver((1,))
     driver.leader.log_end_moved()
-    assert driver.leader.follower_fetched(2, 102, 10) == ErrorCode.NONE
+    assert driver.leader.follower_fetched(2, 102, 10, 0) == ErrorCode.NONE
     assert driver.wanted_isr() == [[(1, 101), (2, 102)]]
     request, _ = driver.controller.asked[0]
     partition = request.topics[0].partitions[0]
     assert (request.broker_id, request.broker_epoch) == (1, 101)
     assert (partition.leader_epoch, partition.partition_epoch) == (4, 6)
-    driver.leader.follower_fetched(3, 103, 10)
+    driver.leader.follower_fetched(3, 103, 10, 0)
     assert len(driver.controller.asked) == 1, "one change at a time"
     driver.controller.decide(isr=(1, 2), epoch=7)
     assert driver.leader.isr == (1, 2)
@@ -330,9 +337,53 @@ def test_where_the_controller_knows_more_the_image_is_waited_for() -> None:
 
 def test_strangers_and_old_incarnations_are_refused() -> None:
     driver = Driver((1, 2))
-    assert driver.leader.follower_fetched(9, 1, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    driver.leader.follower_fetched(2, 102, 0)
-    assert driver.leader.follower_fetched(2, 101, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert driver.leader.follower_fetched(9, 1, 0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    driver.leader.follower_fetched(2, 102, 0, 0)
+    assert driver.leader.follower_fetched(2, 101, 0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+
+
+def test_the_low_watermark_is_the_lowest_log_start_of_live_replicas() -> None:
+    driver = Driver((1, 2, 3))
+    cast("Any", driver.host.log).log_start_offset = 6
+    assert driver.leader.low_watermark == -1, "nothing is known of the followers yet"
+    driver.leader.follower_fetched(2, 102, 10, 4)
+    driver.leader.follower_fetched(3, 103, 10, 2)
+    assert driver.leader.low_watermark == 2
+    driver.leader.follower_fetched(3, 103, 10, 9)
+    assert driver.leader.low_watermark == 4
+    driver.leader.follower_fetched(2, 102, 10, 8)
+    assert driver.leader.low_watermark == 6
+    assert driver.host.low_watermarks == [-1, 2, 4, 6], "told whenever a follower's log start moved"
+    driver.leader.follower_fetched(2, 102, 10, 8)
+    assert len(driver.host.low_watermarks) == 4
+
+
+def test_a_fenced_replica_holds_no_low_watermark_back() -> None:
+    driver = Driver((1, 2))
+    driver.leader.follower_fetched(2, 102, 10, 0)
+    assert driver.leader.low_watermark == -1
+    brokers = driver.controller.image.brokers
+    brokers[3] = msgspec.structs.replace(brokers[3], fenced=True)
+    assert driver.leader.low_watermark == 0
+
+
+def test_the_preferred_read_replica_is_in_the_rack_and_in_the_isr() -> None:
+    driver = Driver((1, 2, 3))
+    brokers = driver.controller.image.brokers
+    for broker_id, rack in ((1, "a"), (2, "b"), (3, "b")):
+        brokers[broker_id] = msgspec.structs.replace(brokers[broker_id], rack=rack)
+    leader = driver.leader
+    assert leader.preferred_read_replica("b", 5) == -1, "no follower is known to have the offset"
+    leader.follower_fetched(2, 102, 8, 3)
+    leader.follower_fetched(3, 103, 9, 0)
+    assert leader.preferred_read_replica("b", 5) == 3, "it has more"
+    assert leader.preferred_read_replica("b", 10) == -1
+    assert leader.preferred_read_replica("a", 5) == -1, "the leader is there itself"
+    assert leader.preferred_read_replica("c", 5) == -1
+    assert leader.preferred_read_replica("", 5) == -1
+    leader.update(msgspec.structs.replace(driver.image, isr=(1, 2), partition_epoch=7))
+    assert leader.preferred_read_replica("b", 5) == 2, "replica 3 is not in sync"
+    assert leader.preferred_read_replica("b", 2) == -1, "its log starts later"
 
 
 def test_after_a_stop_nothing_is_called_back() -> None:
@@ -349,7 +400,7 @@ def test_after_a_stop_nothing_is_called_back() -> None:
 def test_following_is_refused_until_it_is_there() -> None:
     driver = Driver((1,))
     with pytest.raises(BrokerError) as caught:
-        driver.replication.become_follower(driver.host, driver.image, 0)
+        driver.replication.become_follower(cast("Any", driver.host), driver.image)
     assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 

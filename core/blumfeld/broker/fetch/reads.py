@@ -167,7 +167,10 @@ class PartitionRead:
             if self._check(partition):
                 if reader.follower and partition.leader is not None:
                     code = partition.leader.follower_fetched(
-                        reader.replica_id, reader.replica_epoch, self.asked.fetch_offset
+                        reader.replica_id,
+                        reader.replica_epoch,
+                        self.asked.fetch_offset,
+                        self.asked.log_start_offset,
                     )
                     if code:
                         raise BrokerError(code)

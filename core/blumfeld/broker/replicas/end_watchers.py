@@ -26,6 +26,14 @@ class EndWatcher(Protocol):
         ...
 
 
+class LowWatermarkWaiter(Protocol):
+    """A DeleteRecords request that waits for one partition's followers."""
+
+    def low_watermark_moved(self) -> None:
+        """The low watermark moved, or this node leads the partition no more."""
+        ...
+
+
 class EndWatchers:
     """The watchers of one partition, and the count of written bytes for those that need it."""
 
@@ -34,6 +42,7 @@ class EndWatchers:
         "_woken",
         "committed_end",
         "log_end",
+        "low_watermark",
         "shared",
         "shared_by",
         "telling",
@@ -47,6 +56,8 @@ class EndWatchers:
         """Watchers that are told when the log end moves, in the order in which they came."""
         self.committed_end: dict[EndWatcher, None] = {}
         """Watchers that are told when the high watermark moves; the last stable offset moves only with it."""
+        self.low_watermark: dict[LowWatermarkWaiter, None] = {}
+        """DeleteRecords requests that wait for the followers."""
         self.written_bytes: WrittenBytes | None = None
         """Made for the first parked fetch that counts bytes, so that a produce pays for it only where it is used."""
         self.telling = False

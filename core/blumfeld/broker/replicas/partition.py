@@ -10,13 +10,14 @@ from collections.abc import Callable
 
 from blumfeld.broker.replicas.append_rules import AppendRules
 from blumfeld.broker.replicas.end_watchers import CHANGED, COMMITTED_END_MOVED, LOG_END_MOVED, EndWatchers
+from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.broker.replicas.waiting_appends import AppendWaiter, WaitingAppends
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.replication import FollowerReplica, LeaderReplica, Replication
+from blumfeld.spi.replication import LeaderReplica, Replication
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.storage import LogReadOutcome, PartitionLog, TopicPartition, WriteOutcome
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -32,7 +33,10 @@ _KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class Partition:
-    """Implements ``ReplicaHost``. Its log is already open when it is made; :meth:`apply` makes it lead or follow."""
+    """Implements ``ReplicaHost``. Its log is already open when it is made; :meth:`apply` makes it lead or follow.
+
+    While it follows, :attr:`followed` is the host of its follower.
+    """
 
     __slots__ = (
         "_advance_due",
@@ -46,7 +50,7 @@ class Partition:
         "append_ms",
         "closed",
         "config",
-        "follower",
+        "followed",
         "image",
         "leader",
         "leader_epoch",
@@ -81,7 +85,8 @@ class Partition:
         self.state = state
         self.config = config
         self.leader: LeaderReplica | None = None
-        self.follower: FollowerReplica | None = None
+        self.followed: FollowedPartition | None = None
+        """This partition as a follower's host, while it follows."""
         self.leader_epoch = -1
         self.closed: ErrorCode | None = None
         """The error that every request gets once the partition is shut; ``None`` while it can be used."""
@@ -119,7 +124,7 @@ class Partition:
         """The high watermark as this replica knows it: a follower's may lag behind the leader's."""
         if self.leader is not None:
             return self.leader.high_watermark
-        return self.follower.high_watermark if self.follower is not None else self.state.high_watermark
+        return self.state.high_watermark
 
     @property
     def last_stable_offset(self) -> int:
@@ -128,8 +133,11 @@ class Partition:
 
     def readable_ends(self) -> tuple[int, int]:
         """Returns (high watermark, last stable offset): the ends for read_uncommitted and read_committed consumers."""
+        leader = self.leader
+        if leader is None:
+            return self.state.readable_ends()
         # Each read asks for these ends, so the leader's high watermark is looked up without a call.
-        high_watermark = self.high_watermark if self.leader is None else self.leader.high_watermark
+        high_watermark = leader.high_watermark
         unstable = self.state.producers.first_unstable_offset
         if unstable is None or unstable > high_watermark:
             return high_watermark, high_watermark
@@ -256,6 +264,20 @@ class Partition:
         if not self._write_due:
             self._write_later()
 
+    def write_this_turn(self) -> None:
+        """Write what is placed at the end of this turn."""
+        if not self._write_due:
+            self._write_later()
+
+    def cut(self) -> None:
+        """Take note that the log was truncated or begun anew: what is known of its end, and of the bytes before it, is
+        gone."""
+        end_offset = self.log.written_end_offset
+        self.leader_start_offset = min(self.leader_start_offset, end_offset)
+        if self.watchers.written_bytes is not None:
+            self.watchers.written_bytes.cut(end_offset)
+        self.watchers.wake(CHANGED)
+
     def _write_later(self) -> None:
         self._write_due = True
         self.placing_began_ms = self._runtime.monotonic_ms()
@@ -278,15 +300,19 @@ class Partition:
             return  # the waiters got their outcome when the partition was shut
         waiters, self._unwritten = self._unwritten, []
         written_end = outcome.written_end_offset
+        followed = self.followed
         if outcome.error is not None:
             self.state.producers.undo_placed(written_end)
             self._refuses = True
             self._refused.failed(self.partition, outcome.error)
-        elif self._refuses and waiters:
+        elif self._refuses and (waiters or (followed is not None and followed.unwritten)):
             self._refuses = False
             self._refused.succeeded(self.partition)
+        if followed is not None:
+            followed.outcome(outcome)
         try:
-            self._remember(written_end)
+            if not self.state.replaying:
+                self._remember(written_end)
         except OSError as error:
             self._unwritten = waiters
             self.fail(error)
@@ -334,6 +360,8 @@ class Partition:
                 commits.answer(leader)
                 if commits.queue:
                     commits.outlive_the_turn()
+        elif self.followed is not None:
+            self.followed.written()
 
     def high_watermark_moved(self) -> None:
         """The replication moved the high watermark: answer acks=all requests, wake fetches, call the coordinator.
@@ -353,6 +381,11 @@ class Partition:
         if self.on_high_watermark is not None:
             self.on_high_watermark(self)
 
+    def low_watermark_moved(self) -> None:
+        """The leader's low watermark moved, or there is no leader any more: DeleteRecords requests look again."""
+        for waiter in list(self.watchers.low_watermark):
+            waiter.low_watermark_moved()
+
     # Leading, following, leaving
 
     def apply(self, image: PartitionImage, node_id: int, replication: Replication) -> None:
@@ -363,8 +396,14 @@ class Partition:
         if before is not None and image.leader_epoch == self.leader_epoch and image.leader == before.leader:
             if self.leader is not None:
                 self.leader.update(image)
+            elif self.followed is not None:
+                self.followed.follower.update(image)
             return
-        if self._unwritten:
+        if self.followed is not None:
+            self.followed.finish_rebuilding()
+        if self.closed is not None:
+            return  # what was to be replayed can't be read
+        if self._unwritten or self._write_due:
             self._write()  # the placed batches carry the old epoch, so they must lie before the new epoch's start
         self._step_down(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.leader_epoch = image.leader_epoch
@@ -374,7 +413,9 @@ class Partition:
             self.leader = replication.become_leader(self, image, self.state.high_watermark)
             self.leader.log_end_moved()
         elif image.leader >= 0:
-            self.follower = replication.become_follower(self, image, self.state.high_watermark)
+            self.state.forget_empty_epochs()
+            self.followed = followed = FollowedPartition(self, self._runtime)
+            followed.follower = replication.become_follower(followed, image)
         self.watchers.wake(CHANGED)
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -406,7 +447,9 @@ class Partition:
 
         :param code: the error for requests that still wait, and for later ones
         """
-        if self.closed is None and self._unwritten:
+        if self.followed is not None:
+            self.followed.finish_rebuilding()
+        if self.closed is None and (self._unwritten or self._write_due):
             self._write()  # placed batches are kept, so their acks=1 requests succeed
         if self.closed is not None:
             return
@@ -431,11 +474,14 @@ class Partition:
         self.state.high_watermark = self.high_watermark
         if self.leader is not None:
             self.leader.stop()
-        if self.follower is not None:
-            self.follower.stop()
-        self.leader = self.follower = None
+        followed, self.followed = self.followed, None
+        if followed is not None:
+            followed.stop(code)
+        self.leader = None
         self.tells()
         self._commits.fail(code)
+        if self.watchers.low_watermark:
+            self.low_watermark_moved()
 
     def _fail_waiters(self, code: ErrorCode) -> None:
         waiters, self._unwritten = self._unwritten, []

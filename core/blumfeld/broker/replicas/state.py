@@ -10,7 +10,8 @@ was truncated. All of that is rebuilt from the batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from itertools import islice
 
 from blumfeld.broker.replicas.producer_snapshots import ProducerSnapshots
 from blumfeld.broker.replicas.recovered_batches import RecoveredBatches
@@ -19,8 +20,10 @@ from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions
+from blumfeld.log.producers.snapshot import decode_snapshot
 from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import PartitionLog, segment_bases
 from blumfeld.wire.batches.record_batch import RecordBatch
 
@@ -48,6 +51,7 @@ class ReplicaState:
         "high_watermark",
         "log_name",
         "producers",
+        "replaying",
     )
 
     def __init__(self, log_name: str, now_ms: Callable[[], int], events: EventLog) -> None:
@@ -65,6 +69,8 @@ class ReplicaState:
         """Offsets of snapshots that may stem from a truncated log. Replay compares each with the state it has there."""
         self._replay_from = 0
         """Offset where replay begins: the loaded snapshot covers all batches below."""
+        self.replaying = False
+        """A replay after a truncation has not ended. The log may roll meanwhile."""
         self._log: PartitionLog
         self._index: TransactionIndex
         self._snapshots: ProducerSnapshots
@@ -122,6 +128,7 @@ class ReplicaState:
                 self.save_epochs()
         self._recovered.clear()
         self._replay_from = end
+        self.replaying = False
         if self._index.unsaved:
             self.save_aborted()
         # Transactions that ended below the high watermark hold no reader back. Without this call they would, until the
@@ -132,11 +139,17 @@ class ReplicaState:
         """Yields the batches from ``_replay_from`` on: first read from the log, then those that recovery kept."""
         kept = self._recovered
         read_to = kept.start_offset if kept.complete else end
-        if self._replay_from < read_to:
-            for batch in log.batches(self._replay_from):
+        offset = self._replay_from
+        while offset < read_to:
+            # Begun anew after each step: between two steps segments may have been compacted or dropped.
+            for batch in islice(log.batches(offset), REPLAY_STEP):
+                offset = max(batch.next_offset, offset)
                 if batch.base_offset >= read_to:
                     break
                 yield batch
+            else:
+                continue
+            break
         if kept.complete:
             for batch in kept.batches(end):
                 if batch.next_offset > self._replay_from:
@@ -167,6 +180,8 @@ class ReplicaState:
 
         The epochs are written first: a start that finds the snapshot doesn't search the batches before it for epochs.
         """
+        if self.replaying:
+            return  # the producers of this offset aren't known yet; the snapshot of the next roll follows
         self.written(base_offset)
         if self.epoch_unsaved:
             self.save_epochs()
@@ -179,6 +194,16 @@ class ReplicaState:
         self._recovered.add(batch)
 
     # In service
+
+    def readable_ends(self) -> tuple[int, int]:
+        """Returns (high watermark, last stable offset) of a replica that doesn't lead."""
+        stable = high_watermark = self.high_watermark
+        unstable = self.producers.first_unstable_offset
+        if unstable is not None and unstable < stable:
+            stable = unstable
+        if self.replaying:  # transactions behind what is replayed so far are not known yet
+            stable = min(stable, self.producers.end_offset)
+        return high_watermark, min(max(stable, self._log.log_start_offset), high_watermark)
 
     def written(self, end_offset: int) -> None:
         """Move the placed producer state below ``end_offset`` to the written one: those batches are written."""
@@ -243,9 +268,16 @@ class ReplicaState:
 
         The producers are loaded from an older snapshot and replayed from there.
         """
+        for _ in self.truncate_in_steps(offset):
+            pass
+
+    def truncate_in_steps(self, offset: int) -> Iterator[None]:
+        """As :meth:`truncate_to`. The log, the epochs and the aborted transactions are cut when this returns. The
+        producers are complete once the iterator is exhausted: it may replay a whole segment.
+        """
         log = self._log
         log.truncate_to(offset)
-        self._truncated(log)
+        return self._truncated(log)
 
     def truncate_fully(self, start_offset: int) -> None:
         """Drop everything; the log is empty afterwards and starts at ``start_offset``.
@@ -253,6 +285,7 @@ class ReplicaState:
         Snapshots and epochs are removed first, and durably. A crash before the truncation then finds the whole state in
         the batches, and a crash after it finds nothing of the old log.
         """
+        self.replaying = False
         self._snapshots.remove_below(SOUND)
         self.epochs.clear()
         self.save_epochs()  # a durable write: it makes the removals in the same directory durable, too
@@ -262,7 +295,39 @@ class ReplicaState:
         self.producers.clear(start_offset)
         self.save_aborted()
 
-    def _truncated(self, log: PartitionLog) -> None:
+    def restart_at(self, offset: int, epochs: Sequence[EpochEntry], producers: bytes | None) -> None:
+        """Drop everything, and begin with the state of a log whose records below ``offset`` lie elsewhere or are gone.
+
+        A crash in the middle leaves the log as it was, or an empty one that starts at ``offset``.
+
+        :param epochs: the leader epochs of the records below ``offset``; later ones are left out
+        :param producers: the bytes of ``<offset>.snapshot``; ``None`` if no producer is known
+        :raises CorruptSnapshot: ``producers`` can't be read; nothing has changed
+        """
+        if producers is not None:
+            decode_snapshot(producers)
+        self.truncate_fully(offset)
+        self.high_watermark = offset
+        if producers is not None:
+            self._snapshots.write(offset, producers)
+            self.producers.load(producers, offset)
+        for epoch, start_offset in epochs:
+            if start_offset < offset:
+                self.epochs.assign(epoch, start_offset)
+        if self.epochs.entries:
+            self.save_epochs()
+
+    def forget_empty_epochs(self) -> None:
+        """Drop the epochs that begin at the log's end: no record was written in them.
+
+        A follower names the epoch of its last record when it fetches. The epoch of a leadership without a record is
+        unknown to every other replica. The file doesn't have it either.
+        """
+        if self.epoch_unsaved:
+            self.epochs.truncate_from_end(self._log.written_end_offset)
+            self.epoch_unsaved = False
+
+    def _truncated(self, log: PartitionLog) -> Iterator[None]:
         start, end = log.log_start_offset, log.written_end_offset
         self.high_watermark = min(self.high_watermark, end)
         self._snapshots.remove_above(end)
@@ -270,11 +335,13 @@ class ReplicaState:
         cut = self.epochs.truncate_from_end(end)
         if self.epochs.truncate_from_start(start) or cut:
             self.save_epochs()
-        if self.producers.truncate_to(end):
+        # A replay that this truncation interrupts leaves producers that are good only up to where it came.
+        if self.producers.end_offset >= end and self.producers.truncate_to(end):
+            self.replaying = False
             self.save_aborted()
-            return
+            return iter(())
         if not self._snapshots.load(self.producers, end, self.events):
             self.producers.clear(start)
         self._replay_from = max(self.producers.end_offset, start)
-        for _ in self.replay():
-            pass
+        self.replaying = True
+        return self.replay()

@@ -35,6 +35,14 @@ class WrittenBytes:
             if len(ends) > MARKS_MAX:
                 del ends[: MARKS_MAX // 2], self._totals[: MARKS_MAX // 2]
 
+    def cut(self, end_offset: int) -> None:
+        """Take note that the log was truncated to ``end_offset``. Totals never go back, so from there on they are more
+        than what is in the log: whoever waits for bytes may look too early, but never too late."""
+        keep = bisect_left(self._ends, end_offset)
+        del self._ends[keep:], self._totals[keep:]
+        self._ends.append(end_offset)
+        self._totals.append(self.placed)
+
     def committed(self) -> None:
         """Take note that the high watermark is at the log's end: no earlier offset will be asked for."""
         if len(self._ends) > 1:
