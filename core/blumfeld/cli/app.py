@@ -38,6 +38,7 @@ LAZY: dict[str, LazyCommand] = {
     "demo": LazyCommand("blumfeld.cli.demo.command", "demo"),
     "format": LazyCommand("blumfeld.cli.format", "format_data_dir"),
     "log": LazyCommand("blumfeld.cli.log.command", "log"),
+    "simulate": LazyCommand("blumfeld.cli.simulate", "simulate"),
     "wire": LazyCommand("blumfeld.cli.wire", "app"),
 }
 

@@ -15,10 +15,11 @@ import pytest
 
 from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.simulation import Pace, Simulation, SimulationFailure
-from blumfeld.testing.simulation.__main__ import main, seeds_of
+from blumfeld.testing.simulation.__main__ import main
 from blumfeld.testing.simulation.host import DATA_DIR, Machine, plan_of
 from blumfeld.testing.simulation.network import Network, Weather, Wire
 from blumfeld.testing.simulation.run import CONFIG
+from blumfeld.testing.simulation.seeds import seeds_of
 from blumfeld.testing.simulation.trace import Trace
 
 BUSY = Pace(producer_pause_s=2.0, member_pause_s=1.0, life_s=25.0, down_s=1.0, break_s=15.0)

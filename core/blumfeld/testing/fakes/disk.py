@@ -71,12 +71,18 @@ class DiskState:
         """Parts of paths that are mounted read-only: every change there fails with EROFS."""
         self.watch: Callable[[str, str], None] | None = None
         """Called with (operation, path) before each operation. It may call :meth:`crash` or :meth:`kill`."""
+        self.struck = 0
+        """Number of operations that failed or were short because of a fault or a lack of room."""
         self._faults: list[Fault] = []
         self._warm: set[tuple[str, int]] = set()
 
     def inject(self, fault: Fault) -> None:
         """Add a fault."""
         self._faults.append(fault)
+
+    def withdraw(self, fault: Fault) -> None:
+        """Remove a fault. Nothing happens if it isn't there any more."""
+        self._faults = [one for one in self._faults if one is not fault]
 
     def heal(self) -> None:
         """Remove every fault, and make the disk roomy and writable again."""
@@ -102,6 +108,7 @@ class DiskState:
         if self.room is None or growth <= 0:
             return size_bytes
         missing = max(growth - self.room, 0)
+        self.struck += missing > 0
         if missing == size_bytes:
             raise os_error(errno.ENOSPC, path)
         self.room -= growth - missing
@@ -141,6 +148,7 @@ class DiskState:
                 fault.nth -= 1
                 continue
             fault.times -= 1
+            self.struck += 1
             if fault.short_bytes is not None:
                 return fault.short_bytes
             raise os_error(fault.error_number, path)

@@ -7,15 +7,7 @@ import sys
 import time
 
 from blumfeld.testing.simulation.run import Report, Simulation, SimulationFailure
-
-
-def seeds_of(text: str) -> list[int]:
-    """Parse ``3``, ``0-19`` or ``1,5,7-9``."""
-    seeds: list[int] = []
-    for part in text.split(","):
-        low, dash, high = part.partition("-")
-        seeds += range(int(low), int(high if dash else low) + 1)
-    return seeds
+from blumfeld.testing.simulation.seeds import seeds_of
 
 
 def main(arguments: list[str] | None = None) -> int:

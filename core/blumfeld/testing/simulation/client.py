@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Protocol, TypeVar
 
 from blumfeld.client.asyncio_connection import AsyncioConnection
-from blumfeld.testing.simulation.network import CLIENTS, Network, Wire
+from blumfeld.testing.simulation.network import End, Wire
 from blumfeld.testing.simulation.oracle import ViolationError
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
@@ -22,10 +23,24 @@ does after its request timeout: a power cut is silent.
 FRAME_BYTES_MAX = 1 << 30
 
 
+class Reach(Protocol):
+    """The network as one client machine reaches it: a ``Network``, or its view from an address."""
+
+    loop: asyncio.AbstractEventLoop
+
+    async def connect(self, host: str, port: int, end: Callable[[Wire], End]) -> Wire:
+        """Connect from this machine. :raises OSError: refused, or no answer"""
+        ...
+
+    def was_calm_since(self, time_s: float) -> bool:
+        """Return whether nothing has been wrong since then."""
+        ...
+
+
 class ClientConnection:
     """Implements the network's ``End``. Made by :func:`connect`."""
 
-    def __init__(self, client_id: str, wire: Wire, network: Network) -> None:
+    def __init__(self, client_id: str, wire: Wire, network: Reach) -> None:
         self._client_id = client_id
         self._network = network
         self._wire = wire
@@ -88,28 +103,24 @@ class _Strict(AsyncioConnection):
         raise ViolationError(f"a broken answer: {error}") from error
 
 
-async def connect(
-    network: Network, address: tuple[str, int], client_id: str, source: str = CLIENTS
-) -> ClientConnection:
-    """Connect from the machine ``source``. :raises OSError: the broker is down, or can't be reached"""
+async def connect(network: Reach, address: tuple[str, int], client_id: str) -> ClientConnection:
+    """Connect. :raises OSError: the broker is down, or can't be reached"""
     made: list[ClientConnection] = []
 
     def end(wire: Wire) -> ClientConnection:
         made.append(ClientConnection(client_id, wire, network))
         return made[0]
 
-    await network.connect(*address, end, source)
+    await network.connect(*address, end)
     return made[0]
 
 
-async def connect_patiently(
-    network: Network, address: tuple[str, int], client_id: str, source: str = CLIENTS
-) -> ClientConnection:
+async def connect_patiently(network: Reach, address: tuple[str, int], client_id: str) -> ClientConnection:
     """Connect, and try again until it succeeds."""
     backoff_s = 0.05
     while True:
         try:
-            return await connect(network, address, client_id, source)
+            return await connect(network, address, client_id)
         except OSError:
             await asyncio.sleep(backoff_s)
             backoff_s = min(backoff_s * 2, 1.0)

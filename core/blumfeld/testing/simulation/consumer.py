@@ -7,8 +7,7 @@ from collections.abc import Iterator
 
 from blumfeld.client.fetch import FetchSession
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
-from blumfeld.testing.simulation.network import Network
+from blumfeld.testing.simulation.client import ClientConnection, Reach, connect_patiently
 from blumfeld.testing.simulation.oracle import Oracle, ViolationError
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.batches.records import records
@@ -44,7 +43,7 @@ class Consumer:
     def __init__(
         self,
         name: str,
-        network: Network,
+        network: Reach,
         address: tuple[str, int],
         oracle: Oracle,
         partitions: list[TopicPartition],

@@ -14,9 +14,8 @@ from blumfeld.client.classic_group import (
 from blumfeld.client.fetch import Place
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
+from blumfeld.testing.simulation.client import ClientConnection, Reach, connect_patiently
 from blumfeld.testing.simulation.consumer import Consumer
-from blumfeld.testing.simulation.network import Network
 from blumfeld.testing.simulation.oracle import Oracle, ViolationError
 from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
@@ -60,7 +59,7 @@ class GroupMember:
         self,
         name: str,
         group: str,
-        network: Network,
+        network: Reach,
         address: tuple[str, int],
         oracle: Oracle,
         random: Random,

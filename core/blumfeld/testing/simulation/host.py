@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, TypeVar, cast
 
@@ -30,6 +31,8 @@ DATA_DIR = "/data"
 STOP_GRACE_MS = 1_000
 SEEDS_A_RUN = 1_000_003
 """Incarnation n of seed s draws from s × this + n."""
+TOLD_AFTER_S = 0.0005
+"""Time from a power cut to ``on_power_cut``. No start of a node is faster."""
 DEVICE_MS_MAX = 8.0
 """Longest time of one offloaded piece of work on a healthy disk."""
 
@@ -99,7 +102,7 @@ class Machine:
 
     :param plan: what its processes run; the host of its first listener is the machine's address
     :param on_defect: called with an error that escaped, and the place
-    :param on_power_cut: called when the power goes
+    :param on_power_cut: called once the power has gone, and before the next process can answer
     """
 
     def __init__(
@@ -134,7 +137,7 @@ class Machine:
         self._seed = seed
         self._plan = plan
         self._on_defect = on_defect
-        self._on_power_cut = on_power_cut
+        self.on_power_cut = on_power_cut
         self.disk.watch = self._disk_used
         self._crash_in: int | None = None
         self._crash_by_power_cut = False
@@ -144,6 +147,11 @@ class Machine:
     def is_running(self) -> bool:
         """Whether a process is there: it starts, serves or is paused."""
         return self._runtime is not None and not self._runtime.dead
+
+    @property
+    def is_serving(self) -> bool:
+        """Whether a process is there whose start is complete."""
+        return self.is_running and self._starting is not None and self._starting.done()
 
     @property
     def is_paused(self) -> bool:
@@ -165,7 +173,7 @@ class Machine:
         site.boot(loop.deliver)
         runtime = SimulatedRuntime(self._seed * SEEDS_A_RUN + self.incarnations, loop, self)
         self._runtime = runtime
-        logs = EventLogs(self._noting, now_ms=runtime.now_ms)
+        logs = EventLogs(partial(self._noting, loop), now_ms=runtime.now_ms)
         logs.port_is_open(lambda prepare, use: use(prepare()))
         self.node = Node(self._plan, runtime, logs)
         self._starting = loop.create_task(self.node.start(), name="node start")
@@ -200,7 +208,8 @@ class Machine:
 
         task = self._loop.create_task(waiting())
         await self._when_done(task)
-        return task.result()
+        result: T = task.result()
+        return result
 
     def crash(self, *, power_cut: bool) -> None:
         """Crash the node at once. A power cut is silent; a killed process' connections are reset."""
@@ -225,7 +234,8 @@ class Machine:
         self.kills += not power_cut
         self.power_cuts += power_cut
         if power_cut:
-            self._on_power_cut()
+            # Answers that had arrived before the cut may still wait for their client's turn.
+            self.world.call_later(TOLD_AFTER_S, self.on_power_cut)
         self.down.set()
 
     def crash_in_operation(self, nth: int, *, power_cut: bool) -> None:
@@ -272,8 +282,11 @@ class Machine:
     def end(self) -> None:
         """End the process without a word: the run is over."""
         self.disk.watch = None
-        if self._loop is not None:
+        if self._runtime is not None and self._loop is not None:
+            self._runtime.dead = True
+            self.disk.kill()
             self._loop.die()
+            self._loop.unwind()
 
     def _note(self, event: str) -> None:
         self.network.trace.note(f"{self.address} {event}")
@@ -321,12 +334,14 @@ class Machine:
         self._ended.append(task)
         task.add_done_callback(_ignore)
 
-    def _noting(self) -> Render:
+    def _noting(self, loop: MachineLoop) -> Render:
         def render(_: int, level: str, logger: str, event: str, values: dict[str, Any]) -> None:
+            if loop.dead:
+                return  # the process unwinds: nothing could have seen what it says
             said = " ".join(f"{name}={value!r}" for name, value in values.items())
             self._note(f"log {level} {logger}: {event} {said}")
             defect = values.get("exc_info")
-            if isinstance(defect, BaseException) and self.is_running:
+            if isinstance(defect, BaseException):
                 # A broker answers UNKNOWN_SERVER_ERROR and serves on. Here a defect fails the run.
                 self._on_defect(f"{logger}: {event}", defect)
 

@@ -8,7 +8,7 @@ all of that holds for plug-ins that use asyncio directly, too.
 from __future__ import annotations
 
 import asyncio
-from asyncio.events import _set_running_loop
+from asyncio.events import _get_running_loop, _set_running_loop
 from collections import deque
 from collections.abc import Callable
 from contextvars import Context
@@ -17,6 +17,8 @@ from typing import Any
 from blumfeld.testing.fakes.loop import SimulatedLoop, SimulationError
 from blumfeld.testing.simulation.clocks import MachineClock
 
+UNWIND_ROUNDS_MAX = 100
+"""Cancellations after which a task that doesn't end is left alone."""
 EARLY_S = 1e-9
 """Timers may fire this much early: the float of a machine's time and that of virtual time differ by rounding."""
 
@@ -51,6 +53,7 @@ class MachineLoop(asyncio.BaseEventLoop):
         """Virtual time that each turn takes. The next turn waits for that long, as on a loaded machine."""
         self.turns = 0
         self._clock = clock
+        self._tasks: dict[asyncio.Task[Any], None] = {}
         self._paused = False
         self._queue: deque[asyncio.Handle] = deque()
         self._turn_is_set = False
@@ -78,10 +81,24 @@ class MachineLoop(asyncio.BaseEventLoop):
         self.call_soon(self._unless_dead, callback, arguments)
 
     def die(self) -> None:
-        """Be dead from now on."""
-        self.dead = True
-        self.turn_cost_s = 0.0
-        self.resume()
+        """Be dead from now on. Every task is cancelled, as often as it takes to end it."""
+        if not self.dead:
+            self.dead = True
+            self.turn_cost_s = self._busy_until_s = 0.0
+            self.resume()
+            self.world.call_soon(self.unwind)
+
+    def unwind(self) -> None:
+        """End every task. What a task waits for in its ``finally`` never comes to a dead process.
+
+        A task that were left would be ended by the garbage collector, at any time, and could not even wait then.
+        """
+        for _ in range(UNWIND_ROUNDS_MAX):
+            for task in list(self._tasks):
+                task.cancel()
+            self._turn()
+            if not self._tasks:
+                return
 
     def _unless_dead(self, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
         if not self.dead:
@@ -104,6 +121,7 @@ class MachineLoop(asyncio.BaseEventLoop):
         self.turns += 1
         if self.turn_cost_s:  # before the turn: what it queues must wait for its end
             self._busy_until_s = world.time() + self.turn_cost_s
+        before = _get_running_loop()
         _set_running_loop(self)
         try:
             for _ in range(len(queue)):
@@ -111,7 +129,7 @@ class MachineLoop(asyncio.BaseEventLoop):
                 if not handle._cancelled:
                     handle._run()
         finally:
-            _set_running_loop(world)
+            _set_running_loop(before)
         if queue:
             self._set_turn()
 
@@ -120,6 +138,13 @@ class MachineLoop(asyncio.BaseEventLoop):
     def time(self) -> float:
         """The machine's monotonic clock, in seconds."""
         return self._clock.monotonic_s(self.world.time())
+
+    def create_task(self, coro: Any, *, name: object = None, context: Context | None = None) -> Any:
+        """Make a task, which :meth:`die` ends."""
+        task = super().create_task(coro, name=name, context=context)
+        self._tasks[task] = None
+        task.add_done_callback(self._tasks.pop)
+        return task
 
     def call_soon(  # type: ignore[override]
         self, callback: Callable[..., Any], *args: Any, context: Context | None = None

@@ -17,7 +17,7 @@ from blumfeld.testing.simulation.sites import Site
 from blumfeld.testing.simulation.streams import End, NetworkConnection, Stream, Wire
 from blumfeld.testing.simulation.trace import Trace
 
-__all__ = ["CLIENTS", "End", "Network", "NetworkConnection", "Weather", "Wire"]
+__all__ = ["CLIENTS", "End", "Network", "NetworkConnection", "Vantage", "Weather", "Wire"]
 
 CLIENTS = "10.9.0.1"
 """The machine of a connection whose caller names none."""
@@ -197,6 +197,23 @@ class Network:
             if due and self._timer is None:
                 self._timer_s = due[0][0]
                 self._timer = self.loop.call_at(self._timer_s, self._deliver_due)
+
+
+class Vantage:
+    """The network as the machine ``source`` reaches it."""
+
+    def __init__(self, network: Network, source: str) -> None:
+        self.loop = network.loop
+        self._network = network
+        self._source = source
+
+    async def connect(self, host: str, port: int, end: Callable[[Wire], End]) -> Wire:
+        """As ``Network.connect``, from this machine."""
+        return await self._network.connect(host, port, end, self._source)
+
+    def was_calm_since(self, time_s: float) -> bool:
+        """As ``Network.was_calm_since``."""
+        return self._network.was_calm_since(time_s)
 
 
 def _accepted(accept: Callable[[Wire], End], wire: Wire) -> None:

@@ -12,8 +12,7 @@ from blumfeld.client.produce import ProducerIdentity, one_batch, only_outcome
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fakes.runtime import EPOCH_MS
-from blumfeld.testing.simulation.client import ClientConnection, connect_patiently
-from blumfeld.testing.simulation.network import Network
+from blumfeld.testing.simulation.client import ClientConnection, Reach, connect_patiently
 from blumfeld.testing.simulation.oracle import Oracle, ViolationError
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
@@ -47,7 +46,7 @@ class Producer:
     def __init__(
         self,
         name: str,
-        network: Network,
+        network: Reach,
         address: tuple[str, int],
         oracle: Oracle,
         random: Random,

@@ -60,6 +60,13 @@ SETTLE_S = 900.0
 """Time after the last crash in which every client must finish. Otherwise something hangs."""
 
 
+def topic_request(name: str) -> CreateTopicsRequest:
+    """Return the request that creates one of the topics."""
+    configs = [CreatableTopicConfig(name=key, value=value) for key, value in TOPIC_CONFIGS[name].items()]
+    topic = CreatableTopic(name=name, num_partitions=PARTITIONS[name], replication_factor=1, configs=configs)
+    return CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+
+
 class Pace(msgspec.Struct, frozen=True, kw_only=True):
     """How often things happen: mean times in virtual seconds."""
 
@@ -197,17 +204,15 @@ class Simulation:
     async def _begin(self) -> None:
         await self._start()
         for name, partitions in PARTITIONS.items():
-            while not await self._created(name, partitions):
+            while not await self._created(name):
                 if self.machine.down.is_set():
                     await self._start()
             for partition in range(partitions):
                 self.oracle.add(TopicPartition(name, partition), flushed=name == FLUSHED)
 
-    async def _created(self, name: str, partitions: int) -> bool:
+    async def _created(self, name: str) -> bool:
         """Create a topic. Return whether it exists now."""
-        configs = [CreatableTopicConfig(name=k, value=v) for k, v in TOPIC_CONFIGS[name].items()]
-        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=1, configs=configs)
-        request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        request = topic_request(name)
         try:
             connection = await connect(self.network, ADDRESS, "admin")
             answer = await connection.ask(request, 5, CreateTopicsResponse)

@@ -1,0 +1,85 @@
+"""The classes of faults, and which of them a seed turns on. Pure.
+
+Each class draws from a source of its own. So the other classes do the same if one is left out, which is what makes a
+failing seed reducible.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Collection
+from enum import StrEnum
+
+ON_CHANCE = 0.5
+"""Probability that a seed turns a class on."""
+PAUSE_S_MIN, PAUSE_S_MAX = 8.0, 120.0
+"""Range of the mean time between two faults of a class."""
+
+
+class FaultClass(StrEnum):
+    """A kind of fault. Each can be turned on and off alone."""
+
+    KILL = "kill"
+    """``kill -9`` of a process; the page cache survives."""
+    POWER = "power"
+    """A power cut of one machine, also inside a disk operation."""
+    POWER_TOGETHER = "power-together"
+    """A power cut of several machines at once."""
+    STOP = "stop"
+    """An orderly stop."""
+    PAUSE = "pause"
+    """A process is stopped for a while (SIGSTOP)."""
+    LOAD = "load"
+    """Each turn of a machine takes time for a while."""
+    CUT = "cut"
+    """Nothing arrives from one machine at another for a while; the way back works."""
+    PARTITION = "partition"
+    """A group of machines and the others don't reach each other for a while."""
+    STALL = "stall"
+    """A link delivers nothing for some seconds, then everything."""
+    BREAK = "break"
+    """A connection is broken at both ends."""
+    CLOCK_JUMP = "clock-jump"
+    """A wall clock jumps forward or back."""
+    CLOCK_RATE = "clock-rate"
+    """A clock runs too fast or too slow."""
+    DISK_FULL = "disk-full"
+    """A disk has no room for a while."""
+    DISK_SLOW = "disk-slow"
+    """A device takes much longer for a while."""
+    WRITE_ERROR = "write-error"
+    """A write fails with EIO."""
+    SYNC_ERROR = "sync-error"
+    """A sync fails with EIO."""
+    READ_ERROR = "read-error"
+    """A read fails with EIO."""
+    BIT_ROT = "bit-rot"
+    """A bit of a file flips on the device."""
+
+
+ENDS_PROCESS = frozenset({FaultClass.KILL, FaultClass.POWER, FaultClass.POWER_TOGETHER, FaultClass.STOP})
+
+
+def chance_of(seed: int, name: str) -> random.Random:
+    """Return a source of chance for one part of a run."""
+    return random.Random(f"{seed}/{name}")
+
+
+def drawn(seed: int, allowed: Collection[FaultClass]) -> dict[FaultClass, float]:
+    """Return the classes that the seed turns on, with the mean time between two faults in seconds.
+
+    :param allowed: the other classes stay off. If the seed turns none of these on, the first one is on
+    """
+    found: dict[FaultClass, float] = {}
+    first: tuple[FaultClass, float] | None = None
+    for one in FaultClass:
+        chance = chance_of(seed, f"swarm/{one.value}")
+        is_on = chance.random() < ON_CHANCE
+        pause_s = PAUSE_S_MIN * (PAUSE_S_MAX / PAUSE_S_MIN) ** chance.random()
+        if one in allowed:
+            first = first or (one, pause_s)
+            if is_on:
+                found[one] = pause_s
+    if not found and first is not None:
+        found[first[0]] = first[1]
+    return found

@@ -1,0 +1,289 @@
+"""Brings the faults of a run about, restarts what ended, and heals everything at the end."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine
+from typing import Any
+
+from blumfeld.kernel.node import StartError
+from blumfeld.testing.fakes.files import Fault
+from blumfeld.testing.simulation.host import Machine
+from blumfeld.testing.simulation.swarm.disk_files import files_of
+from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of, drawn
+from blumfeld.testing.simulation.swarm.world import World
+
+DOWN_S = 5.0
+"""Mean time until a process that ended is started again."""
+LASTS_S = 8.0
+"""Mean duration of a fault that lasts."""
+METADATA = "__cluster_metadata"
+DISK_PLACES = ("", "", METADATA)
+"""Parts of paths that a disk's fault strikes: the first operation, or the first one on the cluster's metadata."""
+OPERATIONS = {
+    FaultClass.WRITE_ERROR: "pwritev",
+    FaultClass.SYNC_ERROR: "fdatasync",
+    FaultClass.READ_ERROR: "pread",
+}
+RATES = (0.8, 0.95, 1.05, 1.25)
+WRONG_MS_MAX = 1_200_000
+"""A wall clock is wrong by at most this. Beyond an hour a broker rightly refuses the timestamps of producers
+(``message.timestamp.after.max.ms``).
+"""
+
+
+class Injector:
+    """The faults of one run.
+
+    :param on_error: called with what made a machine unable to start although its disk is well
+    """
+
+    def __init__(
+        self, world: World, allowed: frozenset[FaultClass], on_error: Callable[[BaseException], None]
+    ) -> None:
+        self.on = drawn(world.shape.seed, allowed)
+        """Class → mean time between two faults."""
+        self.counts: Counter[str] = Counter()
+        """Faults that happened, by class."""
+        self._world = world
+        self._on_error = on_error
+        self._tasks: list[asyncio.Task[None]] = []
+        self._keepers: list[asyncio.Task[None]] = []
+        self._disk_faults: list[tuple[Machine, Fault]] = []
+        self._bring: dict[FaultClass, Callable[[random.Random], Awaitable[None]]] = {
+            FaultClass.KILL: self._kill,
+            FaultClass.POWER: self._power,
+            FaultClass.POWER_TOGETHER: self._power_together,
+            FaultClass.STOP: self._stop,
+            FaultClass.PAUSE: self._pause,
+            FaultClass.LOAD: self._load,
+            FaultClass.CUT: self._cut,
+            FaultClass.PARTITION: self._partition,
+            FaultClass.STALL: self._stall,
+            FaultClass.BREAK: self._break,
+            FaultClass.CLOCK_JUMP: self._jump,
+            FaultClass.CLOCK_RATE: self._rate,
+            FaultClass.DISK_FULL: self._full,
+            FaultClass.DISK_SLOW: self._slow,
+            FaultClass.WRITE_ERROR: lambda chance: self._disk_error(FaultClass.WRITE_ERROR, chance),
+            FaultClass.SYNC_ERROR: lambda chance: self._disk_error(FaultClass.SYNC_ERROR, chance),
+            FaultClass.READ_ERROR: lambda chance: self._disk_error(FaultClass.READ_ERROR, chance),
+            FaultClass.BIT_ROT: self._rot,
+        }
+
+    def begin(self) -> None:
+        """Let faults happen, and restart what ends."""
+        for machine in self._world.machines:
+            self._keepers.append(self._task(self._keep(machine)))
+        for one, mean_s in self.on.items():
+            self._tasks.append(self._task(self._happen(one, mean_s)))
+
+    def heal(self) -> None:
+        """End every fault. Machines that are down are started again.
+
+        A process whose disk had an error is killed, as its operator would do once the disk is replaced: a partition
+        whose file could not be read stays offline as long as the process lives.
+        """
+        for task in self._tasks:
+            task.cancel()
+        world = self._world
+        world.network.trace.note("heal everything")
+        world.network.heal_all()
+        for machine in world.machines:
+            machine.spare()
+            machine.resume()
+            machine.disk.heal()
+            machine.disk_slow_ms = 0.0
+            machine.clock.set_rate(1.0, world.loop.time())
+            machine.clock.jump(-machine.clock.offset_ms)
+            if machine.turn_cost_s:
+                machine.load(0.0)
+            if any(one is machine and not fault.times for one, fault in self._disk_faults):
+                machine.crash(power_cut=False)
+
+    def end(self) -> None:
+        """Restart nothing any more."""
+        for task in [*self._tasks, *self._keepers]:
+            task.cancel()
+
+    def _task(self, coroutine: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        task = self._world.loop.create_task(coroutine)
+        task.add_done_callback(self._ended)
+        return task
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        if not task.cancelled() and (error := task.exception()) is not None:
+            self._on_error(error)
+
+    async def _keep(self, machine: Machine) -> None:
+        """Start a machine's process again each time it ended."""
+        chance = self._chance(f"keep/{machine.address}")
+        while True:
+            if machine.is_running or machine.is_serving:
+                await machine.down.wait()
+            await asyncio.sleep(0.1 + chance.random() * 2 * DOWN_S)
+            if machine.is_running:
+                continue
+            struck = machine.disk.struck
+            try:
+                await machine.start()
+            except StartError:
+                if machine.disk.struck == struck:
+                    raise
+
+    async def _happen(self, one: FaultClass, mean_s: float) -> None:
+        chance = self._chance(one.value)
+        while True:
+            await asyncio.sleep(chance.random() * 2 * mean_s)
+            before = self.counts[one.value]
+            await self._bring[one](chance)
+            if self.counts[one.value] > before:
+                self._world.network.trace.note(f"fault {one.value}")
+
+    def _chance(self, name: str) -> random.Random:
+        return chance_of(self._world.shape.seed, f"fault/{name}")
+
+    def _machine(self, chance: random.Random) -> Machine:
+        machines = self._world.machines
+        return machines[chance.randrange(len(machines))]
+
+    async def _last(self, chance: random.Random) -> None:
+        await asyncio.sleep(0.1 + chance.random() * 2 * LASTS_S)
+
+    # Processes
+
+    async def _kill(self, chance: random.Random) -> None:
+        self._crash(self._machine(chance), chance, FaultClass.KILL)
+
+    async def _power(self, chance: random.Random) -> None:
+        self._crash(self._machine(chance), chance, FaultClass.POWER)
+
+    def _crash(self, machine: Machine, chance: random.Random, one: FaultClass) -> None:
+        power_cut = one is FaultClass.POWER
+        inside = chance.random() < 0.5
+        nth = 1 + chance.randrange(40)
+        if not machine.is_running:
+            return
+        self.counts[one.value] += 1
+        if inside:
+            machine.crash_in_operation(nth, power_cut=power_cut)
+        else:
+            machine.crash(power_cut=power_cut)
+
+    async def _power_together(self, chance: random.Random) -> None:
+        machines = self._world.machines
+        fewest = min(2, len(machines))
+        wanted = fewest + chance.randrange(len(machines) - fewest + 1)
+        struck = sorted(chance.sample(range(len(machines)), wanted))
+        self.counts[FaultClass.POWER_TOGETHER.value] += 1
+        for nth in struck:
+            machines[nth].crash(power_cut=True)
+
+    async def _stop(self, chance: random.Random) -> None:
+        machine = self._machine(chance)
+        if machine.is_serving and not machine.is_paused:
+            self.counts[FaultClass.STOP.value] += 1
+            await machine.stop()
+            machine.down.set()
+
+    async def _pause(self, chance: random.Random) -> None:
+        machine = self._machine(chance)
+        if machine.is_running and not machine.is_paused:
+            self.counts[FaultClass.PAUSE.value] += 1
+            machine.pause()
+            await self._last(chance)
+            machine.resume()
+
+    async def _load(self, chance: random.Random) -> None:
+        machine = self._machine(chance)
+        self.counts[FaultClass.LOAD.value] += 1
+        machine.load(0.0002 + chance.random() * 0.005)
+        await self._last(chance)
+        machine.load(0.0)
+
+    # Network
+
+    def _hosts(self) -> list[str]:
+        return [*(machine.address for machine in self._world.machines), *self._world.client_addresses]
+
+    async def _cut(self, chance: random.Random) -> None:
+        source, destination = chance.sample(self._hosts(), 2)
+        self.counts[FaultClass.CUT.value] += 1
+        self._world.network.cut(source, destination)
+        await self._last(chance)
+        self._world.network.heal(source, destination)
+
+    async def _partition(self, chance: random.Random) -> None:
+        hosts = self._hosts()
+        chance.shuffle(hosts)
+        size = 1 + chance.randrange(max(len(hosts) // 2, 1))
+        network = self._world.network
+        ways = [(a, b) for a in hosts[:size] for b in hosts[size:]]
+        ways += [(b, a) for a, b in ways]
+        self.counts[FaultClass.PARTITION.value] += 1
+        for a, b in ways:
+            network.cut(a, b)
+        await self._last(chance)
+        for a, b in ways:
+            network.heal(a, b)
+
+    async def _stall(self, chance: random.Random) -> None:
+        source, destination = chance.sample(self._hosts(), 2)
+        self.counts[FaultClass.STALL.value] += 1
+        self._world.network.stall(source, destination, chance.random() * 5.0)
+
+    async def _break(self, chance: random.Random) -> None:
+        network = self._world.network
+        if network.connections:
+            self.counts[FaultClass.BREAK.value] += 1
+            numbers = sorted(network.connections)
+            network.connections[numbers[chance.randrange(len(numbers))]].break_off("the network broke it")
+
+    # Clocks
+
+    async def _jump(self, chance: random.Random) -> None:
+        self.counts[FaultClass.CLOCK_JUMP.value] += 1
+        clock = self._machine(chance).clock
+        clock.jump(chance.randrange(2 * WRONG_MS_MAX) - WRONG_MS_MAX - clock.offset_ms)
+
+    async def _rate(self, chance: random.Random) -> None:
+        self.counts[FaultClass.CLOCK_RATE.value] += 1
+        machine = self._machine(chance)
+        machine.clock.set_rate(RATES[chance.randrange(len(RATES))], self._world.loop.time())
+
+    # Disks
+
+    async def _full(self, chance: random.Random) -> None:
+        disk = self._machine(chance).disk
+        self.counts[FaultClass.DISK_FULL.value] += 1
+        disk.room = chance.randrange(4_000)
+        await self._last(chance)
+        disk.room = None
+
+    async def _slow(self, chance: random.Random) -> None:
+        machine = self._machine(chance)
+        self.counts[FaultClass.DISK_SLOW.value] += 1
+        machine.disk_slow_ms = 20.0 + chance.random() * 500.0
+        await self._last(chance)
+        machine.disk_slow_ms = 0.0
+
+    async def _disk_error(self, one: FaultClass, chance: random.Random) -> None:
+        machine = self._machine(chance)
+        place = DISK_PLACES[chance.randrange(len(DISK_PLACES))]
+        fault = Fault(operation=OPERATIONS[one], error_number=errno.EIO, path_part=place)
+        machine.disk.inject(fault)
+        self._disk_faults.append((machine, fault))
+        await self._last(chance)
+        machine.disk.withdraw(fault)
+        self.counts[one.value] += not fault.times
+
+    async def _rot(self, chance: random.Random) -> None:
+        machine = self._machine(chance)
+        files = files_of(machine.disk.tree)
+        if files:
+            path, size = files[chance.randrange(len(files))]
+            self.counts[FaultClass.BIT_ROT.value] += 1
+            machine.disk.flip_bit(path, chance.randrange(size), chance.randrange(8))

@@ -1,0 +1,79 @@
+"""A workload asks these things of the simulation, and the simulation asks these things of a workload."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, Protocol
+
+from blumfeld.kernel.composing.plan import Plan
+from blumfeld.testing.fakes.loop import SimulatedLoop
+from blumfeld.testing.simulation.host import Machine
+from blumfeld.testing.simulation.network import Network
+from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of
+from blumfeld.testing.simulation.swarm.shape import Shape
+
+
+class World:
+    """The machines of a run, and the network between them."""
+
+    def __init__(self, shape: Shape, loop: SimulatedLoop, network: Network) -> None:
+        self.shape = shape
+        self.loop = loop
+        self.network = network
+        self.machines: list[Machine] = []
+
+    def chance(self, name: str) -> random.Random:
+        """Return a source of chance for one part, so that its draws don't change those of another."""
+        return chance_of(self.shape.seed, name)
+
+    def client_address(self, number: int) -> str:
+        """Return the address of a client's machine. It never fails, but its links may."""
+        return f"10.9.0.{1 + number}"
+
+    @property
+    def client_addresses(self) -> list[str]:
+        """The addresses of all clients of the shape."""
+        return [self.client_address(number) for number in range(self.shape.clients)]
+
+
+class Workload(Protocol):
+    """The work of the clients, and the promises that it checks. One is made for each run.
+
+    A promise that was not kept is raised as ``ViolationError``, by any method and any client.
+    """
+
+    survives: frozenset[FaultClass]
+    """Classes of faults under which the promises hold."""
+
+    def plans(self, shape: Shape) -> Sequence[Plan]:
+        """Return the plan of each node, whose addresses differ."""
+        ...
+
+    async def prepare(self, world: World) -> None:
+        """Make what the clients need, before the first fault. Every node serves."""
+        ...
+
+    def clients(self, world: World, until_s: float) -> Sequence[Coroutine[Any, Any, None]]:
+        """Return the clients. They begin no work after ``until_s``, and end once their last work is settled."""
+        ...
+
+    def power_cut(self, machine: Machine) -> None:
+        """Take note that a machine lost its power."""
+        ...
+
+    async def converge(self, world: World) -> None:
+        """Return once everything is well again. Called after every fault was healed and every client has ended."""
+        ...
+
+    async def check(self, world: World) -> None:
+        """Check every promise at the end."""
+        ...
+
+    def progress(self) -> int:
+        """Return the number of pieces of work that were done for sure. A run with none proves nothing, and fails."""
+        ...
+
+    def counts(self) -> Mapping[str, int]:
+        """Return numbers for the report."""
+        ...

@@ -1,0 +1,66 @@
+"""``blumfeld simulate``: rows, the faults by class, and a failure that is reduced and repeated by one command."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+
+import pytest
+
+from blumfeld.cli.main import main
+
+REGISTER = "tests.testing.simulation.register.workload"
+
+
+def test_a_row_for_each_seed_and_the_faults_by_class(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--seeds", "3-4", "--seconds", "20", "--clients", "6"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line.split()[0] for line in lines[:3]] == ["seed", "3", "4"]
+    assert any("clock-rate" in line for line in lines[3:])
+    assert lines[-1].startswith("2 seeds, ")
+
+
+def test_a_failure_prints_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
+    options = ["--seeds", "0", "--clients", "4", "--seconds", "60", "--workload", f"{REGISTER}:AckBeforeSync"]
+    assert main(["simulate", *options]) == 1
+    shown = capsys.readouterr().out
+    assert "reduced in " in shown
+    assert "not one register" in shown
+    last = shown.splitlines()[-1]
+    assert last.startswith("again: blumfeld ")
+    assert main([*shlex.split(last)[2:], "--no-shrink"]) == 1
+    again = capsys.readouterr().out
+    assert again.splitlines()[-20:] == shown.splitlines()[-20:]
+
+
+@pytest.mark.parametrize(
+    ("options", "complaint"),
+    [
+        (["--seeds", "x"], "--seeds"),
+        (["--faults", "rain"], "allowed are kill"),
+        (["--workload", "nothing"], "one of brokers"),
+        (["--workload", "tests:nothing"], "can't be loaded"),
+        (["--storage", "nothing"], "storage"),
+    ],
+)
+def test_what_can_not_be_run_is_refused(
+    capsys: pytest.CaptureFixture[str], options: list[str], complaint: str
+) -> None:
+    assert main(["simulate", *options]) == 2
+    assert complaint in capsys.readouterr().err
+
+
+def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
+    """No order of a set of names reaches what is done, on any machine."""
+    command = [sys.executable, "-m", "blumfeld.cli.main", "simulate", "--seeds", "3", "--seconds", "20"]
+    digests = []
+    for hash_seed in ("0", "4242"):
+        environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
+        ran = subprocess.run(
+            command, env=environment, capture_output=True, text=True, timeout=100, check=True
+        )
+        digests.append(ran.stdout.splitlines()[1].split()[5])
+    assert len(digests[0]) == 32
+    assert digests[0] == digests[1]
