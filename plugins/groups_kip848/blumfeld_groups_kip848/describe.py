@@ -1,4 +1,4 @@
-"""ConsumerGroupDescribe v0–1: one command for each group, merged."""
+"""ConsumerGroupDescribe v0–1: one command for each group, answers merged into one response."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ from blumfeld.wire.schema import Message
 from blumfeld_groups_kip848.group import ConsumerGroup, Member
 
 CLASSIC_MEMBER, CONSUMER_MEMBER = 0, 1
-"""The ``member_type`` of v1."""
+"""Values of the response's ``member_type`` (v1)."""
 
 
 class DescribeConsumerGroup(msgspec.Struct, frozen=True):
-    """A command: one group of ConsumerGroupDescribe."""
+    """A command: describe one group for ConsumerGroupDescribe."""
 
     group_id: str
 
 
 class DescribeApi:
-    """What the handler does."""
+    """The handler's part of ConsumerGroupDescribe."""
 
     def __init__(self, submit: Submit) -> None:
         self._submit = submit
 
     def describe(self, request: ConsumerGroupDescribeRequest, context: RequestContext) -> Completion[Any]:
-        """Each group from its shard, in the order asked. Groups with a topic that may not be described are refused."""
+        """Ask the shard of each group and merge the answers in the order of the request. A group with a topic
+        that the client may not describe gets TOPIC_AUTHORIZATION_FAILED.
+        """
         asked = list(request.group_ids)
         parts = [self._one(group_id, context) for group_id in asked]
         whole: Completion[Any] = Completion()
@@ -60,7 +62,7 @@ class DescribeApi:
         return whole
 
     def failed(self, request: ConsumerGroupDescribeRequest, code: int, message: str | None) -> Message:
-        """Every group that was asked has the error."""
+        """A response with this error for each requested group."""
         return ConsumerGroupDescribeResponse(
             groups=[
                 DescribedGroup(group_id=group_id, error_code=code, error_message=message)
@@ -80,7 +82,7 @@ class DescribeApi:
 
 
 def described(group: ConsumerGroup, assignor: str, image: ClusterImage) -> DescribedGroup:
-    """The group as it is. Topics that are gone are left out."""
+    """The group's current state in wire form. Deleted topics are left out."""
     return DescribedGroup(
         group_id=group.group_id,
         group_state=group.state.value,
@@ -111,7 +113,9 @@ def _member(member: Member, target: Assigned, image: ClusterImage) -> DescribedM
 
 
 def _held(member: Member) -> Assigned:
-    """What it reads as far as we know: what it was told to give up too, until it has (as Kafka 4.3 shows it)."""
+    """The partitions that the member may still be reading. These include partitions that it was told to give
+    up and has not yet confirmed, as Kafka 4.3 shows them.
+    """
     topics = dict.fromkeys([*member.assigned, *member.revoking])
     return {
         topic: frozenset([*member.assigned.get(topic, ()), *member.revoking.get(topic, ())])

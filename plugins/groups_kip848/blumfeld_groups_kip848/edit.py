@@ -1,9 +1,8 @@
-"""One decision on one group, while it is made: what it writes, it reads again at once.
+"""One decision on one group while it is made. The decision sees its own writes at once.
 
-A decision often takes several steps, and each builds on those before: a member joins, so the group's epoch
-goes up, so there is a new target, so the member gets partitions. ``Edit.group`` is the group as if all that
-was written so far had been replayed; the group of the shard changes only when the runtime replays the
-records.
+A decision often takes several steps that build on each other: a member joins, so the group's epoch goes up,
+so there is a new target, so the member gets partitions. ``Edit.group`` is the group as if all records so far
+had been replayed. The shard's group changes only when the runtime replays the records.
 """
 
 from __future__ import annotations
@@ -21,45 +20,49 @@ from blumfeld_groups_kip848.replay import replay
 
 
 class Edit:
-    """Records, timers and answers, in the order in which they came up, and the group that they make."""
+    """The records, timers and answers of one decision in order, with the group that results from them."""
 
     def __init__(self, group: ConsumerGroup, now_ms: int) -> None:
-        """``group`` may be a fresh one that the shard doesn't have yet."""
+        """``group`` may be a new group that the shard does not have yet."""
         self.group = group
         self.now_ms = now_ms
         self.records: list[CoordinatorRecord] = []
         self.timers: list[TimerOrder] = []
         self.answers: list[tuple[Hashable, Any]] = []
         self.unsettled = False
-        """Whether the group comes from another type in the middle of a rebalance: a target must be computed anew."""
+        """Whether the group was converted in the middle of a rebalance: the target must then be computed
+        again.
+        """
         self.if_refused: Any = None
-        """A command that is decided if the log refuses the records."""
+        """The command to decide on if the log refuses the records."""
         self._is_draft = False
 
     @property
     def group_id(self) -> str:
-        """Whose decision it is."""
+        """Id of the group that the decision changes."""
         return self.group.group_id
 
     def write(self, key: Message, value: Message | None) -> None:
-        """Append a record (``None``: a tombstone), and see the group by it. Not for the end of a group."""
+        """Append a record (``None`` is a tombstone) and apply it to ``group``. To end a group, use
+        :meth:`end_group`.
+        """
         if not self._is_draft:
             self.group, self._is_draft = self.group.draft(), True
         self.records.append(record(key, value))
         replay(self.group, key, value)
 
     def put_epoch(self, epoch: int, metadata_hash: int) -> None:
-        """The group's epoch goes up."""
+        """Write the group's new epoch."""
         key = log.ConsumerGroupMetadataKey(group_id=self.group_id)
         self.write(key, log.ConsumerGroupMetadataValue(epoch=epoch, metadata_hash=metadata_hash))
 
     def put_member(self, member: Member) -> None:
-        """Who a member is and what it subscribes to; not its assignment."""
+        """Write a member's metadata and subscription, without its assignment."""
         key = log.ConsumerGroupMemberMetadataKey(group_id=self.group_id, member_id=member.member_id)
         self.write(key, _member_value(member))
 
     def put_assignment(self, member: Member) -> None:
-        """A member's epoch, state and partitions; not who it is."""
+        """Write a member's epoch, state and partitions, without its metadata."""
         key = log.ConsumerGroupCurrentMemberAssignmentKey(group_id=self.group_id, member_id=member.member_id)
         value = log.ConsumerGroupCurrentMemberAssignmentValue(
             member_epoch=member.epoch,
@@ -71,7 +74,7 @@ class Edit:
         self.write(key, value)
 
     def put_target(self, member_id: str, assigned: Assigned) -> None:
-        """What a member is to have. It counts once the target's epoch says so."""
+        """Write a member's target. It counts once the target epoch is written."""
         key = log.ConsumerGroupTargetAssignmentMemberKey(group_id=self.group_id, member_id=member_id)
         topics = [
             log.TopicPartition(topic_id=topic_id, partitions=sorted(partitions))
@@ -80,7 +83,9 @@ class Edit:
         self.write(key, log.ConsumerGroupTargetAssignmentMemberValue(topic_partitions=topics))
 
     def put_target_epoch(self, epoch: int, time_ms: int | None = None) -> None:
-        """All targets of this epoch are written. ``time_ms``: when they were computed, now if it is not given."""
+        """Write the target epoch, after all of its targets. ``time_ms`` is the time when they were computed;
+        the default is now.
+        """
         key = log.ConsumerGroupTargetAssignmentMetadataKey(group_id=self.group_id)
         value = log.ConsumerGroupTargetAssignmentMetadataValue(
             assignment_epoch=epoch, assignment_timestamp=self.now_ms if time_ms is None else time_ms
@@ -88,7 +93,9 @@ class Edit:
         self.write(key, value)
 
     def put_regex(self, regex: str, resolved: ResolvedRegex | None) -> None:
-        """What a regular expression stands for; ``None``: nobody subscribes by it any more."""
+        """Write the topics that a regular expression matches; ``None`` if no member subscribes by it any
+        more.
+        """
         key = log.ConsumerGroupRegularExpressionKey(group_id=self.group_id, regular_expression=regex)
         value = None
         if resolved is not None:
@@ -100,7 +107,7 @@ class Edit:
         self.write(key, value)
 
     def remove_member(self, member_id: str) -> None:
-        """A member is gone, and what it held is free."""
+        """Remove a member. Its partitions become free."""
         group_id = self.group_id
         for key in (
             log.ConsumerGroupCurrentMemberAssignmentKey(group_id=group_id, member_id=member_id),
@@ -110,7 +117,7 @@ class Edit:
             self.write(key, None)
 
     def end_group(self) -> None:
-        """Tombstones of all records of the group, in Kafka's order. No other record may follow."""
+        """Write tombstones for all records of the group in Kafka's order. No other record may follow."""
         group_id = self.group_id
         members, targets = list(self.group.members), list(self.group.targets)
         ended: Iterable[Message] = [
@@ -127,15 +134,15 @@ class Edit:
         self.records += [record(key, None) for key in ended]
 
     def timer(self, key: tuple[str, ...], delay_ms: int | None, command: Any = None) -> None:
-        """Come back with ``command``; ``None`` cancels."""
+        """Order ``command`` after the delay; ``None`` cancels the timer."""
         self.timers.append(TimerOrder(key, delay_ms, command))
 
     def answer(self, token: Hashable, reply: Any) -> None:
-        """Answer a request that waits."""
+        """Answer a waiting request."""
         self.answers.append((token, reply))
 
     def decision(self, reply: Any = None, token: Hashable | None = None) -> Decision:
-        """All of it, with a reply for who asked now, or the token under which he waits."""
+        """The whole decision, with the reply to the current request or the token under which it waits."""
         return Decision(
             records=self.records,
             reply=reply,

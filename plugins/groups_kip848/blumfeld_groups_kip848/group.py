@@ -1,7 +1,7 @@
-"""A KIP-848 group and its members, as the log says they are (KIP-848).
+"""A KIP-848 group and its members, as replayed from the log.
 
-Members and their assignments are values: a change replaces them. So a draft of a group
-(:meth:`ConsumerGroup.draft`) costs a few shallow copies, and shares the rest.
+Members and their assignments are immutable values: a change replaces them. So a draft of a group
+(:meth:`ConsumerGroup.draft`) costs a few shallow copies and shares the rest.
 """
 
 from __future__ import annotations
@@ -16,25 +16,26 @@ import attrs
 from blumfeld.spi.assignors import Assigned
 
 Owned: TypeAlias = Mapping[bytes, Mapping[int, int]]
-"""Topic id → partition → the member epoch in which it was assigned. Topics without a partition are left out."""
+"""Topic id → partition → the member epoch in which it was assigned. Topics without a partition are left out.
+"""
 
 LEFT = -1
 LEFT_FOR_A_WHILE = -2
-"""Member epochs of who has gone; a static member that comes back leaves by the second."""
+"""Member epochs of departed members. A static member that intends to come back leaves with -2."""
 
 
 class MemberState(IntEnum):
-    """Where a member is between its assignment and its target, by the numbers of the log."""
+    """A member's progress from its assignment to its target, with the numbers of the log."""
 
     STABLE = 0
     UNREVOKED_PARTITIONS = 1
-    """It must give up partitions before it goes to the next epoch."""
+    """The member must give up partitions before it moves to the next epoch."""
     UNRELEASED_PARTITIONS = 2
-    """It is in the target's epoch, and others hold partitions of its target still."""
+    """The member is in the target's epoch, but other members still hold partitions of its target."""
 
 
 class GroupState(Enum):
-    """By the names that ConsumerGroupDescribe shows."""
+    """Group states, with the names that ConsumerGroupDescribe shows."""
 
     EMPTY = "Empty"
     ASSIGNING = "Assigning"
@@ -45,16 +46,16 @@ class GroupState(Enum):
 
 @attrs.frozen
 class ClassicMember:
-    """What makes a member one of the classic protocol, in a group that is being migrated."""
+    """The classic-protocol part of a member in a group that is being migrated."""
 
     session_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """(name, ConsumerProtocolSubscription) in the order of its preference."""
+    """(name, ConsumerProtocolSubscription bytes), in the member's order of preference."""
 
 
 @attrs.frozen
 class Member:
-    """One member."""
+    """One member of the group."""
 
     member_id: str
     instance_id: str | None = None
@@ -63,41 +64,43 @@ class Member:
     client_host: str = ""
     rebalance_timeout_ms: int = -1
     subscribed_topics: tuple[str, ...] = ()
-    """Names, sorted."""
+    """Topic names, sorted."""
     subscribed_regex: str = ""
-    """RE2 syntax; "" is none."""
+    """A regular expression in RE2 syntax; "" means none."""
     server_assignor: str | None = None
     classic: ClassicMember | None = None
-    """``None`` of a member that sends ConsumerGroupHeartbeat."""
+    """``None`` for a member that sends ConsumerGroupHeartbeat."""
     epoch: int = 0
     previous_epoch: int = 0
     state: MemberState = MemberState.STABLE
     assigned: Owned = attrs.field(factory=dict)
     revoking: Owned = attrs.field(factory=dict)
-    """What it is to give up and holds still: nobody else may have it yet."""
+    """Partitions that the member must give up but still holds. No other member may get them yet."""
 
     @property
     def subscription(self) -> tuple[tuple[str, ...], str]:
-        """(topic names, expression)."""
+        """The subscription as (topic names, expression)."""
         return self.subscribed_topics, self.subscribed_regex
 
     def is_reconciled(self, target_epoch: int) -> bool:
-        """Whether it has what the target of this epoch says."""
+        """Whether the member has reached the target of this epoch."""
         return self.state is MemberState.STABLE and self.epoch == target_epoch
 
 
 @attrs.frozen
 class ResolvedRegex:
-    """The topics that a regular expression stood for."""
+    """The topics that a regular expression matched when it was last resolved."""
 
     topics: tuple[str, ...]
-    """Names, sorted."""
+    """Topic names, sorted."""
     image_version: int
     resolved_at_ms: int
 
 
 class PartitionOwners:
-    """Which member epoch holds each partition. A draft writes over its base and leaves that alone."""
+    """The member epoch that holds each partition. A draft writes to a layer of its own and leaves its base
+    unchanged.
+    """
 
     __slots__ = ("_base", "_epochs")
 
@@ -106,20 +109,22 @@ class PartitionOwners:
         self._base = base
 
     def epoch(self, topic_id: bytes, partition: int) -> int:
-        """The epoch of the member that holds it, -1 if nobody does."""
+        """The epoch of the member that holds the partition; -1 if no member holds it."""
         epoch = self._epochs.get((topic_id, partition))
         if epoch is not None:
             return epoch
         return -1 if self._base is None else self._base.epoch(topic_id, partition)
 
     def take(self, owned: Owned, epoch: int) -> None:
-        """A member of this epoch holds these from now on."""
+        """Record that a member of this epoch now holds these partitions."""
         for topic_id, partitions in owned.items():
             for partition in partitions:
                 self._epochs[topic_id, partition] = epoch
 
     def release(self, owned: Owned, epoch: int) -> None:
-        """A member of this epoch gives these up; what another holds by now stays that one's."""
+        """Record that a member of this epoch gives these partitions up. A partition that another member has
+        taken since stays with that member.
+        """
         for topic_id, partitions in owned.items():
             for partition in partitions:
                 if self.epoch(topic_id, partition) != epoch:
@@ -136,26 +141,28 @@ class ConsumerGroup:
 
     group_id: str
     epoch: int = 0
-    """Goes up when membership, subscriptions or what is known of their topics change."""
+    """Group epoch. It goes up when members, subscriptions or the metadata of subscribed topics change."""
     metadata_hash: int = 0
-    """Of the topics that are subscribed to, as they were when ``epoch`` went up."""
+    """Hash of the subscribed topics' metadata when ``epoch`` last went up."""
     target_epoch: int = 0
-    """The epoch that ``targets`` were computed for."""
+    """The group epoch that ``targets`` were computed for."""
     target_time_ms: int = 0
-    """When they were; 0 in records of older brokers."""
+    """Time when the targets were computed; 0 in records of older brokers."""
     members: dict[str, Member] = attrs.field(factory=dict)
-    """In the order in which they joined."""
+    """Members by id, in the order in which they joined."""
     instances: dict[str, str] = attrs.field(factory=dict)
     """Static members: instance id → member id."""
     subscriptions: Counter[tuple[tuple[str, ...], str]] = attrs.field(factory=Counter)
-    """(topic names, expression) → members that have just these: what a thousand members read is mostly one thing."""
+    """(topic names, expression) → number of members with this subscription. A thousand members mostly share
+    one.
+    """
     targets: dict[str, Assigned] = attrs.field(factory=dict)
-    """By member id."""
+    """Target assignments by member id."""
     owners: PartitionOwners = attrs.field(factory=PartitionOwners)
     regexes: dict[str, ResolvedRegex] = attrs.field(factory=dict)
 
     def draft(self) -> ConsumerGroup:
-        """A copy that may be written while a decision is made; this group stays as it is."""
+        """Returns a copy that a decision may write to. This group stays as it is."""
         return attrs.evolve(
             self,
             members=dict(self.members),
@@ -168,7 +175,7 @@ class ConsumerGroup:
 
     @property
     def state(self) -> GroupState:
-        """What it shows itself as."""
+        """The state that the group shows to clients."""
         if not self.members:
             return GroupState.EMPTY
         if self.epoch > self.target_epoch:
@@ -178,6 +185,6 @@ class ConsumerGroup:
         return GroupState.RECONCILING
 
     def static_member(self, instance_id: str) -> Member | None:
-        """Who has this instance id now."""
+        """The member that has this instance id now, if any."""
         member_id = self.instances.get(instance_id)
         return None if member_id is None else self.members.get(member_id)

@@ -15,34 +15,35 @@ if TYPE_CHECKING:
     from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 
 GROUP_VERSION = Feature("group.version", 0, 1, 1)
-"""Finalized at 1 it tells clients that ``group.protocol=consumer`` works here."""
+"""At level 1 it tells clients that ``group.protocol=consumer`` works here."""
 
 ASSIGNORS = "group.consumer.assignors"
 
 
 class Plugin:
-    """``groups_kip848``. Making it opens nothing."""
+    """The plug-in ``groups_kip848``. Making it opens nothing."""
 
     options_class: type[msgspec.Struct] = NoOptions
     roles: tuple[str, ...] = ("groups",)
 
     @hookimpl
     def blumfeld_features(self) -> Sequence[Feature]:
-        """``group.version`` 0–1."""
+        """The feature ``group.version``, levels 0–1."""
         return (GROUP_VERSION,)
 
     @hookimpl
     def blumfeld_assignors(self) -> Sequence[ConsumerAssignor]:
-        """``uniform`` and ``range``."""
+        """The assignors ``uniform`` and ``range``."""
         from blumfeld_groups_kip848.assignors import bundled_assignors
 
         return bundled_assignors()
 
     @hookimpl
     def blumfeld_make_group_protocol(self, composition: Composition) -> ConsumerGroupProtocol:
-        """The group type ``consumer``, with the build's assignors.
+        """Make the group type ``consumer`` with the build's assignors.
 
-        :raises ConfigError: ``group.consumer.assignors`` names one that no plug-in of the build brings
+        :raises ConfigError: ``group.consumer.assignors`` names an assignor that no plug-in of the build
+            brings
         """
         from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 

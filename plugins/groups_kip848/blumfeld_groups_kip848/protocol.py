@@ -30,20 +30,24 @@ class ConsumerGroupProtocol:
     guest_apis: frozenset[int] = frozenset(
         {ApiKey.JOIN_GROUP, ApiKey.HEARTBEAT, ApiKey.LEAVE_GROUP, ApiKey.SYNC_GROUP}
     )
-    """What a classic member of a group that is being migrated sends."""
+    """Requests that a classic member sends to a group that is being migrated."""
 
     def __init__(self, assignors: Sequence[ConsumerAssignor] | None = None) -> None:
-        """``assignors``: all of the build; ``None`` is Kafka's own two, ``uniform`` and ``range``."""
+        """``assignors``: all assignors of the build; ``None`` means Kafka's two, ``uniform`` and ``range``."""
         self._assignors = bundled_assignors() if assignors is None else assignors
 
     def new_shard(self, surroundings: Surroundings) -> GroupShard:
-        """A shard without groups, by the broker's configuration."""
-        from blumfeld_groups_kip848.shard import ConsumerGroups  # only who coordinates groups pays for it
+        """Make an empty shard with the broker's configuration."""
+        from blumfeld_groups_kip848.shard import (
+            ConsumerGroups,
+        )  # Imported here so that only brokers that coordinate groups pay for it.
 
         return ConsumerGroups(surroundings, self._assignors)
 
     def handlers(self, submit: Submit) -> Sequence[ApiHandler]:
-        """ConsumerGroupDescribe: it names several groups."""
+        """The handler for ConsumerGroupDescribe. This API names several groups, so one shard cannot answer it
+        alone.
+        """
 
         def api() -> DescribeApi:
             from blumfeld_groups_kip848.describe import DescribeApi
@@ -61,5 +65,7 @@ class ConsumerGroupProtocol:
         return (handler,)
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
-        """The heartbeat's; what guests ask is answered by the type that brings their APIs."""
+        """The error response to a heartbeat. Classic requests get theirs from the type that brings their
+        APIs.
+        """
         return ConsumerGroupHeartbeatResponse(error_code=code, error_message=message)

@@ -1,5 +1,5 @@
-"""The types of the records of KIP-848 groups (``CoordinatorRecordType``). On their own: each start needs them,
-and most need no more.
+"""Record types of KIP-848 groups (Kafka's ``CoordinatorRecordType``). They are a module of their own because
+every start needs them, and most starts need nothing else of this plug-in.
 """
 
 from __future__ import annotations
@@ -34,4 +34,4 @@ RECORD_TYPES: Mapping[int, tuple[type[Message], type[Message]]] = {
     16: (ConsumerGroupRegularExpressionKey, ConsumerGroupRegularExpressionValue),
 }
 GROUP_EPOCH = 3
-"""Its tombstone ends the group."""
+"""Group metadata. A tombstone of this type ends the group."""

@@ -1,4 +1,4 @@
-"""What a record does to a group: the only way in which one changes."""
+"""Replay of one record into a group: the only code that changes a group."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from blumfeld_groups_kip848.group import (
 
 
 def replay(group: ConsumerGroup, key: Any, value: Any) -> None:
-    """Apply a record that is not the end of the group. A tombstone of what isn't there does nothing."""
+    """Apply a record other than the group's end. A tombstone for something absent does nothing."""
     match key:
         case ConsumerGroupMetadataKey():
             group.epoch, group.metadata_hash = value.epoch, value.metadata_hash
@@ -118,7 +118,7 @@ def _replay_assignment(
         revoking=_owned(value.partitions_pending_revocation, value.member_epoch),
     )
     if member_id not in group.members:
-        # Compaction left its older record behind this one.
+        # Compaction can leave only this newer record, without the older one that it builds on.
         group.subscriptions[member.subscription] += 1
     group.members[member_id] = member
     group.owners.take(member.assigned, member.epoch)
@@ -130,7 +130,9 @@ def _assigned(topics: Iterable[Any]) -> Assigned:
 
 
 def _owned(topics: Iterable[Any], member_epoch: int) -> Owned:
-    """Brokers before 4.2 wrote no epoch for each partition: it is the member's."""
+    """The partitions with their epochs. Brokers before 4.2 wrote no epoch per partition; the member's epoch
+    stands in.
+    """
     owned = {}
     for topic in topics:
         epochs = topic.assignment_epochs or [member_epoch] * len(topic.partitions)

@@ -1,4 +1,4 @@
-"""The KIP-848 groups of one shard: a state machine without clock or chance (``spi.groups.GroupShard``)."""
+"""The KIP-848 groups of one shard: a deterministic state machine without a clock (``spi.groups.GroupShard``)."""
 
 from __future__ import annotations
 
@@ -38,11 +38,11 @@ from blumfeld_groups_kip848.targets import subscriptions
 from blumfeld_groups_kip848.targets.computing import AssignmentDue, AssignRefused, AssignSlice
 
 GROUP_VERSION = "group.version"
-"""The feature that allows KIP-848 groups."""
+"""The feature that enables KIP-848 groups."""
 
 
 class ConsumerGroups:
-    """Every KIP-848 group whose id hashes to this shard's partition."""
+    """All KIP-848 groups whose ids hash to this shard's partition."""
 
     def __init__(self, surroundings: Surroundings, assignors: Sequence[ConsumerAssignor]) -> None:
         self._steps = GroupSteps(surroundings, assignors)
@@ -52,13 +52,15 @@ class ConsumerGroups:
         self._classic_members = ClassicMembers(self._steps)
 
     def image(self) -> ClusterImage:
-        """The cluster, as of now."""
+        """The current cluster image."""
         return self.surroundings.image()
 
-    # What the log says
+    # Replay of the log
 
     def replay(self, record_type: int, key: Any, value: Message | None) -> None:
-        """Apply one record; the tombstone of its epoch ends a group. One of a group that isn't here makes it."""
+        """Apply one record. A tombstone of the group's epoch ends the group; another record for an unknown
+        group creates it.
+        """
         group = self.groups.get(key.group_id)
         if record_type == GROUP_EPOCH and value is None:
             self._steps.forget(key.group_id)
@@ -70,7 +72,9 @@ class ConsumerGroups:
         replay(group, key, value)
 
     def loaded(self, now_ms: int) -> Decision:
-        """Every member has its time to be heard of again, and to give up what it was told to."""
+        """Start every member's session anew, and the rebalance timer of each member that must give up
+        partitions. Call this once, after the log is loaded.
+        """
         records: list[CoordinatorRecord] = []
         timers: list[TimerOrder] = []
         for group in self.groups.values():
@@ -122,14 +126,14 @@ class ConsumerGroups:
         fence(edit, [member.member_id], self._steps)
         return edit.decision()
 
-    # What others of the shard ask
+    # Calls from other parts of the shard
 
     def owns(self, group_id: str) -> bool:
-        """Whether it is here."""
+        """Whether the group is on this shard."""
         return group_id in self.groups
 
     def summaries(self) -> Sequence[GroupSummary]:
-        """Every group here."""
+        """Summaries of all groups on this shard."""
         return [
             GroupSummary(
                 group_id=group.group_id,
@@ -141,7 +145,7 @@ class ConsumerGroups:
         ]
 
     def describe(self, group_id: str) -> Message | None:
-        """``None``: DescribeGroups is of classic groups, and shows these as dead, as Kafka does."""
+        """Always ``None``: DescribeGroups covers classic groups only and shows these as dead, as Kafka does."""
         return None
 
     def _described(self, group_id: str) -> DescribedGroup:
@@ -153,7 +157,7 @@ class ConsumerGroups:
         return described(group, self._targets.assignor_of(group), self.image())
 
     def check_commit(self, commit: CommitCheck, now_ms: int) -> Decision:
-        """May offsets be committed. A commit is no heartbeat.
+        """Check that offsets may be committed. A commit does not count as a heartbeat.
 
         :raises BrokerError: as :func:`commits.check_commit`
         """
@@ -161,43 +165,49 @@ class ConsumerGroups:
         return Decision()
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """May offsets be read.
+        """Check that offsets may be read.
 
         :raises BrokerError: as :func:`commits.check_fetch`
         """
         commits.check_fetch(self.groups[group_id], member_id, member_epoch)
 
     def check_delete_offsets(self, group_id: str) -> None:
-        """Always: what members read is known."""
+        """Offsets may always be deleted: the broker knows which topics are subscribed and protects them
+        itself.
+        """
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
-        """Whether a member reads the topic."""
+        """Whether any member subscribes to the topic."""
         group = self.groups[group_id]
         return any(topic in subscriptions.topics_of(group, member) for member in group.members.values())
 
     def offsets_idle_since(self, group_id: str) -> int | None:
-        """Each since it was committed, whatever the state: what members read is known."""
+        """Offsets expire by their commit time in every state, because the broker knows which topics are
+        subscribed.
+        """
         return SINCE_COMMIT
 
     def is_empty(self, group_id: str) -> bool:
-        """Whether it has no members."""
+        """Whether the group has no members."""
         return self.groups[group_id].state is GroupState.EMPTY
 
     def delete(self, group_id: str) -> Decision:
-        """Its tombstones, in Kafka's order."""
+        """Write the group's tombstones in Kafka's order."""
         edit = Edit(self.groups[group_id], 0)
         self._steps.stop_timers(edit)
         edit.end_group()
         return edit.decision()
 
     def export_group(self, group_id: str) -> GroupExport:
-        """The group as a neutral value (KIP-848, Kafka's ``GroupMetadataManager``)."""
+        """The group in the neutral form that another group type can import (KIP-848, Kafka's
+        ``GroupMetadataManager``).
+        """
         return downgrade.exported(self.groups[group_id], self.image())
 
     def import_group(self, group: GroupExport, now_ms: int) -> Decision:
-        """Records that make it one of these.
+        """Write the records that make the group a KIP-848 group.
 
-        :raises BrokerError: GROUP_ID_NOT_FOUND: it can't be one
+        :raises BrokerError: GROUP_ID_NOT_FOUND: the group cannot be converted
         """
 
         edit = Edit(ConsumerGroup(group.group_id), now_ms)

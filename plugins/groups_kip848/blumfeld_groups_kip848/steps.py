@@ -1,6 +1,6 @@
-"""Steps that several decisions share: the epoch and the target of a group, a member's next assignment, its timers.
+"""Steps that several decisions share: a group's epoch and target, a member's next assignment, its timers.
 
-The shard, heartbeats, classic members and departures all take them, so they stand below these four.
+The shard, heartbeats, classic members and departures all use them, so this module stands below those four.
 """
 
 from __future__ import annotations
@@ -19,11 +19,13 @@ from blumfeld_groups_kip848.targets.computing import Targets
 from blumfeld_groups_kip848.targets.reconciliation import Reported, reconcile
 
 NO_TARGET_EPOCH = 1
-"""Epoch of the members of a new group, which hold nothing until the group has its first target."""
+"""Epoch of the members of a new group. They hold nothing until the group has its first target."""
 
 
 class GroupSteps:
-    """The groups of one shard, and what a decision does to one of them. Only ``replay`` changes a group."""
+    """The groups of one shard and the steps that a decision takes on one of them. Only ``replay`` changes a
+    group.
+    """
 
     def __init__(self, surroundings: Surroundings, assignors: Sequence[ConsumerAssignor]) -> None:
         self.groups: dict[str, ConsumerGroup] = {}
@@ -32,20 +34,21 @@ class GroupSteps:
         self.targets = Targets(assignors, self.settings, surroundings.image)
         self.hashes = subscriptions.TopicHashes()
         self._seen: dict[str, tuple[int, int]] = {}
-        """Group id → (its epoch, the image's) at which its topics were as its metadata hash says."""
+        """Group id → (group epoch, image epoch) at which the group's metadata hash was last found up to date.
+        """
 
     def image(self) -> ClusterImage:
-        """The cluster, as of now."""
+        """The current cluster image."""
         return self.surroundings.image()
 
     def forget(self, group_id: str) -> None:
-        """The log says that this group has ended; harmless for one that isn't here."""
+        """Drop a group that the log has ended. Does nothing for an unknown group."""
         self.groups.pop(group_id, None)
         self._seen.pop(group_id, None)
 
     def refresh(self, edit: Edit, changed: bool) -> None:
-        """Bring the group's epoch and its target up to date: with its members (``changed``: one of them, or a
-        subscription) and with what is known of the topics that they read.
+        """Bring the group's epoch and target up to date with its members and the metadata of their topics.
+        ``changed``: whether a member or a subscription changed.
         """
         image = self.image()
         group = edit.group
@@ -65,7 +68,7 @@ class GroupSteps:
     def reconcile(
         self, edit: Edit, member_id: str, owned: Reported | None, *, subscription_changed: bool = False
     ) -> Member:
-        """Bring a member a step nearer to its target, and have it watched while it gives up partitions."""
+        """Move a member one step nearer to its target. A timer runs while it has partitions to give up."""
         group = edit.group
         member = group.members[member_id]
         target_epoch = max(group.target_epoch, NO_TARGET_EPOCH)
@@ -93,7 +96,7 @@ class GroupSteps:
         return frozenset(topics[name].topic_id for name in names if name in topics)
 
     def start_session(self, edit: Edit, member: Member) -> None:
-        """(Re)start the time in which a member must be heard of."""
+        """Start or restart the member's session timer."""
         timeout_ms = (
             self.settings.session_timeout_ms(edit.group_id)
             if member.classic is None
@@ -102,16 +105,18 @@ class GroupSteps:
         start_session(edit, member.member_id, timeout_ms)
 
     def start_sessions(self, edit: Edit) -> None:
-        """That of every member."""
+        """Start the session timer of every member."""
         for member in edit.group.members.values():
             self.start_session(edit, member)
 
     def stop_timers(self, edit: Edit) -> None:
-        """Stop every member's timers: the group ends here."""
+        """Stop the timers of every member, when the group ends on this shard."""
         for member_id in edit.group.members:
             stop_all(edit, member_id)
 
 
 def _next_epoch(epoch: int, changed: bool) -> int:
-    """A new group begins in epoch 1, and its first subscription is its first change."""
+    """The next group epoch. A new group begins in epoch 1, and its first subscription counts as its first
+    change.
+    """
     return epoch + 1 if epoch or not changed else NO_TARGET_EPOCH + 1

@@ -8,5 +8,5 @@ from blumfeld_groups_kip848.assignors.uniform import UniformAssignor
 
 
 def bundled_assignors() -> tuple[ConsumerAssignor, ...]:
-    """In Kafka's order, the default first."""
+    """The bundled assignors in Kafka's order, the default first."""
     return UniformAssignor(), RangeAssignor()

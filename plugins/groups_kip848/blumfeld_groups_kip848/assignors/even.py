@@ -1,4 +1,6 @@
-"""Members that all subscribe to the same topics: each gets as many partitions as any other, or one more."""
+"""Assignment for members with one common subscription: partition counts of any two members differ by at most
+one.
+"""
 
 from __future__ import annotations
 
@@ -12,10 +14,10 @@ from blumfeld_groups_kip848.assignors.holdings import Holdings, Pace, Steps
 
 
 def deal_evenly(holdings: Holdings) -> Steps[Assignment]:
-    """Move as few partitions as can be.
+    """Deal the partitions evenly and move as few as possible.
 
-    A member gives up only what it holds beyond its quota, and gets only what it lacks. The larger quotas go to
-    members that hold that much already, then to the first in order of their ids.
+    A member gives up only partitions beyond its quota and receives only what it lacks. The larger quotas go
+    to members that already hold that many, then to the first members by id.
     """
     quotas = _quotas(holdings)
     pace = Pace()
@@ -38,7 +40,9 @@ def _quotas(holdings: Holdings) -> Mapping[str, int]:
 
 
 def _least_wanted(holdings: Holdings, member_id: str, pace: Pace) -> Steps[Iterator[tuple[bytes, int]]]:
-    """What it holds: first what is not in its rack; of the topic that it holds most of; from the end."""
+    """Yield the partitions that the member should give up first. Partitions outside its rack come first, then
+    those of the topic with most partitions here, from the highest index.
+    """
     topics, rack_id = holdings.spec.topics, holdings.spec.members[member_id].rack_id
     far: dict[bytes, list[int]] = {}
     rest: dict[bytes, list[int]] = {}
@@ -64,9 +68,11 @@ def _from_largest(piles: dict[bytes, list[int]]) -> Iterator[tuple[bytes, int]]:
 
 
 def deal_free(holdings: Holdings, lacking: Mapping[str, int]) -> Steps[None]:
-    """Give what is free to members that lack partitions: near ones first, else in turn, topic by topic.
+    """Give free partitions to members that lack some: partitions with a replica in the member's rack first,
+    then the rest in turn, topic by topic.
 
-    ``lacking``: how many each member lacks. All of these members may have all that is free.
+    ``lacking``: the number of partitions that each member lacks. All of these members must subscribe to all
+    free topics.
     """
     lacks = {member_id: count for member_id, count in lacking.items() if count > 0}
     pace = Pace()
@@ -90,7 +96,9 @@ def _free(holdings: Holdings) -> Iterator[tuple[bytes, int]]:
 
 
 def _deal_near(holdings: Holdings, lacks: dict[str, int], pace: Pace) -> Steps[None]:
-    """Partitions with the fewest racks that anybody is in come first; of these racks that which lacks most."""
+    """Deal partitions to members in the same rack. Partitions with the fewest eligible racks come first;
+    among these racks, the one that lacks most receives.
+    """
     spec = holdings.spec
     racks: dict[str, deque[str]] = {}
     for member_id in lacks:

@@ -1,10 +1,11 @@
-"""Members that subscribe to different topics: the fairest loads that subscriptions allow, by few moves.
+"""Assignment for members with different subscriptions: the fairest loads that the subscriptions allow, with
+few moves.
 
-Members with the same subscription are interchangeable, so the search goes over such *kinds* of members. A chain
-begins at the fullest member: it gives a partition to a member of a kind that subscribes to its topic, who may
-give one of its own to a third, …, to one who has at least two fewer than the first. The shortest chain is
-taken. Each makes the sum of the squared loads smaller, so this ends; and where there is no chain left, no other
-assignment has fairer loads (Harvey et al., "Semi-matchings for bipartite graphs", 2003).
+Members with the same subscription are interchangeable, so the search goes over *kinds* of members, one kind
+for each subscription. A chain begins at the fullest member. Each member in the chain gives a partition to a
+member of a kind that subscribes to its topic; the last member must have at least two fewer than the first.
+The shortest chain is taken. Each chain lowers the sum of the squared loads, so the search ends. When no chain
+is left, no other assignment has fairer loads (Harvey et al., "Semi-matchings for bipartite graphs", 2003).
 """
 
 from __future__ import annotations
@@ -16,11 +17,11 @@ from blumfeld.spi.assignors import Assignment
 from blumfeld_groups_kip848.assignors.holdings import Holdings, Pace, Steps, is_near
 
 Hop = tuple[str, bytes]
-"""How a kind is reached: (who gives, a partition of which topic)."""
+"""One step of a chain: (id of the member that gives, id of the topic whose partition it gives)."""
 
 
 def deal_fairly(holdings: Holdings) -> Steps[Assignment]:
-    """Deal what is free, those topics first that have the fewest readers; then even out the loads."""
+    """Deal the free partitions, topics with the fewest subscribers first, then even out the loads."""
     kinds, pace = Kinds(holdings), Pace()
     yield from kinds.find_readers(pace)
     yield from _deal_free(holdings, kinds, pace)
@@ -29,14 +30,14 @@ def deal_fairly(holdings: Holdings) -> Steps[Assignment]:
 
 
 class Kinds:
-    """Members by their subscriptions, each kind with its members by load."""
+    """Members grouped by subscription. Each kind has its members ordered by load."""
 
     def __init__(self, holdings: Holdings) -> None:
         self._load = holdings.load
         self._members = holdings.spec.members
         numbers: dict[frozenset[bytes], int] = {}
         self.members: list[list[str]] = []
-        """Of each kind, in the order of their ids."""
+        """Member ids of each kind, sorted."""
         self.kind_of: dict[str, int] = {}
         for member_id, member in holdings.spec.members.items():
             kind = numbers.setdefault(member.topics, len(numbers))
@@ -45,7 +46,7 @@ class Kinds:
             self.members[kind].append(member_id)
             self.kind_of[member_id] = kind
         self.readers: dict[bytes, list[int]] = {topic_id: [] for topic_id in holdings.spec.topics}
-        """Kinds that subscribe to each topic: known once ``find_readers`` was."""
+        """Topic id → the kinds that subscribe to it. Filled by :meth:`find_readers`."""
         self._subscriptions = list(numbers)
         self._least: dict[tuple[int, str | None], list[tuple[int, str]]] = {}
         for member_id in self.kind_of:
@@ -55,26 +56,30 @@ class Kinds:
             heapify(heap)
 
     def find_readers(self, pace: Pace) -> Steps[None]:
-        """To be done before anything is asked."""
+        """Fill ``readers``. Call this before any other method."""
         for kind, topics in enumerate(self._subscriptions):
             for topic_id in topics & self.readers.keys():
                 self.readers[topic_id].append(kind)
             yield from pace.look(len(topics))
 
     def _heaps(self, member_id: str) -> Iterable[list[tuple[int, str]]]:
-        """Of all members of its kind, and of those in its rack."""
+        """The two heaps that hold the member: its kind's, and its kind's for its rack."""
         kind, rack_id = self.kind_of[member_id], self._members[member_id].rack_id
         for where in {None: 0, rack_id: 0}:
             yield self._least.setdefault((kind, where), [])
 
     def changed(self, member_id: str) -> None:
-        """Its load did. Entries of old loads are dropped when they come up."""
+        """Record that the member's load changed. Heap entries with an old load are dropped when they come to
+        the top.
+        """
         load = self._load[member_id]
         for heap in self._heaps(member_id):
             heappush(heap, (load, member_id))
 
     def least_of(self, kinds: Iterable[int], racks: Iterable[str | None] = (None,)) -> tuple[int, str] | None:
-        """(load, member) of the least loaded member of several kinds, in one of these racks if any are named."""
+        """Returns (load, member) for the least loaded member of several kinds; with ``racks``, only among
+        members in these racks.
+        """
         return min((found for k in kinds for rack in racks if (found := self._top(k, rack))), default=None)
 
     def _top(self, kind: int, rack_id: str | None) -> tuple[int, str] | None:
@@ -130,9 +135,10 @@ def _even_out(holdings: Holdings, kinds: Kinds, pace: Pace) -> Steps[None]:
 def _search(
     holdings: Holdings, kinds: Kinds, source: str, reached: dict[int, Hop], settled: set[int], pace: Pace
 ) -> Steps[str | None]:
-    """The end of the shortest chain from ``source``, ``None`` if there is none; ``reached``: how kinds were.
+    """Returns the last member of the shortest chain from ``source``, ``None`` if there is none. ``reached``
+    receives the hop to each kind.
 
-    Settled kinds lead nowhere: all members that can be reached from them have as much as they could get.
+    Settled kinds lead nowhere: no member that can be reached from them can take another partition fairly.
     """
     load_max = holdings.load[source] - 2
     givers, offered = [source], set[bytes]()
@@ -169,14 +175,18 @@ def _pass_on(
 
 
 class Offers:
-    """What a member gives up first of a topic: what wasn't its own, what is not in its rack, from the end."""
+    """The order in which a member gives up partitions of a topic: those it did not hold before, then those
+    outside its rack, from the highest index.
+    """
 
     def __init__(self, holdings: Holdings) -> None:
         self._holdings = holdings
         self._offers: dict[tuple[str, bytes], list[tuple[bool, bool, int]]] = {}
 
     def pass_on(self, giver: str, receiver: str, topic_id: bytes, pace: Pace) -> Steps[None]:
-        """One partition of the topic goes from one to the other: if it can, one that was the receiver's."""
+        """Move one partition of the topic from giver to receiver. A partition that the receiver held before
+        is preferred.
+        """
         holdings = self._holdings
         held = holdings.of(giver)[topic_id]
         was_received = holdings.spec.members[receiver].assigned.get(topic_id, frozenset()) & held

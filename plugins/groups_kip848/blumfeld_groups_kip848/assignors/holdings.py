@@ -1,4 +1,4 @@
-"""Who holds what while partitions are dealt."""
+"""The members' partitions while an assignor deals them."""
 
 from __future__ import annotations
 
@@ -8,14 +8,14 @@ from typing import TypeVar
 from blumfeld.spi.assignors import AssignableTopic, Assigned, AssignmentSpec
 
 LOOKED_AT_MAX = 500
-"""Partitions between two yields: half of what the contract allows."""
+"""Partitions looked at between two yields: half of the contract's limit."""
 
 Value = TypeVar("Value")
 Steps = Generator[int, None, Value]
 
 
 class Pace:
-    """Counts what a loop looks at, and says when others should have their turn."""
+    """Counts the partitions that a loop looks at and yields often enough that other requests get their turn."""
 
     __slots__ = ("_looked_at",)
 
@@ -23,7 +23,9 @@ class Pace:
         self._looked_at = 0
 
     def look(self, partitions: int = 1) -> Iterator[int]:
-        """``yield from`` it at each step: it yields when enough has come together."""
+        """Use as ``yield from`` at each step. Yields when enough partitions have been looked at since the
+        last yield.
+        """
         self._looked_at += partitions
         if self._looked_at >= LOOKED_AT_MAX:
             looked_at, self._looked_at = self._looked_at, 0
@@ -31,28 +33,28 @@ class Pace:
 
 
 class Holdings:
-    """Partitions by member and topic. A partition has one holder at most."""
+    """Partitions by member and topic. A partition has at most one holder."""
 
     def __init__(self, spec: AssignmentSpec) -> None:
         self.spec = spec
         self._held: dict[str, dict[bytes, set[int]]] = {member_id: {} for member_id in spec.members}
         self.load: dict[str, int] = dict.fromkeys(spec.members, 0)
-        """How many partitions each member holds."""
+        """Number of partitions that each member holds."""
         self.free: dict[bytes, set[int]] = {}
-        """What nobody holds, and somebody could."""
+        """Topic id → partitions without a holder that some member subscribes to."""
 
     def of(self, member_id: str) -> Mapping[bytes, set[int]]:
-        """By topic id; topics without a partition are left out."""
+        """The member's partitions by topic id. Topics without a partition are left out."""
         return self._held[member_id]
 
     def give(self, member_id: str, topic_id: bytes, partition: int) -> None:
-        """A member gets a partition, which is free no more."""
+        """Give a free partition to a member."""
         self._held[member_id].setdefault(topic_id, set()).add(partition)
         self.load[member_id] += 1
         self.free[topic_id].discard(partition)
 
     def take(self, member_id: str, topic_id: bytes, partition: int) -> None:
-        """A member gives up a partition: it is free."""
+        """Take a partition from a member; it becomes free."""
         held = self._held[member_id]
         held[topic_id].remove(partition)
         if not held[topic_id]:
@@ -61,7 +63,7 @@ class Holdings:
         self.free[topic_id].add(partition)
 
     def assignment(self) -> Steps[Mapping[str, Assigned]]:
-        """As values, in the order of the members."""
+        """The holdings as immutable values, in the order of the members."""
         pace = Pace()
         assignment: dict[str, Assigned] = {}
         for member_id, held in self._held.items():
@@ -74,9 +76,10 @@ class Holdings:
 
 
 def retained(spec: AssignmentSpec) -> Steps[Holdings]:
-    """Each member holds what it had, as far as it exists and it subscribes to it; the rest is free.
+    """The holdings at the start: each member keeps what it had where the partition exists and it still
+    subscribes. The rest is free.
 
-    What two members had is the first one's.
+    If two members had the same partition, the first one keeps it.
     """
     holdings, pace = Holdings(spec), Pace()
     for topic_id, topic in spec.topics.items():

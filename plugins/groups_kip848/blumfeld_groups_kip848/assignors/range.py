@@ -1,4 +1,6 @@
-"""``range``: each topic is cut into ranges, one for each of its readers, so that topics can be joined."""
+"""The ``range`` assignor: it cuts each topic into ranges, one for each subscriber, so that topics can be
+joined.
+"""
 
 from __future__ import annotations
 
@@ -9,16 +11,17 @@ from blumfeld_groups_kip848.assignors.holdings import Pace
 
 
 class RangeAssignor:
-    """Partition *n* of topics with the same readers and the same number of partitions has one reader.
+    """Gives partition *n* of topics with the same subscribers and the same partition count to the same
+    member.
 
-    Readers come in the order of their instance ids, then, those without, of their member ids: a static member
-    that comes back under a new member id has the range that it had.
+    Static members come first, ordered by instance id, then the others by member id. So a static member that
+    returns with a new member id gets the same range again.
     """
 
     name = "range"
 
     def assign(self, spec: AssignmentSpec) -> Generator[int, None, Assignment]:
-        """Never fails."""
+        """Deal the partitions. Raises no error."""
         pace = Pace()
         in_order = sorted(spec.members.values(), key=_rank)
         dealt: dict[str, dict[bytes, frozenset[int]]] = {member_id: {} for member_id in spec.members}

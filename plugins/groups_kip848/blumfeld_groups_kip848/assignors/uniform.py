@@ -1,4 +1,4 @@
-"""``uniform``: as many partitions for each member as for any other, and as few of them moved as can be."""
+"""The ``uniform`` assignor: even partition counts, with as few moves as possible."""
 
 from __future__ import annotations
 
@@ -13,16 +13,15 @@ from blumfeld_groups_kip848.assignors.holdings import retained
 class UniformAssignor:
     """Balance comes first, then stickiness, then racks.
 
-    Members that subscribe to the same topics get the same number of partitions, or one more. Where subscriptions
-    differ no member could be given more without taking it from one that has no more than that. What a member had
-    it keeps, unless that balance needs it. Of what is dealt anew a member gets first what has a replica in its
-    rack.
+    With one common subscription the partition counts of any two members differ by at most one. With different
+    subscriptions, no member can get more without taking from a member that has no more. A member keeps what
+    it had unless the balance needs it. Newly dealt partitions go first to a member in the rack of a replica.
     """
 
     name = "uniform"
 
     def assign(self, spec: AssignmentSpec) -> Generator[int, None, Assignment]:
-        """Never fails."""
+        """Deal the partitions. Raises no error."""
         if not spec.members:
             return {}
         holdings = yield from retained(spec)
