@@ -1,4 +1,4 @@
-"""A classic group as a neutral value, for the migration between group types (KIP-848)."""
+"""A classic group in neutral form, for the migration between group types (KIP-848)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from blumfeld_groups_classic.group import Group, Member, State
 
 
 def exported(group: Group) -> GroupExport:
-    """The group with its members, in the order in which they joined. What is volatile stays behind."""
+    """The group with its members in the order in which they joined. Volatile state is left out."""
     return GroupExport(
         group_id=group.group_id,
         protocol_type=group.protocol_type,
@@ -32,8 +32,8 @@ def exported(group: Group) -> GroupExport:
 
 
 def taken(export: GroupExport) -> Group:
-    """The group, stable, as if it had never been another type's. It votes on its protocol anew; no leader is named
-    where it rebalances at once, so that the record tells it after a failover too.
+    """A stable classic group made from the neutral form. It votes on its protocol again. If it must rebalance
+    at once it names no leader, so that after a failover the record shows that too.
     """
     state = State.STABLE if export.members else State.EMPTY
     group = Group(export.group_id, state, export.generation, export.protocol_type)

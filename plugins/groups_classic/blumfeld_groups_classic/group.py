@@ -1,8 +1,8 @@
 """A classic group and its members.
 
-Only ``replay`` writes the state that the log holds. A rebalance in flight (which members have joined, which wait, the
-state between two generations) is in no record; Kafka keeps it in memory, too. Those fields are called *volatile* below.
-Commands change them, and they are lost with the shard. Then members join again.
+Only ``replay`` writes the fields that come from the log. A rebalance in flight (joined members, waiting
+requests, the state between two generations) is in no record, and Kafka keeps it in memory too. Fields of that
+kind are marked *volatile* below. Commands change them. They are lost with the shard; members then join again.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from blumfeld.spi.groups import SINCE_COMMIT
 from blumfeld.wire.messages.group_coordinator_records import GroupMetadataValue, MemberMetadata
 
 Token = Hashable
-"""Under which a parked request waits."""
+"""Identifies a waiting request."""
 
 
 class State(Enum):
-    """States of Kafka's ``ClassicGroupState``, by the names that DescribeGroups shows."""
+    """States of Kafka's ``ClassicGroupState``, with the names that DescribeGroups shows."""
 
     EMPTY = "Empty"
     PREPARING = "PreparingRebalance"
@@ -40,24 +40,26 @@ class Member:
     session_timeout_ms: int
     rebalance_timeout_ms: int
     protocols: tuple[tuple[str, bytes], ...]
-    """(name, metadata) in the order of the member's preference."""
+    """(name, metadata) in the member's order of preference."""
     assignment: bytes = b""
     joining: Token | None = None
-    """Volatile: its JoinGroup that waits for the others."""
+    """Volatile: its JoinGroup that waits for other members."""
     syncing: Token | None = None
     """Volatile: its SyncGroup that waits for the leader's."""
     is_new: bool = False
-    """Volatile: it has not been in a generation yet."""
+    """Volatile: it has not been in any generation yet."""
     must_sync: bool = False
-    """Volatile: it has been told of this generation, and has not asked for its assignment yet."""
+    """Volatile: it knows this generation but has not asked for its assignment yet."""
 
     @property
     def waits(self) -> bool:
-        """Whether it waits for an answer of ours, so that it can't send heartbeats. A new member may give up."""
+        """Whether the broker holds a request of the member, so that it cannot send heartbeats. A new member
+        may give up, so it does not count.
+        """
         return (self.joining is not None and not self.is_new) or self.syncing is not None
 
     def metadata_for(self, protocol: str | None) -> bytes:
-        """Returns the metadata that it sent for a protocol; empty if it doesn't support the protocol."""
+        """The member's metadata for a protocol; empty if it does not support the protocol."""
         return next((data for name, data in self.protocols if name == protocol), b"")
 
 
@@ -72,28 +74,34 @@ class Group:
     protocol_name: str | None = None
     leader_id: str | None = None
     members: dict[str, Member] = attrs.field(factory=dict)
-    """In the order in which they joined: the first is leader."""
+    """Members by id, in the order in which they joined. The first is the leader."""
     instances: dict[str, str] = attrs.field(factory=dict)
     """Static members: instance id → member id (KIP-345)."""
     state_since_ms: int = SINCE_COMMIT
-    """When it came into the state that its record tells of; unknown of old records."""
+    """Time when the group entered the state that its record shows; ``SINCE_COMMIT`` for old records, which do
+    not say it.
+    """
     persisted: bool = False
-    """Whether the log has a record of it."""
+    """Whether the log has a record of the group."""
     unled: bool = False
-    """Its record names no leader: it was another type's, and has not rebalanced since."""
+    """Whether its record names no leader: the group was converted from another type and has not rebalanced
+    since.
+    """
     pending: dict[str, int] = attrs.field(factory=dict)
-    """Volatile: ids given out by KIP-394 that have not joined with them yet → session timeout, ms."""
+    """Volatile: member id → session timeout (ms), for ids given out by KIP-394 that have not joined yet."""
     delaying: bool = False
-    """Volatile: the first rebalance of an empty group waits for more members."""
+    """Volatile: whether the first rebalance of an empty group waits for more members."""
     delay_left_ms: int = 0
-    """Volatile: how long that may go on, after the delay that runs."""
+    """Volatile: time that the delay may still be extended by, after the current one."""
     arrived: bool = False
-    """Volatile: a member came during the delay that runs."""
+    """Volatile: whether a member joined during the current delay."""
     _candidates: frozenset[str] | None = attrs.field(default=None, init=False, eq=False, repr=False)
-    """Protocols that all members support, if that is known: asked for with each join, of which a rebalance has many."""
+    """Cache of the protocols that all members support; ``None`` if not computed. Every join asks for it, and
+    a rebalance has many joins.
+    """
 
     def add(self, member: Member) -> None:
-        """A member joins; the first one leads, and gives the group its protocol type."""
+        """Add a member. The first one becomes leader and sets the group's protocol type."""
         names = frozenset(name for name, _ in member.protocols)
         if not self.members:
             self._candidates = names
@@ -106,7 +114,7 @@ class Group:
             self.leader_id = member.member_id
 
     def remove(self, member_id: str) -> Member | None:
-        """A member goes; if it led, the next in line leads."""
+        """Remove a member. If it was the leader, the next in order becomes leader."""
         member = self.members.pop(member_id, None)
         if member is None:
             return None
@@ -118,7 +126,7 @@ class Group:
         return member
 
     def supports(self, protocols: tuple[tuple[str, bytes], ...]) -> bool:
-        """Whether one of these protocols is supported by every member."""
+        """Whether every member supports at least one of these protocols."""
         if not self.members:
             return bool(protocols)
         if self._candidates is None:
@@ -127,14 +135,14 @@ class Group:
         return any(name in self._candidates for name, _ in protocols)
 
     def set_protocols(self, member: Member, protocols: tuple[tuple[str, bytes], ...]) -> None:
-        """A member of this group supports these from now on."""
+        """Change the protocols that a member supports."""
         if [name for name, _ in member.protocols] != [name for name, _ in protocols]:
             self._candidates = None
         member.protocols = protocols
 
     def vote(self) -> str | None:
-        """The protocol: each member votes for its first among those that all support. The earliest named wins a
-        draw.
+        """Choose the protocol: each member votes for its first among those that all support. The one voted
+        for first wins a draw.
         """
         votes: dict[str, int] = {}
         members = list(self.members.values())
@@ -150,16 +158,17 @@ class Group:
         return max(votes, key=lambda name: votes[name]) if votes else None
 
     def rebalance_timeout_ms(self) -> int:
-        """The longest that any member wants to be waited for."""
+        """The longest rebalance timeout of any member."""
         return max((member.rebalance_timeout_ms for member in self.members.values()), default=0)
 
     def all_joined(self) -> bool:
-        """Whether every member has joined the next generation, and no other is about to join."""
-        # From the end: members mostly come back in order, and then the last is still out until all are in.
+        """Whether every member has joined the next generation and no new id is still expected to join."""
+        # Searched from the end: members mostly return in order, so the last one is missing until all are
+        # back.
         return not self.pending and all(m.joining is not None for m in reversed(self.members.values()))
 
     def as_record(self, now_ms: int, assignments: dict[str, bytes] | None = None) -> GroupMetadataValue:
-        """The value that keeps it; ``assignments`` in place of the members' own."""
+        """The record's value for this group; ``assignments`` replace the members' own."""
         return GroupMetadataValue(
             protocol_type=self.protocol_type,
             generation=self.generation,
@@ -187,8 +196,8 @@ def _has(member: Member, protocol: str) -> bool:
 
 
 def replayed(group: Group | None, group_id: str, value: GroupMetadataValue) -> Group:
-    """The group as a record says it is. One that is here keeps what is volatile of it and of members that stay: only
-    the record of a group that was handed over is written while members are to join.
+    """The group as a record describes it. An existing group keeps its volatile state and that of members that
+    stay: only the record of a converted group is written during a join phase.
     """
     group = group if group is not None else Group(group_id)
     before, group.members, group.instances = group.members, {}, {}
@@ -202,7 +211,7 @@ def replayed(group: Group | None, group_id: str, value: GroupMetadataValue) -> G
     for item in value.members:
         member = _member_of(item, value.protocol or "")
         known = before.get(item.member_id)
-        if known is not None:  # the record has its metadata for one protocol only
+        if known is not None:  # the record has the member's metadata for one protocol only
             volatile = (known.joining, known.syncing, known.is_new, known.must_sync)
             member.joining, member.syncing, member.is_new, member.must_sync = volatile
             member.protocols = known.protocols
@@ -215,7 +224,7 @@ def replayed(group: Group | None, group_id: str, value: GroupMetadataValue) -> G
 
 
 def _member_of(item: MemberMetadata, protocol: str) -> Member:
-    # Version 0 of the record has no rebalance timeout: the session's served as one.
+    # Version 0 of the record has no rebalance timeout; the session timeout stands in.
     rebalance_timeout_ms = item.rebalance_timeout if item.rebalance_timeout >= 0 else item.session_timeout
     return Member(
         item.member_id,

@@ -21,12 +21,12 @@ from blumfeld_groups_classic.group import Group, Member, State, Token
 MEMBER_ID_REQUIRED_SINCE_VERSION = 4
 SKIP_ASSIGNMENT_SINCE_VERSION = 9
 NEW_MEMBER_JOIN_TIMEOUT_MS = 300_000
-"""A new member waits in a rebalance at most so long, whatever its session timeout (Kafka's constant)."""
+"""Longest time that a new member waits in a rebalance, whatever its session timeout (Kafka's constant)."""
 
 
 @attrs.frozen
 class Limits:
-    """The group configuration that joining needs; names and defaults are Kafka's."""
+    """Group configuration for joining; names and defaults are Kafka's."""
 
     session_timeout_ms_min: int
     session_timeout_ms_max: int
@@ -36,7 +36,7 @@ class Limits:
 
 @attrs.frozen
 class Joining:
-    """One JoinGroup on its way through the rules."""
+    """One JoinGroup while it is decided."""
 
     group: Group
     request: JoinGroupRequest
@@ -47,7 +47,7 @@ class Joining:
     new_member_id: Callable[[str], str]
 
     def decide(self) -> Decision:
-        """Check, then admit, replace or take back the member.
+        """Check the request, then add, replace or rejoin the member.
 
         :raises BrokerError: INVALID_SESSION_TIMEOUT, INCONSISTENT_GROUP_PROTOCOL, GROUP_MAX_SIZE_REACHED,
             UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
@@ -78,7 +78,9 @@ class Joining:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def _check_size(self) -> None:
-        """While members join, only those that have joined count: a group that is too large loses the last to come."""
+        """Refuse a join that exceeds the maximum size. During a join phase only members that have joined
+        count, so the last to join are refused.
+        """
         group, known = self.group, self.group.members.get(self.request.member_id)
         if group.state is State.EMPTY or len(group.members) < self.limits.members_max:
             return
@@ -102,7 +104,7 @@ class Joining:
         return self._rejoin(member)
 
     def _static(self) -> Decision:
-        """A static member without its member id: it is new, or has started again and takes the place of its
+        """Decide on a static member without a member id. It is new, or it has restarted and replaces its
         former self.
         """
         instance = self.request.group_instance_id or ""
@@ -134,7 +136,7 @@ class Joining:
         group = self.group
         unchanged = member.protocols == self._protocols()
         if group.state is State.COMPLETING and unchanged:
-            return self._current(member)  # its answer was lost
+            return self._current(member)  # the member did not get its answer
         leads = member.member_id == group.leader_id
         if group.state is State.STABLE and unchanged and not leads:
             return self._current(member)
@@ -169,7 +171,7 @@ class Joining:
         reply = rebalance.join_response(group, former)
         if led and self.context.api_version >= SKIP_ASSIGNMENT_SINCE_VERSION:
             reply.skip_assignment = True
-        elif led:  # an older client must not assign: it follows the member that it was
+        elif led:  # an older client must not assign, so it is told the former member as leader
             reply.leader, reply.members = former_id, []
         return edit.decision(reply)
 
@@ -182,7 +184,7 @@ class Joining:
 
     def _park(self, member: Member) -> Decision:
         group, edit = self.group, self.edit
-        rebalance.refuse(member, edit, ErrorCode.REBALANCE_IN_PROGRESS)  # a request that it gave up
+        rebalance.refuse(member, edit, ErrorCode.REBALANCE_IN_PROGRESS)  # the client gave this request up
         member.joining = self.token
         waits_ms = NEW_MEMBER_JOIN_TIMEOUT_MS if member.is_new else member.session_timeout_ms
         edit.session(group.group_id, member.member_id, waits_ms)
@@ -208,7 +210,7 @@ class Joining:
 
 
 def put_back(group: Group, refused: ReplacementRefused, edit: Edit) -> None:
-    """Give a static member its former id and subscription back. Its session starts again."""
+    """Restore a static member's former id and subscription, and restart its session."""
     former, member = refused.former, group.members[refused.member_id]
     member.member_id = former.member_id
     group.members = {m.member_id: m for m in group.members.values()}
@@ -224,10 +226,10 @@ def put_back(group: Group, refused: ReplacementRefused, edit: Edit) -> None:
 
 
 def check_instance(group: Group, member_id: str, instance_id: str | None) -> None:
-    """A static member's two ids must belong together.
+    """Check that a static member's two ids belong together.
 
-    :raises BrokerError: UNKNOWN_MEMBER_ID for an instance that isn't here, FENCED_INSTANCE_ID for one that is
-        another's now
+    :raises BrokerError: UNKNOWN_MEMBER_ID for an unknown instance, FENCED_INSTANCE_ID if another member has
+        the instance now
     """
     if instance_id is None:
         return

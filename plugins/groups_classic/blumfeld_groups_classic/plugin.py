@@ -36,7 +36,7 @@ class ClassicGroupProtocol:
     guest_apis: frozenset[int] = frozenset()
 
     def new_shard(self, surroundings: Surroundings) -> GroupShard:
-        """A shard without groups, by the broker's group configuration."""
+        """Make an empty shard with the broker's group configuration."""
         config = surroundings.config
         limits = Limits(
             session_timeout_ms_min=config.int("group.min.session.timeout.ms"),
@@ -47,11 +47,11 @@ class ClassicGroupProtocol:
         return ClassicGroups(limits, surroundings.new_member_id)
 
     def handlers(self, submit: Submit) -> Sequence[ApiHandler]:
-        """None: each of its requests names one group."""
+        """None, because each request names one group and one shard can answer it."""
         return ()
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
-        """The response with this error at its top."""
+        """An error response with this code at top level."""
         match request:
             case JoinGroupRequest():
                 return JoinGroupResponse(error_code=code, member_id=request.member_id)
@@ -64,7 +64,7 @@ class ClassicGroupProtocol:
 
 
 class Plugin:
-    """``groups_classic``. Making it opens nothing."""
+    """The plug-in ``groups_classic``. Making it opens nothing."""
 
     options_class: type[msgspec.Struct] = NoOptions
     roles: tuple[str, ...] = ("groups",)

@@ -1,6 +1,4 @@
-"""The course of a rebalance: prepare, wait for members to join, begin the generation, wait for the leader's
-assignment.
-"""
+"""The phases of a rebalance: prepare, wait for joins, begin the generation, wait for the leader's assignment."""
 
 from __future__ import annotations
 
@@ -14,7 +12,7 @@ from blumfeld_groups_classic.group import Group, Member, State
 
 
 def prepare(group: Group, edit: Edit, initial_delay_ms: int) -> None:
-    """Begin a rebalance: members that wait for an assignment are told, and all members are to join again."""
+    """Begin a rebalance. Members that wait for an assignment get an error, and all members must join again."""
     if group.state is State.COMPLETING:
         answer_syncs(group, edit, ErrorCode.REBALANCE_IN_PROGRESS)
     if group.state is not State.EMPTY:
@@ -32,13 +30,13 @@ def prepare(group: Group, edit: Edit, initial_delay_ms: int) -> None:
 
 
 def maybe_complete_join(group: Group, edit: Edit) -> None:
-    """End the join phase early, if everyone is there."""
+    """End the join phase early if all members have joined."""
     if group.state is State.PREPARING and not group.delaying and group.all_joined():
         complete_join(group, edit)
 
 
 def join_expired(group: Group, edit: Edit, initial_delay_ms: int) -> None:
-    """The join phase has lasted long enough; the first one goes on while members arrive."""
+    """The join phase's timer has fired. A group's first join phase goes on while members arrive."""
     if group.delaying and group.arrived and group.delay_left_ms > 0:
         delay_ms = min(initial_delay_ms, group.delay_left_ms)
         group.delay_left_ms -= delay_ms
@@ -50,8 +48,8 @@ def join_expired(group: Group, edit: Edit, initial_delay_ms: int) -> None:
 
 
 def complete_join(group: Group, edit: Edit) -> None:
-    """Begin the next generation with the members that joined. Dynamic members that did not are removed; static ones
-    stay.
+    """Begin the next generation with the joined members. Dynamic members that did not join are removed;
+    static ones stay.
     """
     group.delaying = False
     absent = [m for m in group.members.values() if m.joining is None and m.instance_id is None]
@@ -59,7 +57,7 @@ def complete_join(group: Group, edit: Edit) -> None:
         group.remove(member.member_id)
         edit.end_session(group.group_id, member.member_id)
     joined = [m for m in group.members.values() if m.joining is not None]
-    if group.members and not joined:  # static members only, all of them away: wait on
+    if group.members and not joined:  # only static members are left and none has joined: go on waiting
         edit.join_timer(group.group_id, group.generation, group.rebalance_timeout_ms())
         return
     if joined and group.members[group.leader_id or joined[0].member_id].joining is None:
@@ -80,10 +78,10 @@ def complete_join(group: Group, edit: Edit) -> None:
 
 
 def become_empty(group: Group, edit: Edit) -> None:
-    """The last member has gone: the group stays, with its generation.
+    """Empty the group after its last member has left; it keeps its generation.
 
-    The group is empty in memory even if the log refuses the record, as with Kafka. A later coordinator loads the
-    members that the log shows, and their sessions expire.
+    The group is empty in memory even if the log refuses the record, as in Kafka. A later coordinator loads
+    the members from the log, and their sessions expire.
     """
     group.state = State.EMPTY
     group.protocol_name = None
@@ -93,7 +91,9 @@ def become_empty(group: Group, edit: Edit) -> None:
 
 
 def remove_members(group: Group, members: Sequence[Member], edit: Edit, initial_delay_ms: int) -> None:
-    """Members leave or have expired: what they wait for is refused, and the others go on without them."""
+    """Remove members that leave or have expired. Their waiting requests get an error, and the other members
+    go on.
+    """
     for member in members:
         group.remove(member.member_id)
         edit.end_session(group.group_id, member.member_id)
@@ -104,29 +104,29 @@ def remove_members(group: Group, members: Sequence[Member], edit: Edit, initial_
 
 
 def synced(group: Group, member: Member, edit: Edit) -> None:
-    """Note that the member has asked for its assignment. Once all have, the timer for late members ends."""
+    """Note that the member has asked for its assignment. When all have, the sync timer stops."""
     if member.must_sync:
         member.must_sync = False
-        # From the end: answers went out in order, and so the syncs come in.
+        # Searched from the end: answers went out in order, so the SyncGroup requests arrive in that order.
         if not any(other.must_sync for other in reversed(group.members.values())):
             edit.end_sync_timer(group.group_id)
 
 
 def sync_expired(group: Group, edit: Edit, initial_delay_ms: int) -> None:
-    """Remove members that have not asked for their assignment in time, also if the others have theirs."""
+    """Remove the members that have not asked for their assignment in time, even if the others have theirs."""
     late = [member for member in group.members.values() if member.must_sync]
     if late:
         remove_members(group, late, edit, initial_delay_ms)
 
 
 def refuse(member: Member, edit: Edit, code: ErrorCode) -> None:
-    """Answer what a member waits for with an error; it waits no more."""
+    """Answer the member's waiting requests with an error."""
     answer_all(member, edit, code)
     member.joining = member.syncing = None
 
 
 def answer_all(member: Member, edit: Edit, code: ErrorCode) -> None:
-    """Answer what a member waits for with an error. One that is unknown has no member id any more."""
+    """Answer the member's waiting requests with an error. UNKNOWN_MEMBER_ID comes without a member id."""
     if member.joining is not None:
         member_id = "" if code == ErrorCode.UNKNOWN_MEMBER_ID else member.member_id
         edit.answer(member.joining, JoinGroupResponse(error_code=code, member_id=member_id))
@@ -135,7 +135,7 @@ def answer_all(member: Member, edit: Edit, code: ErrorCode) -> None:
 
 
 def answer_syncs(group: Group, edit: Edit, code: ErrorCode) -> None:
-    """Answer every member that waits for an assignment with an error."""
+    """Answer all waiting SyncGroup requests with an error."""
     for member in group.members.values():
         if member.syncing is not None:
             edit.answer(member.syncing, SyncGroupResponse(error_code=code))
@@ -144,7 +144,7 @@ def answer_syncs(group: Group, edit: Edit, code: ErrorCode) -> None:
 
 
 def join_response(group: Group, member: Member) -> JoinGroupResponse:
-    """A member's place in the generation; the leader also gets what everyone sent for the chosen protocol."""
+    """The member's JoinGroup response. The leader's also lists all members' metadata for the chosen protocol."""
     leads = member.member_id == group.leader_id
     return JoinGroupResponse(
         generation_id=group.generation,

@@ -1,6 +1,4 @@
-"""The classic groups of one shard: a state machine by its commands, without clock or chance
-(``spi.groups.GroupShard``).
-"""
+"""The classic groups of one shard: a deterministic state machine without a clock (``spi.groups.GroupShard``)."""
 
 from __future__ import annotations
 
@@ -51,7 +49,7 @@ PROTOCOL_SINCE_VERSION = 5
 
 
 class ClassicGroups:
-    """Every classic group whose id hashes to this shard's partition."""
+    """All classic groups whose ids hash to this shard's partition."""
 
     def __init__(self, limits: Limits, new_member_id: Callable[[str], str]) -> None:
         self.groups: dict[str, Group] = {}
@@ -59,7 +57,7 @@ class ClassicGroups:
         self._new_member_id = new_member_id
         self._tokens = 0
 
-    # What the log says
+    # Replay of the log
 
     def replay(self, record_type: int, key: Message, value: Message | None) -> None:
         """Apply a GroupMetadata record; a tombstone ends the group."""
@@ -71,8 +69,8 @@ class ClassicGroups:
         self.groups[key.group] = replayed(self.groups.get(key.group), key.group, value)
 
     def loaded(self, now_ms: int) -> Decision:
-        """Every member has its session timeout to be heard of again. Groups that are too large now shrink; those that
-        were handed over go on with the rebalance that is due.
+        """Start every member's session anew. Groups that are too large now lose members; converted groups go
+        on with the rebalance that is due.
         """
         edit = Edit(now_ms)
         for group in self.groups.values():
@@ -142,7 +140,7 @@ class ClassicGroups:
         token = (request.group_id, self._tokens)
         joining = Joining(known, request, context, edit, limits, token, self._new_member_id)
         decision = joining.decide()
-        self.groups[request.group_id] = known  # a group that nobody was admitted to is none
+        self.groups[request.group_id] = known  # after decide(): a refused join must leave no group behind
         return decision
 
     def _sync(self, request: SyncGroupRequest, context: RequestContext, edit: Edit) -> Decision:
@@ -208,14 +206,14 @@ class ClassicGroups:
             )
             for item in leaving
         ]
-        if group is not None:  # one rebalance, however many leave
+        if group is not None:  # one rebalance, however many members leave
             rebalance.remove_members(group, left, edit, self._limits.initial_rebalance_delay_ms)
         if context.api_version < BATCH_LEAVE_SINCE_VERSION:
             return edit.decision(LeaveGroupResponse(error_code=answers[0].error_code))
         return edit.decision(LeaveGroupResponse(members=answers))
 
     def _leaves(self, group: Group, leaving: MemberIdentity, left: list[Member], edit: Edit) -> ErrorCode:
-        """Check a member that leaves, and add it to ``left``. An id that was given out and never used is forgotten."""
+        """Check one departure. A member is added to ``left``; an id that was only given out is dropped."""
         member_id = leaving.member_id
         if leaving.group_instance_id is not None:
             holder = group.instances.get(leaving.group_instance_id)
@@ -244,13 +242,14 @@ class ClassicGroups:
             return
         member = group.members.get(expired.member_id)
         if member is None or member.waits:
-            return  # who waits for us can't be heard of; its session starts again with the answer
+            # The broker holds this member's request, so it cannot send heartbeats. The answer restarts its session.
+            return
         rebalance.remove_members(group, [member], edit, self._limits.initial_rebalance_delay_ms)
 
-    # What others of the shard ask
+    # Calls from other parts of the shard
 
     def check_commit(self, commit: CommitCheck, now_ms: int) -> Decision:
-        """May offsets be committed (Kafka's ``OffsetMetadataManager``).
+        """Check that offsets may be committed (Kafka's ``OffsetMetadataManager``).
 
         :raises BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID, ILLEGAL_GENERATION, REBALANCE_IN_PROGRESS
         """
@@ -270,10 +269,11 @@ class ClassicGroups:
         return edit.decision()
 
     def check_fetch(self, group_id: str, member_id: str | None, member_epoch: int) -> None:
-        """Anyone may read a classic group's offsets."""
+        """Allow every read: classic groups do not check it."""
 
     def check_delete_offsets(self, group_id: str) -> None:
-        """Refuse for a protocol type other than ``consumer``: the broker doesn't know what its members read.
+        """Refuse deletion while the group has members of another protocol type: their subscriptions are
+        unknown.
 
         :raises BrokerError: NON_EMPTY_GROUP
         """
@@ -282,15 +282,17 @@ class ClassicGroups:
             raise BrokerError(ErrorCode.NON_EMPTY_GROUP)
 
     def owns(self, group_id: str) -> bool:
-        """Whether it is here."""
+        """Whether the group is on this shard."""
         return group_id in self.groups
 
     def is_empty(self, group_id: str) -> bool:
-        """Whether it has no members: an id that was only given out doesn't keep a group alive."""
+        """Whether the group has no members. An id that was only given out does not count as one."""
         return self.groups[group_id].state is State.EMPTY
 
     def offsets_idle_since(self, group_id: str) -> int | None:
-        """Since it is empty; in a stable group of consumers, where what is read is known, since each commit."""
+        """The time since which the group has been empty; ``None`` in other states. Exception: in a stable consumer
+        group offsets expire by their commit time, because the subscriptions are known.
+        """
         group = self.groups[group_id]
         if group.state is State.EMPTY:
             return group.state_since_ms
@@ -298,9 +300,9 @@ class ClassicGroups:
         return SINCE_COMMIT if stable else None
 
     def is_subscribed(self, group_id: str, topic: str) -> bool:
-        """Whether a member reads the topic; one whose subscription can't be read may read anything.
+        """Whether a member subscribes to the topic. A subscription that cannot be read counts as all topics.
 
-        Groups that are not consumers' read nothing that we know of.
+        Groups of other protocol types have no known subscriptions.
         """
         group = self.groups[group_id]
         if group.protocol_type != "consumer":
@@ -312,8 +314,8 @@ class ClassicGroups:
         return False
 
     def delete(self, group_id: str) -> Decision:
-        """Its tombstone; one that never got into the log has one too. Nothing of the group is changed before that is
-        replayed, so that a decision that comes to nothing leaves everyone waiting.
+        """Write the group's tombstone, even if no record of it is in the log yet. The group changes only when
+        the tombstone is replayed, so a decision that fails leaves all requests waiting.
         """
         edit = Edit(0)
         for member in self.groups[group_id].members.values():
@@ -322,7 +324,7 @@ class ClassicGroups:
         return edit.decision()
 
     def summaries(self) -> Sequence[GroupSummary]:
-        """Every group here."""
+        """Summaries of all groups on this shard."""
         return [
             GroupSummary(
                 group_id=group.group_id,
@@ -334,7 +336,9 @@ class ClassicGroups:
         ]
 
     def describe(self, group_id: str) -> Any:
-        """The group for DescribeGroups: what members sent only while it is stable, what they were assigned always."""
+        """The group for DescribeGroups. Members' metadata is shown only in a stable group, assignments
+        always.
+        """
         group = self.groups.get(group_id)
         if group is None:
             return None
@@ -358,14 +362,16 @@ class ClassicGroups:
         )
 
     def export_group(self, group_id: str) -> GroupExport:
-        """The group as a neutral value (KIP-848, Kafka's ``GroupMetadataManager``)."""
+        """The group in the neutral form that another group type can import (KIP-848, Kafka's
+        ``GroupMetadataManager``).
+        """
         return exported(self.groups[group_id])
 
     def import_group(self, group: GroupExport, now_ms: int) -> Decision:
-        """The record that makes it a classic group in its generation, with the timers of its members.
+        """Write the record that makes it a classic group in its generation, and order its members' timers.
 
-        With ``rebalances`` they are to join again at once. Else it is stable, with all its members' protocols, which
-        no record has.
+        With ``rebalances`` members must join again at once. Otherwise the group is stable and has all
+        protocols of its members, which no record has.
         """
         edit = Edit(now_ms)
         edit.if_refused = TypeCommand(NAME, ImportRefused(group.group_id))

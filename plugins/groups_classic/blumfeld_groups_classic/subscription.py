@@ -1,5 +1,5 @@
-"""The topics in a consumer's metadata. The broker reads the metadata for the protocol type ``consumer`` only (Kafka's
-``ConsumerProtocol``).
+"""The subscription in a classic consumer's metadata. The broker reads it for protocol type ``consumer`` only
+(Kafka's ``ConsumerProtocol``).
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ VERSION_MAX = 3
 
 
 def subscribed_topics(metadata: bytes) -> tuple[str, ...] | None:
-    """The topics of a ConsumerProtocolSubscription; ``None`` if it isn't one. A newer version is read as the newest
-    known.
+    """The topics of a ConsumerProtocolSubscription; ``None`` if the bytes are not one. A newer version is
+    read as the newest known.
     """
     if len(metadata) < 2:
         return None

@@ -148,7 +148,7 @@ class ShardHost:
         return True
 
     def _replay(self, item: LogItem) -> int:
-        """How many records it was."""
+        """Replay one item. Returns its number of records."""
         if isinstance(item, RecordRun):
             self.shard.replay_run(item)
             return len(item.keys)

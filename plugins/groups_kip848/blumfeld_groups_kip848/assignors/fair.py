@@ -69,9 +69,7 @@ class Kinds:
             yield self._least.setdefault((kind, where), [])
 
     def changed(self, member_id: str) -> None:
-        """Record that the member's load changed. Heap entries with an old load are dropped when they come to
-        the top.
-        """
+        """Record that the member's load changed. Outdated heap entries are dropped when they surface."""
         load = self._load[member_id]
         for heap in self._heaps(member_id):
             heappush(heap, (load, member_id))

@@ -1,5 +1,5 @@
-"""A KIP-848 group becomes a classic one, online (KIP-848): when the last member that speaks
-ConsumerGroupHeartbeat goes, in that one decision.
+"""Online conversion of a KIP-848 group to a classic one (KIP-848). It happens in the decision in which the
+last member that speaks ConsumerGroupHeartbeat leaves.
 """
 
 from __future__ import annotations
@@ -19,13 +19,13 @@ from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member
 
 DOWNGRADES = frozenset({"downgrade", "bidirectional"})
-"""Values of ``group.consumer.migration.policy`` by which a KIP-848 group may become a classic group."""
+"""Values of ``group.consumer.migration.policy`` that allow a KIP-848 group to become a classic group."""
 
 
 def may_convert(group: ConsumerGroup, leaving: Collection[str], policy: str, size_max: int) -> bool:
-    """Whether the group is to be classic without these members: none of those that stay speaks ConsumerGroupHeartbeat
-    (one that left for a while still counts), there is one at least and ``size_max`` (``group.max.size``) at most, and
-    the policy allows it.
+    """Whether the group becomes classic without the ``leaving`` members. Four conditions hold: at least one
+    member stays, all that stay are classic members (a static member that left for a while still counts), at
+    most ``size_max`` stay (``group.max.size``), and the policy allows it.
     """
     staying = [member for member_id, member in group.members.items() if member_id not in leaving]
     classic_only = all(member.classic is not None for member in staying)
@@ -40,15 +40,13 @@ def convert(
     *,
     rebalances: bool = True,
 ) -> None:
-    """End the group of ``edit``, and make a classic group of the members that stay. Its generation is the group's
-    epoch.
-
-    The classic group's timers are ordered; the caller stops those of the KIP-848 group. The caller must not write or
-    fail afterwards.
+    """End the group of ``edit`` and make a classic group of the remaining members. Its generation is the
+    group's epoch. Its timers are ordered here; the caller cancels those of the KIP-848 group. The caller may
+    write nothing after this call, and nothing after it may fail.
 
     :param classic: the shard of groups_classic
-    :param rebalances: whether members are to join again at once. False if one member took another's place in a stable
-        group: no partition moves
+    :param rebalances: whether members must join again at once. ``False`` where one member replaces another in
+        a stable group, because then nothing moves
     """
     export = exported(edit.group, image, leaving, rebalances)
     edit.end_group()
@@ -61,12 +59,11 @@ def convert(
 def exported(
     group: ConsumerGroup, image: ClusterImage, leaving: Collection[str] = (), rebalances: bool = True
 ) -> GroupExport:
-    """Returns the group without the members that leave, as a neutral value. The classic side chooses protocol and
-    leader.
+    """The group without the leaving members, in neutral form. The classic side chooses protocol and leader.
 
-    Members are assigned the partitions that they hold, also those that they are to give up: they read these until they
-    have joined. (Kafka assigns the target. If the group is upgraded again before that, Kafka gives a partition away
-    that a member still reads.)
+    Each member is assigned what it holds, including partitions that it must give up: it reads them until it
+    has joined again. Kafka exports the target instead; if that group is upgraded again early, partitions that
+    a member still reads are given to another one.
     """
     staying = [member for member_id, member in group.members.items() if member_id not in leaving]
     return GroupExport(
@@ -98,7 +95,7 @@ def _member(member: Member, image: ClusterImage) -> MemberExport:
 
 
 def _held(member: Member) -> Assigned:
-    """By topic id; the two never overlap."""
+    """The member's partitions by topic id. ``assigned`` and ``revoking`` never overlap."""
     topics = {**member.assigned, **member.revoking}
     return {
         topic_id: frozenset(member.assigned.get(topic_id, ())) | frozenset(member.revoking.get(topic_id, ()))

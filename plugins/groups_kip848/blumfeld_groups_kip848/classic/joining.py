@@ -1,7 +1,7 @@
-"""JoinGroup v0-9 to a KIP-848 group (KIP-848). The versions differ as in groups_classic.
+"""JoinGroup v0–9 to a KIP-848 group (KIP-848). The version notes in groups_classic hold here too.
 
-The broker assigns, so it reads the member's subscription; it ignores the user data. The answer comes at once and names
-no leader, because no member is to assign.
+The broker assigns, so it reads the member's subscription and ignores its user data. The answer comes at once
+and names no leader, because no member is to assign.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ DISABLED = "disabled"
 
 
 class ClassicJoining:
-    """One JoinGroup on its way through the rules."""
+    """One JoinGroup while it is decided."""
 
     def __init__(
         self, steps: GroupSteps, request: JoinGroupRequest, context: RequestContext, edit: Edit
     ) -> None:
         self.stays = True
-        """Whether the group is one of ours still; else this member was what it needed to be a classic one."""
+        """Whether the group is still a KIP-848 group. ``False`` after this member's join has downgraded it.
+        """
         self._steps = steps
         self._request = request
         self._context = context
@@ -41,17 +42,19 @@ class ClassicJoining:
 
     @property
     def rebalance_timeout_ms(self) -> int:
-        """Version 0 has none: the session's serves as one."""
+        """The requested rebalance timeout. Version 0 has none; its session timeout stands in."""
         asked = self._request.rebalance_timeout_ms
         return self._request.session_timeout_ms if asked < 0 else asked
 
     def replace_group(self) -> Decision:
-        """The group has no members: the classic type makes one of its own of it, and ours ends.
+        """Replace a group without members: the classic type makes a group of its own, and the KIP-848 group
+        ends.
 
-        :raises BrokerError: as JoinGroup of the classic type for a group that there isn't; ours stays then
+        :raises BrokerError: as JoinGroup of the classic type for an unknown group; the KIP-848 group then
+            stays
         """
         classic = self._steps.surroundings.shard_of("classic")
-        if classic is None:  # then nobody asks
+        if classic is None:  # not reached: JoinGroup comes with the classic type
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         joined = classic.command(self._request, self._context, self._edit.now_ms)
         self._edit.end_group()
@@ -60,7 +63,7 @@ class ClassicJoining:
         return joined
 
     def decide(self) -> JoinGroupResponse:
-        """Check the request, write the member, and bring it a step nearer to its target.
+        """Check the request, write the member and move it one step nearer to its target.
 
         :raises BrokerError: INVALID_SESSION_TIMEOUT, GROUP_MAX_SIZE_REACHED, INCONSISTENT_GROUP_PROTOCOL,
             UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
@@ -82,8 +85,9 @@ class ClassicJoining:
         subscription = self._subscription()
         was_known = not dynamic and edit.group.static_member(request.group_instance_id or "") is not None
         if request.member_id and (not dynamic or subscription.owned_partitions):
-            # Ids that were given out aren't kept, so who is unknown is new; but not who owns partitions: it was a
-            # member, others have them by now, and it must know before it goes on.
+            # Ids that the broker gave out are not stored, so an unknown id usually means a new member. But a
+            # client that reports owned partitions was a member before. Others may hold these partitions by
+            # now, so it must get an error and drop them before it goes on.
             member = known_member(edit.group, member_id, request.group_instance_id)
         else:
             member = joining_member(edit, member_id, request.group_instance_id, classic=True)
@@ -108,7 +112,7 @@ class ClassicJoining:
             raise BrokerError(ErrorCode.INVALID_SESSION_TIMEOUT)
 
     def _check_protocols(self) -> None:
-        """Its protocols must suit those of the classic members that are here."""
+        """Refuse protocols that the group's other classic members do not share."""
         request = self._request
         fits = (
             self._steps.settings.migration_policy != DISABLED
@@ -119,14 +123,14 @@ class ClassicJoining:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 
     def _subscription(self) -> ConsumerProtocolSubscription:
-        """Returns the subscription in its preferred protocol."""
+        """The subscription of the member's preferred protocol."""
         subscription = subscription_of(bytes(self._request.protocols[0].metadata))
         if subscription is None:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         return subscription
 
     def _describe(self, member: Member, subscription: ConsumerProtocolSubscription) -> bool:
-        """Write the member if it has changed. Returns whether its subscription has."""
+        """Write the member's metadata if it changed. Returns whether its subscription changed."""
         request, group = self._request, self._edit.group
         described = attrs.evolve(
             member,
@@ -150,8 +154,8 @@ class ClassicJoining:
         return is_new or (described.subscribed_topics, described.subscribed_regex) != before
 
     def _maybe_downgrade(self, took_a_place: bool) -> None:
-        """Make the group a classic one if this static member took the place of the last member that sends
-        ConsumerGroupHeartbeat. In a stable group no partition moves, and no member has to join again.
+        """Downgrade the group when a classic static member replaces the last member of the other protocol. In
+        a stable group nothing moves, so no member needs to join again.
         """
         steps, edit = self._steps, self._edit
         settings, classic = steps.settings, steps.surroundings.shard_of("classic")
@@ -165,7 +169,7 @@ class ClassicJoining:
 
 
 def _is_supported(group: ConsumerGroup, protocols: set[str]) -> bool:
-    """Whether all classic members support one of these protocols."""
+    """Whether all classic members support at least one of these protocols."""
     common = set(protocols)
     for member in group.members.values():
         if member.classic is not None:

@@ -1,7 +1,8 @@
-"""The bytes that classic consumers send and receive: ConsumerProtocolSubscription and ConsumerProtocolAssignment, each
-behind an int16 version (Kafka's ``ConsumerProtocol``).
+"""Encoding of ConsumerProtocolSubscription and ConsumerProtocolAssignment, the bytes that classic consumers
+send and receive. An int16 version stands in front of each (Kafka's ``ConsumerProtocol``).
 
-These name topics, and a KIP-848 group knows topics by their ids. A topic that doesn't exist is left out.
+These bytes name topics; a KIP-848 group uses topic ids. A topic that does not exist is left out in the
+translation.
 """
 
 from __future__ import annotations
@@ -23,29 +24,29 @@ from blumfeld_groups_kip848.group import Owned
 
 VERSION_MAX = 3
 PROTOCOL_TYPE = "consumer"
-"""Protocol type of JoinGroup: the only one whose bytes the broker can read."""
+"""Protocol type of consumers in JoinGroup: the only type whose bytes the broker can read."""
 
 M = TypeVar("M", bound=Message)
 
 
 def version_of(data: bytes) -> int | None:
-    """The version that the bytes are in, at most the newest known; ``None`` if they say none."""
+    """Version of the bytes, lowered to the newest known version; ``None`` if they are too short to hold one."""
     version = int.from_bytes(data[:2], signed=True) if len(data) >= 2 else -1
     return min(version, VERSION_MAX) if version >= 0 else None
 
 
 def subscription_of(metadata: bytes) -> ConsumerProtocolSubscription | None:
-    """Returns the subscription with the owned partitions; ``None`` if the bytes aren't one."""
+    """The consumer's subscription with its owned partitions; ``None`` if the bytes cannot be read."""
     return _read(ConsumerProtocolSubscription, metadata)
 
 
 def assignment_of(data: bytes) -> ConsumerProtocolAssignment | None:
-    """Returns the partitions that a leader assigned; none for no bytes. ``None`` if the bytes aren't an assignment."""
+    """The leader's assignment. Empty bytes mean no partitions; ``None`` if the bytes cannot be read."""
     return _read(ConsumerProtocolAssignment, data) if data else ConsumerProtocolAssignment()
 
 
 def assignment_bytes(assigned: Assigned | Owned, version: int, image: ClusterImage) -> bytes:
-    """An assignment for a member that speaks ``version``; topics and partitions in ascending order."""
+    """The assignment encoded for a member that speaks ``version``, topics and partitions in ascending order."""
     named: dict[str, list[int]] = {}
     for topic_id, partitions in assigned.items():
         topic = image.topic_by_id(topic_id)
@@ -61,7 +62,7 @@ def assignment_bytes(assigned: Assigned | Owned, version: int, image: ClusterIma
 
 
 def by_topic_id(named: Iterable[Any], image: ClusterImage) -> Assigned:
-    """Partitions of topics by name (``topic``, ``partitions``) as partitions of topics by id."""
+    """Translate partitions of named topics (``topic``, ``partitions``) to partitions by topic id."""
     found: dict[bytes, frozenset[int]] = {}
     for item in named:
         topic = image.topics.get(item.topic)
@@ -71,7 +72,7 @@ def by_topic_id(named: Iterable[Any], image: ClusterImage) -> Assigned:
 
 
 def metadata_for(protocols: Iterable[tuple[str, bytes]], name: str | None) -> bytes:
-    """Returns the metadata of a member for this protocol, or for its first protocol if it doesn't support this one."""
+    """The member's metadata for the named protocol; its first protocol's if it does not have that one."""
     known: Mapping[str, bytes] = dict(protocols)
     return known.get(name or "", next(iter(known.values()), b""))
 

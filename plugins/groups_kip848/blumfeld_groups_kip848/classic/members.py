@@ -1,8 +1,9 @@
-"""Classic members of a KIP-848 group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup as the broker answers them when
-it is the broker that assigns (KIP-848).
+"""Classic members of a KIP-848 group: JoinGroup, SyncGroup, Heartbeat and LeaveGroup where the broker assigns
+(KIP-848).
 
-A member's epoch is its generation. It learns by Heartbeat that it has to join again, says by its subscription what
-it owns, and gets by SyncGroup what it may have by then. Nothing waits: each request is answered at once.
+A member's epoch is its generation. Heartbeat tells the member to join again. Its next subscription reports
+the partitions that it owns, and SyncGroup returns the partitions that it may have by then. Each request is
+answered at once.
 """
 
 from __future__ import annotations
@@ -33,41 +34,44 @@ from blumfeld_groups_kip848.steps import GroupSteps
 
 BATCH_LEAVE_SINCE_VERSION = 3
 PROTOCOL_SINCE_VERSION = 5
-"""SyncGroup must name the protocol's type and name from this version on (KIP-559)."""
+"""First SyncGroup version that must name the protocol's type and name (KIP-559)."""
 
 
 class JoinExpired(msgspec.Struct, frozen=True):
-    """A timer's command: a member that was told to join again has not, for its rebalance timeout."""
+    """A timer's command: a member that was told to join again has not done so within its rebalance timeout."""
 
     group_id: str
     member_id: str
     epoch: int
-    """The member's epoch when the timer was set: the group may have been a classic one since, and the timer ran on."""
+    """The member's epoch when the timer started. The group may have been classic in between, while the timer
+    ran on.
+    """
 
 
 class SyncExpired(msgspec.Struct, frozen=True):
-    """A timer's command: a member that has joined has not asked what it got, for its rebalance timeout."""
+    """A timer's command: a member has joined but has not sent SyncGroup within its rebalance timeout."""
 
     group_id: str
     member_id: str
     epoch: int
-    """The member's epoch when the timer was set."""
+    """The member's epoch when the timer started."""
 
 
 class ClassicMembers:
-    """The guest APIs of a shard's groups, and the timers that only classic members have."""
+    """The classic APIs for a shard's KIP-848 groups, and the timers that only classic members have."""
 
     def __init__(self, steps: GroupSteps) -> None:
         self._steps = steps
         self._awaited: dict[tuple[str, str], int] = {}
-        """Volatile: (group id, member id) → epoch in which the member was told to join again. A timer runs since then.
+        """(group id, member id) → epoch in which the member was told to join again and its timer started. Not
+        stored in the log.
         """
 
     def command(self, request: Any, context: RequestContext | None, now_ms: int) -> Decision:
-        """Decide on JoinGroup v0–9, SyncGroup v0–5, Heartbeat v0–4, LeaveGroup v0–5 for a group that the shard has, or
-        on a timer.
+        """Decide on JoinGroup v0–9, SyncGroup v0–5, Heartbeat v0–4, LeaveGroup v0–5 for a group of this
+        shard, or on a timer.
 
-        A JoinGroup to a group without members is the classic type's: it silently replaces the group.
+        JoinGroup to a group without members goes to the classic type, which silently replaces the group.
 
         :raises BrokerError: the request's error
         """
@@ -129,7 +133,9 @@ class ClassicMembers:
     def _heartbeat(self, request: HeartbeatRequest, edit: Edit) -> Decision:
         member, _ = _member(edit.group, request)
         self._steps.start_session(edit, member)
-        self._steps.refresh(edit, False)  # a group of classic members alone has no heartbeat that would do it
+        self._steps.refresh(
+            edit, False
+        )  # a group with classic members only gets no ConsumerGroupHeartbeat that would do this
         code = ErrorCode.NONE
         if must_join(edit.group, edit.group.members[member.member_id]):
             self._await_join(edit, member)
@@ -137,7 +143,7 @@ class ClassicMembers:
         return edit.decision(HeartbeatResponse(error_code=code))
 
     def _await_join(self, edit: Edit, member: Member) -> None:
-        """From the first time on that it is told: it can't put it off by asking again."""
+        """Start the timer when the member is first told to join again. Later heartbeats do not extend it."""
         key = (edit.group_id, member.member_id)
         if self._awaited.get(key) != member.epoch:
             self._awaited[key] = member.epoch
@@ -159,7 +165,7 @@ class ClassicMembers:
                     member_id=item.member_id, group_instance_id=item.group_instance_id, error_code=code
                 )
             )
-        if left:  # one rebalance, however many leave
+        if left:  # one rebalance, however many members leave
             fence(edit, list(left), self._steps)
         if not batch:
             return edit.decision(LeaveGroupResponse(error_code=answers[0].error_code))
@@ -182,8 +188,8 @@ class ClassicMembers:
 
 
 def must_join(group: ConsumerGroup, member: Member) -> bool:
-    """Whether a classic member is to join again: it lags behind the target, it has to give up partitions, or those that
-    it waited for are free.
+    """Whether a classic member must join again: it lags behind the target, it has partitions to give up, or
+    the partitions that it waited for are free.
     """
     if member.epoch < group.target_epoch or member.state is MemberState.UNREVOKED_PARTITIONS:
         return True
@@ -191,7 +197,7 @@ def must_join(group: ConsumerGroup, member: Member) -> bool:
 
 
 def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
-    """Whether another member holds a partition of its target."""
+    """Whether another member still holds a partition of this member's target."""
     return any(
         partition not in member.assigned.get(topic_id, ()) and group.owners.epoch(topic_id, partition) != -1
         for topic_id, partitions in group.targets.get(member.member_id, {}).items()
@@ -202,7 +208,7 @@ def _waits_for_others(group: ConsumerGroup, member: Member) -> bool:
 def _member(
     group: ConsumerGroup, request: HeartbeatRequest | SyncGroupRequest
 ) -> tuple[Member, ClassicMember]:
-    """Returns the sender, if it is a classic member in the generation that it names."""
+    """The classic member that sends this request in its current generation."""
     member = known_member(group, request.member_id, request.group_instance_id)
     if member.classic is None:
         raise unknown_member(group.group_id, member.member_id)
@@ -212,7 +218,8 @@ def _member(
 
 
 def _leaves(group: ConsumerGroup, leaving: MemberIdentity) -> Member:
-    """Any member may be made to leave, one that speaks ConsumerGroupHeartbeat too; an operator knows the instance only.
+    """The member that leaves. It may also be one that speaks ConsumerGroupHeartbeat. An operator's request
+    may name only the instance.
 
     :raises BrokerError: UNKNOWN_MEMBER_ID, FENCED_INSTANCE_ID
     """

@@ -1,5 +1,5 @@
-"""A group of another type becomes a KIP-848 group, online (KIP-848): at the first ConsumerGroupHeartbeat with
-epoch 0, in that one decision, so that its members go on reading where they are.
+"""Online conversion of another type's group to a KIP-848 group (KIP-848). It happens in the decision on the
+first ConsumerGroupHeartbeat with epoch 0, and members keep the partitions that they read.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from blumfeld_groups_kip848.targets import subscriptions
 
 Claim: TypeAlias = tuple[int, Assigned]
 UPGRADES = frozenset({"upgrade", "bidirectional"})
-"""Values of ``group.consumer.migration.policy`` by which a classic group may become a KIP-848 group."""
+"""Values of ``group.consumer.migration.policy`` that allow a classic group to become a KIP-848 group."""
 
 
 def take_over(edit: Edit, other: GroupShard, policy: str, size_max: int, image: ClusterImage) -> None:
-    """Make the group of ``edit``, which is a fresh one, of what ``other`` has under its id.
+    """Fill the new group of ``edit`` from the group of the same id that ``other`` has.
 
-    An empty group is silently replaced, whatever the policy says. Nothing is changed when it fails, or when the
-    caller fails after it.
+    An empty group is replaced without conversion, whatever the policy says. Nothing changes if this call
+    fails, or if the caller fails after it.
 
-    :raises BrokerError: GROUP_ID_NOT_FOUND: it can't be one of ours, and the message says why
+    :raises BrokerError: GROUP_ID_NOT_FOUND: the group cannot be converted; the message gives the reason
     """
     group_id = edit.group_id
     empty, export = other.is_empty(group_id), other.export_group(group_id)
@@ -49,15 +49,15 @@ def take_over(edit: Edit, other: GroupShard, policy: str, size_max: int, image: 
 
 
 def convert(edit: Edit, export: GroupExport, image: ClusterImage) -> None:
-    """Write the group in Kafka's order: its members, its epoch (the generation), the target of each member with the
-    target's epoch, and the assignment of each member.
+    """Write the converted group in Kafka's order: members' metadata, the group epoch (the old generation),
+    targets and their epoch, current assignments.
 
-    Every member has what the group's last assignment gave it. A rebalance that was in flight goes on when members join
-    again. A cooperative member keeps partitions that it was to give up and that no member was given, until it joins
-    again without them (Kafka would give them away at once).
+    Targets and assignments are those of the last completed rebalance. A rebalance that was in flight goes on
+    when members join again. A cooperative member keeps partitions that it must give up until it has joined
+    again without them (Kafka gives them away at once).
 
-    :raises BrokerError: GROUP_ID_NOT_FOUND: the subscription or assignment of a member can't be read, or has user data
-        that would be lost
+    :raises BrokerError: GROUP_ID_NOT_FOUND: a member's subscription or assignment cannot be read, or has user
+        data that would be lost
     """
     members = _with_what_is_held([_read(member, export, image) for member in export.members])
     for member in members:
@@ -65,7 +65,7 @@ def convert(edit: Edit, export: GroupExport, image: ClusterImage) -> None:
     edit.put_epoch(export.generation, subscriptions.metadata_hash(edit.group, image))
     for member in members:
         edit.put_target(member.member_id, _partitions(member.assigned))
-    # Nothing was computed yet, so that who comes in need not wait for its share until the assignment interval is over.
+    # No target was computed here, so a new member must not wait for the assignment interval to end.
     edit.put_target_epoch(export.generation, time_ms=0)
     for member in members:
         edit.put_assignment(member)
@@ -73,9 +73,10 @@ def convert(edit: Edit, export: GroupExport, image: ClusterImage) -> None:
 
 
 def settle(edit: Edit, classic: GroupShard | None) -> Sequence[CoordinatorRecord]:
-    """Tombstones for one of two groups of the same id, once a log is read: a build without one of the plug-ins can't
-    know of its groups, and may have made one of the other type. The group of ``edit`` goes if it has no members, else
-    the other one does; its members learn that they are unknown, and join anew.
+    """Returns tombstones for one of two groups with the same id, after the log is loaded. A build without one
+    of the plug-ins does not see its groups and can create a second one. The group of ``edit`` ends if it has
+    no members, otherwise the other group ends; members of the ended group get UNKNOWN_MEMBER_ID and join
+    again.
     """
     if classic is None or not classic.owns(edit.group_id):
         return ()
@@ -95,7 +96,7 @@ def _check(export: GroupExport, policy: str, size_max: int) -> None:
 
 
 def _read(member: MemberExport, export: GroupExport, image: ClusterImage) -> tuple[Member, Claim]:
-    """The member, and what it said it owned when it joined last, with the generation of that."""
+    """The member, and the partitions that it reported at its last join with the generation of that report."""
     subscription = subscription_of(metadata_for(member.protocols, export.protocol_name))
     assignment = assignment_of(member.assignment)
     if subscription is None or assignment is None:
@@ -125,7 +126,7 @@ def _read(member: MemberExport, export: GroupExport, image: ClusterImage) -> tup
 
 
 def _with_what_is_held(members: list[tuple[Member, Claim]]) -> list[Member]:
-    """Returns the members with the partitions that they claim and no member was assigned; the newest claim counts."""
+    """Members with the partitions that they claim and that are assigned to no member. The newest claim wins."""
     taken = {
         (topic_id, partition)
         for member, _ in members
@@ -145,7 +146,9 @@ def _with_what_is_held(members: list[tuple[Member, Claim]]) -> list[Member]:
 
 
 def _is_missing_some(members: Sequence[Member], image: ClusterImage) -> bool:
-    """Whether no member has some partition that they read: a topic has grown, and the leader did not know it."""
+    """Whether some subscribed partition is assigned to no member: a topic has grown since the leader
+    assigned.
+    """
     names = {name for member in members for name in member.subscribed_topics if name in image.topics}
     count = sum(len(partitions) for member in members for partitions in member.assigned.values())
     return count < sum(len(image.topics[name].partitions) for name in names)

@@ -1,4 +1,4 @@
-"""Whether a member may commit or read offsets now (Kafka's ``OffsetMetadataManager``)."""
+"""Checks of offset commits and reads against the group's members (Kafka's ``OffsetMetadataManager``)."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from blumfeld_groups_kip848.group import ConsumerGroup, Member
 from blumfeld_groups_kip848.members.joining import unknown_member
 
 MEMBER_EPOCH_SINCE_VERSION = 9
-"""OffsetCommit knows of member epochs from here on."""
+"""First OffsetCommit version that may carry a member epoch."""
 
 
 def check_commit(group: ConsumerGroup, commit: CommitCheck, image: Callable[[], ClusterImage]) -> None:
-    """Check that these offsets may be committed. A member with an older epoch may commit for partitions that it has
-    held since that epoch or longer.
+    """Check that these offsets may be committed. A member with an older epoch may commit only for partitions
+    that it has held since that epoch or longer.
 
-    :raises BrokerError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; of classic members
+    :raises BrokerError: UNKNOWN_MEMBER_ID, UNSUPPORTED_VERSION, STALE_MEMBER_EPOCH; for classic members
         ILLEGAL_GENERATION
     """
     if commit.generation < 0 and not group.members:
@@ -48,15 +48,17 @@ def check_commit(group: ConsumerGroup, commit: CommitCheck, image: Callable[[], 
 
 
 def _held_since(member: Member, topic_id: bytes, partition: int) -> int | None:
-    """The epoch in which it got a partition that it has, or is still to give up."""
+    """The epoch in which the member got a partition that it holds, or must still give up; ``None`` if it does
+    not hold it.
+    """
     since = member.assigned.get(topic_id, {}).get(partition)
     return member.revoking.get(topic_id, {}).get(partition) if since is None else since
 
 
 def check_fetch(group: ConsumerGroup, member_id: str | None, member_epoch: int) -> None:
-    """Check that a member may read the group's offsets. A request that names no member may.
+    """Check that a member may read the group's offsets. A request that names no member may always read.
 
-    :raises BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH; of classic members ILLEGAL_GENERATION
+    :raises BrokerError: UNKNOWN_MEMBER_ID, STALE_MEMBER_EPOCH; for classic members ILLEGAL_GENERATION
     """
     if member_id is None and member_epoch < 0:
         return

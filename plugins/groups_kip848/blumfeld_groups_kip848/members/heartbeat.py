@@ -1,4 +1,4 @@
-"""ConsumerGroupHeartbeat v0–1: joining, going on, leaving (KIP-848)."""
+"""ConsumerGroupHeartbeat v0–1: join, stay, leave (KIP-848)."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ from blumfeld_groups_kip848.targets.reconciliation import Reported
 def heartbeat(
     steps: GroupSteps, request: ConsumerGroupHeartbeatRequest, context: RequestContext, now_ms: int
 ) -> Decision:
-    """Decide on one.
+    """Decide on one ConsumerGroupHeartbeat.
 
-    :raises BrokerError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION, GROUP_ID_NOT_FOUND,
-        UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED, FENCED_MEMBER_EPOCH, UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID,
-        TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
+    :raises BrokerError: INVALID_REQUEST, UNSUPPORTED_ASSIGNOR, INVALID_REGULAR_EXPRESSION,
+        GROUP_ID_NOT_FOUND, UNKNOWN_MEMBER_ID, GROUP_MAX_SIZE_REACHED, FENCED_MEMBER_EPOCH,
+        UNRELEASED_INSTANCE_ID, FENCED_INSTANCE_ID, TOPIC_AUTHORIZATION_FAILED, UNSUPPORTED_VERSION
     """
     check_request(request, context, steps.settings.assignors)
     if request.member_epoch < 0:
@@ -67,7 +67,9 @@ def heartbeat(
 
 
 def _edit(steps: GroupSteps, request: ConsumerGroupHeartbeatRequest, now_ms: int) -> Edit:
-    """Returns an edit of the existing group, or of a new one; a group of another type is converted."""
+    """An edit of the existing group or of a new one. If another type has a group with this id, the new group
+    is converted from it.
+    """
     group_id = request.group_id
     group = steps.groups.get(group_id)
     if group is not None:
@@ -107,7 +109,7 @@ def _leave(steps: GroupSteps, request: ConsumerGroupHeartbeatRequest, now_ms: in
 def _describe(
     edit: Edit, member: Member, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> bool:
-    """Write the member if it has changed. Returns whether its subscription has."""
+    """Write the member's metadata if it changed. Returns whether its subscription changed."""
     is_new = member.member_id not in edit.group.members
     if not is_new and _says_nothing_new(member, request, context):
         return False
@@ -143,7 +145,7 @@ def _describe(
 def _says_nothing_new(
     member: Member, request: ConsumerGroupHeartbeatRequest, context: RequestContext
 ) -> bool:
-    """Whether it says no more than that the member is there, as nearly all of them do."""
+    """Whether the request only keeps the session alive, as nearly all heartbeats do."""
     return (
         request.subscribed_topic_names is None
         and request.subscribed_topic_regex is None
@@ -158,14 +160,14 @@ def _says_nothing_new(
 
 
 def reported(request: ConsumerGroupHeartbeatRequest) -> Reported | None:
-    """Topic id → partitions that the member says it owns; ``None`` where it doesn't say."""
+    """Topic id → partitions that the member reports as owned; ``None`` if the request leaves them out."""
     if request.topic_partitions is None:
         return None
     return {bytes(topic.topic_id): topic.partitions for topic in request.topic_partitions}
 
 
 def assignment_of(member: Member) -> Assignment:
-    """Returns the partitions that it is to read now, topics and partitions in ascending order."""
+    """The partitions that the member may read now, topics and partitions in ascending order."""
     return Assignment(
         topic_partitions=[
             TopicPartitions(topic_id=topic_id, partitions=sorted(partitions))
@@ -175,7 +177,7 @@ def assignment_of(member: Member) -> Assignment:
 
 
 def _differ(before: Member, now: Member) -> bool:
-    """Whether it has other partitions, since whichever epoch."""
+    """Whether the two sets of partitions differ; epochs do not count."""
     if before.assigned is now.assigned:
         return False
     return before.assigned.keys() != now.assigned.keys() or any(

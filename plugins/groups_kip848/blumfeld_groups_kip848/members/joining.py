@@ -1,4 +1,6 @@
-"""Finds the member that sent a request: a known one, a new one, or a static one that replaces another (KIP-848)."""
+"""Finds the member that a request comes from: a known one, a new one, or a static one that replaces another
+(KIP-848).
+"""
 
 from __future__ import annotations
 
@@ -12,7 +14,7 @@ from blumfeld_groups_kip848.targets.reconciliation import Reported, is_subset
 
 
 def check_size(group: ConsumerGroup, member_id: str, size_max: int) -> None:
-    """Refuse a new member if the group is full. A present member keeps its place.
+    """Refuse a new member if the group is full. An existing member keeps its place.
 
     :raises BrokerError: GROUP_MAX_SIZE_REACHED
     """
@@ -24,9 +26,9 @@ def check_size(group: ConsumerGroup, member_id: str, size_max: int) -> None:
 
 
 def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) -> Member:
-    """The member that a request after the first one is of.
+    """The member that sends a request after its first one.
 
-    :raises BrokerError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID: another has the instance id by now
+    :raises BrokerError: UNKNOWN_MEMBER_ID; FENCED_INSTANCE_ID: another member has the instance id by now
     """
     if instance_id is None:
         member = group.members.get(member_id)
@@ -45,12 +47,12 @@ def known_member(group: ConsumerGroup, member_id: str, instance_id: str | None) 
 
 
 def joining_member(edit: Edit, member_id: str, instance_id: str | None, *, classic: bool = False) -> Member:
-    """The member that joins, or joins anew: a new one isn't written yet.
+    """The member that joins or joins again. A new member is not written yet.
 
-    A static member takes what the one before it had, under its own member id, and nothing moves.
+    A static member takes over its predecessor's assignment under its own member id, and nothing moves.
 
-    :raises BrokerError: UNRELEASED_INSTANCE_ID: a member has the instance id, maybe this very member, and has not
-        left (as Kafka)
+    :raises BrokerError: UNRELEASED_INSTANCE_ID: a member with this instance id has not left, even if it is
+        this same member (as in Kafka)
     """
     group = edit.group
     holder = None if instance_id is None else group.static_member(instance_id)
@@ -78,7 +80,8 @@ def _take_over(edit: Edit, holder: Member, member_id: str) -> Member:
 
 
 def check_epoch(member: Member, epoch: int, owned: Reported | None) -> None:
-    """A member may lag by one epoch if it never got the answer that told it the next: it has no more than it had.
+    """Check the member epoch of a request. The member may lag by one epoch if it missed the answer that told
+    it the new one; then it must own no more than it was assigned.
 
     :raises BrokerError: FENCED_MEMBER_EPOCH
     """
@@ -96,7 +99,7 @@ def check_epoch(member: Member, epoch: int, owned: Reported | None) -> None:
 
 
 def unknown_member(group_id: str, member_id: str) -> BrokerError:
-    """UNKNOWN_MEMBER_ID."""
+    """The error UNKNOWN_MEMBER_ID for this group."""
     return BrokerError(
         ErrorCode.UNKNOWN_MEMBER_ID, f"Member {member_id} is not a member of group {group_id}."
     )

@@ -1,6 +1,4 @@
-"""Members that go: they leave, or they are fenced because nothing was heard of them, or they kept what they were to
-give up.
-"""
+"""Departures: a member leaves, its session times out, or it does not give up partitions in time."""
 
 from __future__ import annotations
 
@@ -17,14 +15,15 @@ from blumfeld_groups_kip848.targets import subscriptions
 
 
 def leave_for_a_while(edit: Edit, member: Member) -> None:
-    """A static member goes and may come back: until its session ends, what it has is kept for it."""
+    """Mark a static member as temporarily gone. Its partitions stay reserved until its session times out."""
     edit.put_assignment(attrs.evolve(member, epoch=LEFT_FOR_A_WHILE, revoking={}))
 
 
 def fence(edit: Edit, member_ids: Collection[str], steps: GroupSteps) -> None:
-    """End these memberships; what they held is free. The group becomes a classic one where none but classic members
-    stay and it may; else its epoch goes up, and a target follows with
-    the next heartbeat. Nothing may be written after it.
+    """End these memberships and free their partitions.
+
+    If only classic members stay and the policy allows it, the group becomes a classic one. Otherwise its
+    epoch goes up, and the next heartbeat brings a new target. The caller may write nothing after this call.
     """
     settings = steps.settings
     for member_id in member_ids:
@@ -39,11 +38,12 @@ def fence(edit: Edit, member_ids: Collection[str], steps: GroupSteps) -> None:
     for member_id in member_ids:
         edit.remove_member(member_id)
     subscriptions.resolve(edit, steps.image(), settings.regex_refresh_interval_ms)
-    # A member that is restarted comes back in a moment: a target without it would be the last for an interval.
+    # A restarted member returns in a moment. A target computed without it now would stay for a whole
+    # assignment interval.
     bump_epoch(edit, steps)
 
 
 def bump_epoch(edit: Edit, steps: GroupSteps) -> None:
-    """Raise the group's epoch, because its members or their subscriptions have changed."""
+    """Raise the group's epoch because its members or their subscriptions changed."""
     metadata_hash = subscriptions.metadata_hash(edit.group, steps.image(), steps.hashes)
     edit.put_epoch(edit.group.epoch + 1, metadata_hash)

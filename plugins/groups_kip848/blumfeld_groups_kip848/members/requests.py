@@ -1,4 +1,4 @@
-"""Checks the form of a ConsumerGroupHeartbeat, before any group is looked up."""
+"""Validation of ConsumerGroupHeartbeat, before any group is looked up."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbe
 from blumfeld_groups_kip848.group import LEFT_FOR_A_WHILE
 
 MEMBER_ID_SINCE_VERSION = 1
-"""Members make their own ids from here on (KIP-1082)."""
+"""First version in which members make their own ids (KIP-1082)."""
 
 
 def check_request(
     request: ConsumerGroupHeartbeatRequest, context: RequestContext, assignors: Sequence[str]
 ) -> None:
-    """In Kafka's order.
+    """Check the request, in Kafka's order.
 
     :raises BrokerError: TOPIC_AUTHORIZATION_FAILED, INVALID_REQUEST, UNSUPPORTED_ASSIGNOR
     """

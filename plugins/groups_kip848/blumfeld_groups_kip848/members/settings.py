@@ -1,4 +1,6 @@
-"""The settings of a group: Kafka's keys, resolved each time, because some change while a broker runs."""
+"""Settings of consumer groups under Kafka's keys. Each is resolved at every use, because some change while
+the broker runs.
+"""
 
 from __future__ import annotations
 
@@ -9,31 +11,32 @@ from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, ClusterImage
 
 
 class GroupSettings:
-    """Settings of groups: a group's own (resource type GROUP) over the broker's dynamic ones over its static ones.
+    """Settings of groups. A group's own value (resource type GROUP) wins over the broker's dynamic value,
+    which wins over its static one.
 
-    A group's own value outside of the broker's bounds (``group.consumer.min.…``, ``group.consumer.max.…``) counts as
-    the bound, as in Kafka: bounds may have come after the value.
+    A group's value outside the broker's bounds (``group.consumer.min.…``, ``group.consumer.max.…``) counts as
+    the nearest bound, as in Kafka: a bound may be newer than the value.
     """
 
     def __init__(self, config: Any, image: Callable[[], ClusterImage]) -> None:
-        """``config`` is the broker's ``BrokerConfig``, ``image()`` the cluster as of now."""
+        """``config`` is the broker's ``BrokerConfig``; ``image()`` returns the current cluster image."""
         self._config = config
         self._image = image
         self._known: dict[tuple[str, str], int] = {}
         self._known_epoch = -1
-        """Epoch of the image that ``_known`` belongs to. Without an epoch the values are looked up each time."""
+        """Epoch of the image that ``_known`` was read from. An image without an epoch is read every time."""
         self._node = str(config.get("node.id"))
         self.size_max: int = config.int("group.consumer.max.size")
-        """Members of one group, at most."""
+        """Maximum number of members of a group."""
         self.classic_size_max: int = config.int("group.max.size")
-        """Members of one classic group: what a group may have to be downgraded."""
+        """Maximum number of members of a classic group; limits downgrades."""
         self.classic_session_timeout_ms_min: int = config.int("group.min.session.timeout.ms")
         self.classic_session_timeout_ms_max: int = config.int("group.max.session.timeout.ms")
-        """The session timeouts that a classic member may ask for."""
+        """Longest session timeout that a classic member may ask for."""
         self.migration_policy: str = config.str("group.consumer.migration.policy").lower()
         """``disabled``, ``upgrade``, ``downgrade`` or ``bidirectional``."""
         self.assignors: tuple[str, ...] = tuple(config.list("group.consumer.assignors"))
-        """Names of server-side assignors that the broker offers; the first is the default."""
+        """Names of the server-side assignors that this broker offers; the first is the default."""
         self.regex_refresh_interval_ms: int = config.int("group.consumer.regex.refresh.interval.ms")
         self._bounds: dict[str, tuple[int, int]] = {
             name: (config.int(f"group.consumer.min.{name}"), config.int(f"group.consumer.max.{name}"))
@@ -42,15 +45,15 @@ class GroupSettings:
         self._defaults: dict[str, int] = {name: config.int(f"group.consumer.{name}") for name in self._bounds}
 
     def session_timeout_ms(self, group_id: str) -> int:
-        """Returns the time that a member may be silent."""
+        """Time that a member may be silent before it is fenced."""
         return self._of_group(group_id, "session.timeout.ms")
 
     def heartbeat_interval_ms(self, group_id: str) -> int:
-        """Returns the interval at which members are told to send heartbeats."""
+        """Interval at which members are told to send heartbeats."""
         return self._of_group(group_id, "heartbeat.interval.ms")
 
     def assignment_interval_ms(self, group_id: str) -> int:
-        """Returns the least time between two assignments; 0 for none."""
+        """Minimum time between two assignments of a group; 0 allows the next one at once."""
         return self._of_group(group_id, "assignment.interval.ms")
 
     def _of_group(self, group_id: str, name: str) -> int:

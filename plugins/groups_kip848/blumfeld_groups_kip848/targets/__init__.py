@@ -1,1 +1,1 @@
-"""Target assignments: subscriptions, what assignors are given, and how members get to their targets."""
+"""Target assignments: subscriptions, the input of assignors, and the steps of members to their targets."""

@@ -1,4 +1,4 @@
-"""The input of an assignor for a group, and the check of its output."""
+"""The input of an assignor for one group, and the checks of its result."""
 
 from __future__ import annotations
 
@@ -20,13 +20,15 @@ _NOTHING: Assigned = {}
 
 
 def size(group: ConsumerGroup, image: ClusterImage) -> int:
-    """Members and partitions that an assignment is about: what it costs grows with it."""
+    """Number of members and partitions in an assignment. Its cost grows with this number."""
     topics = (image.topics.get(name) for name in subscribed_topics(group))
     return len(group.members) + sum(len(topic.partitions) for topic in topics if topic is not None)
 
 
 def assignment_spec(group: ConsumerGroup, image: ClusterImage) -> Generator[int, None, AssignmentSpec]:
-    """The group as values that stay what they are while it goes on changing; in slices like an assignor's."""
+    """An immutable description of the group for an assignor. The group may change meanwhile, because this
+    generator yields between slices, as assignors do.
+    """
     found = [image.topics[name] for name in subscribed_topics(group) if name in image.topics]
     ids = {topic.name: topic.topic_id for topic in found}
     racks = rack_of_brokers(image)
@@ -70,9 +72,10 @@ def _topic(topic: TopicImage, racks: Mapping[int, str]) -> AssignableTopic:
 
 
 def check(spec: AssignmentSpec, assignment: Assignment) -> Generator[int, None, None]:
-    """Check the output of an assignor: a wrong assignment must not reach the log.
+    """Check an assignor's result: a wrong assignment must not reach the log.
 
-    :raises AssignorError: a partition doesn't exist, goes to a member that doesn't subscribe to it, or goes to two
+    :raises AssignorError: it assigns a partition that does not exist, that the member does not subscribe to,
+        or that another member has too
     """
     dealt: dict[bytes, set[int]] = {topic_id: set() for topic_id in spec.topics}
     for member_id, assigned in assignment.items():

@@ -1,10 +1,10 @@
-"""Target assignments: when they are computed, by which assignor, and how they come into the log.
+"""Computation of target assignments.
 
-A small group gets its target in the decision that made it necessary. A large group gets it by a *job*, in slices
-between which other requests have their turn. First the assignor computes it. Then the changes are written, a few
-members at a time, and last the target's epoch. A part of a target before its epoch does no harm: a member takes only
-partitions that no other holds, and after a failover the group's epoch is ahead of its target's, so the target is
-computed anew.
+A small group gets its target in the decision that requires it. A large group gets it from a *job* in slices,
+so that other requests have their turn in between. First the assignor runs, then changed targets are written
+for a few members at a time, and last the target's epoch. Targets without their epoch do no harm: a member
+takes only free partitions, and after a failover the group's epoch is ahead of its target's, so the target is
+computed again.
 """
 
 from __future__ import annotations
@@ -29,32 +29,32 @@ from blumfeld_groups_kip848.members.settings import GroupSettings
 from blumfeld_groups_kip848.targets.assignment_spec import assignment_spec, check, size
 
 SMALL = 400
-"""Members and partitions that are dealt at once, in the decision itself."""
+"""Largest size (members and partitions) that is computed within one decision."""
 LOOKED_AT_PER_SLICE = 1000
-"""Members times partitions that an assignor may look at before other requests have their turn."""
+"""Partitions that an assignor may look at before other requests get their turn."""
 MEMBERS_PER_DECISION = 40
 BYTES_PER_DECISION = 64 * 1024
-"""Bytes of target records in one slice."""
+"""Approximate bytes of target records that one decision writes."""
 BEGUN_ANEW_MAX = 2
-"""How often a job gives way to a newer epoch of its group. After that it ends, so that members which come and go
-faster than a target is computed can't keep the others waiting for one.
+"""Number of times that a job restarts for a newer epoch of its group. After that it finishes, so that members
+that come and go faster than a target is computed cannot keep the others waiting.
 """
 RETRY_MS = 1000
-"""Least pause after an assignor failed in a job."""
+"""Shortest pause before a job is tried again after its assignor failed."""
 
 _NOTHING: Assigned = {}
 
 
 @attrs.frozen
 class AssignmentDue:
-    """A timer's command: the assignment interval has passed."""
+    """A timer's command: the assignment interval is over."""
 
     group_id: str
 
 
 @attrs.frozen
 class AssignSlice:
-    """A timer's command: go on with the job."""
+    """A timer's command: run the next slice of the job."""
 
     group_id: str
 
@@ -69,16 +69,16 @@ class AssignRefused:
 @attrs.define
 class _Job:
     epoch: int
-    """The group's epoch when the job began."""
+    """The group's epoch when the job started."""
     dealing: Generator[int, None, tuple[AssignmentSpec, Assignment]]
     writes: Iterator[tuple[str, str | None]] | None = None
-    """(member id, instance id) of the members that are still to be written; ``None`` while the assignor computes."""
+    """(member id, instance id) of the members still to be written; ``None`` while the assignor runs."""
     dealt: Assignment = attrs.field(factory=dict)
     begun_anew: int = 0
 
 
 class Targets:
-    """The targets of the groups of one shard. Jobs are volatile: they die with the shard."""
+    """The targets of a shard's groups. Jobs live in memory only and end with the shard."""
 
     def __init__(
         self,
@@ -86,17 +86,21 @@ class Targets:
         settings: GroupSettings,
         image: Callable[[], ClusterImage],
     ) -> None:
-        """``assignors``: those of the build; the settings say which of them are offered."""
+        """``assignors``: all assignors of the build. The settings name those that the broker offers."""
         by_name = {assignor.name: assignor for assignor in assignors}
         self._offered = {name: by_name[name] for name in settings.assignors}
         self._settings = settings
         self._image = image
         self._jobs: dict[str, _Job] = {}
         self._failed: dict[str, tuple[int, str]] = {}
-        """Group id → (its epoch, the reason) of jobs that failed. The next heartbeat tells it."""
+        """Group id → (group epoch, error message) of failed jobs. No request waits for a job, so the next
+        heartbeat reports the error.
+        """
 
     def assignor_of(self, group: ConsumerGroup) -> str:
-        """The name that most members prefer, of those the broker offers; else the broker's first."""
+        """The assignor that most members prefer among those that the broker offers; otherwise the broker's
+        default.
+        """
         preferred = Counter(
             member.server_assignor
             for member in group.members.values()
@@ -106,17 +110,19 @@ class Targets:
         return max(names, key=lambda name: preferred[name])
 
     def update(self, edit: Edit) -> None:
-        """See to it that the group's target comes up to its epoch: now, by a job, or when the interval has passed.
+        """Bring the group's target up to its epoch: at once, by a job, or when the assignment interval is
+        over.
 
-        Costs nothing if it is up to date. Call it at the end of what a member asked for.
+        Costs nothing if the target is up to date. Call it at the end of a decision on a member's request.
 
-        :raises BrokerError: UNKNOWN_SERVER_ERROR: the assignor can't deal; the decision is void, as in Kafka
+        :raises BrokerError: UNKNOWN_SERVER_ERROR: the assignor failed; the whole decision is void, as in
+            Kafka
         """
         group = edit.group
         if group.epoch <= group.target_epoch or not group.members:
             return
         if edit.group_id in self._jobs:
-            # Its timer may have been lost, with a decision that was given up.
+            # The timer is lost if the decision that ordered it was given up.
             edit.timer(_timer(edit), 0, AssignSlice(edit.group_id))
             return
         failed = self._failed.get(edit.group_id)
@@ -132,15 +138,15 @@ class Targets:
             raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR, str(error)) from error
 
     def update_later(self, edit: Edit) -> None:
-        """Update by a timer: after an event without a request (a member expired, a shard was loaded), and after a
-        member left, because leaving must not fail with the assignor.
+        """Schedule :meth:`update` by a timer. For changes without a member's request (an expired session, a
+        loaded shard), and for leaving, which must not fail because an assignor fails.
         """
         group = edit.group
         if group.epoch > group.target_epoch and group.members and edit.group_id not in self._jobs:
             edit.timer(_timer(edit), self._wait_ms(edit), AssignmentDue(edit.group_id))
 
     def command(self, command: AssignmentDue | AssignSlice | AssignRefused, edit: Edit) -> None:
-        """A timer's. Never fails: why an assignor did is told to the next heartbeat that asks."""
+        """Handle a timer's command. Raises nothing: an assignor's error goes to the group's next heartbeat."""
         group = edit.group
         job = self._jobs.get(edit.group_id)
         if not group.members or group.epoch <= group.target_epoch:
@@ -209,7 +215,7 @@ class Targets:
         except AssignorError as error:
             raise AssignorError(_failure(assignor, error)) from error
         except Exception as error:
-            # A stranger's: it may fail in any way, and only its own groups are to feel it.
+            # The assignor may be a third party's and raise anything. Only groups that use it may suffer.
             raise AssignorError(_failure(assignor, error)) from error
         try:
             yield from check(spec, assignment)
@@ -237,7 +243,7 @@ def _deal_slice(job: _Job) -> None:
 
 
 def _write_slice(edit: Edit, job: _Job) -> bool:
-    """Write what changed for some members. :return: whether that was the end"""
+    """Write the targets that changed, for some members. Returns whether all are written."""
     assert job.writes is not None, "nothing is written before all is dealt"
     written = size_bytes = 0
     for dealt_to, instance_id in job.writes:
@@ -254,7 +260,7 @@ def _write_slice(edit: Edit, job: _Job) -> bool:
 
 
 def _now_called(group: ConsumerGroup, member_id: str, instance_id: str | None) -> str | None:
-    """A static member may have come back under another id meanwhile; ``None``: it has left."""
+    """The member's id now. A static member may have returned with a new id; ``None`` if the member has left."""
     if member_id in group.members:
         return member_id
     return None if instance_id is None else group.instances.get(instance_id)

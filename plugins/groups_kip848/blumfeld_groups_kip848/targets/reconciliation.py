@@ -1,8 +1,8 @@
-"""Brings a member from its assignment to its target: one pure function (KIP-848).
+"""A member's way from its assignment to its target: one pure function (KIP-848).
 
-First the member gives up the partitions that aren't in its target, in its old epoch. When its heartbeats don't report
-them any more, it goes to the target's epoch and gets the partitions of its target that no member holds. It gets the
-others as their holders let go.
+First the member gives up partitions outside the target and keeps its old epoch. When its heartbeats no longer
+report them, it moves to the target's epoch and gets the free partitions of the target. It gets the remaining
+ones later, as other members release them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from blumfeld.spi.assignors import Assigned
 from blumfeld_groups_kip848.group import Member, MemberState, Owned, PartitionOwners
 
 Reported = Mapping[bytes, Collection[int]]
-"""Topic id → partitions that a member says it owns."""
+"""Topic id → partitions that a member reports as owned."""
 
 
 def reconcile(
@@ -28,15 +28,15 @@ def reconcile(
     subscribed: Collection[bytes] | None = None,
     subscription_changed: bool = False,
 ) -> Member:
-    """The member after one step towards its target; the same object where there is nothing to do.
+    """The member after one step towards its target; the same object if there is no step to take.
 
-    :param owned_reported: what its heartbeat says that it owns, ``None`` where it doesn't say: then it owns still
-        what it was told to give up
-    :param owners: of all partitions, this member's own among them
-    :param subscribed: ids of topics that it reads now; a target that is older than its subscription doesn't give it
-        others. ``None``: the target is of its subscription
-    :param subscription_changed: with this very request: what it doesn't read any more it gives up at once, before
-        there is a target that says so (Kafka 4.2)
+    :param owned_reported: partitions that the heartbeat reports; ``None`` if it leaves them out, which means
+        that the member still owns those it must give up
+    :param owners: holders of all partitions, this member included
+    :param subscribed: ids of the topics that the member reads now, to filter a target that is older than its
+        subscription. ``None`` if the target fits the subscription
+    :param subscription_changed: whether this request changed the subscription. Partitions of dropped topics
+        are given up at once, before a new target exists (as in Kafka 4.2)
     """
     if subscribed is not None:
         target = {topic: partitions for topic, partitions in target.items() if topic in subscribed}
@@ -80,7 +80,7 @@ def _step(
 
 
 def _narrow(member: Member, subscribed: Collection[bytes] | None, owned_reported: Reported | None) -> Member:
-    """Without the topics that it doesn't read any more; its epoch stays."""
+    """The member without partitions of topics that it no longer reads. Its epoch stays."""
     if subscribed is None:
         return member
     gone = {topic: partitions for topic, partitions in member.assigned.items() if topic not in subscribed}
@@ -96,8 +96,8 @@ def _narrow(member: Member, subscribed: Collection[bytes] | None, owned_reported
 
 
 def _moved(member: Member, state: MemberState, epoch: int, assigned: Owned, revoking: Owned) -> Member:
-    """Its previous epoch is the one of the step before, also if the epoch stays: a member that was heard of in an epoch
-    can't have missed the answer that told it.
+    """The member with a new assignment. Its previous epoch becomes the current one even if the epoch stays: a
+    member that was heard from in an epoch has received the answer that told it that epoch.
     """
     moved = attrs.evolve(
         member,
@@ -111,7 +111,7 @@ def _moved(member: Member, state: MemberState, epoch: int, assigned: Owned, revo
 
 
 def _holds(owned_reported: Reported | None, partitions: Owned) -> bool:
-    """Whether it says that it owns one of them, or doesn't say."""
+    """Whether the member reports one of these partitions, or reports nothing."""
     if owned_reported is None:
         return True
     return any(
@@ -121,7 +121,7 @@ def _holds(owned_reported: Reported | None, partitions: Owned) -> bool:
 
 
 def is_subset(owned_reported: Reported | None, assigned: Owned) -> bool:
-    """Whether a member says what it owns, and that is part of its assignment."""
+    """Whether the member reports its partitions, and all of them are in its assignment."""
     if owned_reported is None:
         return False
     return all(

@@ -1,7 +1,9 @@
-"""Regular expressions of subscriptions: RE2, as KIP-848 asks. A topic is meant if the whole of its name matches.
+"""Regular expressions of subscriptions, in RE2 syntax (KIP-848). An expression must match a topic's whole
+name.
 
-Kafka's server has RE2/J, a port of RE2 to Java: one syntax, but for small print (RE2/J has no ``\\C``; RE2 limits
-the memory of an expression, and refuses what would need more). The engine is loaded when the first expression is.
+Kafka uses RE2/J, a Java port of RE2. The syntax is the same except for details: RE2/J has no ``\\C``, and RE2
+refuses an expression that would need too much memory. The engine is imported when the first expression is
+used.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 
 
 def check(regex: str) -> None:
-    """Does nothing for an expression that can be used.
+    """Check that the expression can be used.
 
     :raises BrokerError: INVALID_REGULAR_EXPRESSION
     """
@@ -29,9 +31,10 @@ def check(regex: str) -> None:
 
 
 def matching(regexes: Sequence[str], names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
-    """The names, sorted, that each expression stands for; all expressions in one pass.
+    """The sorted names that each expression matches; one pass serves all expressions.
 
-    One that this engine can't read stands for none: another broker's may have let it into the log.
+    An expression that this engine cannot read matches nothing: another broker's engine may have accepted it
+    into the log.
     """
     import re2
 

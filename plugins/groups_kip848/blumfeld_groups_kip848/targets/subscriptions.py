@@ -1,4 +1,6 @@
-"""The subscriptions of a group: topic names, regular expressions, and the topics behind them."""
+"""Subscriptions of a group's members: topic names, regular expressions, and the metadata of the topics behind
+them.
+"""
 
 from __future__ import annotations
 
@@ -11,14 +13,14 @@ from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
 from blumfeld_groups_kip848.targets.regex import matching
 
 NEW_TOPICS_INTERVAL_MS = 1000
-"""Least time between two resolutions because topics came or went (Kafka: 10 s). Each looks at all topics, and a client
-may be creating a thousand of them.
+"""Shortest time between two resolutions caused by new or deleted topics (Kafka: 10 s). Each resolution looks
+at all topics, and a thousand topics may be created in a row.
 """
 _HASH_BYTES = 8
 
 
 def topics_of(group: ConsumerGroup, member: Member) -> tuple[str, ...]:
-    """Names of the topics that a member subscribes to, sorted, those too that don't exist."""
+    """Sorted names of the topics that a member subscribes to, including topics that do not exist."""
     return _names(group, *member.subscription)
 
 
@@ -28,20 +30,20 @@ def _names(group: ConsumerGroup, topics: tuple[str, ...], regex: str) -> tuple[s
 
 
 def subscribed_topics(group: ConsumerGroup) -> tuple[str, ...]:
-    """Names of all topics that a member subscribes to, sorted."""
+    """Sorted names of all topics that any member subscribes to."""
     subscriptions = group.subscriptions
     return tuple(sorted({name for topics, regex in subscriptions for name in _names(group, topics, regex)}))
 
 
 class TopicHashes:
-    """Hashes of topics as they were seen last: one that didn't change since is not looked at again."""
+    """Cache of topic hashes. An unchanged topic is not hashed again."""
 
     def __init__(self) -> None:
         self._racks: dict[int, str] = {}
         self._known: dict[str, tuple[TopicImage, bytes]] = {}
 
     def of(self, topic: TopicImage, racks: dict[int, str]) -> bytes:
-        """As :func:`topic_hash`."""
+        """The hash of the topic, as :func:`topic_hash` computes it."""
         if racks != self._racks:
             self._racks = racks
             self._known.clear()
@@ -54,9 +56,11 @@ class TopicHashes:
 
 
 def metadata_hash(group: ConsumerGroup, image: ClusterImage, hashes: TopicHashes | None = None) -> int:
-    """Stands for what an assignment depends on: ids, partition counts and racks of the topics that are read.
+    """Hash of everything that an assignment depends on: ids, partition counts and racks of the subscribed
+    topics.
 
-    The same in every process; 0 if none of them exists. ``hashes``: those of before, which make it cheap.
+    It is the same in every process; 0 if none of the topics exists. ``hashes`` is a cache that makes it
+    cheap.
     """
     hashes = TopicHashes() if hashes is None else hashes
     digest = blake2b(digest_size=_HASH_BYTES)
@@ -71,7 +75,7 @@ def metadata_hash(group: ConsumerGroup, image: ClusterImage, hashes: TopicHashes
 
 
 def topic_hash(topic: TopicImage, racks: dict[int, str]) -> bytes:
-    """Stands for one topic, where brokers are in these racks."""
+    """Hash of one topic, for brokers in these racks."""
     digest = blake2b(topic.topic_id, digest_size=_HASH_BYTES)
     digest.update(len(topic.partitions).to_bytes(4, "big"))
     digest.update(topic.name.encode())
@@ -83,12 +87,12 @@ def topic_hash(topic: TopicImage, racks: dict[int, str]) -> bytes:
 
 
 def rack_of_brokers(image: ClusterImage) -> dict[int, str]:
-    """Broker id → rack, of the brokers that have one."""
+    """Racks of the brokers that have one, by broker id."""
     return {broker.broker_id: broker.rack for broker in image.brokers.values() if broker.rack}
 
 
 def image_version(image: ClusterImage) -> int:
-    """Another one whenever a topic was created or deleted; no more than that is said of it."""
+    """A value that changes whenever a topic is created or deleted; it has no other meaning."""
     last = next(reversed(image.topics.values()), None)  # type: ignore[call-overload]
     digest = blake2b(b"" if last is None else last.topic_id, digest_size=_HASH_BYTES - 1)
     digest.update(len(image.topics).to_bytes(4, "big"))
@@ -98,12 +102,12 @@ def image_version(image: ClusterImage) -> int:
 def resolve(
     edit: Edit, image: ClusterImage, refresh_interval_ms: int, *, members_changed: bool = True
 ) -> bool:
-    """Bring the group's expressions up to date: resolve those that are new or too old, or that other topics may match
-    now, and forget those that no member has any more. One resolution serves all members with the expression.
+    """Bring the group's resolved expressions up to date. New ones, old ones and those that new topics may
+    match are resolved; unused ones are removed. All members with the same expression share one resolution.
 
-    :param members_changed: whether there may be new expressions, or some that no member has any more
+    ``members_changed``: whether there may be new or unused expressions.
 
-    :return: whether the topics of any expression changed
+    Returns whether the topics of any expression changed.
     """
     regexes = edit.group.regexes
     used: Iterable[str] = regexes
