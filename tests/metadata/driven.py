@@ -82,6 +82,9 @@ class Driven:
         """Ask, append, replay, answer."""
         decision = self.decide(request)
         self.place(decision.records)
+        while decision.rest is not None:
+            decision = decision.rest(self.controller.state, self.moment())
+            self.place(decision.records)
         self.controller.answered(request, decision.response, self.now_ms)
         assert isinstance(decision.response, response_class)
         return decision.response

@@ -265,6 +265,7 @@ class Broker:
         threads_per_dir = self.cluster.config.int("num.recovery.threads.per.data.dir")
         self.partitions.start(composition.storage, composition.replication, threads_per_dir)
         self._follower.start()
+        await self._follower.applied()
         await self.partitions.settled()
         self._upkeep.start()
         self._cleaner.start()

@@ -3,8 +3,8 @@
 A command reads the state and writes nothing; only :meth:`Controller.replay` writes. Commands are the wire's
 request messages, so that KRaft, ZooKeeper mode and a forwarding broker speak the same language.
 
-The controller reads no clock. Its driver passes the time, appends a decision's records as one batch,
-replays them as soon as they have offsets, and answers when they are committed.
+The controller reads no clock. Its driver passes the time, appends a decision's records, replays them as soon as
+they have offsets, and answers when they are committed.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any, cast
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.brokers.feature_levels import supported_features
-from blumfeld.metadata.brokers.registration import fence_expired
+from blumfeld.metadata.brokers.registration import elect_left_over, fence_expired
 from blumfeld.metadata.brokers.sessions import BrokerSessions
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.cluster_image import MetadataImage
@@ -94,7 +94,7 @@ class Controller:
         return command(self.state, request, moment)
 
     def replay(self, records: Sequence[Message], base_offset: int, epoch: int) -> None:
-        """Apply the records of one decision, which are in the log from ``base_offset`` on. They need not
+        """Apply the records of one batch, which are in the log from ``base_offset`` on. They need not
         be committed yet.
 
         :raises BrokenMetadata: they contradict the image
@@ -125,14 +125,20 @@ class Controller:
         if broker is not None and not (broker.fenced and request.want_shut_down):
             self.sessions.heard(broker.broker_id, broker.epoch, now_ms, request.current_metadata_offset)
 
-    def fence_expired(self, now_ms: float) -> tuple[int, list[Message]] | None:
-        """Returns the first broker with an expired session and the records that fence it, or ``None``."""
+    def fence_expired(self, now_ms: float) -> tuple[int, list[Message], bool] | None:
+        """Returns the first broker with an expired session, the next records that fence it, and whether they are the
+        last; ``None`` if every session goes on.
+        """
         for broker_id in self.sessions.expired(now_ms):
-            records = fence_expired(self.state, broker_id)
+            records, last = fence_expired(self.state, broker_id)
             if records:
-                return broker_id, records
+                return broker_id, records, last
             self.sessions.gone(broker_id)
         return None
+
+    def elect_left_over(self, moment: Moment) -> ControllerDecision:
+        """Elect leaders that the controller before this one did not come to elect."""
+        return elect_left_over(self.state, moment)
 
     def take_over(self, now_ms: float, own_broker_id: int | None) -> None:
         """Give every unfenced broker a full session, because this controller has just become active.

@@ -14,10 +14,22 @@ from blumfeld.wire.schema import Message
 
 
 class ControllerDecision(msgspec.Struct, frozen=True):
-    """Append ``records`` (in one batch, all or nothing), then answer ``response`` when they are committed."""
+    """Append ``records``, then answer ``response`` when they are committed.
+
+    A decision over many partitions is made in parts, a part in each turn, with other commands between them. Each part
+    but the last has ``rest``. The driver appends the records of the part, calls ``rest`` in a later turn, and answers
+    with the response of the last part. ``rest`` decides on the image as it is then, so each part must be right by
+    itself: if the controller dies between two parts, the next one must come to the same end from what is there.
+    """
 
     records: list[Message]
     response: Message
+    atomic: bool = True
+    """All records count, or none. If they take several batches, those are one metadata transaction (KIP-868). Otherwise
+    each batch counts once it is committed. In both cases no other command is decided on between the batches.
+    """
+    rest: Callable[[ControllerState, Moment], ControllerDecision] | None = None
+    """Decides on the next part; ``None`` for the last one."""
 
 
 class Moment(msgspec.Struct, frozen=True):

@@ -48,7 +48,8 @@ class OnBehalf(msgspec.Struct, frozen=True):
     client_id: str
 
 
-ImageListener = Callable[[ClusterImage, ImageDelta], None]
+ImageListener = Callable[[ClusterImage, ImageDelta], Completion[None] | None]
+"""Is told of one step of the image. It returns a completion if it applies the delta over several turns."""
 
 
 class ClusterMetadata(Protocol):
@@ -118,6 +119,8 @@ class ClusterMetadata(Protocol):
     def subscribe(self, listener: ImageListener) -> None:
         """Call ``listener(image, delta)`` after each step of the image, in order; the first call
         (``delta.first``) comes at once if loaded.
+
+        If the listener returns a completion, the next step and the answers that wait for this one come when it is done.
         """
         ...
 

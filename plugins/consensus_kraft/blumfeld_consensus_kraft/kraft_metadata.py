@@ -1,8 +1,11 @@
 """Consensus by a raft log of one voter: the driver around the controller (``ClusterMetadata``).
 
-A command is decided on at once, its records are placed as one batch and replayed into the controller's image, so that
-the next command sees them. When the batch is written and flushed it is committed: it goes into the node's image,
-listeners are told, and the response goes out. A response that has no records waits likewise for what it may have seen.
+A command is decided on at once, its records are placed and replayed into the controller's image, so that the next
+command sees them. When they are written and flushed they are committed: they go into the node's image, listeners are
+told, and the response goes out. A response that has no records waits likewise for what it may have seen.
+
+A large decision takes several turns (ADR 0021). Either it is made in parts, with other commands between them. Or its
+records are encoded and placed in several batches, and other commands wait until the last one is placed.
 
 A defect in a decision costs that request alone (UNKNOWN_SERVER_ERROR): nothing was placed. A defect while records are
 replayed or appended drops the controller, which is rebuilt from the log.
@@ -13,24 +16,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld.metadata.controller import Controller
-from blumfeld.metadata.decision import Moment
+from blumfeld.metadata.decision import ControllerDecision, Moment
 from blumfeld.metadata.image.bootstrap import first_records
-from blumfeld.metadata.image.checkpoint import metadata_batch
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import ClusterImage
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Timer
+from blumfeld.spi.steps import drained
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
 from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.batching import Batch, batches_of
+from blumfeld_consensus_kraft.deciding import Decisions, Part
 from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.opening import open_metadata
 from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
@@ -41,6 +46,8 @@ from blumfeld_consensus_kraft.voter import Voter
 
 RETRY_MS = 1_000
 """After a write failed: how long before the controller tries to lead again."""
+BUSY_MS = 10
+"""Until sessions are looked at again that ended while a large decision was being placed."""
 _CLOSED = "the metadata log is closed"
 
 
@@ -57,7 +64,7 @@ class KraftMetadata:
         self._config = composition.config
         self._events = composition.log("kraft")
         self._defects = RepeatedEvents(composition.runtime)
-        self._publisher = Publisher(MetadataImage())
+        self._publisher = Publisher(MetadataImage(), composition.runtime, self._is_published)
         self._node_id = composition.node_id
         self._leading: ControllerId | None = None
         self._controller: Controller | None = None
@@ -69,6 +76,15 @@ class KraftMetadata:
         self._session_timer: Timer | None = None
         self._retry_timer: Timer | None = None
         self._stopped = False
+        self._decisions = Decisions(
+            composition.runtime,
+            encode=self._encoded,
+            place=self._place,
+            placed=self._placed,
+            undecided=self._undecided,
+            failed=lambda error: self._failed(error, True),
+            contradicted=self._contradicted,
+        )
 
     # What others read
 
@@ -104,7 +120,7 @@ class KraftMetadata:
     @property
     def applied_offset(self) -> int:
         """Offset of the last committed record; the image has it."""
-        return -1 if self._raft is None else self._raft.committed_end - 1
+        return self._publisher.image.offset
 
     async def start(self) -> None:
         """Read snapshot and log, open an epoch, bootstrap a new cluster. A quorum of one is caught up at once.
@@ -135,7 +151,7 @@ class KraftMetadata:
         self._publisher.image = loaded.image
         self._kraft_version = loaded.kraft_version
         self._voter = Voter(self._node_id, log.directory_id, log.aux)
-        self._raft = RaftLog(self._runtime, log, self._committed, self._failed)
+        self._raft = RaftLog(self._runtime, log, self._publisher.committed, self._failed)
         self._snapshots = Snapshots(
             self._runtime, self._config, log, self._events, lambda: self._publisher.image
         )
@@ -148,6 +164,7 @@ class KraftMetadata:
         """Take no more commands. There is no other voter to hand over to."""
         self._leading = None
         self._stop_timers()
+        self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller resigned"))
 
     def _stop_timers(self) -> None:
         for timer in (self._session_timer, self._retry_timer):
@@ -161,11 +178,12 @@ class KraftMetadata:
         self._stopped = True
         self._leading = None
         self._stop_timers()
+        self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, _CLOSED))
         if self._snapshots is not None:
             self._snapshots.stop()
         if self._raft is not None:
             await self._raft.settle()
-            self._publisher.drop(-1, BrokerError(ErrorCode.NOT_CONTROLLER, _CLOSED))
+            self._publisher.stop(BrokerError(ErrorCode.NOT_CONTROLLER, _CLOSED))
             self._raft.log.close()
 
     # Leading
@@ -176,19 +194,22 @@ class KraftMetadata:
         epoch = self._voter.lead(last_epoch, self._kraft_version)
         image = self._publisher.image.copy()
         controller = Controller(image, self._config, self._composition.features)
-        for placed in self._publisher.uncommitted:
-            controller.replay(placed.records, placed.base_offset, placed.epoch)
+        behind, transaction_open = self._publisher.unpublished()
+        for step in behind:
+            controller.replay(step.records, step.last_offset - len(step.records) + 1, step.epoch)
         controller.take_over(self._runtime.monotonic_ms(), self._node_id)
         self._controller = controller
         self._leading = ControllerId(self._node_id, epoch)
-        self._place(self._voter.leader_change(self._runtime.now_ms()), [])
-        if abort:
+        self._place(Batch(self._voter.leader_change(self._runtime.now_ms()), []))
+        if abort or transaction_open:
             self._append([AbortTransactionRecord(reason="the controller changed")])
         if bootstrap:
             min_isr = self._config.int("min.insync.replicas")
             self._append(first_records(list(bootstrap), min_isr))
         request = controller_registration(self._composition, controller.state.features)
         self._append(controller.command(request, self._moment()).records)
+        left_over = Part("left-over elections", lambda _, moment: controller.elect_left_over(moment), None)
+        self._decisions.make(left_over, controller.state, self._moment)
         self._watch_sessions()
 
     def _moment(self) -> Moment:
@@ -200,34 +221,29 @@ class KraftMetadata:
         )
 
     def _append(self, records: list[Message]) -> None:
-        """Place records as one batch.
+        """Place records at once, whatever they are.
 
-        :raises BrokerError: see :meth:`_encoded`
+        :raises BrokerError: see :func:`batches_of`
         """
-        self._place(self._encoded(records), records)
+        for batch in drained(self._encoded(records, atomic=True)):
+            self._place(batch)
 
-    def _encoded(self, records: Sequence[Message]) -> bytearray:
-        """The batch of a decision. Changes nothing.
-
-        :raises BrokerError: POLICY_VIOLATION: more than one batch may hold
-        """
+    def _encoded(self, records: Sequence[Message], *, atomic: bool) -> Steps[list[Batch]]:
         assert self._leading is not None
-        data = metadata_batch(
-            records, base_offset=0, epoch=self._leading.epoch, timestamp_ms=self._runtime.now_ms()
+        return batches_of(
+            records,
+            atomic=atomic,
+            epoch=self._leading.epoch,
+            timestamp_ms=self._runtime.now_ms(),
+            bytes_max=self._config.int("internal.metadata.max.batch.size.in.bytes"),
         )
-        bytes_max = self._config.int("internal.metadata.max.batch.size.in.bytes")
-        if len(data) > bytes_max:
-            raise BrokerError(
-                ErrorCode.POLICY_VIOLATION,
-                f"the change takes {len(data)} bytes of metadata at once, {bytes_max} are allowed",
-            )
-        return data
 
-    def _place(self, data: bytearray, records: list[Message]) -> None:
+    def _place(self, decided: Batch) -> None:
         assert self._raft is not None
         assert self._leading is not None
         assert self._controller is not None
         epoch = self._leading.epoch
+        data, records = decided
         # First: a decision that contradicts the image must not reach the log, which no start could read then.
         self._controller.replay(records, self._raft.end_offset, epoch)
         base_offset = self._raft.append(data, epoch)
@@ -246,50 +262,52 @@ class KraftMetadata:
     ) -> Completion[Message]:
         """Decide now; complete when what was decided, and what it was decided on, is committed and in the image.
 
-        In a quorum of one this node decides, so nothing is forwarded, and the image shows what is committed in the same
-        turn, whether ``wait_image`` or not.
+        In a quorum of one this node decides, so nothing is forwarded. With ``wait_image`` false it completes as soon as
+        the decision is committed.
         """
-        controller, raft = self._controller, self._raft
         completion: Completion[Message] = Completion()
-        if self._leading is None or controller is None or raft is None:
+        reply = Reply(-1, None, completion, wait_image=wait_image)
+        if self._leading is None:
             completion.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
-            return completion
-        try:
-            decision = controller.command(command, self._moment())
-            batch = self._encoded(decision.records) if decision.records else None
-        except BrokerError as error:
-            completion.fail(error)
-            return completion
-        except Exception as defect:
-            self._undecided(command, defect)
-            completion.fail(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR))
-            return completion
-        try:
-            if batch is not None:
-                self._place(batch, decision.records)
-            controller.answered(command, decision.response, self._runtime.monotonic_ms())
-        except OSError as error:
-            self._failed(error, True)
-            completion.fail(BrokerError(ErrorCode.NOT_CONTROLLER, str(error)))
-            return completion
-        except Exception as defect:
-            self._contradicted(defect)
-            completion.fail(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR))
-            return completion
-        if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
-            self._watch_sessions()
-        if not self._publisher.uncommitted:
-            completion.complete(decision.response)
-            return completion
-        reply = Reply(raft.end_offset, decision.response, completion)
-        reply.timer = self._runtime.call_later(timeout_ms, reply.expire)
-        self._publisher.wait(reply)
+        else:
+            self._decisions.in_turn(lambda: self._decide(command, reply), reply)
+        if not completion.done:
+            reply.timer = self._runtime.call_later(timeout_ms, reply.expire)
         return completion
 
-    def _committed(self, end_offset: int) -> None:
+    def _decide(self, command: Message, reply: Reply) -> None:
+        controller = self._controller
+        if controller is None or self._leading is None:
+            reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER))
+            return
+        part = Part(command, lambda _, moment: controller.command(command, moment), reply)
+        self._decisions.make(part, controller.state, self._moment)
+        if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
+            self._watch_sessions()
+
+    def _placed(self, part: Part, decision: ControllerDecision) -> None:
+        """The records of a decision, or of a part of one, are placed."""
+        if part.reply is None:
+            return
+        assert self._controller is not None
+        assert isinstance(part.command, Message)
+        self._controller.answered(part.command, decision.response, self._runtime.monotonic_ms())
+        if decision.rest is None:
+            self._answer_when_committed(part.reply, decision.response)
+
+    def _answer_when_committed(self, reply: Reply, response: Message) -> None:
+        assert self._raft is not None
+        reply.response = response
+        reply.end_offset = self._raft.end_offset
+        committed = self._raft.committed_end >= reply.end_offset
+        if self._publisher.is_idle or (committed and not reply.wait_image):
+            reply.settle()
+        else:
+            self._publisher.wait(reply)
+
+    def _is_published(self, placed: Placed) -> None:
         assert self._snapshots is not None
-        for placed in self._publisher.committed(end_offset):
-            self._snapshots.committed(placed.size_bytes, placed.timestamp_ms)
+        self._snapshots.committed(placed.size_bytes, placed.timestamp_ms)
 
     # Failing
 
@@ -300,6 +318,7 @@ class KraftMetadata:
         self._controller = None
         self._failure = error
         self._events.error("the metadata log failed", error=str(error), for_good=for_good)
+        self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
         kept = -1 if for_good else self._raft.log.written_end_offset
         self._publisher.drop(kept, BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
         if not for_good:
@@ -320,6 +339,7 @@ class KraftMetadata:
         self._leading = None
         self._controller = None
         self._events.error("a decision contradicts the metadata", error=str(defect), exc_info=defect)
+        self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller is built anew"))
         self._lead_later()
 
     def _lead_later(self) -> None:
@@ -355,23 +375,29 @@ class KraftMetadata:
         controller = self._controller
         if controller is None or self._leading is None:
             return
-        while True:
-            try:
-                fenced = controller.fence_expired(self._runtime.monotonic_ms())
-                batch = None if fenced is None else self._encoded(fenced[1])
-            except Exception as defect:  # one too large is as bad: there is no client to refuse it to
-                self._undecided("the end of a broker's session", defect)
-                self._session_timer = self._runtime.call_later(RETRY_MS, self._expire_sessions)
-                return
-            if fenced is None or batch is None:
-                break
-            self._events.warning("a broker fell silent and is fenced", broker_id=fenced[0])
-            try:
-                self._place(batch, fenced[1])
-            except OSError as error:
-                self._failed(error, True)
-                return
-            except Exception as defect:
-                self._contradicted(defect)
-                return
+        if self._decisions.are_busy:
+            self._session_timer = self._runtime.call_later(BUSY_MS, self._expire_sessions)
+            return
+        try:
+            fenced = controller.fence_expired(self._runtime.monotonic_ms())
+            batches = [] if fenced is None else drained(self._encoded(fenced[1], atomic=False))
+        except Exception as defect:
+            self._undecided("the end of a broker's session", defect)
+            self._session_timer = self._runtime.call_later(RETRY_MS, self._expire_sessions)
+            return
+        try:
+            for batch in batches:
+                self._place(batch)
+        except OSError as error:
+            self._failed(error, True)
+            return
+        except Exception as defect:
+            self._contradicted(defect)
+            return
+        if fenced is not None:
+            broker_id, _, last = fenced
+            if last:
+                self._events.warning("a broker fell silent and is fenced", broker_id=broker_id)
+            self._session_timer = self._runtime.call_later(0, self._expire_sessions)
+            return
         self._watch_sessions()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import msgspec
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
-from blumfeld.spi.completion import Completion
+from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
+from blumfeld.spi.cluster import ImageDelta
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ImageListener
-from blumfeld.spi.runtime import Timer
+from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 
@@ -33,9 +36,12 @@ class Reply(msgspec.Struct):
     """A response that waits until everything below ``end_offset`` is committed."""
 
     end_offset: int
-    response: Message
+    response: Message | None
+    """``None`` until it is decided."""
     completion: Completion[Message]
     timer: Timer | None = None
+    wait_image: bool = True
+    """Whether it waits until the image has its records, too."""
 
     def settle(self, error: BrokerError | None = None) -> None:
         """Answer, unless its time ran out before."""
@@ -46,6 +52,7 @@ class Reply(msgspec.Struct):
         if error is not None:
             self.completion.fail(error)
         else:
+            assert self.response is not None
             self.completion.complete(self.response)
 
     def expire(self) -> None:
@@ -54,70 +61,173 @@ class Reply(msgspec.Struct):
             self.completion.fail(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
 
 
-class Publisher:
-    """The committed image, those who listen to it, and the batches and replies that wait for the commit."""
+class Unpublished(NamedTuple):
+    """Records that the image lacks and that count: none of a transaction that isn't complete."""
 
-    def __init__(self, image: MetadataImage) -> None:
+    records: list[Message]
+    last_offset: int
+    epoch: int
+
+
+class Publisher:
+    """The committed image, those who listen to it, and the batches and replies that wait for the commit.
+
+    A large change is replayed over several turns, into a copy of the image, which then takes its place at once: a
+    reader never sees half of it.
+
+    :param published: is told of each batch that is in the image
+    """
+
+    def __init__(self, image: MetadataImage, runtime: Runtime, published: Callable[[Placed], None]) -> None:
         self.image = image
         self.loaded = False
         self.uncommitted: deque[Placed] = deque()
+        """Batches whose publishing has not begun."""
+        self._runtime = runtime
+        self._published = published
+        self._committed_end = -1
         self._replies: deque[Reply] = deque()
         self._listeners: list[ImageListener] = []
+        self._applying: list[Completion[None]] = []
+        """Deltas that listeners have not applied to the end."""
         self._gate = TransactionGate()
         self._held: list[Message] = []
+        self._replaying: Unpublished | None = None
+        self._steps: Steps[None] | None = None
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether everything that was placed is in the image, and applied."""
+        return not self.uncommitted and self._steps is None
 
     def subscribe(self, listener: ImageListener) -> None:
         """Tell ``listener`` of every step; at once of all there is, if it is loaded."""
         self._listeners.append(listener)
         if self.loaded:
-            listener(self.image, self.image.first_delta())
+            self._tell([listener], self.image.first_delta())
 
     def publish_all(self) -> None:
         """The image is loaded: the first delta for everyone."""
         self.loaded = True
-        for listener in self._listeners:
-            listener(self.image, self.image.first_delta())
+        if self._listeners:
+            self._tell(self._listeners, self.image.first_delta())
 
     def wait(self, reply: Reply) -> None:
         """Keep a reply; they are placed in the order of their ends."""
         self._replies.append(reply)
 
-    def committed(self, end_offset: int) -> list[Placed]:
-        """Everything below ``end_offset`` is committed: publish it, and answer. The batches that were published."""
-        published = []
-        while self.uncommitted and self.uncommitted[0].end_offset <= end_offset:
-            placed = self.uncommitted.popleft()
-            self._publish(placed)
-            published.append(placed)
-            self._answer(placed.end_offset)
-        self._answer(end_offset)
-        return published
+    def committed(self, end_offset: int) -> None:
+        """Everything below ``end_offset`` is committed: publish it, and answer."""
+        self._committed_end = end_offset
+        for reply in self._replies:
+            if reply.end_offset > end_offset:
+                break
+            if not reply.wait_image:
+                reply.settle()
+        if self._steps is None:
+            self._steps = self._publish_committed()
+            self._go_on()
 
-    def _publish(self, placed: Placed) -> None:
+    def _go_on(self) -> None:
+        """Publish until it is another turn's time, or a listener's."""
+        while self._steps is not None:
+            try:
+                waits = next(self._steps)
+            except StopIteration:
+                self._steps = None
+                return
+            if waits is None:
+                self._runtime.call_later(0, self._go_on)
+                return
+            if not waits.done:
+                waits.when_done(lambda _: self._go_on())
+                return
+
+    def _publish_committed(self) -> Steps[None]:
+        records = 0
+        while self.uncommitted and self.uncommitted[0].end_offset <= self._committed_end:
+            placed = self.uncommitted.popleft()
+            yield from self._publish(placed)
+            self._published(placed)
+            self._answer(placed.end_offset)
+            records += len(placed.records)
+            if records >= SLICE_RECORDS:
+                records = 0
+                yield None
+        self._answer(self._committed_end)
+
+    def _publish(self, placed: Placed) -> Steps[None]:
         for record in placed.records:
             self._held += self._gate.pass_on(record)
-        if self._gate.is_open or not self._held:
+        if self._gate.is_open:
+            # The image's offset stays: a snapshot must not claim to contain what is held back.
+            return
+        if not self._held:
             self.image.offset = self.image.features_epoch = placed.end_offset - 1
             self.image.epoch = placed.epoch
             return
-        step = ImageStep(self.image)
         ready, self._held = self._held, []
-        for record in ready:
+        self._replaying = Unpublished(ready, placed.end_offset - 1, placed.epoch)
+        yield from self._applied()
+        is_large = len(ready) > BATCH_RECORDS_MAX
+        image = self.image.copy() if is_large else self.image
+        step = ImageStep(image)
+        for number, record in enumerate(ready, start=1):
             step.replay(record)
+            if is_large and not number % SLICE_RECORDS:
+                yield None
         delta = step.finish(placed.end_offset - 1, placed.epoch)
+        self.image = image
+        self._replaying = None
         if self.loaded:
-            for listener in self._listeners:
-                listener(self.image, delta)
+            self._tell(self._listeners, delta)
+            yield from self._applied()
+
+    def _tell(self, listeners: Sequence[ImageListener], delta: ImageDelta) -> None:
+        for listener in listeners:
+            applying = listener(self.image, delta)
+            if applying is not None and not applying.done:
+                self._applying.append(applying)
+
+    def _applied(self) -> Steps[None]:
+        while self._applying:
+            yield self._applying.pop()
 
     def _answer(self, end_offset: int) -> None:
         while self._replies and self._replies[0].end_offset <= end_offset:
             self._replies.popleft().settle()
 
+    def unpublished(self) -> tuple[list[Unpublished], bool]:
+        """Returns the steps that the image is behind the log, in order, and whether the log ends within a transaction,
+        whose records are left out.
+        """
+        steps = [] if self._replaying is None else [self._replaying]
+        gate, held = self._gate.copy(), list(self._held)
+        last_offset, epoch = self.image.offset, self.image.epoch
+        for placed in self.uncommitted:
+            for record in placed.records:
+                held += gate.pass_on(record)
+            last_offset, epoch = placed.end_offset - 1, placed.epoch
+            if not gate.is_open and held:
+                steps.append(Unpublished(held, last_offset, epoch))
+                held = []
+        if held:
+            steps.append(Unpublished(held, last_offset, epoch))
+        return steps, gate.is_open
+
     def drop(self, end_offset: int, error: BrokerError) -> None:
-        """What was placed from ``end_offset`` on is gone; who waits for it gets ``error``."""
+        """What was placed from ``end_offset`` on is gone, unless it is committed; what waits for it gets ``error``."""
+        end_offset = max(end_offset, self._committed_end)
         while self.uncommitted and self.uncommitted[-1].end_offset > end_offset:
             self.uncommitted.pop()
         lost = [reply for reply in self._replies if reply.end_offset > end_offset]
         self._replies = deque(reply for reply in self._replies if reply.end_offset <= end_offset)
         for reply in lost:
             reply.settle(error)
+
+    def stop(self, error: BrokerError) -> None:
+        """Publish no more. All replies get ``error``."""
+        self._steps = None
+        self.uncommitted.clear()
+        while self._replies:
+            self._replies.popleft().settle(error)

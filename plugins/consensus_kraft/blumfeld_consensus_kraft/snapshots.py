@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from errno import ECANCELED
+from typing import TypeVar
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.metadata.image.checkpoint import CheckpointId, encode_checkpoint
+from blumfeld.metadata.image.checkpoint import CheckpointId, checkpoint_in_steps
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.records import image_records
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.storage import PartitionLog, segmented
 from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld_consensus_kraft.loading import checkpoints
 
+T = TypeVar("T")
+OFFLOAD_BYTES = 1 << 20
+"""Size from which a snapshot is written off the loop. To sync a smaller one takes no longer than to sync a batch."""
 KEPT = 2
 """Snapshots that stay: the newest, and one before it in case that can't be read."""
 
@@ -78,33 +84,49 @@ class Snapshots:
         self._runtime.spawn(self._take(), "metadata snapshot")
 
     async def _take(self) -> None:
-        image = self._image()
+        # A copy: the image goes on while the snapshot is encoded over many turns. The values in it are shared.
+        image = self._image().copy()
         snapshot = CheckpointId(image.offset + 1, image.epoch)
-        # The values never change, so what the thread encodes is the image as it is now.
-        content = list(image_records(image))
-        timestamp_ms = self._runtime.now_ms()
-        last_ms = self._last_timestamp_ms
-
-        def encode() -> bytes:
-            return encode_checkpoint(
-                content,
-                epoch=snapshot.epoch,
-                timestamp_ms=timestamp_ms,
-                last_contained_ms=last_ms,
-                kraft_version=self.kraft_version,
-                voters=self.voters,
-            )
-
+        steps = checkpoint_in_steps(
+            image_records(image),
+            epoch=snapshot.epoch,
+            timestamp_ms=self._runtime.now_ms(),
+            last_contained_ms=self._last_timestamp_ms,
+            kraft_version=self.kraft_version,
+            voters=self.voters,
+        )
         try:
-            data = await self._runtime.offload(encode)
-            if not self._stopped:
+            parts = await self._in_slices(steps)
+            if self._stopped:
+                return
+            data: bytes = await self._runtime.offload(b"".join, parts)
+            if len(data) < OFFLOAD_BYTES:
                 self._log.aux.write(snapshot.name, data)
+            else:
+                await self._runtime.offload(self._log.aux.write, snapshot.name, data)
+            if not self._stopped:
                 self._clean()
                 self._events.info("metadata snapshot taken", name=snapshot.name, size_bytes=len(data))
         except OSError as error:
-            self._events.warning("no metadata snapshot", error=str(error))
+            if not self._stopped:
+                self._events.warning("no metadata snapshot", error=str(error))
         finally:
             self._taking = False
+
+    async def _in_slices(self, steps: Steps[T]) -> T:
+        """The result of the steps, one in each turn. A thread would be no help: it would take the interpreter from the
+        loop each time that the loop waits.
+        """
+        while not self._stopped:
+            try:
+                next(steps)
+            except StopIteration as end:
+                result: T = end.value
+                return result
+            turn: Completion[None] = Completion()
+            self._runtime.call_later(0, lambda turn=turn: turn.complete(None))  # type: ignore[misc]
+            await turn
+        raise OSError(ECANCELED, "the node stops")
 
     def _clean(self) -> None:
         found = checkpoints(self._log)

@@ -411,13 +411,6 @@ def test_a_disk_that_takes_nothing_fails_the_start(disk: FakeDisk) -> None:
         node.start()
 
 
-def test_a_change_that_fits_no_batch_is_refused_and_changes_nothing(disk: FakeDisk) -> None:
-    node = KraftNode(disk, config={"internal.metadata.max.batch.size.in.bytes": 2_000}).start()
-    node.join()
-    assert error_of(node.submit(creation("alpha", partitions=100))) == ErrorCode.POLICY_VIOLATION
-    assert node.create("alpha") == [0]
-
-
 @pytest.mark.parametrize("voter_id", [1, 2])
 def test_a_directory_whose_voters_stand_in_the_log(disk: FakeDisk, voter_id: int) -> None:
     """``kraft.version`` 1 (KIP-853), as ``kafka-storage format --standalone`` begins: one voter, and it is us."""

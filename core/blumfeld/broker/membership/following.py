@@ -10,11 +10,17 @@ from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.ports import BrokerComposition
 from blumfeld.broker.replicas.hosting import PartitionManager
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, ImageDelta, TopicImage
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.storage import TopicPartition
+
+APPLIED_AT_ONCE = 128
+"""Partitions that change in one turn."""
+REMOVED_AT_ONCE = 16
+"""Partitions that are removed in one turn: each renames a directory."""
 
 
 class ImageFollower:
-    """Applies deltas of the image between :meth:`start` and :meth:`stop`."""
+    """Applies deltas of the image between :meth:`start` and :meth:`stop`, in their order."""
 
     def __init__(
         self,
@@ -33,6 +39,8 @@ class ImageFollower:
         self._topics_deleted = topics_deleted
         self._subscribed = False
         self._following = False
+        self._steps: Steps[None] | None = None
+        self._applied: Completion[None] = Completion.of(None)
 
     def start(self) -> None:
         """Begin. The first delta from the consensus is the whole image. May be called again after :meth:`stop`."""
@@ -42,23 +50,52 @@ class ImageFollower:
             self._composition.metadata.subscribe(self._changed)
 
     def stop(self) -> None:
-        """Ignore deltas from now on. A consensus has no way to unsubscribe."""
+        """Ignore deltas from now on, and the rest of one that is being applied. A consensus can't unsubscribe."""
         self._following = False
+        self._steps = None
+        if not self._applied.done:
+            self._applied.complete(None)
 
-    def _changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+    def applied(self) -> Completion[None]:
+        """Returns a completion that is done when no delta is being applied."""
+        return self._applied
+
+    def _changed(self, image: ClusterImage, delta: ImageDelta) -> Completion[None] | None:
+        """Apply a delta: a small one at once, a large one over several turns. The next one comes when it is applied."""
         if not self._following:
+            return None
+        self._steps = self._apply(image, delta)
+        self._applied = Completion()
+        self._go_on()
+        return self._applied
+
+    def _go_on(self) -> None:
+        if self._steps is None:  # stopped meanwhile
             return
+        try:
+            next(self._steps)
+        except StopIteration:
+            self._steps = None
+            self._applied.complete(None)
+            return
+        self._composition.runtime.call_later(0, self._go_on)
+
+    def _apply(self, image: ClusterImage, delta: ImageDelta) -> Steps[None]:
         if delta.first:
             self._hosted.set_strays_aside(image)
         # Configuration first: a partition that the same delta opens reads it.
         self._configs_changed(delta)
         for topic in delta.topics_deleted:
-            for index in sorted(topic.partitions):
+            for number, index in enumerate(sorted(topic.partitions), start=1):
                 self._hosted.remove(TopicPartition(topic.name, index))
+                if not number % REMOVED_AT_ONCE:
+                    yield None
         if delta.topics_deleted:
             self._topics_deleted(delta.topics_deleted)
         leaders = []
-        for topic, partition in delta.partitions_changed:
+        for number, (topic, partition) in enumerate(delta.partitions_changed, start=1):
+            if not number % APPLIED_AT_ONCE:
+                yield None
             at = TopicPartition(topic.name, partition.partition)
             hosted = self._hosted.find(at.topic, at.partition)
             before = None if hosted is None or hosted.image is None else hosted.image

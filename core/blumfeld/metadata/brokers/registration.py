@@ -4,12 +4,21 @@ Kafka's ``ClusterControlManager``). Pure.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Sequence
+from functools import partial
+from typing import Any, TypeAlias
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
-from blumfeld.metadata.partitions.change import with_broker, without_broker, without_directories
+from blumfeld.metadata.image.partition_index import Sweep
+from blumfeld.metadata.partitions.change import (
+    with_any_broker,
+    with_broker,
+    without_broker,
+    without_directories,
+)
 from blumfeld.metadata.partitions.directories import is_reserved
+from blumfeld.metadata.slices import SLICE_RECORDS
 from blumfeld.spi.cluster import BrokerImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -24,6 +33,7 @@ from blumfeld.wire.messages.metadata_records import (
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from blumfeld.wire.schema import Message
 
+Rest: TypeAlias = Callable[[ControllerState, Moment], ControllerDecision]
 FENCE, UNFENCE = 1, -1
 SHUTTING_DOWN = 1
 
@@ -34,8 +44,8 @@ def register_broker(
     """Register a broker's process. It is fenced until a heartbeat shows that it has read the metadata up to
     here.
 
-    The broker's epoch is the offset of its registration record. The same records first remove the id's
-    previous process from every ISR and leadership.
+    The broker's epoch is the offset of its registration record. The records before it, in as many parts as it takes,
+    remove the id's previous process from every ISR and leadership.
 
     Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
     UNSUPPORTED_VERSION.
@@ -48,7 +58,10 @@ def register_broker(
     old = state.image.registrations.get(request.broker_id)
     again = old if old is not None and old.incarnation_id == request.incarnation_id else None
     if old is not None and again is None:
-        records += without_broker(state, request.broker_id)
+        records, ahead = without_broker(state, request.broker_id)
+        if ahead is not None:
+            rest = partial(_again, register_broker, request)
+            return ControllerDecision(records, BrokerRegistrationResponse(), atomic=False, rest=rest)
     epoch = moment.next_offset + len(records) if again is None else again.broker_epoch
     records.append(
         RegisterBrokerRecord(
@@ -149,44 +162,63 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, _moment: 
     caught_up = request.current_metadata_offset >= broker.epoch
     lost = [directory for directory in broker.log_dirs if directory in request.offline_log_dirs]
     records: list[Message] = []
-    leaves = False
-    fenced, shut_down = broker.fenced, False
+    leaves, fenced, shut_down = False, broker.fenced, False
     if broker.fenced:
         if request.want_shut_down:
             shut_down = True
         elif not request.want_fence and caught_up:
-            fenced = False
-            records = unfence(state, broker, lost)
+            response = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
+            return _unfence(state, broker, lost, response, partial(_again, heartbeat, request))
     elif broker.in_controlled_shutdown:
+        # A controller that died may have left partitions behind.
+        leaves = True
+        records, ahead = without_broker(state, broker.broker_id)
+        if ahead is not None:
+            return _part(records, request, caught_up)
         if _may_shut_down(state, broker):
-            leaves = fenced = shut_down = True
-            records = fence(state, broker)
+            fenced = shut_down = True
+            records.append(_fence_record(broker))
     elif request.want_fence or (request.want_shut_down and not _leads(state, broker.broker_id)):
         leaves = fenced = True
         shut_down = request.want_shut_down
-        records = fence(state, broker)
+        records, ahead = without_broker(state, broker.broker_id)
+        # The fence comes last, with the last partitions: as long as it is not there, another controller goes on.
+        if ahead is not None:
+            return _part(records, request, caught_up)
+        records.append(_fence_record(broker))
     elif request.want_shut_down:
         leaves = True
-        records = [
-            BrokerRegistrationChangeRecord(
-                broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=SHUTTING_DOWN
-            ),
-            *without_broker(state, broker.broker_id),
-        ]
-    if lost:
-        records += directories_lost(state, broker, lost, leaves)
+        begun = BrokerRegistrationChangeRecord(
+            broker_id=broker.broker_id, broker_epoch=broker.epoch, in_controlled_shutdown=SHUTTING_DOWN
+        )
+        moved, ahead = without_broker(state, broker.broker_id)
+        records = [begun, *moved]
+        if ahead is not None:
+            return _part(records, request, caught_up)
+    response = BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced, should_shut_down=shut_down)
+    if lost and not leaves:
+        return _directories_lost(state, broker, lost, response, records)
+    return ControllerDecision([*records, *_left(broker, lost)], response, atomic=False)
+
+
+def _again(command: Any, request: Message, state: ControllerState, moment: Moment) -> ControllerDecision:
+    """Decide on the same request anew: the next part."""
+    decision: ControllerDecision = command(state, request, moment)
+    return decision
+
+
+def _part(records: list[Message], request: BrokerHeartbeatRequest, caught_up: bool) -> ControllerDecision:
+    """A part of a broker's leave. The same heartbeat is decided on again, and checks the broker's epoch again."""
     return ControllerDecision(
         records,
-        BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=fenced, should_shut_down=shut_down),
+        BrokerHeartbeatResponse(is_caught_up=caught_up, is_fenced=False),
+        atomic=False,
+        rest=partial(_again, heartbeat, request),
     )
 
 
 def _leads(state: ControllerState, broker_id: int) -> bool:
-    return any(
-        partition.leader == broker_id
-        for topic in state.image.topics.values()
-        for partition in topic.partitions.values()
-    )
+    return bool(state.image.index.led(broker_id))
 
 
 def _may_shut_down(state: ControllerState, broker: BrokerImage) -> bool:
@@ -198,53 +230,114 @@ def _may_shut_down(state: ControllerState, broker: BrokerImage) -> bool:
     return all(state.sessions.metadata_offset(other) >= begun for other in others)
 
 
-def fence(state: ControllerState, broker: BrokerImage) -> list[Message]:
-    """Returns the records that remove the broker from every ISR and leadership, and fence it."""
-    change = BrokerRegistrationChangeRecord(
-        broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE
-    )
-    return [*without_broker(state, broker.broker_id), change]
+def _fence_record(broker: BrokerImage) -> Message:
+    return BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=FENCE)
 
 
-def unfence(
-    state: ControllerState, broker: BrokerImage, offline_directories: Collection[bytes] = ()
-) -> list[Message]:
-    """Returns the records that unfence the broker. It is elected for partitions without a leader, except where
-    its replica lies in one of ``offline_directories``.
+def _unfence(
+    state: ControllerState,
+    broker: BrokerImage,
+    lost: Sequence[bytes],
+    response: Message,
+    lose: Rest,
+    ahead: Sweep | None = None,
+) -> ControllerDecision:
+    """Unfence the broker, then elect it for partitions without a leader, except where its replica lies in a lost
+    directory.
+
+    :param lose: the next part if directories are lost and not all fits in this one
+    :param ahead: where the part before ended; ``None`` in the first, which has the record that unfences
     """
-    change = BrokerRegistrationChangeRecord(
-        broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
-    )
-    return [change, *with_broker(state, broker.broker_id, offline_directories)]
-
-
-def directories_lost(
-    state: ControllerState, broker: BrokerImage, lost: Collection[bytes], leaves: bool
-) -> list[Message]:
-    """Returns the records that remove these directories from the registration, and their replicas from ISRs
-    and leaderships.
-
-    :param leaves: the broker leaves every ISR and leadership anyway, so only the registration changes here
-
-    If no directory is left, the registration stays as it is: the broker stops by itself, as Kafka's does.
-    """
-    records = [] if leaves else without_directories(state, broker.broker_id, lost)
-    left = [directory for directory in broker.log_dirs if directory not in lost]
-    if left:
+    records: list[Message] = []
+    if ahead is None:
         records.append(
             BrokerRegistrationChangeRecord(
-                broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left
+                broker_id=broker.broker_id, broker_epoch=broker.epoch, fenced=UNFENCE
             )
         )
-    return records
+    elected, ahead = with_broker(state, broker.broker_id, lost, ahead)
+    records += elected
+    if ahead is not None:
+        behind = ahead
+
+        def rest(state: ControllerState, _: Moment) -> ControllerDecision:
+            there = state.image.brokers.get(broker.broker_id)
+            if there is None or there.epoch != broker.epoch or not state.image.is_active(there.broker_id):
+                return ControllerDecision([], response, atomic=False)
+            return _unfence(state, there, lost, response, lose, behind)
+
+        return ControllerDecision(records, response, atomic=False, rest=rest)
+    if not lost:
+        return ControllerDecision(records, response, atomic=False)
+    if len(records) > SLICE_RECORDS // 2:
+        return ControllerDecision(records, response, atomic=False, rest=lose)
+    return _directories_lost(state, broker, lost, response, records)
 
 
-def fence_expired(state: ControllerState, broker_id: int) -> list[Message]:
-    """Returns the records that fence a broker whose session has ended; none if it is already fenced or
-    unregistered.
+def _directories_lost(
+    state: ControllerState,
+    broker: BrokerImage,
+    lost: Sequence[bytes],
+    response: Message,
+    before: Sequence[Message] = (),
+    ahead: Sweep | None = None,
+) -> ControllerDecision:
+    """Remove the replicas in these directories from ISRs and leaderships, and then the directories from the
+    registration: as long as they are in it, another controller begins again.
+
+    :param before: records that go in front
+    :param ahead: where the part before ended
+    """
+    moved, ahead = without_directories(state, broker.broker_id, lost, ahead)
+    records = [*before, *moved]
+    if ahead is None:
+        return ControllerDecision([*records, *_left(broker, lost)], response, atomic=False)
+    behind = ahead
+
+    def rest(state: ControllerState, _: Moment) -> ControllerDecision:
+        there = state.image.brokers.get(broker.broker_id)
+        if there is None or there.epoch != broker.epoch:
+            return ControllerDecision([], response, atomic=False)
+        return _directories_lost(state, there, lost, response, ahead=behind)
+
+    return ControllerDecision(records, response, atomic=False, rest=rest)
+
+
+def _left(broker: BrokerImage, lost: Collection[bytes]) -> list[Message]:
+    """Returns the registration's change to the directories that are left. If none is, it stays as it is: the broker
+    stops by itself, as Kafka's does.
+    """
+    left = [directory for directory in broker.log_dirs if directory not in lost]
+    if not lost or not left:
+        return []
+    return [
+        BrokerRegistrationChangeRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch, log_dirs=left)
+    ]
+
+
+def fence_expired(state: ControllerState, broker_id: int) -> tuple[list[Message], bool]:
+    """Returns the next records that fence a broker whose session has ended, and whether they are the last; none if it
+    is already fenced or unregistered.
+
+    The leaders move first, and the fence is the last record: a broker that is heard from meanwhile stays, and a
+    controller that takes over goes on.
     """
     broker = state.image.brokers.get(broker_id)
-    return [] if broker is None or broker.fenced else fence(state, broker)
+    if broker is None or broker.fenced:
+        return [], True
+    records, ahead = without_broker(state, broker_id)
+    if ahead is not None:
+        return records, False
+    return [*records, _fence_record(broker)], True
+
+
+def elect_left_over(
+    state: ControllerState, _moment: Moment, ahead: Sweep | None = None
+) -> ControllerDecision:
+    """Elect leaders where a controller that died has not. It has no request, so its response means nothing."""
+    records, ahead = with_any_broker(state, ahead)
+    rest = None if ahead is None else partial(elect_left_over, ahead=ahead)
+    return ControllerDecision(records, BrokerHeartbeatResponse(), atomic=False, rest=rest)
 
 
 def unregister_broker(
@@ -260,6 +353,10 @@ def unregister_broker(
                 error_message=f"broker ID {request.broker_id} is not currently registered",
             ),
         )
-    records = without_broker(state, broker.broker_id)
+    records, ahead = without_broker(state, broker.broker_id)
+    response = UnregisterBrokerResponse(error_message=None)
+    if ahead is not None:
+        rest = partial(_again, unregister_broker, request)
+        return ControllerDecision(records, response, atomic=False, rest=rest)
     records.append(UnregisterBrokerRecord(broker_id=broker.broker_id, broker_epoch=broker.epoch))
-    return ControllerDecision(records, UnregisterBrokerResponse(error_message=None))
+    return ControllerDecision(records, response, atomic=False)

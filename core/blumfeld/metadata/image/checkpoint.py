@@ -8,10 +8,13 @@ first records.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from blumfeld.metadata.image.record_frame import decode_record, encode_record
+from blumfeld.metadata.slices import SLICE_RECORDS
+from blumfeld.spi.completion import Steps
+from blumfeld.spi.steps import drained
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.control_records import ControlType, build_kraft_control_batch, control_type_of
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
@@ -73,7 +76,31 @@ def encode_checkpoint(
     kraft_version: int = 0,
     voters: VotersRecord | None = None,
 ) -> bytes:
-    """Returns the bytes of a snapshot file.
+    """Returns the bytes of a snapshot file: the parts of :func:`checkpoint_in_steps`, joined."""
+    return b"".join(
+        drained(
+            checkpoint_in_steps(
+                content,
+                epoch=epoch,
+                timestamp_ms=timestamp_ms,
+                last_contained_ms=last_contained_ms,
+                kraft_version=kraft_version,
+                voters=voters,
+            )
+        )
+    )
+
+
+def checkpoint_in_steps(
+    content: Iterable[Message],
+    *,
+    epoch: int,
+    timestamp_ms: int,
+    last_contained_ms: int = 0,
+    kraft_version: int = 0,
+    voters: VotersRecord | None = None,
+) -> Steps[list[bytes | bytearray]]:
+    """Make the parts of a snapshot file, with a ``yield`` after every ``SLICE_RECORDS`` records.
 
     :param timestamp_ms: time of the snapshot, which its records carry
     :param last_contained_ms: timestamp of the last log record that the snapshot contains
@@ -85,21 +112,32 @@ def encode_checkpoint(
     if kraft_version > 0 and voters is not None:
         level = encode(KRaftVersionRecord(kraft_version=kraft_version), 0)
         controls += [(ControlType.KRAFT_VERSION, level), (ControlType.KRAFT_VOTERS, encode(voters, 0))]
-    out = bytearray(
+    parts: list[bytes | bytearray] = [
         build_kraft_control_batch(controls, timestamp_ms=timestamp_ms, base_offset=0, leader_epoch=epoch)
-    )
+    ]
     offset = len(controls)
-    for batch in _in_batches(content):
-        out += metadata_batch(batch, base_offset=offset, epoch=epoch, timestamp_ms=timestamp_ms)
+    batch: list[Record] = []
+    for number, record in enumerate(content, start=1):
+        batch.append(Record(None, encode_record(record), timestamp=timestamp_ms))
+        if len(batch) == BATCH_RECORDS_MAX:
+            parts.append(build_batch(batch, base_offset=offset, leader_epoch=epoch))
+            offset += len(batch)
+            batch = []
+        if not number % SLICE_RECORDS:
+            yield None
+    if batch:
+        parts.append(build_batch(batch, base_offset=offset, leader_epoch=epoch))
         offset += len(batch)
     footer = encode(SnapshotFooterRecord(), 0)
-    out += build_kraft_control_batch(
-        [(ControlType.SNAPSHOT_FOOTER, footer)],
-        timestamp_ms=timestamp_ms,
-        base_offset=offset,
-        leader_epoch=epoch,
+    parts.append(
+        build_kraft_control_batch(
+            [(ControlType.SNAPSHOT_FOOTER, footer)],
+            timestamp_ms=timestamp_ms,
+            base_offset=offset,
+            leader_epoch=epoch,
+        )
     )
-    return bytes(out)
+    return parts
 
 
 def metadata_batch(
@@ -108,17 +146,6 @@ def metadata_batch(
     """Returns a batch of metadata records, in the form that the log and snapshots share."""
     made = [Record(None, encode_record(record), timestamp=timestamp_ms) for record in content]
     return build_batch(made, base_offset=base_offset, leader_epoch=epoch)
-
-
-def _in_batches(content: Iterable[Message]) -> Iterator[list[Message]]:
-    batch: list[Message] = []
-    for record in content:
-        batch.append(record)
-        if len(batch) == BATCH_RECORDS_MAX:
-            yield batch
-            batch = []
-    if batch:
-        yield batch
 
 
 def decode_checkpoint(data: bytes, source: str) -> Checkpoint:

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Mapping
 from types import MappingProxyType
 
+from blumfeld.metadata.image.partition_index import PartitionIndex
 from blumfeld.spi.cluster import BrokerImage, ImageDelta, TopicImage
 from blumfeld.wire.messages.metadata_records import (
     ProducerIdsRecord,
@@ -37,6 +38,7 @@ class MetadataImage:
         "epoch",
         "features",
         "features_epoch",
+        "index",
         "kept",
         "offset",
         "producer_ids",
@@ -56,7 +58,10 @@ class MetadataImage:
     """Epoch of the controller that wrote that record; -1 before the first."""
     topic_names: dict[bytes, str]
     configs: dict[tuple[int, str], dict[str, str]]
-    """(Resource type, name) → dynamic overrides. No entry is empty."""
+    """(Resource type, name) → dynamic overrides. No entry is empty. The overrides of a resource are replaced, never
+    changed.
+    """
+    index: PartitionIndex
     registrations: dict[int, RegisterBrokerRecord]
     """Complete registration of each broker, with later changes; ``brokers`` holds a part of it."""
     controllers: dict[int, RegisterControllerRecord]
@@ -81,6 +86,7 @@ class MetadataImage:
         self.controllers = {}
         self.producer_ids = None
         self.kept = {}
+        self.index = PartitionIndex()
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         """Returns the topic with this id, or ``None``."""
@@ -113,7 +119,7 @@ class MetadataImage:
         for name in MetadataImage.__slots__:
             value = getattr(self, name)
             setattr(other, name, dict(value) if isinstance(value, dict) else value)
-        other.configs = {resource: dict(values) for resource, values in self.configs.items()}
+        other.index = self.index.copy()
         return other
 
     def first_delta(self) -> ImageDelta:

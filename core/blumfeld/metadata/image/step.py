@@ -9,6 +9,7 @@ import msgspec
 
 from blumfeld.metadata.brokers.security_protocols import protocol_name
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
 from blumfeld.spi.cluster import (
     TOPIC_RESOURCE,
     BrokerImage,
@@ -37,9 +38,9 @@ class ImageStep:
 
     def __init__(self, image: MetadataImage) -> None:
         self.image = image
-        self._open: dict[bytes, dict[int, PartitionImage]] = {}
+        self._open: dict[bytes, dict[int, PartitionImage] | PartitionTable] = {}
         """Partitions of the topics that this step has touched. A topic's are copied once per step, not once
-        per record.
+        per record; a large topic's chunk by chunk.
         """
         self._created: dict[bytes, None] = {}
         self._deleted: list[TopicImage] = []
@@ -96,6 +97,7 @@ class ImageStep:
         if name is None:
             raise BrokenMetadata(f"topic {record.topic_id.hex()} is removed but does not exist")
         topic = image.topics.pop(name)
+        image.index.remove_topic(topic.topic_id, topic.partitions)
         image.configs.pop((TOPIC_RESOURCE, name), None)
         self._open.pop(record.topic_id, None)
         if record.topic_id in self._created:
@@ -139,19 +141,26 @@ class ImageStep:
                     new = msgspec.structs.replace(old, eligible_leader_replicas=(), last_known_elr=())
                     self._put(topic.topic_id, new)
 
-    def _partitions_of(self, topic_id: bytes) -> dict[int, PartitionImage]:
+    def _partitions_of(self, topic_id: bytes) -> dict[int, PartitionImage] | PartitionTable:
         partitions = self._open.get(topic_id)
         if partitions is None:
             topic = self.image.topic_by_id(topic_id)
             if topic is None:
                 raise BrokenMetadata(f"topic {topic_id.hex()} changes but does not exist")
-            partitions = self._open[topic_id] = dict(topic.partitions)
+            there = topic.partitions
+            partitions = there.draft() if isinstance(there, PartitionTable) else dict(there)
+            self._open[topic_id] = partitions
             self._replace(topic.name, topic_id)
         return partitions
 
     def _put(self, topic_id: bytes, partition: PartitionImage) -> None:
-        self._partitions_of(topic_id)[partition.partition] = partition
-        self._partitions[topic_id, partition.partition] = None
+        partitions, number = self._partitions_of(topic_id), partition.partition
+        self.image.index.put(topic_id, partitions.get(number), partition)
+        partitions[number] = partition
+        self._partitions[topic_id, number] = None
+        if len(partitions) > CHUNK_PARTITIONS and not isinstance(partitions, PartitionTable):
+            self._open[topic_id] = PartitionTable(partitions)
+            self._replace(self.image.topic_names[topic_id], topic_id)
 
     def _replace(self, name: str, topic_id: bytes) -> None:
         self.image.topics[name] = TopicImage(name=name, topic_id=topic_id, partitions=self._open[topic_id])
@@ -204,13 +213,16 @@ class ImageStep:
 
     def _config(self, record: records.ConfigRecord) -> None:
         resource = (record.resource_type, record.resource_name)
-        values = self.image.configs.setdefault(resource, {})
+        # Replaced, not changed: images that were copied from each other share the overrides of a resource.
+        values = dict(self.image.configs.get(resource, ()))
         if record.value is None:
             values.pop(record.name, None)
         else:
             values[record.name] = record.value
-        if not values:
-            del self.image.configs[resource]
+        if values:
+            self.image.configs[resource] = values
+        else:
+            self.image.configs.pop(resource, None)
         self._configs[resource] = None
 
     def _feature(self, record: records.FeatureLevelRecord) -> None:

@@ -23,6 +23,12 @@ class TransactionGate:
         """Whether a transaction has begun and not ended. A new controller must abort it before it writes."""
         return self._held is not None
 
+    def copy(self) -> TransactionGate:
+        """Returns an independent gate that holds back the same records."""
+        other = TransactionGate()
+        other._held = None if self._held is None else list(self._held)
+        return other
+
     def pass_on(self, record: Message) -> list[Message]:
         """Returns the records that may be replayed now that this one has been read; outside of a transaction
         the record itself.

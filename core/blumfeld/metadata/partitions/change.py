@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
+from typing import NamedTuple
 
 from blumfeld.config.values import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.metadata.decision import ControllerState
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.partition_index import NO_LEADER, Sweep, all_of, along
 from blumfeld.metadata.partitions.directories import directory_of, may_lead_from
+from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionImage, TopicImage
 from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from blumfeld.wire.schema import Message
@@ -15,7 +18,6 @@ from blumfeld.wire.schema import Message
 Usable = Callable[[int, bytes], bool]
 """(Broker id, directory of its replica) → whether the replica may lead from there."""
 
-NO_LEADER = -1
 RECOVERED, RECOVERING = 0, 1
 
 
@@ -156,40 +158,62 @@ def active_in(image: MetadataImage) -> Usable:
     return lambda broker, directory: image.is_active(broker) and may_lead_from(image, broker, directory)
 
 
-def without_broker(state: ControllerState, broker_id: int) -> list[Message]:
-    """Remove the broker from every leadership, and from every ISR that keeps another member."""
+class Changes(NamedTuple):
+    """Changes of many partitions, as far as one turn goes."""
+
+    records: list[Message]
+    ahead: Sweep | None
+    """The partitions that are still to be looked at; ``None`` if there are none."""
+
+
+def without_broker(state: ControllerState, broker_id: int) -> Changes:
+    """Remove the broker from every leadership, and from every ISR that keeps another member.
+
+    If partitions are left, call it again when these records are in the image: what it has changed is no longer in the
+    index, so it always begins at the front.
+    """
     active = active_in(state.image)
     return _changes(
         state,
         lambda broker, directory: broker != broker_id and active(broker, directory),
-        lambda partition: broker_id in partition.isr,
+        along(found := state.image.index.in_sync(broker_id), all_of(found)),
         removed=broker_id,
     )
 
 
 def without_directories(
-    state: ControllerState, broker_id: int, directories: Collection[bytes]
-) -> list[Message]:
+    state: ControllerState, broker_id: int, directories: Collection[bytes], ahead: Sweep | None = None
+) -> Changes:
     """Remove the broker's replicas in these directories from every leadership, and from every ISR that keeps
     another member.
+
+    :param ahead: where the call before it ended
     """
     active = active_in(state.image)
 
     def lost(partition: PartitionImage) -> bool:
         return broker_id in partition.isr and directory_of(partition, broker_id) in directories
 
+    found = state.image.index.in_sync(broker_id)
     return _changes(
         state,
         lambda broker, directory: broker != broker_id and active(broker, directory),
+        along(found, ahead or all_of(found)),
         lost,
         removed=broker_id,
     )
 
 
 def with_broker(
-    state: ControllerState, broker_id: int, offline_directories: Collection[bytes] = ()
-) -> list[Message]:
-    """Elect leaders for partitions without one, now that the broker may lead from all but its offline directories."""
+    state: ControllerState,
+    broker_id: int,
+    offline_directories: Collection[bytes] = (),
+    ahead: Sweep | None = None,
+) -> Changes:
+    """Elect leaders for partitions without one, now that the broker may lead from all but its offline directories.
+
+    :param ahead: where the call before it ended
+    """
     image = state.image
     active = active_in(image)
 
@@ -198,26 +222,50 @@ def with_broker(
             return active(broker, directory)
         return directory not in offline_directories and may_lead_from(image, broker, directory)
 
-    return _changes(state, usable, lambda partition: partition.leader == NO_LEADER)
+    return _elections(state, usable, ahead)
+
+
+def with_any_broker(state: ControllerState, ahead: Sweep | None = None) -> Changes:
+    """Elect leaders for partitions without one, as a controller does that takes over: the one before it may have died
+    between two parts of :func:`with_broker`.
+
+    :param ahead: where the call before it ended
+    """
+    if not any(state.image.is_active(broker) for broker in state.image.brokers):
+        return Changes([], None)
+    return _elections(state, active_in(state.image), ahead)
+
+
+def _elections(state: ControllerState, usable: Usable, ahead: Sweep | None) -> Changes:
+    def electable(partition: PartitionImage) -> bool:
+        return any(usable(replica, directory_of(partition, replica)) for replica in partition.replicas)
+
+    found = state.image.index.led(NO_LEADER)
+    return _changes(state, usable, along(found, ahead or all_of(found)), electable)
 
 
 def _changes(
     state: ControllerState,
     usable: Usable,
-    concerned: Callable[[PartitionImage], bool],
+    partitions: Iterable[tuple[bytes, int, Sweep]],
+    concerned: Callable[[PartitionImage], bool] | None = None,
     removed: int | None = None,
-) -> list[Message]:
+) -> Changes:
     found: list[Message] = []
     broker_config = effective_config(state)
-    for topic in state.image.topics.values():
-        config: TopicConfig | None = None
-        for partition in topic.partitions.values():
-            if not concerned(partition):
-                continue
+    topic: TopicImage | None = None
+    config: TopicConfig | None = None
+    for looks, (topic_id, number, ahead) in enumerate(partitions, start=1):
+        if topic is None or topic.topic_id != topic_id:
+            topic, config = state.image.topics[state.image.topic_names[topic_id]], None
+        partition = topic.partitions[number]
+        if concerned is None or concerned(partition):
             config = config or topic_config(state, topic, broker_config)
             change = partition_change(state, topic, partition, config, usable)
             change.isr = [replica for replica in change.isr if replica != removed]
             record = change.record()
             if record is not None:
                 found.append(record)
-    return found
+        if len(found) == SLICE_RECORDS or looks == SLICE_LOOKS:
+            return Changes(found, ahead)
+    return Changes(found, None)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.image.partition_index import NO_LEADER
 from blumfeld.metadata.partitions.change import (
-    NO_LEADER,
     active_in,
     effective_config,
     partition_change,
     topic_config,
 )
 from blumfeld.metadata.partitions.directories import directory_of
+from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.elect_leaders import (
@@ -30,7 +33,7 @@ def elect_leaders(
 ) -> ControllerDecision:
     """Elect leaders for the named partitions, or for every partition if the request's list is null.
 
-    With a null list the answer omits partitions that need no election, as Kafka's does.
+    With a null list the answer omits partitions that need no election, as Kafka's does. It is decided on in parts.
 
     Errors:
     * the whole answer, repeated for each partition: INVALID_REQUEST (unknown election type)
@@ -40,18 +43,57 @@ def elect_leaders(
     if request.election_type not in (PREFERRED, UNCLEAN):
         message = f"no election has the type {request.election_type}"
         return ControllerDecision([], failed(request, ErrorCode.INVALID_REQUEST, message))
-    elections = _Elections(state, request.election_type)
     if request.topic_partitions is None:
-        asked = [(topic.name, list(topic.partitions)) for topic in state.image.topics.values()]
-    else:
-        asked = [(topic.topic, topic.partitions) for topic in request.topic_partitions]
-    results = []
-    for name, partitions in asked:
-        outcomes = [elections.outcome(name, index) for index in partitions]
-        if request.topic_partitions is None:
-            outcomes = [one for one in outcomes if one.error_code != ErrorCode.ELECTION_NOT_NEEDED]
-        results.append(ReplicaElectionResult(topic=name, partition_result=outcomes))
-    return ControllerDecision(elections.records, ElectLeadersResponse(replica_election_results=results))
+        return _elect_all(state, request.election_type, tuple(state.image.topics), 0, 0, [])
+    elections = _Elections(state, request.election_type)
+    results = [
+        ReplicaElectionResult(
+            topic=topic.topic,
+            partition_result=[elections.outcome(topic.topic, index) for index in topic.partitions],
+        )
+        for topic in request.topic_partitions
+    ]
+    response = ElectLeadersResponse(replica_election_results=results)
+    return ControllerDecision(elections.records, response, atomic=False)
+
+
+def _elect_all(
+    state: ControllerState,
+    kind: int,
+    names: Sequence[str],
+    at: int,
+    number: int,
+    done: list[ReplicaElectionResult],
+) -> ControllerDecision:
+    """Elect leaders from partition ``number`` of topic ``names[at]`` on, as far as one part goes.
+
+    :param done: results of the parts before; grows
+    """
+    elections = _Elections(state, kind)
+    looks = SLICE_LOOKS
+    while at < len(names) and looks > 0 and len(elections.records) < SLICE_RECORDS:
+        topic = state.image.topics.get(names[at])  # it may have been deleted between two parts
+        count = 0 if topic is None else len(topic.partitions)
+        outcomes = []
+        while number < count and looks > 0 and len(elections.records) < SLICE_RECORDS:
+            outcome = elections.outcome(names[at], number)
+            number, looks = number + 1, looks - 1
+            if outcome.error_code != ErrorCode.ELECTION_NOT_NEEDED:
+                outcomes.append(outcome)
+        if done and done[-1].topic == names[at]:
+            outcomes = [*done.pop().partition_result, *outcomes]
+        if topic is not None:
+            done.append(ReplicaElectionResult(topic=names[at], partition_result=outcomes))
+        if number >= count:
+            at, number, looks = at + 1, 0, looks - 1
+    response = ElectLeadersResponse(replica_election_results=done)
+    rest = None
+    if at < len(names):
+
+        def rest(state: ControllerState, _: Moment) -> ControllerDecision:
+            return _elect_all(state, kind, names, at, number, done)
+
+    return ControllerDecision(elections.records, response, atomic=False, rest=rest)
 
 
 def failed(request: ElectLeadersRequest, code: int, message: str | None) -> ElectLeadersResponse:

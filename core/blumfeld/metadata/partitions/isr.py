@@ -60,7 +60,7 @@ def alter_partition(
                 result.error_code = error.code
             answer.partitions.append(result)
         answers.append(answer)
-    return ControllerDecision(records, AlterPartitionResponse(topics=answers))
+    return ControllerDecision(records, AlterPartitionResponse(topics=answers), atomic=False)
 
 
 def _fill(result: ResponsePartitionData, outcome: PartitionImage) -> None:

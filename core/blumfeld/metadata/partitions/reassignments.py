@@ -55,7 +55,7 @@ def alter_partition_reassignments(
         error_message=None,
         responses=responses,
     )
-    return ControllerDecision(records, response)
+    return ControllerDecision(records, response, atomic=False)
 
 
 def _change(

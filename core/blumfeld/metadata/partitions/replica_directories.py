@@ -42,7 +42,7 @@ def assign_replicas_to_dirs(
         return ControllerDecision([], AssignReplicasToDirsResponse(error_code=error.code))
     assigning = _Assigning(state, broker)
     response = AssignReplicasToDirsResponse(directories=[assigning.directory(d) for d in request.directories])
-    return ControllerDecision(assigning.records(), response)
+    return ControllerDecision(assigning.records(), response, atomic=False)
 
 
 class _Assigning:

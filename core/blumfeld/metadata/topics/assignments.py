@@ -57,4 +57,4 @@ def new_partition(
 
 def partition_count(image: MetadataImage) -> int:
     """Returns the number of partitions in the cluster: round-robin placement continues from there."""
-    return sum(len(topic.partitions) for topic in image.topics.values())
+    return image.index.count

@@ -1,0 +1,136 @@
+"""Broker → partitions: which partitions a broker leads, and in which ISRs it is (Kafka's ``BrokersToIsrs``). Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypeAlias
+
+import msgspec
+
+from blumfeld.metadata.image.partition_table import CHUNK_BITS
+from blumfeld.spi.cluster import PartitionImage
+
+NO_LEADER = -1
+Chunk: TypeAlias = tuple[bytes, int]
+"""Topic id, and the number of a chunk of its partitions."""
+Masks: TypeAlias = dict[Chunk, int]
+"""Chunk → one bit for each of its partitions. A set of partitions takes a hundredth of a set of their numbers."""
+_NUMBER_MASK = (1 << CHUNK_BITS) - 1
+
+
+class Sweep(msgspec.Struct, frozen=True):
+    """A way through the partitions of these chunks, and how far it has come. New chunks are not on the way."""
+
+    chunks: Sequence[Chunk]
+    at: int = 0
+    bit: int = 0
+
+
+class PartitionIndex:
+    """The index of one image, kept by replay."""
+
+    __slots__ = ("_in_sync", "_led", "count")
+
+    def __init__(self) -> None:
+        self.count = 0
+        """All partitions."""
+        self._led: dict[int, Masks] = {}
+        self._in_sync: dict[int, Masks] = {}
+
+    def copy(self) -> PartitionIndex:
+        """Returns an independent index with the same content."""
+        other = PartitionIndex()
+        other.count = self.count
+        other._led = {broker: masks.copy() for broker, masks in self._led.items()}
+        other._in_sync = {broker: masks.copy() for broker, masks in self._in_sync.items()}
+        return other
+
+    def led(self, broker_id: int) -> Mapping[Chunk, int]:
+        """Returns the partitions that the broker leads. Broker -1 has those without a leader."""
+        return self._led.get(broker_id, {})
+
+    def in_sync(self, broker_id: int) -> Mapping[Chunk, int]:
+        """Returns the partitions that have the broker in their ISR and would change without it.
+
+        A partition without a leader whose only ISR member is the broker is left out: the last ISR stays, because it is
+        the only record of which replicas have every committed record.
+        """
+        return self._in_sync.get(broker_id, {})
+
+    def put(self, topic_id: bytes, old: PartitionImage | None, new: PartitionImage) -> None:
+        """Note that ``new`` took the place of ``old``."""
+        if old is None:
+            self.count += 1
+        elif old.leader == new.leader and old.isr == new.isr:
+            return
+        key, bit = (topic_id, new.partition >> CHUNK_BITS), 1 << (new.partition & _NUMBER_MASK)
+        if old is None or old.leader != new.leader:
+            if old is not None:
+                _clear(self._led, old.leader, key, bit)
+            _set(self._led, new.leader, key, bit)
+        before = () if old is None else _members(old)
+        after = _members(new)
+        for broker in before:
+            if broker not in after:
+                _clear(self._in_sync, broker, key, bit)
+        for broker in after:
+            if broker not in before:
+                _set(self._in_sync, broker, key, bit)
+
+    def remove_topic(self, topic_id: bytes, partitions: Mapping[int, PartitionImage]) -> None:
+        """Forget all partitions of a topic."""
+        self.count -= len(partitions)
+        for key in {(topic_id, number >> CHUNK_BITS): None for number in partitions}:
+            for masks_of in (self._led, self._in_sync):
+                for broker in [b for b, masks in masks_of.items() if masks.pop(key, 0) and not masks]:
+                    del masks_of[broker]
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, PartitionIndex):
+            return NotImplemented
+        return (self.count, self._led, self._in_sync) == (other.count, other._led, other._in_sync)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def _members(partition: PartitionImage) -> tuple[int, ...]:
+    return () if partition.leader == NO_LEADER and len(partition.isr) < 2 else partition.isr
+
+
+def _set(masks_of: dict[int, Masks], broker: int, key: Chunk, bit: int) -> None:
+    masks = masks_of.setdefault(broker, {})
+    masks[key] = masks.get(key, 0) | bit
+
+
+def _clear(masks_of: dict[int, Masks], broker: int, key: Chunk, bit: int) -> None:
+    masks = masks_of.get(broker, {})
+    left = masks.get(key, 0) & ~bit
+    if left:
+        masks[key] = left
+        return
+    masks.pop(key, None)  # an ISR in a foreign log may name a broker twice
+    if not masks and broker in masks_of:
+        del masks_of[broker]
+
+
+def all_of(masks: Mapping[Chunk, int]) -> Sweep:
+    """Returns the way through all partitions of a set."""
+    return Sweep(tuple(masks))
+
+
+def along(masks: Mapping[Chunk, int], sweep: Sweep) -> Iterator[tuple[bytes, int, Sweep]]:
+    """Yield topic id and number of each partition that is still ahead of a sweep, and the sweep behind it.
+
+    :param masks: the set as it is now
+    """
+    bit = sweep.bit
+    for at in range(sweep.at, len(sweep.chunks)):
+        key = sweep.chunks[at]
+        topic_id, chunk = key
+        mask = masks.get(key, 0) >> bit << bit
+        while mask:
+            lowest = mask & -mask
+            mask ^= lowest
+            number = lowest.bit_length() - 1
+            yield topic_id, chunk << CHUNK_BITS | number, Sweep(sweep.chunks, at, number + 1)
+        bit = 0
