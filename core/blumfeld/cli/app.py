@@ -1,6 +1,8 @@
-"""Every command but ``run``, by typer. Commands of other rooms, and of plug-ins, are loaded when they are asked for.
+"""All commands except ``run``, built with typer. Commands of other rooms and of plug-ins are imported only
+when used.
 
-typer's types of commands are :class:`Any` here: newer ones bring a click of their own, older ones use the common one.
+typer's command types are :class:`Any` here: newer versions bring their own click, older ones use the common
+one.
 """
 
 from __future__ import annotations
@@ -47,18 +49,18 @@ ELSEWHERE = {"archive": "blumfeld-archive"}
 
 
 class LazyGroup(TyperGroup):
-    """A group that imports a room, or a plug-in, only for its own command and for ``--help``."""
+    """A command group that imports a room or a plug-in only for its own command and for ``--help``."""
 
     def list_commands(self, ctx: Any) -> list[str]:
-        """All that can be loaded, sorted."""
+        """Names of all commands that can be loaded, sorted."""
         lazy = [name for name in LAZY if _load_lazy(name) is not None]
         return sorted({*super().list_commands(ctx), *lazy, *_plugin_commands()})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Returns our command, another room's, or a plug-in's, in this order.
 
-        A command of ``ELSEWHERE`` whose distribution is absent ends the program with a line that names the
-        distribution, because "no such command" would send its reader to look for a spelling mistake.
+        A command of ``ELSEWHERE`` without its distribution ends the program with a line that names the
+        distribution. "No such command" would look like a spelling mistake.
         """
         own = super().get_command(ctx, cmd_name)
         if own is not None:
@@ -88,7 +90,7 @@ def _load_lazy(name: str) -> Any:
         found = getattr(import_module(place.module), place.attribute)
     except ModuleNotFoundError as error:
         if error.name is not None and (place.module + ".").startswith(error.name + "."):
-            return None  # this build doesn't have the room
+            return None  # this build lacks the room
         raise
     return _as_command(found, name)
 
@@ -145,7 +147,7 @@ def blumfeld(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Show what there is."""
+    """Show the commands."""
 
 
 @app.command("run", context_settings={"ignore_unknown_options": True, "help_option_names": []})
@@ -165,7 +167,7 @@ def plan(
     data_dir: Annotated[str | None, typer.Option(help="node.data_dir")] = None,
     listen: Annotated[str | None, typer.Option(help="Where the first broker listener binds.")] = None,
 ) -> None:
-    """Say what a manifest comes to: plug-ins, APIs, the meaning of an ack, what is missing. Opens nothing."""
+    """Show what a manifest composes: plug-ins, APIs, the meaning of an ack, missing parts. Opens nothing."""
     try:
         loaded = load_manifest(manifest, overrides or (), data_dir, listen)
         planned = make_plan(loaded, manifest or NO_FILE)
@@ -178,7 +180,7 @@ def plan(
 
 @app.command()
 def plugins() -> None:
-    """List the plug-ins that are installed: roles, distribution, version."""
+    """List the installed plug-ins: roles, distribution, version."""
     registry = Registry()
     rows = []
     for name in registry.names():
@@ -194,7 +196,7 @@ def plugins() -> None:
 
 
 def run_app(arguments: Sequence[str]) -> int:
-    """Run one of these commands; the exit status."""
+    """Run one of these commands. Returns the exit status."""
     try:
         app(list(arguments), prog_name="blumfeld")
     except SystemExit as ended:

@@ -1,4 +1,4 @@
-"""``blumfeld format``: write the files that say whose the log directories are."""
+"""``blumfeld format``: write the files that tie the log directories to a cluster and a node."""
 
 from __future__ import annotations
 
@@ -31,7 +31,9 @@ def format_data_dir(
         typer.Option(help="Leave directories that are formatted already as they are, and format the others."),
     ] = False,
 ) -> None:
-    """Format the data directories, as `run` does where there is nothing yet: whose they are, and the features."""
+    """Format the data directories: write cluster id, node id and feature levels, as `run` does in an empty
+    directory.
+    """
     try:
         loaded = load_manifest(manifest, overrides or (), data_dir)
         if cluster_id is not None:

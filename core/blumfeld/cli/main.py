@@ -1,4 +1,4 @@
-"""The command ``blumfeld``. ``run`` is taken by hand: typer and rich would double its start-up."""
+"""The command ``blumfeld``. ``run`` bypasses typer and rich, because they would double its start-up time."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status."""
+    """Run a command. Returns the exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["run"]:
         from blumfeld.cli.run import run

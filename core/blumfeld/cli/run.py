@@ -19,7 +19,7 @@ from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
 
 CLEAN_STOP, NOT_STARTED, BAD_MANIFEST = 0, 1, 2
-"""Exit statuses. A defect of a running node is 1 too."""
+"""Exit statuses. A defect of a running node also exits with 1."""
 
 _BORN = time.monotonic()
 
@@ -27,7 +27,8 @@ _BORN = time.monotonic()
 def run(arguments: Sequence[str]) -> int:
     """Run a node until SIGTERM or SIGINT.
 
-    :return: 0 after a clean stop, 1 if it could not start or a defect ended it, 2 for a manifest that can't be run
+    :return: 0 after a clean stop, 1 if the node could not start or a defect ended it, 2 if the manifest
+        cannot be run
     """
     given = _parser().parse_args(arguments)
     try:
@@ -54,9 +55,9 @@ def load_manifest(
     data_dir: str | None = None,
     listen: str | None = None,
 ) -> Manifest:
-    """The manifest of a file (``None``: the default one) with what the command line says.
+    """The manifest from a file (``None`` is the default one), overlaid with the command line's values.
 
-    :raises ManifestError: the file can't be read, or what it says can't be run
+    :raises ManifestError: the file cannot be read, or the manifest cannot be run
     """
     text = None
     if path is not None:
@@ -70,7 +71,7 @@ def load_manifest(
 
 
 def say_ready(node: Node) -> None:
-    """The ready line: where, made of what, in how many ms."""
+    """Print the ready line: addresses, plug-ins, start-up time in ms."""
     where = ", ".join(_where(listener) for listener in node.listeners)
     driver = node.composition.transport.driver()
     parts = [f"{p.name} ({driver})" if p.role == "network" else p.name for p in node.plan.plugins]
@@ -87,7 +88,9 @@ def _where(listener: Listener) -> str:
 
 
 def since_start_ms() -> float:
-    """Since the process was made, interpreter included; since this module was imported where there is no /proc."""
+    """Milliseconds since the process started, interpreter included; without /proc, since the import of this
+    module.
+    """
     try:
         with open("/proc/self/stat", encoding="ascii") as file:
             started_ticks = int(file.read().rpartition(")")[2].split()[19])

@@ -1,4 +1,4 @@
-"""``blumfeld wire``: captured bytes as JSON that a person can read, and back. JSON Lines in, JSON Lines out."""
+"""``blumfeld wire``: converts captured bytes to readable JSON and back. JSON Lines in, JSON Lines out."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def batch(file: Source = None) -> None:
 
 
 def decode_line(line: Json) -> Json:
-    """The line with ``json`` in place of ``hex``; what else it holds stays."""
+    """The line with ``json`` in place of ``hex``; other keys stay."""
     data = memoryview(_hex(line))
     rest = {name: value for name, value in line.items() if name != "hex"}
     if "message" not in line and "version" not in line:
@@ -63,7 +63,7 @@ def decode_line(line: Json) -> Json:
 
 
 def encode_line(line: Json) -> Json:
-    """The line with ``hex`` in place of ``json``; what else it holds stays."""
+    """The line with ``hex`` in place of ``json``; other keys stay."""
     cls, version = _class_and_version(line)
     message = from_json(cls, version, _value(line, "json"))
     rest = {name: value for name, value in line.items() if name != "json"}
@@ -71,7 +71,7 @@ def encode_line(line: Json) -> Json:
 
 
 def batch_line(line: Json) -> Json:
-    """The line with the other one of ``hex`` and ``json``; what else it holds stays."""
+    """The line with ``hex`` replaced by ``json`` or the reverse; other keys stay."""
     rest = {name: value for name, value in line.items() if name not in ("hex", "json")}
     if "hex" in line:
         return rest | {"json": batches_to_json(memoryview(_hex(line)))}
@@ -102,7 +102,7 @@ def _value(line: Json, name: str) -> Any:
 
 
 def converted(lines: Iterable[str], convert: Callable[[Json], Json]) -> Iterator[tuple[Json, bool]]:
-    """What comes out for each line that isn't empty, and whether it is an answer; else it is the error."""
+    """Yields (result, ``True``) for each non-empty line, or (error, ``False``) for a bad one."""
     for number, text in enumerate(lines, 1):
         if not text.strip():
             continue
@@ -116,7 +116,7 @@ def converted(lines: Iterable[str], convert: Callable[[Json], Json]) -> Iterator
 
 
 def _each_line(file: Path | None, convert: Callable[[Json], Json]) -> None:
-    """Convert the file; exit status 1 if any line was bad, 2 if the file can not be read."""
+    """Convert the file; exit status 1 if any line was bad, 2 if the file cannot be read."""
     well = True
     try:
         opened = sys.stdin if file is None or str(file) == "-" else file.open(encoding="utf-8")

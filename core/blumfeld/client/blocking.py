@@ -1,4 +1,4 @@
-"""The client over a blocking socket: one caller, who waits for each answer."""
+"""The client over a blocking socket. It has one caller and waits for each answer."""
 
 from __future__ import annotations
 

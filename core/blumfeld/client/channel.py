@@ -44,7 +44,7 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ChannelSecurity(Protocol):
-    """How a node proves to another who it is. No plug-in makes one yet."""
+    """A node's proof of identity to other nodes. No plug-in makes one yet."""
 
     def byte_layer(self) -> Callable[[], ByteLayer] | None:
         """Returns what makes the TLS layer of a connection; ``None`` for none."""
@@ -152,7 +152,8 @@ class Channel:
         request.timer = self._runtime.call_later(timeout_ms, partial(self._expire, request))
         request.answer.when_done(request.ended)
         if self.state in (State.OPENING, State.READY) and self._resolve() != self._endpoint:
-            # The node has moved, or another one has its place: an answer from the old address would be a stranger's.
+            # The node has moved, or another one has its address: an answer from there would come from the
+            # wrong node.
             self._drop(ConnectionError(f"{self._about}: its endpoint has changed"))
             self._stop_timer()
             self.state = State.IDLE

@@ -1,7 +1,7 @@
-"""What every member of a classic consumer group says: its requests, and the consumer protocol inside them.
+"""The requests of a classic consumer group member, with the consumer protocol inside them.
 
-The moment of each request is the caller's: a client, a crowd of a thousand in a bench and a model that loses messages
-differ there.
+The caller decides when to send each request, because callers differ: a client, a bench with a thousand
+members, a model that loses messages.
 """
 
 from __future__ import annotations

@@ -206,7 +206,7 @@ class ClientConnection:
 
     @property
     def waiting(self) -> int:
-        """How many requests wait for an answer."""
+        """Number of requests that wait for an answer."""
         return len(self._waiting)
 
     def end(self) -> list[Waiting]:
@@ -220,7 +220,7 @@ class ClientConnection:
         return error
 
     def _check_broken(self) -> None:
-        # After one bad frame nobody knows which request the next one answers.
+        # After one bad frame it is unknown which request the next frame answers.
         if self._broken is not None:
             raise self._broken
 

@@ -1,4 +1,6 @@
-"""What a consumer remembers: a fetch session (KIP-227), and how to fetch one partition."""
+"""A consumer's state between requests: its fetch session (KIP-227) and its fetch sizes and epochs by
+partition.
+"""
 
 from __future__ import annotations
 
@@ -48,16 +50,18 @@ class FetchSession:
         self._told = self._asked if answer.session_id else {}
 
     def forget(self) -> None:
-        """Begin anew: with each connection, and after FETCH_SESSION_ID_NOT_FOUND or INVALID_FETCH_SESSION_EPOCH."""
+        """Start a new session: after a new connection, FETCH_SESSION_ID_NOT_FOUND or
+        INVALID_FETCH_SESSION_EPOCH.
+        """
         self.session_id = self.session_epoch = 0
         self._told.clear()
 
 
 class PartitionFetch:
-    """How to fetch one partition: how much at once, and after which leader epoch.
+    """The fetch size and last leader epoch of one partition.
 
-    :param partition_max_bytes: how much to ask for at first
-    :param bytes_max: how much to ask for at most
+    :param partition_max_bytes: bytes to ask for at first
+    :param bytes_max: most bytes to ask for
     """
 
     __slots__ = ("_bytes_max", "leader_epoch", "partition", "partition_max_bytes")

@@ -1,4 +1,4 @@
-"""What a client knows of a cluster: its brokers, and which of them leads each partition."""
+"""A client's view of a cluster: its brokers, and the leader of each partition."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ class Broker(NamedTuple):
 
 
 class ClusterView:
-    """What the newest Metadata answers said. A caller that a leader refuses, or that loses it, asks again."""
+    """The contents of the newest Metadata answers. The caller asks again when a leader refuses a request or
+    is lost.
+    """
 
     def __init__(self) -> None:
         self.brokers: dict[int, Broker] = {}
@@ -43,12 +45,13 @@ class ClusterView:
     def take(self, answer: MetadataResponse) -> None:
         """Take an answer. A partition keeps its leader if the answer's leader epoch is older (KIP-320).
 
-        Brokers learn of a change one after the other, and the one that answers may not know it yet. Epochs are compared
-        within one topic id only: a topic that was deleted and made anew begins at 0, and without ids nobody can tell.
+        Brokers learn of a change one after the other, so the answer may come from one that does not know it
+        yet. Epochs are compared only within one topic id: a topic that was deleted and created again begins
+        at 0. Without ids the two cannot be told apart.
         """
         self.brokers = {each.node_id: Broker(each.node_id, each.host, each.port) for each in answer.brokers}
         for topic in answer.topics:
-            if topic.name is None:  # asked for by id, which nobody here does
+            if topic.name is None:  # The topic was requested by id, which this client never does.
                 continue
             before = self._topics.get(topic.name)
             if before is not None and before.topic_id == topic.topic_id != NO_ID and not topic.error_code:
@@ -59,10 +62,9 @@ class ClusterView:
             self._topics[topic.name] = topic
 
     def topic(self, name: str) -> MetadataResponseTopic:
-        """Return what the last answer said of a topic.
+        """Return the topic's part of the last answer.
 
-        :raises RefusedError: the answer carried an error in the topic's place, or said nothing of it
-            (UNKNOWN_TOPIC_OR_PARTITION)
+        :raises RefusedError: the topic's part carries an error, or is missing (UNKNOWN_TOPIC_OR_PARTITION)
         """
         topic = self._topics.get(name)
         if topic is None:

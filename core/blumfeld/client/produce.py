@@ -1,4 +1,4 @@
-"""What a producer remembers: its id, and the next sequence of each partition (KIP-98)."""
+"""A producer's state between requests: its id, and the next sequence of each partition (KIP-98)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class ProducerIdentity:
         return base
 
     def forget(self) -> None:
-        """Be nobody again: a new id begins at sequence 0 in every partition."""
+        """Drop the id: a new one begins at sequence 0 in every partition."""
         self.producer_id = NO_PRODUCER_ID
         self._next.clear()
 

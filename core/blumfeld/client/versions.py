@@ -38,7 +38,7 @@ class Versions:
 
     @classmethod
     def fixed(cls, versions: Mapping[int, int]) -> Self:
-        """Exactly these versions, for a client that asks nobody."""
+        """Fixed versions, for a client without negotiation."""
         ranges = {key: (version, version) for key, version in versions.items()}
         return cls(ranges, ranges)
 

@@ -25,7 +25,9 @@ SECTIONS = (
     "storage",
     "transactions",
 )
-"""What may stand at the top of a manifest. A program that reads one section refuses a misspelled other one by it."""
+"""The section names that a manifest may have. A program that reads one section still refuses a misspelled
+other one.
+"""
 
 _S = TypeVar("_S", bound=msgspec.Struct)
 

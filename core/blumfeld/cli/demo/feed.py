@@ -1,4 +1,4 @@
-"""The demo's feeds: a made market, or a real capture (``local_ns JSON`` a line, plain or gzip)."""
+"""The demo's feeds: a synthetic market, or a real capture (one ``local_ns JSON`` per line, plain or gzip)."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from blumfeld.feeds.binance import made_market
 
 _STREAM = re.compile(rb'"(?:stream|channel)":"([^"]+)"')
 _SNAPSHOT = b"snapshot"
-"""Key of messages that name no stream, before any did."""
+"""Key of messages without a stream name at the start of a feed, before any stream was named."""
 
 
 class FeedError(ValueError):
-    """A feed file that can't be read; the message says which line and why."""
+    """A feed file cannot be read. The message gives the line and the reason."""
 
 
 class FeedMessage(NamedTuple):
     """One message of a feed."""
 
     key: bytes
-    """The symbol, as the archive's decoders expect it: messages of one symbol stay in order, and a depth snapshot,
-    which names none, is with its changes.
+    """The symbol, as the archive's decoders expect it. Messages of one symbol stay in order. A depth snapshot
+    names no symbol and gets the key of its changes.
     """
     value: bytes
     """JSON, unchanged."""
@@ -33,7 +33,7 @@ class FeedMessage(NamedTuple):
 
 
 def synthetic_feed(count: int, seed: int) -> Iterator[FeedMessage]:
-    """Four symbols of a made market; the same seed gives the same bytes."""
+    """Four synthetic symbols; the same seed gives the same bytes."""
     for symbol, message in made_market(count, seed):
         yield FeedMessage(symbol.encode(), message.value, message.received_ns)
 

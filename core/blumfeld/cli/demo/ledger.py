@@ -1,4 +1,4 @@
-"""What went in and what came out, held against each other. Pure: the demo's verdict is tested without a broker."""
+"""Compares the sent messages with the received ones. Pure: the demo's verdict is tested without a broker."""
 
 from __future__ import annotations
 
@@ -9,24 +9,26 @@ import attrs
 
 
 class TopicError(Exception):
-    """The demo's topic can't be made: what is wrong and what to do, in one line."""
+    """The demo's topic cannot be created. The message gives the reason and the remedy in one line."""
 
 
 @attrs.define
 class Partition:
-    """One partition's side of the ledger."""
+    """Counts and times of one partition."""
 
     sent: int = 0
     acknowledged: int = 0
     received: int = 0
     repeated: int = 0
-    """Read again after a restart of broker or consumer; counted once by (partition, offset)."""
+    """Records read again after a restart of broker or consumer. Each (partition, offset) counts once as
+    received.
+    """
     bytes_sent: int = 0
     last_offset: int = -1
     sent_digest: hashlib._Hash = attrs.field(factory=hashlib.sha256)
     received_digest: hashlib._Hash = attrs.field(factory=hashlib.sha256)
     sent_at_s: array[float] = attrs.field(factory=lambda: array("d"))
-    """When the n-th message of this partition was sent: its offset is n, if nothing is lost or doubled."""
+    """Send time of the n-th message of this partition. Its offset is n if nothing is lost or doubled."""
 
 
 @attrs.define
@@ -45,7 +47,7 @@ class Ledger:
         self.faults: list[str] = []
 
     def sent(self, partition: int, value: bytes, now_s: float) -> None:
-        """``value`` was handed to the producer."""
+        """Count a message that was handed to the producer."""
         side = self.partitions[partition]
         side.sent += 1
         side.bytes_sent += len(value)
@@ -53,15 +55,17 @@ class Ledger:
         side.sent_at_s.append(now_s)
 
     def acknowledged(self, partition: int) -> None:
-        """The broker acknowledged one."""
+        """Count an acknowledgement of the broker."""
         self.partitions[partition].acknowledged += 1
 
     def failed(self, partition: int, why: str) -> None:
-        """The producer gave one up."""
+        """Count a message that the producer gave up."""
         self._fault(f"partition {partition}: not acknowledged: {why}")
 
     def received(self, partition: int, offset: int, value: bytes, now_s: float) -> float | None:
-        """The consumer was given a record: its latency in seconds, or ``None`` for one that was read before."""
+        """Count a record that the consumer received. Returns its latency in seconds; ``None`` if it was read
+        before.
+        """
         side = self.partitions[partition]
         if offset <= side.last_offset:
             side.repeated += 1
@@ -94,7 +98,7 @@ class Ledger:
         return sum(side.bytes_sent for side in self.partitions)
 
     def digest(self) -> tuple[str, str]:
-        """SHA-256 over the partitions' digests: what went in, what came out."""
+        """SHA-256 over the partitions' digests: (sent, received)."""
         into, out = hashlib.sha256(), hashlib.sha256()
         for side in self.partitions:
             into.update(side.sent_digest.digest())
@@ -102,7 +106,7 @@ class Ledger:
         return into.hexdigest(), out.hexdigest()
 
     def verdict(self) -> list[str]:
-        """What is wrong, empty if nothing is: lost, doubled, reordered, changed or unacknowledged messages."""
+        """The problems found, empty if none: lost, doubled, reordered, changed or unacknowledged messages."""
         wrong = list(self.faults)
         for number, side in enumerate(self.partitions):
             if side.acknowledged != side.sent:

@@ -20,20 +20,22 @@ from blumfeld.feeds import RECV_HEADER
 TOPIC = "market-data"
 GROUP = "demo-archive"
 SETTLE_S = 0.7
-"""librdkafka takes half a second to ask for a producer id and to begin to fetch: not latency of the broker's."""
+"""Time for librdkafka to get a producer id and begin to fetch (about half a second). It would count as broker
+latency.
+"""
 DRAIN_TIMEOUT_S = 60.0
-"""Without a new record for so long, what is missing is missing."""
+"""After this time without a new record, missing messages count as lost."""
 
 
 @attrs.define
 class Run:
-    """What a run came to."""
+    """Result of a run."""
 
     ledger: Ledger
     seconds: float
     latencies_s: Sequence[float]
     lag: int
-    """Log end minus the group's committed offset, over all partitions."""
+    """Log end minus the group's committed offset, summed over all partitions."""
     trouble: list[str]
 
 
@@ -43,7 +45,7 @@ class Pipeline:
     def __init__(self, bootstrap: str, partitions: int, rate: float | None) -> None:
         self.bootstrap = bootstrap
         self.rate = rate
-        """Messages per second, or ``None`` for as many as the client can."""
+        """Messages per second; ``None`` for as many as the client can send."""
         self.partitions = partitions
         self.ledger = Ledger(partitions)
         self.progress = Progress()
@@ -54,9 +56,9 @@ class Pipeline:
         self._failed = threading.Event()
 
     def create_topic(self) -> None:
-        """Make the topic; it keeps everything, for records carry the time of their receipt.
+        """Create the topic with unlimited retention, because records carry their old receive times.
 
-        :raises TopicError: there is one already, or the broker refuses it
+        :raises TopicError: the topic exists already, or the broker refuses it
         """
         admin = AdminClient({"bootstrap.servers": self.bootstrap})
         topic = NewTopic(TOPIC, self.partitions, 1, config={"retention.ms": "-1"})
@@ -222,7 +224,7 @@ class Pipeline:
 
 
 class _Pace:
-    """Sends at a fixed rate by intended send times: a stall is caught up with, not forgotten."""
+    """Sends at a fixed rate by intended send times. After a stall it catches up."""
 
     def __init__(self, rate: float | None) -> None:
         self.interval_s = 1.0 / rate if rate else 0.0

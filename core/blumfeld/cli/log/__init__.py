@@ -1,1 +1,1 @@
-"""``blumfeld log``: look into a data directory, ours or Kafka's, as one wants to after an incident."""
+"""``blumfeld log``: inspect a data directory, ours or Kafka's, for example after an incident."""

@@ -25,7 +25,7 @@ from blumfeld.cli.log.verify import LogReport, findings_listing, partition_paths
 DAMAGED = 1
 UNREADABLE = 2
 PIPED_COLUMNS = 200
-"""Where there is no terminal whose width would count."""
+"""Table width when the output is no terminal."""
 
 
 def log(
@@ -33,12 +33,12 @@ def log(
         str, typer.Argument(help="A data directory, a partition's directory in it, or any file of theirs.")
     ],
     records: Annotated[
-        bool, typer.Option(help="Of a .log file or a partition: records with keys and values.")
+        bool, typer.Option(help="Show records with keys and values, for a .log file or a partition.")
     ] = False,
     from_offset: Annotated[
-        int, typer.Option("--from", help="Of batches and records: the first offset shown.")
+        int, typer.Option("--from", help="First offset to show, for batches and records.")
     ] = 0,
-    limit: Annotated[int, typer.Option(min=1, help="Of batches and records: rows shown at most.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Most rows to show, for batches and records.")] = 100,
     verify: Annotated[
         bool,
         typer.Option(help="Check every byte: batches by CRC, indexes against batches; exit 1 on damage."),
@@ -51,7 +51,9 @@ def log(
     yes: Annotated[bool, typer.Option(help="With --repair: don't ask.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="JSON Lines instead of tables.")] = False,
 ) -> None:
-    """Look into a data directory, ours or Kafka's: logs, segments, batches, records, indexes, producers, epochs."""
+    """Inspect a data directory, ours or Kafka's: logs, segments, batches, records, indexes, producers,
+    epochs.
+    """
     console = Console() if sys.stdout.isatty() else Console(width=PIPED_COLUMNS)
     path = os.path.abspath(path)
     try:
@@ -108,7 +110,7 @@ def _data_directory(path: str) -> str:
 
 
 def _repair(path: str, console: Console, *, deep: bool, sure: bool, as_json: bool) -> int:
-    """Mend, with brokers kept out; the exit status."""
+    """Repair while brokers are locked out. Returns the exit status."""
     give_back = take(_data_directory(path))
     try:
         reports = _reports(path, deep=deep)

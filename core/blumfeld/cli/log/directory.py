@@ -1,4 +1,6 @@
-"""A data directory, and one partition in it, as tables. Nothing is changed or kept locked: a broker may be running."""
+"""A data directory, or one partition in it, as tables. Read only and without a lock, because a broker may be
+running.
+"""
 
 from __future__ import annotations
 
@@ -69,12 +71,12 @@ class LogFolder(msgspec.Struct, frozen=True):
 
     @property
     def partition(self) -> TopicPartition:
-        """Whose log it is."""
+        """The partition that the directory belongs to."""
         return self.name.partition
 
 
 def is_data_directory(path: str) -> bool:
-    """Whether it is a whole log directory, not a partition's."""
+    """Whether the path is a log directory, not a partition's directory."""
     return _FILES.exists(f"{path}/{META_PROPERTIES}") or any(True for _ in log_folders(path))
 
 
@@ -87,17 +89,17 @@ def log_folders(path: str) -> Iterator[LogFolder]:
 
 
 def segment_files(path: str) -> list[SegmentFile]:
-    """Files of segments in a partition's directory."""
+    """The segment files in a partition's directory."""
     return [file for name in _FILES.list_dir(path) if (file := parse_segment_name(name)) is not None]
 
 
 def segment_bases(path: str) -> list[int]:
-    """Where its segments begin, oldest first."""
+    """Base offsets of the segments, oldest first."""
     return sorted(f.base_offset for f in segment_files(path) if f.suffix is Suffix.LOG and not f.mark)
 
 
 def is_locked(path: str) -> bool:
-    """Whether a broker runs on it."""
+    """Whether a broker runs on the directory."""
     if not _FILES.exists(f"{path}/{LOCK}"):
         return False
     try:
@@ -108,7 +110,7 @@ def is_locked(path: str) -> bool:
 
 
 def checkpoint(path: str, name: str) -> dict[TopicPartition, int]:
-    """One of the offset checkpoints; empty where there is none, or it can't be read."""
+    """The entries of an offset checkpoint; empty if it is missing or cannot be read."""
     try:
         return decode_offsets(_FILES.read_bytes(f"{path}/{name}"), name)
     except (FileNotFoundError, MalformedFile):
@@ -116,7 +118,7 @@ def checkpoint(path: str, name: str) -> dict[TopicPartition, int]:
 
 
 def overview(path: str) -> list[Listing]:
-    """Whose it is, and every log in it."""
+    """The directory's cluster and node, and all of its logs."""
     return [_facts(path)] if foreign_to_kafka(path) else [_facts(path), _logs(path)]
 
 
@@ -148,8 +150,8 @@ def _facts(path: str) -> Listing:
 
 
 def foreign_to_kafka(path: str) -> str:
-    """Why a data directory, or a partition's, can't be read here: in words, where another storage than storage_local
-    keeps its records there; empty otherwise. Kafka's partitions have a segment from the start.
+    """The reason why a data directory or a partition's directory cannot be read here, if a storage other than
+    storage_local keeps its records; empty otherwise. A partition of Kafka has a segment from the start.
     """
     folders = [folder.path for folder in log_folders(path)] if is_data_directory(path) else [path]
     names = sorted(set(_FILES.list_dir(path)) - KAFKAS_FILES)
@@ -197,7 +199,7 @@ def _logs(path: str) -> Listing:
 
 
 def topic_id_text(path: str) -> str:
-    """Of ``partition.metadata``; why not, where it can't be read."""
+    """The topic id in ``partition.metadata``; ``none`` or ``unreadable`` if there is no such id."""
     try:
         return uuid_text(decode_partition_metadata(_FILES.read_bytes(f"{path}/{PARTITION_METADATA}")))
     except FileNotFoundError:
@@ -207,7 +209,9 @@ def topic_id_text(path: str) -> str:
 
 
 def _end(path: str, base_offset: int) -> tuple[int, int, bool]:
-    """Of a log by its last segment: (end offset, highest timestamp there, whether some bytes are no batch)."""
+    """Read the log's last segment. Returns (end offset, highest timestamp in it, whether some bytes are no
+    batch).
+    """
     end_offset, last_ms, damaged = base_offset, -1, False
     for part in inspect_segment(read(f"{path}/{base_offset:020d}.log"), base_offset, check_crc=False):
         if isinstance(part, Damage):
@@ -218,13 +222,15 @@ def _end(path: str, base_offset: int) -> tuple[int, int, bool]:
 
 
 def partition_overview(path: str) -> list[Listing]:
-    """Segments, epochs, producers and aborted transactions of one log. Raises ``ValueError`` where there is none."""
+    """Segments, epochs, producers and aborted transactions of one log. Raises ``ValueError`` if there is no
+    log.
+    """
     _check_partition(path)
     return [_segments(path), _epochs(path), _producers(path), _aborted(path), _others(path)]
 
 
 def partition_records(path: str, window: Window) -> Listing:
-    """Records of one log, over all its segments. Raises ``ValueError`` where there is none."""
+    """Records of one log, over all its segments. Raises ``ValueError`` if there is no log."""
     _check_partition(path)
     listing = Listing(f"{path.rpartition('/')[2]}: records", RECORD_COLUMNS, [], [])
     bases = segment_bases(path)
@@ -302,7 +308,7 @@ def _epochs(path: str) -> Listing:
 
 
 def _producers(path: str) -> Listing:
-    """Of the newest snapshot that can be read."""
+    """Producers in the newest readable snapshot."""
     found = sorted(
         (f.base_offset for f in segment_files(path) if f.suffix is Suffix.PRODUCER_SNAPSHOT and not f.mark),
         reverse=True,

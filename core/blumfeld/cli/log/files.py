@@ -1,4 +1,4 @@
-"""One file of a data directory, whatever it is, as rows."""
+"""Any one file of a data directory, as rows."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.primitives import DecodeError
 
 _SET_ASIDE = re.compile(r"\.(cut|damaged)(-\d+)?$")
-"""What recovery, or a repair, puts behind the name of a log whose bytes it keeps."""
+"""Suffix that recovery or a repair gives to a log file that it sets aside."""
 _METADATA_SNAPSHOT = re.compile(r"(bootstrap|[0-9]{20}-[0-9]{10})\.checkpoint")
-"""Batches of the cluster's metadata."""
+"""Names of files that hold batches of the cluster metadata."""
 BATCH_COLUMNS = (
     "position",
     "first",
@@ -49,18 +49,18 @@ RECORD_COLUMNS = ("offset", "time", "key", "value", "headers")
 
 
 class Window(msgspec.Struct, frozen=True):
-    """Which part of a log is shown."""
+    """The part of a log to show."""
 
     from_offset: int = 0
     limit: int = 100
     records: bool = False
-    """Records instead of batches."""
+    """Whether to show records instead of batches."""
     metadata: bool = False
-    """They are the cluster's metadata: shown as what they say, not as bytes."""
+    """Whether the records are cluster metadata and are shown decoded."""
 
 
 def read(path: str) -> memoryview:
-    """A file, mapped. Raises ``OSError``."""
+    """The file's bytes, memory-mapped. Raises ``OSError``."""
     file = RealFiles().open(path, write=False)
     try:
         return file.mmap_read()
@@ -69,10 +69,10 @@ def read(path: str) -> memoryview:
 
 
 def file_listing(path: str, window: Window) -> list[Listing]:
-    """What one file says.
+    """The contents of one file as tables.
 
-    :raises OSError: it can't be read
-    :raises ValueError: it can't be what its name says
+    :raises OSError: the file cannot be read
+    :raises ValueError: the contents do not fit the file's name
     """
     name = path.rpartition("/")[2]
     segment = parse_segment_name(_SET_ASIDE.sub("", name))
@@ -103,7 +103,7 @@ def is_metadata(path: str) -> bool:
 
 
 def log_listing(name: str, data: memoryview, base_offset: int, window: Window) -> Listing:
-    """Batches, or records, of a segment from an offset on; damage stands where it is."""
+    """Batches or records of a segment from an offset on. Damaged parts are shown in place."""
     listing = Listing(name, RECORD_COLUMNS if window.records else BATCH_COLUMNS, [], [])
     for part in inspect_segment(data, base_offset):
         if len(listing.rows) >= window.limit:
@@ -187,7 +187,7 @@ def _value(value: bytes | memoryview, window: Window) -> object:
     try:
         return repr(decode_record(value))
     except DecodeError:
-        return value  # of a release that knows more than this one
+        return value  # written by a newer release
 
 
 def time_text(time_ms: int) -> str:

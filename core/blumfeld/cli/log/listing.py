@@ -1,4 +1,4 @@
-"""A table of what was found: for people by rich, for programs as JSON Lines."""
+"""A table of results: rich prints it for people, JSON Lines for programs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ VALUE_CHARS_MAX = 60
 
 
 class Listing(msgspec.Struct):
-    """Rows under columns, with a title above and notes below. Numbers stay numbers until they are shown."""
+    """Rows under columns, with a title above and notes below. Numbers stay numbers until they are printed."""
 
     title: str
     columns: Sequence[str]
@@ -23,12 +23,12 @@ class Listing(msgspec.Struct):
     notes: list[str] = []
 
     def add(self, *cells: Any) -> None:
-        """One row."""
+        """Add a row."""
         self.rows.append(cells)
 
 
 def show(listings: Sequence[Listing], console: Console, *, as_json: bool) -> None:
-    """Print them, one after the other. As JSON: one object a row, with its table's title under ``table``."""
+    """Print the tables in order. As JSON: one object per row, with the table's title under ``table``."""
     for listing in listings:
         if as_json:
             for row in listing.rows:
@@ -49,7 +49,9 @@ def _table(listing: Listing) -> Table:
         numbers = all(isinstance(row[at], int) for row in listing.rows)
         table.add_column(column, justify="right" if numbers else "left", overflow="fold")
     for row in listing.rows:
-        table.add_row(*(Text(_shown(cell)) for cell in row))  # ":x:" in a value is no picture, "[b]" not bold
+        table.add_row(
+            *(Text(_shown(cell)) for cell in row)
+        )  # keeps rich from reading ":x:" and "[b]" in values as markup
     return table
 
 
@@ -69,7 +71,9 @@ def _plain(cell: Any) -> Any:
 
 
 def readable(data: bytes, chars_max: int | None) -> str:
-    """Text where the bytes are printable UTF-8, else hex digits; cut, with the number of bytes, where it is long."""
+    """Text if the bytes are printable UTF-8, otherwise hex digits. A long value is cut and shown with its
+    size in bytes.
+    """
     try:
         text = data.decode()
         if not text.isprintable():

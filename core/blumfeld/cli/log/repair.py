@@ -1,4 +1,4 @@
-"""Mends what ``--verify`` finds: no more is lost than the damage, and the damaged bytes are set aside."""
+"""Repairs the damage that ``--verify`` finds. Only damaged bytes are removed, and they are set aside."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from blumfeld.log.segments.inspection import Damage, WholeBatch, inspect_segment
 from blumfeld.log.segments.verification import Mending, first_epochs
 
 INDEX_INTERVAL_BYTES = 4096
-"""Kafka's default: how dense an index is matters only to how far a look-up scans."""
+"""Kafka's default. The index density only decides how far a look-up scans."""
 _FILES = RealFiles()
 
 
 def take(data_directory: str) -> Callable[[], None]:
-    """Keep brokers out while something is mended; gives it back.
+    """Lock brokers out during a repair. Returns the function that unlocks.
 
     :raises OSError: a broker runs on the directory
     """
@@ -29,11 +29,11 @@ def take(data_directory: str) -> Callable[[], None]:
 
 
 def mend(report: LogReport) -> Iterator[str]:
-    """Act on the findings of one log; a line for each thing done, or left.
+    """Repair one log by its report. Yields a line for each finding that was repaired or left.
 
-    A log file is replaced as a whole, so that a crash in between leaves the damaged one or the mended one.
+    A log file is replaced as a whole, so after a crash the old or the repaired file is there.
 
-    :raises OSError: it can't be written; what was done until then stays
+    :raises OSError: a file cannot be written; earlier repairs stay
     """
     path = report.path
     cut = sorted({f.file for f in report.findings if f.mending is Mending.CUT})
@@ -85,7 +85,7 @@ def _cut(path: str, name: str, damages: list[Damage]) -> Iterator[str]:
         position = start = 0
         holes = [(damage.position, damage.position + damage.size_bytes) for damage in damages]
         for hole_start, hole_end in [*holes, (len(data), len(data))]:
-            while start < hole_start:  # a gather write may take less than it was given
+            while start < hole_start:  # A gather write may take less than all bytes.
                 written = file.pwritev([data[start:hole_start]], position)
                 start, position = start + written, position + written
             start = hole_end

@@ -1,4 +1,4 @@
-"""Every file of a log directory, or of one partition, held against its own bytes."""
+"""Checks every file of a log directory or of one partition against its own contents."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _FILES = RealFiles()
 
 
 class LogReport(msgspec.Struct):
-    """What was found in one partition's directory."""
+    """Findings in one partition's directory."""
 
     path: str
     segments: list[SegmentSummary]
@@ -41,26 +41,26 @@ class LogReport(msgspec.Struct):
 
     @property
     def is_sound(self) -> bool:
-        """Nothing but notes."""
+        """Whether all findings are mere notes."""
         return all(finding.is_harmless for finding in self.findings)
 
     @property
     def end_offset(self) -> int:
-        """Of the last sound batch."""
+        """End offset of the last sound batch."""
         return self.segments[-1].next_offset if self.segments else 0
 
 
 def partition_paths(path: str) -> list[str]:
-    """``path`` itself, or every partition's directory in it that is no leftover."""
+    """``path`` itself if it is a partition, otherwise all partition directories in it except leftovers."""
     if not is_data_directory(path):
         return [path]
     return [folder.path for folder in log_folders(path) if not folder.name.state]
 
 
 def verify_partition(path: str, *, deep: bool) -> LogReport:
-    """Look at every file of one log.
+    """Check every file of one log.
 
-    :raises OSError: a file can't be read
+    :raises OSError: a file cannot be read
     """
     files = segment_files(path)
     summaries, findings = [], []
@@ -97,7 +97,7 @@ def _segment_bytes(path: str, base: int, files: Sequence[SegmentFile]) -> Segmen
 
 
 def findings_listing(reports: Sequence[LogReport]) -> Listing:
-    """All that was found, and the count of what was looked at."""
+    """All findings, and the number of checked files."""
     listing = Listing("findings", ("log", "file", "what", "mended by"), [], [])
     for report in reports:
         for finding in report.findings:

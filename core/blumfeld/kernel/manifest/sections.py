@@ -147,7 +147,9 @@ class Manifest(_Section, frozen=True):
     config: dict[str, Any] = {}
     """Kafka's own keys, flat."""
     archive: dict[str, Any] | None = None
-    """What ``blumfeld archive`` reads; checked here as the options of the plug-in that brings it, and not used."""
+    """The section of ``blumfeld archive``. The kernel checks it as options of the plug-in that brings it, and
+    does not use it.
+    """
 
 
 def read_manifest(
