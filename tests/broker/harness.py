@@ -20,7 +20,7 @@ from blumfeld.spi.cluster import (
     TopicImage,
 )
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.consensus import Controller, ImageListener, OnBehalf, Quorum
+from blumfeld.spi.consensus import Controller, ImageListener, OnBehalf, Quorum, ReplicaDriver
 from blumfeld.spi.parts import Parts, join, release
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import LogStorage, TopicPartition
@@ -81,6 +81,8 @@ class FakeImage:
 
 class FakeMetadata:
     """A controller that says yes. ``refuse`` makes it fail with an error for the next command."""
+
+    replica_driver = ReplicaDriver.IMAGE
 
     def __init__(self) -> None:
         self.image = FakeImage()

@@ -174,6 +174,7 @@ class FakeBroker(FakePart):
         self.authorizer = authorizer
         self.parking: Any = object()
         self.replicas: Any = object()
+        self.local_partitions: Any = object()
         self.peers: Any = FakePart("peers")
         self.membership: Any = SimpleNamespace(broker_epoch=7)
         self.registered: list[ApiHandler] = []

@@ -13,6 +13,7 @@ import pytest
 
 from blumfeld.spi.groups import TransactionCoordinator
 from blumfeld.spi.hooks import Hooks
+from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import FollowerHost, LeaderReplica, Replicas
 
@@ -23,6 +24,11 @@ HOOKS = {name: spec for name, spec in vars(Hooks).items() if name.startswith("bl
 PARTS = {
     ("peers", "channel"): PeerClient.channel,
     ("replicas", "apply"): Replicas.apply,
+    ("replicas", "stop"): Replicas.stop,
+    **{
+        ("local_partitions", name): getattr(LocalPartitions, name)
+        for name in ("ends", "append", "read", "watch", "unwatch", "watch_leadership")
+    },
     ("host", "epoch_end"): FollowerHost.epoch_end,
     ("host", "append_fetched"): FollowerHost.append_fetched,
     ("host", "truncate_to"): FollowerHost.truncate_to,

@@ -18,6 +18,8 @@ from blumfeld.broker.membership.log_directories import LogDirectories
 from blumfeld.broker.ports import BrokerComposition, CoordinatorKind, Ports
 from blumfeld.broker.produce.looking_inside import LookingInside
 from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.local_partitions import LedPartitions
+from blumfeld.broker.replicas.pushes import PushedReplicas
 from blumfeld.broker.serving.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.serving.peer_client import TransportPeerClient
 from blumfeld.broker.serving.slices import Slices
@@ -66,7 +68,8 @@ class Broker:
             events=self.events,
             cluster=self.cluster,
         )
-        self.replicas = self.partitions
+        self.replicas = PushedReplicas(self.partitions, composition.metadata.replica_driver)
+        self.local_partitions = LedPartitions(self.partitions)
         self.peers = TransportPeerClient(composition)
         self.fetch_sessions = FetchSessions(
             lambda: composition.runtime.random.randrange(0x7FFFFFFF) + 1,

@@ -29,6 +29,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.observing import Observer
+from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas
 from blumfeld.spi.runtime import Runtime
@@ -72,6 +73,11 @@ class BrokerPart(Protocol):
     @property
     def replicas(self) -> Replicas:
         """The replicas that the broker hosts."""
+        ...
+
+    @property
+    def local_partitions(self) -> LocalPartitions:
+        """The partitions that this node leads, for plug-ins."""
         ...
 
     @property
@@ -230,6 +236,7 @@ class Node:
         broker = make_broker(composition, None if security is None else security.authorizer, self.metrics)
         composition.provide("parking", broker.parking)
         composition.provide("replicas", broker.replicas)
+        composition.provide("local_partitions", broker.local_partitions)
         composition.provide("peers", broker.peers)
         composition.provide("membership", broker.membership)
         composition.group_protocols = tuple(

@@ -9,6 +9,7 @@ AlterPartitionReassignments, AssignReplicasToDirs, ElectLeaders, UpdateFeatures�
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 from typing import Protocol
 
 import msgspec
@@ -39,6 +40,16 @@ class Quorum(msgspec.Struct, frozen=True, kw_only=True):
     voter_directory_ids: tuple[bytes, ...] = ()
 
 
+class ReplicaDriver(Enum):
+    """What makes a node's replicas lead, follow and go."""
+
+    IMAGE = "image"
+    """Each delta of the image: the broker does it by itself (KRaft)."""
+    PUSHES = "pushes"
+    """Calls of ``Composition.replicas``, which the consensus makes when its controller says so: the image may be older
+    or newer (ZooKeeper mode: LeaderAndIsr and UpdateMetadata arrive on their own)."""
+
+
 class OnBehalf(msgspec.Struct, frozen=True):
     """The client on whose behalf a node asks the controller."""
 
@@ -54,6 +65,9 @@ ImageListener = Callable[[ClusterImage, ImageDelta], Completion[None] | None]
 
 class ClusterMetadata(Protocol):
     """Made by ``blumfeld_make_consensus``. Made → started → stopped."""
+
+    replica_driver: ReplicaDriver
+    """A constant of the consensus. The broker follows the image, or waits for pushes; never both."""
 
     @property
     def image(self) -> ClusterImage:

@@ -16,6 +16,7 @@ from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.observing import Observer
+from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
@@ -109,7 +110,12 @@ class Composition(Protocol):
 
     @property
     def replicas(self) -> Replicas:
-        """Make this node's replicas leader or follower."""
+        """Make this node's replicas leader or follower, for a consensus that pushes (``ReplicaDriver.PUSHES``)."""
+        ...
+
+    @property
+    def local_partitions(self) -> LocalPartitions:
+        """The partitions that this node leads: append, read, watch, learn of leadership. Made with the broker."""
         ...
 
     @property

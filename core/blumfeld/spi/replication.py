@@ -220,14 +220,36 @@ class Replication(Protocol):
 
 
 class Replicas(Protocol):
-    """Make this node's replicas leader or follower: for a consensus whose controller pushes (ZooKeeper mode),
-    handed to it.
+    """This node's replicas, for a consensus whose controller pushes (``ReplicaDriver.PUSHES``), handed to it.
+
+    Each result comes when the replica is as the controller wants it, or can't be. A code of NONE is success;
+    STALE_CONTROLLER_EPOCH: an earlier controller's order, nothing has changed; FENCED_LEADER_EPOCH: an older leader
+    epoch than the replica's, nothing has changed; KAFKA_STORAGE_ERROR: the log can't be used;
+    NOT_LEADER_OR_FOLLOWER: the broker stops.
     """
 
-    def apply(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage | None) -> ErrorCode:
-        """Lead, follow or (``None``) stop the replica. Stale epochs answer FENCED_LEADER_EPOCH and change
-        nothing.
+    def apply(
+        self, partition: TopicPartition, topic_id: bytes, image: PartitionImage, controller_epoch: int
+    ) -> Completion[ErrorCode]:
+        """Lead or follow (LeaderAndIsr); done when the log is open. INCONSISTENT_TOPIC_ID: the log is another topic's.
+
+        A replica whose node isn't among ``image.replicas`` is stopped and deleted.
 
         Provisional: first used by a consensus whose controller pushes (ZooKeeper mode).
+
+        :raises PluginContractError: the consensus says that its image drives the replicas
+        """
+        ...
+
+    def stop(
+        self, partition: TopicPartition, leader_epoch: int, controller_epoch: int, *, delete: bool
+    ) -> Completion[ErrorCode]:
+        """Neither lead nor follow any more (StopReplica), until :meth:`apply` comes. The log stays, unless ``delete``.
+        A replica that isn't here is a success.
+
+        Provisional: first used by a consensus whose controller pushes (ZooKeeper mode).
+
+        :param leader_epoch: that of the order; a negative one is not compared (the topic is being deleted)
+        :raises PluginContractError: the consensus says that its image drives the replicas
         """
         ...

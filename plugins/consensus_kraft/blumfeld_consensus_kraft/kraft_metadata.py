@@ -22,7 +22,7 @@ from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import Controller as ControllerId
-from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum
+from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum, ReplicaDriver
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -56,6 +56,8 @@ class KraftMetadata:
 
     :param force_empty_metadata: as of ``opening.open_metadata``
     """
+
+    replica_driver = ReplicaDriver.IMAGE
 
     def __init__(self, composition: Composition, *, force_empty_metadata: bool = False) -> None:
         self._composition = composition

@@ -1,4 +1,7 @@
-"""Applies each change of the cluster's image: first configuration, then hosted replicas, then announcements."""
+"""Applies each change of the cluster's image: first configuration, then hosted replicas, then announcements.
+
+A consensus that pushes changes the replicas itself, so here they are left alone.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from blumfeld.broker.ports import BrokerComposition
 from blumfeld.broker.replicas.hosting import PartitionManager
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, ImageDelta, TopicImage
 from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.consensus import ReplicaDriver
 from blumfeld.spi.storage import TopicPartition
 
 APPLIED_AT_ONCE = 128
@@ -85,7 +89,8 @@ class ImageFollower:
             self._hosted.set_strays_aside(image)
         # Configuration first: a partition that the same delta opens reads it.
         self._configs_changed(delta)
-        for topic in delta.topics_deleted:
+        drives = self._composition.metadata.replica_driver is ReplicaDriver.IMAGE
+        for topic in delta.topics_deleted if drives else ():
             for number, index in enumerate(sorted(topic.partitions), start=1):
                 self._hosted.remove(TopicPartition(topic.name, index))
                 if not number % REMOVED_AT_ONCE:
@@ -99,7 +104,8 @@ class ImageFollower:
             at = TopicPartition(topic.name, partition.partition)
             hosted = self._hosted.find(at.topic, at.partition)
             before = None if hosted is None or hosted.image is None else hosted.image
-            self._hosted.apply(at, topic.topic_id, partition)
+            if drives:
+                self._hosted.apply(at, topic.topic_id, partition)
             changed = before is None or before.leader_epoch != partition.leader_epoch
             if changed and self._cluster.node_id in partition.replicas:
                 leaders.append((at, partition))

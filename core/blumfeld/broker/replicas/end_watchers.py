@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from blumfeld.broker.replicas.written_bytes import WrittenBytes
+from blumfeld.spi.partitions import EndWatcher
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.storage import LogRead, LogReadOutcome
 
@@ -12,18 +13,6 @@ LOG_END_MOVED = 1
 COMMITTED_END_MOVED = 2
 CHANGED = 4
 _COMPLETE = Phase.COMPLETE
-
-
-class EndWatcher(Protocol):
-    """Watches a partition's log end, or the end of what is committed: a parked fetch. Called in ``Phase.COMPLETE``."""
-
-    def moved(self) -> None:
-        """Take note that the end moved: there may be more to read."""
-        ...
-
-    def changed(self) -> None:
-        """Take note of anything else: the leader, the leader epoch, the log start, the end of this partition here."""
-        ...
 
 
 class LowWatermarkWaiter(Protocol):

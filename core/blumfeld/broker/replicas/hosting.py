@@ -1,6 +1,7 @@
-"""The replicas that this node hosts: opened, led, closed and deleted as the cluster's image says.
+"""The replicas that this node hosts: opened, led, closed and deleted as the cluster's image says, or as a controller
+pushes (:mod:`blumfeld.broker.replicas.pushes`).
 
-Implements ``spi.replication.Replicas``. Logs are opened off the loop, a few at a time, in the order of the image. If a
+Logs are opened off the loop, a few at a time, in the order of the image. If a
 newer image comes while a log is being opened, it is applied when the log is open.
 """
 
@@ -9,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from errno import EIO
+
+from msgspec.structs import replace
 
 from blumfeld.broker.ports import Image
 from blumfeld.broker.replicas.partition import Partition
@@ -33,6 +36,7 @@ from blumfeld.spi.storage import (
 )
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
+NO_LEADER = -1
 PREFERRED_MAX = 10_000
 """Partitions, not hosted yet, for which a preferred log directory is remembered."""
 OPENED_AT_ONCE_MAX = 4
@@ -84,6 +88,8 @@ class PartitionManager:
         self._openers = 0
         self._openers_max = OPENED_AT_ONCE_MAX
         self._settled: Completion[None] | None = None
+        self._outcomes: dict[TopicPartition, list[Completion[ErrorCode]]] = {}
+        """Those that wait until a log is open."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._preferred: dict[TopicPartition, bytes] = {}
         self._failed_directories: dict[bytes, None] = {}
@@ -201,8 +207,52 @@ class PartitionManager:
             self._openers += 1
             self._runtime.spawn(self._open_wanted(), "open partitions")
 
+    def leader_epoch_of(self, partition: TopicPartition, topic_id: bytes | None = None) -> int:
+        """Returns the leader epoch that is known of a replica, open or not; -1 if none is.
+
+        :param topic_id: a replica of another topic with the same name is not looked at
+        """
+        hosted = self.find(partition.topic, partition.partition)
+        if hosted is not None:
+            return hosted.leader_epoch if topic_id in (None, hosted.topic_id) else -1
+        held = self._wanted.get(partition) or self._offline.get(partition)
+        return -1 if held is None or topic_id not in (None, held[0]) else held[1].leader_epoch
+
+    def outcome(self, partition: TopicPartition) -> Completion[ErrorCode]:
+        """Returns a completion that is done when a replica is open (NONE) or can't be.
+
+        KAFKA_STORAGE_ERROR; INCONSISTENT_TOPIC_ID: the log is another topic's; UNKNOWN_TOPIC_OR_PARTITION: it was
+        removed; NOT_LEADER_OR_FOLLOWER: the broker stops.
+        """
+        if self._stopped:
+            return Completion.of(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        done: Completion[ErrorCode] = Completion()
+        if partition in self._wanted:
+            self._outcomes.setdefault(partition, []).append(done)
+            return done
+        hosted = self.find(partition.topic, partition.partition)
+        if hosted is not None:
+            return Completion.of(hosted.closed or ErrorCode.NONE)
+        known = partition in self._offline
+        return Completion.of(ErrorCode.KAFKA_STORAGE_ERROR if known else ErrorCode.NONE)
+
+    def _tell(self, partition: TopicPartition, code: ErrorCode) -> None:
+        for waiting in self._outcomes.pop(partition, ()):
+            waiting.complete(code)
+
+    def rest(self, partition: TopicPartition) -> None:
+        """Neither lead nor follow with a replica any more, and keep its log."""
+        for held in (self._wanted, self._offline):
+            if partition in held:
+                topic_id, image = held[partition]
+                held[partition] = (topic_id, replace(image, leader=NO_LEADER))
+        hosted = self.find(partition.topic, partition.partition)
+        if hosted is not None and hosted.image is not None:
+            self.apply(partition, hosted.topic_id, replace(hosted.image, leader=NO_LEADER))
+
     def remove(self, partition: TopicPartition) -> None:
         """Close a replica that is not ours any more, and delete its log."""
+        self._tell(partition, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         self._wanted.pop(partition, None)
         self._preferred.pop(partition, None)
         self._high_watermarks.pop(partition, None)
@@ -277,10 +327,14 @@ class PartitionManager:
                 self._delete_log(partition)
                 continue
             del self._wanted[partition]
+            code = ErrorCode.INCONSISTENT_TOPIC_ID
             if opened is not None and not self._stopped:
                 self._host(opened, wanted[1])
+                code = opened.closed or ErrorCode.NONE
             elif partition in self._offline:
                 self._offline[partition] = wanted
+                code = ErrorCode.KAFKA_STORAGE_ERROR
+            self._tell(partition, code)
         self._openers -= 1
         if not self._openers and self._settled is not None:
             settled, self._settled = self._settled, None
@@ -412,6 +466,8 @@ class PartitionManager:
     def stop(self) -> None:
         """Close every log. A log that can't be closed is reported, and the others go on."""
         self._stopped = True
+        for partition_at in list(self._outcomes):
+            self._tell(partition_at, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.refused_writes.stop()
         self._high_watermarks = dict(self.high_watermarks())
         for partition in list(self):

@@ -13,6 +13,7 @@ from blumfeld.spi.context import Parking
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Composition, EventLog, Feature
 from blumfeld.spi.observing import Observer
+from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
@@ -120,6 +121,11 @@ class NodeComposition:
     def replicas(self) -> Replicas:
         """Make this node's replicas leader or follower."""
         return cast("Replicas", self._part("replicas"))
+
+    @property
+    def local_partitions(self) -> LocalPartitions:
+        """The partitions that this node leads."""
+        return cast("LocalPartitions", self._part("local_partitions"))
 
     @property
     def peers(self) -> PeerClient:
