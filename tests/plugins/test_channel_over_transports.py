@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import socket
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -68,8 +70,50 @@ def test_a_channel_reaches_a_broker(
     assert net.defects == []
 
 
-def made(net: Net, host: str, port: int) -> Channel:
-    settings = ChannelSettings(client_id="test", backoff_ms=1)
+@pytest.mark.parametrize(("make_transport", "loop_factory"), TRANSPORTS)
+def test_a_dial_that_takes_too_long_leaves_no_socket(
+    make_transport: MakeTransport, loop_factory: LoopFactory, tmp_path: Path
+) -> None:
+    """The operating system would try on for two minutes."""
+    net = Net(make_transport, loop_factory, tmp_path)
+    net.start()
+    full = socket.socket()
+    fillers = [socket.socket() for _ in range(4)]
+    try:
+        full.bind(("127.0.0.1", 0))
+        full.listen(0)  # a full queue of connections that nobody accepts: later ones get no answer
+        for filler in fillers:
+            filler.setblocking(False)
+            filler.connect_ex(full.getsockname())
+        before = sockets()
+        host, port = full.getsockname()
+        channel = net.call(lambda: made(net, host, port, connect_timeout_ms=100))
+        failed: list[Completion[Any]] = []
+        net.call(lambda: channel.send(MetadataRequest(topics=[]), 10_000).when_done(failed.append))
+        assert eventually(lambda: len(failed) == 1)
+        assert isinstance(failed[0].error, TimeoutError)
+        assert eventually(lambda: sockets() == before)
+        net.call(channel.stop)
+    finally:
+        for one in (full, *fillers):
+            one.close()
+        net.finish()
+    assert net.defects == []
+
+
+def sockets() -> int:
+    """The number of this process's sockets."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            count += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+        except OSError:  # closed meanwhile
+            continue
+    return count
+
+
+def made(net: Net, host: str, port: int, connect_timeout_ms: float = 10_000) -> Channel:
+    settings = ChannelSettings(client_id="test", backoff_ms=1, connect_timeout_ms=connect_timeout_ms)
     endpoint = Endpoint("PLAINTEXT", host, port)
     return Channel(net.runtime, net.transport, lambda: endpoint, "metadata", settings)
 

@@ -22,7 +22,7 @@ from blumfeld.client.versions import SPOKEN, Handshake, Versions
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.peers import RawAnswer
-from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.runtime import Runtime, Task, Timer
 from blumfeld.spi.transport import ByteLayer, Transport
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.primitives import EncodeError
@@ -36,11 +36,12 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True):
     connect_timeout_ms: float = 10_000
     """For dial, authentication and negotiation together (``socket.connection.setup.timeout.ms``)."""
     backoff_ms: float = 50
-    """Pause after the first failure; it doubles with each failure in a row (``reconnect.backoff.ms``)."""
+    """Pause after the first failure, give or take a fifth; it doubles with each failure in a row
+    (``reconnect.backoff.ms``)."""
     backoff_max_ms: float = 1_000
     """The longest pause (``reconnect.backoff.max.ms``)."""
     idle_ms: float = 600_000
-    """A connection without requests is closed after this time (``connections.max.idle.ms``)."""
+    """A connection without requests is closed after this time; negative: never (``connections.max.idle.ms``)."""
 
 
 class ChannelSecurity(Protocol):
@@ -78,11 +79,6 @@ class _Request:
         self.sent = False
         self.timer: Timer | None = None
 
-    def ended(self, _: Completion[Any]) -> None:
-        """Stop the clock."""
-        if self.timer is not None:
-            self.timer.cancel()
-
 
 class Channel:
     """Implements ``spi.peers.PeerChannel``.
@@ -111,6 +107,8 @@ class Channel:
         """Requests that wait for a connection."""
         self._client: DialedClient | None = None
         """The connection of this attempt, open or not."""
+        self._task: Task | None = None
+        """Opens the connection."""
         self._endpoint: Endpoint | None = None
         self._versions: Versions | None = None
         self._failures = 0
@@ -133,10 +131,8 @@ class Channel:
 
     def close(self) -> None:
         """As ``PeerChannel.close``."""
-        self._drop(ConnectionError(f"{self._about}: closed"))
-        self._stop_timer()
-        self.state = State.IDLE
         self._failures = 0
+        self._end(ConnectionError(f"{self._about}: closed"))
 
     def stop(self) -> None:
         """Close for good: what is sent later fails with ``OSError``, too."""
@@ -146,18 +142,14 @@ class Channel:
     # Requests
 
     def _begin(self, request: _Request, timeout_ms: float) -> Completion[Any]:
+        request.answer.when_done(partial(self._ended, request))
+        if self.state is not State.IDLE and self._resolve() != self._endpoint:
+            self._moved()
         if self._stopped:
             request.answer.fail(OSError(f"{self._about}: this node is stopping"))
             return request.answer
         request.timer = self._runtime.call_later(timeout_ms, partial(self._expire, request))
-        request.answer.when_done(request.ended)
-        if self.state in (State.OPENING, State.READY) and self._resolve() != self._endpoint:
-            # The node has moved, or another one has its address: an answer from there would come from the
-            # wrong node.
-            self._drop(ConnectionError(f"{self._about}: its endpoint has changed"))
-            self._stop_timer()
-            self.state = State.IDLE
-        if self.state is State.READY:
+        if self.state is State.READY and not self._queue:
             self._transmit(request)
         else:
             self._queue.append(request)
@@ -165,12 +157,26 @@ class Channel:
                 self._open()
         return request.answer
 
+    def _moved(self) -> None:
+        """Leave an address. Another node may have it now, so an answer from there may come from the wrong node; and
+        failures there say nothing about the new address."""
+        self._failures = 0
+        if self.state is State.BACKING_OFF:  # what waits has been nowhere yet
+            self._stop_timer()
+            self.state = State.IDLE
+        else:
+            self._end(ConnectionError(f"{self._about}: its endpoint has changed"))
+
+    def _ended(self, request: _Request, _: Completion[Any]) -> None:
+        """Stop the request's clock. A connection with answers isn't idle."""
+        self._used_ms = self._runtime.monotonic_ms()
+        if request.timer is not None:
+            request.timer.cancel()
+
     def _transmit(self, request: _Request) -> None:
         if request.answer.done:
             return
         assert self._client is not None
-        assert self._versions is not None
-        self._used_ms = self._runtime.monotonic_ms()
         try:
             version = self._version_of(request)
             request.sent = True
@@ -195,20 +201,21 @@ class Channel:
         return request.version_max
 
     def _expire(self, request: _Request) -> None:
-        if request.answer.done:
-            return
-        request.answer.fail(TimeoutError(f"{self._about}: no answer in time"))
+        late = TimeoutError(f"{self._about}: no answer in time")
         if request.sent:
-            self._failed(ConnectionError(f"{self._about}: closed, for another request had no answer in time"))
+            # The late answer would hold up all answers behind it.
+            others = ConnectionError(f"{self._about}: closed, for another request had no answer in time")
+            self._failed(others, lambda: request.answer.fail(late))
         else:
             self._queue.remove(request)
+            request.answer.fail(late)
 
     # Connections
 
     def _open(self) -> None:
         endpoint = self._resolve()
         if endpoint is None:
-            self._fail_queue(ConnectionError(f"{self._about}: its address is not known"))
+            self._end(ConnectionError(f"{self._about}: its address is not known"))
             return
         self.state = State.OPENING
         self._endpoint = endpoint
@@ -218,7 +225,7 @@ class Channel:
             self._settings.connect_timeout_ms,
             lambda: self._failed(TimeoutError(f"{self._about}: no connection in time")),
         )
-        self._runtime.spawn(self._establish(client, endpoint), f"connect to {self._about}")
+        self._task = self._runtime.spawn(self._establish(client, endpoint), f"connect to {self._about}")
 
     async def _establish(self, client: DialedClient, endpoint: Endpoint) -> None:
         security = self._security
@@ -227,16 +234,15 @@ class Channel:
             await client.dial(self._transport, endpoint.host, endpoint.port, layer)
             if security is not None and client is self._client:
                 await security.authenticate(client)
-            if client is self._client:
-                versions = await self._negotiate(client)
+            versions = await self._negotiate(client)
         except (OSError, NoCommonVersionError, RefusedError) as error:
             if client is self._client:
+                self._task = None
                 self._failed(error if isinstance(error, OSError) else ConnectionError(str(error)))
             return
-        if client is not self._client:
-            client.close()  # this attempt was given up meanwhile
-            return
-        self._ready(versions)
+        if client is self._client:  # or it was lost between the last answer and this task's turn
+            self._task = None
+            self._ready(versions)
 
     async def _negotiate(self, client: DialedClient) -> Versions:
         handshake = Handshake()
@@ -252,58 +258,68 @@ class Channel:
         self._failures = 0
         self._versions = versions
         self._used_ms = self._runtime.monotonic_ms()
-        self._timer = self._runtime.call_later(self._settings.idle_ms, self._look_if_idle)
-        queue, self._queue = self._queue, deque()
-        for request in queue:
-            self._transmit(request)
+        if self._settings.idle_ms >= 0:
+            self._timer = self._runtime.call_later(self._settings.idle_ms, self._look_if_idle)
+        # A request that fails here is told at once, and its callback may send or close.
+        while self._queue and self.state is State.READY:
+            self._transmit(self._queue.popleft())
 
     def _look_if_idle(self) -> None:
         assert self._client is not None
-        left_ms = self._used_ms + self._settings.idle_ms - self._runtime.monotonic_ms()
+        idle_ms = self._settings.idle_ms
+        left_ms = self._used_ms + idle_ms - self._runtime.monotonic_ms()
         if self._client.waiting or left_ms > 0:
-            self._timer = self._runtime.call_later(max(left_ms, 1.0), self._look_if_idle)
+            pause_ms = idle_ms if self._client.waiting else left_ms
+            self._timer = self._runtime.call_later(max(pause_ms, 1.0), self._look_if_idle)
         else:
             self.close()
 
     def _gone(self, client: DialedClient) -> None:
         """Back off: the connection was lost. Its requests fail by themselves."""
         if client is self._client:
-            self._client = None
-            self._back_off(ConnectionError(f"{self._about}: {client.lost_reason}"))
+            self._task = None  # it ends by itself, and may be the caller
+            self._failed(ConnectionError(f"{self._about}: {client.lost_reason}"))
 
-    def _failed(self, error: Exception) -> None:
-        self._drop(error)
-        self._back_off(error)
+    def _failed(self, error: Exception, first: Callable[[], None] | None = None) -> None:
+        """Fail every request, and pause. Later requests wait for the pause, then open another connection.
 
-    def _back_off(self, error: Exception) -> None:
-        """Fail what waits for this connection, and pause. Later requests wait for the pause, then open another."""
-        self._stop_timer()
-        self._fail_queue(error)
+        :param first: fails one request before the others
+        """
         settings = self._settings
-        pause_ms = min(settings.backoff_ms * 2 ** min(self._failures, 16), settings.backoff_max_ms)
+        # As Kafka's clients: nodes that lost the same node don't come back to it all at once.
+        jitter = 0.8 + 0.4 * self._runtime.random.random()
+        pause_ms = min(settings.backoff_ms * 2 ** min(self._failures, 16) * jitter, settings.backoff_max_ms)
         self._failures += 1
-        self.state = State.BACKING_OFF
-        self._timer = self._runtime.call_later(pause_ms, self._pause_is_over)
+        self._end(error, pause_ms, first)
+
+    def _end(
+        self, error: Exception, pause_ms: float | None = None, first: Callable[[], None] | None = None
+    ) -> None:
+        """Give up the connection and every request, once the channel is in its next state: a request that is told may
+        send the next one from its callback."""
+        client, self._client = self._client, None
+        task, self._task = self._task, None
+        queue, self._queue = self._queue, deque()
+        self._versions = None
+        self._stop_timer()
+        self.state = State.IDLE
+        if pause_ms is not None:
+            self.state = State.BACKING_OFF
+            self._timer = self._runtime.call_later(pause_ms, self._pause_is_over)
+        if task is not None:
+            task.cancel()  # or its socket would try on until the operating system gives up
+        if first is not None:
+            first()
+        if client is not None:
+            client.close()
+        for request in queue:
+            request.answer.fail(error)
 
     def _pause_is_over(self) -> None:
         self._timer = None
         self.state = State.IDLE
         if self._queue:
             self._open()
-
-    def _drop(self, error: Exception) -> None:
-        """Give up the connection and every request."""
-        client, self._client = self._client, None
-        self._versions = None
-        if client is not None:
-            client.close()
-        self._fail_queue(error)
-
-    def _fail_queue(self, error: Exception) -> None:
-        queue, self._queue = self._queue, deque()
-        for request in queue:
-            if not request.answer.done:
-                request.answer.fail(error)
 
     def _stop_timer(self) -> None:
         if self._timer is not None:

@@ -56,7 +56,8 @@ class DialedClient:
     ) -> None:
         """Connect, then send what waits. Nothing is raised: what waits fails with ``ConnectionError``."""
         try:
-            connection = await transport.dial(host, port, self, Limits(), byte_layer)
+            # The channel closes an idle connection, and knows better when it is.
+            connection = await transport.dial(host, port, self, Limits(idle_ms_max=-1), byte_layer)
         except OSError as error:
             self.lost(str(error))
             return

@@ -233,7 +233,8 @@ class Transport(Protocol):
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> DialedConnection:
-        """Connect. Raises ``OSError``; the caller decides on timeouts and retries."""
+        """Connect. Raises ``OSError``; the caller decides on timeouts and retries. Cancelled, it leaves no socket
+        behind."""
         ...
 
     def limit(self, listener: str, limits: Limits) -> None:
