@@ -18,7 +18,7 @@ BITE_S = 0.001
 
 def main() -> None:
     """Run the broker."""
-    selector: Any = importlib.import_module("blumfeld_net_uring.loop").UringSelector
+    selector: Any = importlib.import_module("blumfeld_net_uring.io_uring.loop").UringSelector
     whole = selector.select
 
     def select(self: Any, timeout: float | None = None) -> Any:

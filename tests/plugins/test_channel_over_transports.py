@@ -21,8 +21,8 @@ from blumfeld.wire.codec import decode
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
 from blumfeld_net_asyncio.readiness import new_loop as new_asyncio_loop
 from blumfeld_net_asyncio.transport import AsyncioTransport
-from blumfeld_net_uring.loop import new_loop as new_uring_loop
-from blumfeld_net_uring.probe import probe
+from blumfeld_net_uring.io_uring.loop import new_loop as new_uring_loop
+from blumfeld_net_uring.io_uring.probe import probe
 from blumfeld_net_uring.transport import UringTransport
 from tests.plugins.net_asyncio.net_asyncio_tools import NoLog
 

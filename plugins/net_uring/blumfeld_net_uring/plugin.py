@@ -10,7 +10,7 @@ import msgspec
 from blumfeld.net.memory_metrics import memory_metrics
 from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.transport import LoopFactory
-from blumfeld_net_uring.loop import new_loop
+from blumfeld_net_uring.io_uring.loop import new_loop
 from blumfeld_net_uring.transport import UringTransport
 
 

@@ -18,13 +18,13 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
-from blumfeld_net_uring.accepting import UringAcceptor, prepare_listening
-from blumfeld_net_uring.buffers import BUFFER_BYTES, BUFFERS_MAX, BufferGroup
-from blumfeld_net_uring.connections import outbound
-from blumfeld_net_uring.loop import UringLoop
-from blumfeld_net_uring.probe import Probe, probe
-from blumfeld_net_uring.ring import Ring
-from blumfeld_net_uring.turn import UringTurn
+from blumfeld_net_uring.io_uring.buffers import BUFFER_BYTES, BUFFERS_MAX, BufferGroup
+from blumfeld_net_uring.io_uring.loop import UringLoop
+from blumfeld_net_uring.io_uring.probe import Probe, probe
+from blumfeld_net_uring.io_uring.ring import Ring
+from blumfeld_net_uring.streams.accepting import UringAcceptor, prepare_listening
+from blumfeld_net_uring.streams.connections import outbound
+from blumfeld_net_uring.streams.turn import UringTurn
 
 READ_BYTES = 131_072
 """Taken from a connection at a time where the kernel doesn't pick the buffer."""

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from blumfeld_net_uring.ring import Ring, RingUnavailable
+from blumfeld_net_uring.io_uring.ring import Ring, RingUnavailable
 
 Completion = tuple[int, int]
 

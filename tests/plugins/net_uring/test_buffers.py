@@ -11,15 +11,15 @@ from collections.abc import Iterator
 
 import pytest
 
-from blumfeld_net_uring import abi
-from blumfeld_net_uring.buffers import (
+from blumfeld_net_uring.io_uring import abi
+from blumfeld_net_uring.io_uring.buffers import (
     BufferGroup,
     Gather,
     Slabs,
     address_of,
     address_of_bytes,
 )
-from blumfeld_net_uring.ring import Ring
+from blumfeld_net_uring.io_uring.ring import Ring
 from tests.plugins.net_uring.ring_tools import Told, needs_ring, open_ring, run_until, turn
 
 Pair = tuple[socket.socket, socket.socket]

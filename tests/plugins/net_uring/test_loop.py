@@ -15,10 +15,10 @@ from typing import Any
 
 import pytest
 
-from blumfeld_net_uring import queues, system
-from blumfeld_net_uring.buffers import address_of
-from blumfeld_net_uring.loop import PlainLoop, UringLoop, new_loop, uring_loop
-from blumfeld_net_uring.ring import RingUnavailable
+from blumfeld_net_uring.io_uring import queues, system
+from blumfeld_net_uring.io_uring.buffers import address_of
+from blumfeld_net_uring.io_uring.loop import PlainLoop, UringLoop, new_loop, uring_loop
+from blumfeld_net_uring.io_uring.ring import RingUnavailable
 from tests.plugins.net_uring.ring_tools import Told, needs_ring, open_descriptors, ring_mappings
 
 RUNGS: list[tuple[str, ...]] = [(), ("deferred task run",), ("single issuer",), ("cooperative task run",)]

@@ -15,9 +15,9 @@ import pytest
 from blumfeld.spi.hooks import Hooks
 from blumfeld.testing.transport_contract.kit import Handler, Net
 from blumfeld_net_uring import Plugin
-from blumfeld_net_uring.loop import UringLoop, new_loop
+from blumfeld_net_uring.io_uring.loop import UringLoop, new_loop
+from blumfeld_net_uring.io_uring.probe import probe
 from blumfeld_net_uring.plugin import Options
-from blumfeld_net_uring.probe import probe
 from blumfeld_net_uring.transport import UringTransport
 from tests.plugins.net_asyncio.net_asyncio_tools import NoLog
 

@@ -11,9 +11,9 @@ from collections.abc import Callable
 
 import pytest
 
-from blumfeld_net_uring import abi, system
-from blumfeld_net_uring import probe as probe_module
-from blumfeld_net_uring.probe import FEATURES, Probe, probe
+from blumfeld_net_uring.io_uring import abi, system
+from blumfeld_net_uring.io_uring import probe as probe_module
+from blumfeld_net_uring.io_uring.probe import FEATURES, Probe, probe
 from tests.plugins.net_uring.ring_tools import needs_ring, open_descriptors, ring_mappings
 
 FORBID = """
@@ -26,7 +26,7 @@ libc = ctypes.CDLL(None, use_errno=True)
 if libc.prctl(38, 1, 0, 0, 0) or libc.prctl(22, 2, ctypes.c_char_p(program), 0, 0):
     print("no seccomp")
     raise SystemExit
-from blumfeld_net_uring.loop import UringLoop, new_loop
+from blumfeld_net_uring.io_uring.loop import UringLoop, new_loop
 loop = new_loop()
 print(type(loop).__name__, loop.probe.describe(), sep=": ")
 loop.close()

@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld_net_uring import abi, queues, system
-from blumfeld_net_uring.buffers import address_of, address_of_bytes
-from blumfeld_net_uring.ring import IGNORED, Ring, RingUnavailable
+from blumfeld_net_uring.io_uring import abi, queues, system
+from blumfeld_net_uring.io_uring.buffers import address_of, address_of_bytes
+from blumfeld_net_uring.io_uring.ring import IGNORED, Ring, RingUnavailable
 from tests.plugins.net_uring.ring_tools import (
     Told,
     needs_ring,

@@ -11,9 +11,9 @@ import ctypes
 import mmap
 from collections.abc import Iterable, Sequence
 
-from blumfeld_net_uring import abi
-from blumfeld_net_uring.ring import Ring
-from blumfeld_net_uring.system import register
+from blumfeld_net_uring.io_uring import abi
+from blumfeld_net_uring.io_uring.ring import Ring
+from blumfeld_net_uring.io_uring.system import register
 
 BUFFER_BYTES = 16 * 1024
 BUFFERS_FIRST = 32

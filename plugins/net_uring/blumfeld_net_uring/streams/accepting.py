@@ -11,11 +11,11 @@ from collections.abc import Callable
 from blumfeld.net.accepted import AcceptedConnection
 from blumfeld.net.accepting import Acceptor
 from blumfeld.spi.transport import ByteLayer
-from blumfeld_net_uring import abi
-from blumfeld_net_uring.connections import accepted
-from blumfeld_net_uring.ring import IGNORED
-from blumfeld_net_uring.sending import error_of
-from blumfeld_net_uring.turn import UringTurn
+from blumfeld_net_uring.io_uring import abi
+from blumfeld_net_uring.io_uring.ring import IGNORED
+from blumfeld_net_uring.streams.connections import accepted
+from blumfeld_net_uring.streams.sending import error_of
+from blumfeld_net_uring.streams.turn import UringTurn
 
 _PASSING = (-errno.ECANCELED, -errno.EAGAIN, -errno.EINTR, -errno.ECONNABORTED)
 

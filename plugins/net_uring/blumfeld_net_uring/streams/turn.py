@@ -8,8 +8,8 @@ from blumfeld.net.receive import ReceivePool
 from blumfeld.net.socket_sending import SocketCalls
 from blumfeld.net.turn import Report, Turn
 from blumfeld.spi.runtime import Runtime
-from blumfeld_net_uring.buffers import BufferGroup
-from blumfeld_net_uring.ring import Ring
+from blumfeld_net_uring.io_uring.buffers import BufferGroup
+from blumfeld_net_uring.io_uring.ring import Ring
 
 
 class Starved(Protocol):

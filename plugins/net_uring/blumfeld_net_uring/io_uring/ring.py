@@ -21,9 +21,9 @@ other machines.
 
 from __future__ import annotations
 
-from blumfeld_net_uring import abi
-from blumfeld_net_uring.queues import IGNORED, Completed, Queues
-from blumfeld_net_uring.system import RingUnavailable
+from blumfeld_net_uring.io_uring import abi
+from blumfeld_net_uring.io_uring.queues import IGNORED, Completed, Queues
+from blumfeld_net_uring.io_uring.system import RingUnavailable
 
 __all__ = ["IGNORED", "Completed", "Ring", "RingUnavailable"]
 

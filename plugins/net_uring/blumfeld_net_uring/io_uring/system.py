@@ -8,7 +8,7 @@ import os
 import sys
 from typing import Any
 
-from blumfeld_net_uring import abi
+from blumfeld_net_uring.io_uring import abi
 
 _TRIED_SETUPS = (
     abi.SETUP_SUBMIT_ALL

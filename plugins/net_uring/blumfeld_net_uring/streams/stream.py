@@ -1,6 +1,6 @@
 """A stream on the ring: what it has to say is one entry a turn, and it closes when the kernel holds nothing of it.
 
-How it receives is the business of :mod:`blumfeld_net_uring.receiving`.
+How it receives is the business of :mod:`blumfeld_net_uring.streams.receiving`.
 """
 
 from __future__ import annotations
@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from blumfeld.net.socket_sending import Socket
 from blumfeld.net.stream import Stream
-from blumfeld_net_uring.ring import IGNORED
-from blumfeld_net_uring.sending import UringSendQueue, error_of
-from blumfeld_net_uring.turn import UringTurn
+from blumfeld_net_uring.io_uring.ring import IGNORED
+from blumfeld_net_uring.streams.sending import UringSendQueue, error_of
+from blumfeld_net_uring.streams.turn import UringTurn
 
 SLOTS = (
     "_armed",

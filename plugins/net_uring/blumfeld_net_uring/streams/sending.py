@@ -13,8 +13,8 @@ import os
 from blumfeld.net.sending import BUFFERS
 from blumfeld.net.socket_sending import Socket, SocketCalls, SocketSendQueue
 from blumfeld.spi.parts import Part
-from blumfeld_net_uring.buffers import address_of_bytes
-from blumfeld_net_uring.ring import Ring
+from blumfeld_net_uring.io_uring.buffers import address_of_bytes
+from blumfeld_net_uring.io_uring.ring import Ring
 
 RING_SEND_BYTES_MAX = 65_536
 """What is joined and sent by the ring. Larger parts are gathered from where they lie."""

@@ -1,6 +1,6 @@
 """The two queues of a ring: tokens, submit and wait, completions to their callbacks, and a close that is safe.
 
-What is promised stands in :mod:`blumfeld_net_uring.ring`, which adds the operations.
+What is promised stands in :mod:`blumfeld_net_uring.io_uring.ring`, which adds the operations.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from array import array
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from blumfeld_net_uring import abi
-from blumfeld_net_uring.system import SETUP_NAMES, failure, register, set_up, syscall
+from blumfeld_net_uring.io_uring import abi
+from blumfeld_net_uring.io_uring.system import SETUP_NAMES, failure, register, set_up, syscall
 
 Completed = Callable[[int, int], None]
 """(result, flags): an operation with this token has completed, or goes on (``CQE_F_MORE``)."""

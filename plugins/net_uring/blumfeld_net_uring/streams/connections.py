@@ -8,9 +8,9 @@ from blumfeld.net.accepted import AcceptedConnection
 from blumfeld.net.dialled import OutboundConnection
 from blumfeld.net.socket_sending import Socket
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
-from blumfeld_net_uring.receiving import GROUP_SLOTS, POLLED_SLOTS, GroupStream, PolledStream
-from blumfeld_net_uring.sending import UringSendQueue
-from blumfeld_net_uring.turn import UringTurn
+from blumfeld_net_uring.streams.receiving import GROUP_SLOTS, POLLED_SLOTS, GroupStream, PolledStream
+from blumfeld_net_uring.streams.sending import UringSendQueue
+from blumfeld_net_uring.streams.turn import UringTurn
 
 
 class GroupAccepted(GroupStream, AcceptedConnection):

@@ -22,8 +22,8 @@ from collections.abc import Callable, Iterable
 import attrs
 
 from blumfeld.net.selecting import TakenSelector
-from blumfeld_net_uring.probe import Probe, names_of, probe
-from blumfeld_net_uring.ring import Ring, RingUnavailable
+from blumfeld_net_uring.io_uring.probe import Probe, names_of, probe
+from blumfeld_net_uring.io_uring.ring import Ring, RingUnavailable
 
 Ready = list[tuple[selectors.SelectorKey, int]]
 
@@ -142,7 +142,7 @@ class PlainLoop(asyncio.SelectorEventLoop):
 
 
 def uring_loop(without: Iterable[str] = ()) -> UringLoop:
-    """The loop on the ring. ``without``: features to go without, as :func:`blumfeld_net_uring.probe.probe`.
+    """The loop on the ring. ``without``: features to go without, as :func:`blumfeld_net_uring.io_uring.probe.probe`.
 
     :raises RingUnavailable: there is no ring.
     """

@@ -12,11 +12,11 @@ from blumfeld.net.readiness import ReadableStream
 from blumfeld.net.receive import LargeFrame
 from blumfeld.net.sending import LayeredSendQueue
 from blumfeld.net.stream import CLOSING
-from blumfeld_net_uring import abi
-from blumfeld_net_uring.buffers import address_of
-from blumfeld_net_uring.ring import IGNORED
-from blumfeld_net_uring.sending import error_of
-from blumfeld_net_uring.stream import SLOTS, UringStream
+from blumfeld_net_uring.io_uring import abi
+from blumfeld_net_uring.io_uring.buffers import address_of
+from blumfeld_net_uring.io_uring.ring import IGNORED
+from blumfeld_net_uring.streams.sending import error_of
+from blumfeld_net_uring.streams.stream import SLOTS, UringStream
 
 DIRECT_BYTES_MIN = 65_536
 """If more than that is missing of a large frame, the kernel writes it where it belongs, at the price of a cancelled

@@ -14,10 +14,10 @@ from collections.abc import Callable, Iterable
 
 import attrs
 
-from blumfeld_net_uring import abi
-from blumfeld_net_uring.buffers import BufferGroup
-from blumfeld_net_uring.ring import Ring, RingUnavailable
-from blumfeld_net_uring.system import SETUP_NAMES, register
+from blumfeld_net_uring.io_uring import abi
+from blumfeld_net_uring.io_uring.buffers import BufferGroup
+from blumfeld_net_uring.io_uring.ring import Ring, RingUnavailable
+from blumfeld_net_uring.io_uring.system import SETUP_NAMES, register
 
 IO_URING = "io_uring"
 """``without`` this there is no ring at all."""
