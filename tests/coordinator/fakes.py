@@ -152,6 +152,9 @@ class FakeContext:
     def principal(self) -> Principal:
         return ANONYMOUS
 
+    def set_principal(self, principal: Principal) -> None:
+        raise AssertionError(f"{principal}: no request of a group authenticates")
+
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
         return not self._denied(operation, resource_type, name)
 

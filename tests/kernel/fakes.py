@@ -154,6 +154,7 @@ class FakeTransport(FakePart):
 
     async def listen(self, listener: Listener, handler: Any, limits: Any, byte_layer: Any = None) -> int:
         JOURNAL(f"{listener.name} listening")
+        self.handlers = {**getattr(self, "handlers", {}), listener.name: handler}
         return listener.port or FREE_PORT
 
     def driver(self) -> str:

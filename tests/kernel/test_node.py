@@ -16,6 +16,7 @@ from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import ManifestError
+from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
 from tests.kernel import fakes
 from tests.kernel.fakes import FREE_PORT, JOURNAL, MANIFEST, FakeBroker, Rendered, silent_logs
@@ -54,6 +55,39 @@ def with_node(
     async def main() -> None:
         runtime = AsyncioRuntime(lambda where, error: pytest.fail(f"{where}: {error!r}"))
         await body(Node(plan, runtime, logs or silent_logs(), cast("Any", FakeBroker)))
+        await runtime.close()
+
+    asyncio.run(main())
+
+
+def test_security_may_stand_in_front_of_each_listener(tmp_path: Path) -> None:
+    """Not of all together: one listener may ask for a password, and another one be between brokers."""
+
+    class Guard:
+        def connection_handler(self, listener: Listener, broker: Any) -> Any:
+            return broker if listener.kind == "controller" else f"guard of {listener.name}, then {broker}"
+
+        def byte_layer(self, listener: Listener) -> None:
+            return None
+
+    class GuardedBroker(FakeBroker):
+        def __init__(self, composition: Any, *arguments: Any) -> None:
+            super().__init__(composition, *arguments)
+            composition.security = Guard()
+
+    async def main() -> None:
+        runtime = AsyncioRuntime(lambda where, error: pytest.fail(f"{where}: {error!r}"))
+        node = Node(planned(tmp_path), runtime, silent_logs(), cast("Any", GuardedBroker))
+        await node.start()
+        handlers = cast("Any", node.composition.transport).handlers
+        assert handlers == {
+            listener.name: "handler of controller"
+            if listener.kind == "controller"
+            else f"guard of {listener.name}, then handler of broker"
+            for listener in node.composition.listeners
+        }
+        assert any(text.startswith("guard of ") for text in handlers.values())
+        await node.stop()
         await runtime.close()
 
     asyncio.run(main())

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import TransactionCoordinator
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.partitions import LocalPartitions
@@ -22,6 +23,7 @@ SPI = ROOT / "core" / "blumfeld" / "spi"
 MARK = re.compile(r"Provisional: first used by [^.]+\.")
 HOOKS = {name: spec for name, spec in vars(Hooks).items() if name.startswith("blumfeld_")}
 PARTS = {
+    ("context", "set_principal"): RequestContext.set_principal,
     ("peers", "channel"): PeerClient.channel,
     ("replicas", "apply"): Replicas.apply,
     ("replicas", "stop"): Replicas.stop,

@@ -33,9 +33,8 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
-from blumfeld.spi.security import Authorizer
+from blumfeld.spi.security import Authorizer, BrokerConnectionHandler
 from blumfeld.spi.storage import several_directories
-from blumfeld.spi.transport import ConnectionHandler
 from blumfeld.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
@@ -156,7 +155,7 @@ class Broker:
             for kind in handler.listeners:
                 self._dispatchers[kind].register(handler)
 
-    def connection_handler(self, listener_kind: str) -> ConnectionHandler:
+    def connection_handler(self, listener_kind: str) -> BrokerConnectionHandler:
         """Returns the handler for the connections of a listener of this kind."""
         self._register_own()
         return self._dispatchers[listener_kind]

@@ -33,7 +33,7 @@ from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.replication import Replicas
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.security import Authorizer
+from blumfeld.spi.security import Authorizer, BrokerConnectionHandler
 from blumfeld.spi.storage import several_directories
 from blumfeld.spi.transport import ConnectionHandler, Limits, Listener
 from blumfeld.wire.errors import PluginContractError
@@ -106,7 +106,7 @@ class BrokerPart(Protocol):
         """Returns the broker's metrics. Their values are read at each scrape."""
         ...
 
-    def connection_handler(self, listener_kind: str) -> ConnectionHandler:
+    def connection_handler(self, listener_kind: str) -> BrokerConnectionHandler:
         """Returns the handler for the connections of a listener of this kind."""
         ...
 
@@ -386,8 +386,12 @@ class Node:
             if not chosen(self.plan.listeners[nth]):
                 continue
             security = composition.security
-            layer = None if security is None else security.byte_layer(listener)
-            handler = self.broker.connection_handler(listener.kind)
+            served = self.broker.connection_handler(listener.kind)
+            handler: ConnectionHandler = served
+            layer = None
+            if security is not None:
+                handler = security.connection_handler(listener, served)
+                layer = security.byte_layer(listener)
             limits = self._limits(self.plan.config, listener)
             port = await composition.transport.listen(listener, handler, limits, layer)
             listeners[nth] = msgspec.structs.replace(listener, port=port)

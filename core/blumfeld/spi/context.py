@@ -45,6 +45,14 @@ class RequestContext(Protocol):
         """Principal of the connection now. Re-authentication changes it while the connection lives (KIP-368)."""
         ...
 
+    def set_principal(self, principal: Principal) -> None:
+        """Set the principal of the live connection: a first authentication or a later one (KIP-368). Requests of the
+        connection that wait have it from now on, too; other connections keep theirs.
+
+        Provisional: first used by the security plug-in.
+        """
+        ...
+
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
         """Whether the principal may do ``operation`` (``"Read"``, ``"Write"``, ``"Describe"``…) on the resource
         (``"Topic"``, ``"Group"``, ``"Cluster"``, ``"TransactionalId"``). Every handler asks, also while

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from blumfeld.spi.context import Principal
-from blumfeld.spi.transport import ByteLayer, Listener
+from blumfeld.spi.transport import ByteLayer, Connection, ConnectionHandler, Listener
 
 
 class Authorizer(Protocol):
@@ -32,6 +32,15 @@ class Authenticator(Protocol):
         ...
 
 
+class BrokerConnectionHandler(ConnectionHandler, Protocol):
+    """The broker's own handler of connections: it serves every request."""
+
+    def set_principal(self, connection: Connection, principal: Principal) -> None:
+        """Set the principal of a connection that :meth:`opened` was told of, for instance from a TLS certificate. Its
+        requests have it from now on, also those that wait."""
+        ...
+
+
 class Security(Protocol):
     """Made by ``blumfeld_make_security``."""
 
@@ -39,6 +48,12 @@ class Security(Protocol):
 
     def byte_layer(self, listener: Listener) -> Callable[[], ByteLayer] | None:
         """The TLS layer of a listener, or ``None``."""
+        ...
+
+    def connection_handler(self, listener: Listener, broker: BrokerConnectionHandler) -> ConnectionHandler:
+        """The handler of this listener's connections: ``broker`` itself, or one that stands in front of it. It may keep
+        requests back until a connection is authenticated, and passes on ``opened``, ``closed`` and every request that
+        may be served."""
         ...
 
     def mechanisms(self, listener: Listener) -> dict[str, Callable[[], Authenticator]]:

@@ -13,7 +13,7 @@ from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import ConnectionState
 from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import NO_ANSWER, ApiHandler, RequestContext
+from blumfeld.spi.context import NO_ANSWER, ApiHandler, Principal, RequestContext
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import INTERVAL_MS
 from blumfeld.spi.transport import Listener
@@ -376,4 +376,37 @@ def test_the_table_says_what_the_modules_say(broker: BrokerHarness, row: Any) ->
 
 def test_connections_start_anonymous() -> None:
     assert ConnectionState().principal.name == "ANONYMOUS"
+
+
+@pytest.mark.parametrize("by", ["the request", "the handler in front"])
+def test_the_principal_of_a_live_connection_may_change(by: str) -> None:
+    """Its requests that wait have the new one too, other connections keep theirs (KIP-368)."""
+    alice = Principal("alice")
+    asked_for: list[str] = []
+
+    class Note:
+        def authorize(self, principal: Principal, host: str, *asked: str) -> bool:
+            asked_for.append(str(principal))
+            return True
+
+    broker = BrokerHarness(authorizer=Note())
+    seen: list[RequestContext] = []
+
+    def handle(request: HeartbeatRequest, context: RequestContext) -> Completion[HeartbeatResponse]:
+        seen.append(context)
+        return Completion()
+
+    broker.broker.register([heartbeats(handle)])
+    broker.send(HeartbeatRequest(), 4)
+    other = broker.connect()
+    broker.send_frame(broker.frame(HeartbeatRequest(), 4), other)
+    if by == "the request":
+        seen[0].set_principal(alice)
+    else:
+        front = broker.broker.connection_handler("broker")
+        front.set_principal(cast("Any", broker.connection), alice)
+    broker.send(HeartbeatRequest(), 4)
+    assert [str(context.principal) for context in seen] == ["User:alice", "User:ANONYMOUS", "User:alice"]
+    assert all(context.authorize("Read", "Group", "g") for context in seen)
+    assert asked_for == ["User:alice", "User:ANONYMOUS", "User:alice"]
     assert ApiVersionsResponse().error_code == 0

@@ -17,7 +17,7 @@ from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import HEADER_BYTES, ConnectionState, Request, client_id_of
 from blumfeld.broker.serving.slices import Slices
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import ApiHandler, NoAnswer
+from blumfeld.spi.context import ApiHandler, NoAnswer, Principal
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.runtime import Runtime
@@ -194,6 +194,10 @@ class Dispatcher:
                 self.refuse(exchange, "the request header is cut off")
                 return
         route.serve(exchange, frame, position, correlation_id)
+
+    def set_principal(self, connection: Connection, principal: Principal) -> None:
+        """As ``BrokerConnectionHandler.set_principal``."""
+        connection.state.principal = principal
 
     def closed(self, connection: Connection, reason: str) -> None:
         """Take note that the connection has gone: stop its large request, and forget its parked one."""

@@ -90,6 +90,10 @@ class Request:
         """The principal of the connection. A re-authentication may change it while the request waits."""
         return self._state.principal
 
+    def set_principal(self, principal: Principal) -> None:
+        """As ``RequestContext.set_principal``."""
+        self._state.principal = principal
+
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
         """As ``RequestContext.authorize``. Without an authorizer everything is allowed."""
         if self._authorizer is None:

@@ -97,6 +97,10 @@ class ModelContext:
         """The anonymous principal."""
         return ANONYMOUS
 
+    def set_principal(self, principal: Principal) -> None:
+        """Fail: no request of a group authenticates."""
+        raise AssertionError(f"set_principal({principal}) of a group's request")
+
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
         """Everything is allowed."""
         return True
