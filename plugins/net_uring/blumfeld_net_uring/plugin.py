@@ -15,20 +15,22 @@ from blumfeld_net_uring.transport import UringTransport
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """``[network.options]``: what Kafka has no key for."""
+    """``[network.options]``: options without a key of Kafka's."""
 
     require: bool = False
     """Refuse to start rather than serve without io_uring."""
     buffer_bytes: Annotated[int, msgspec.Meta(ge=1024, le=1 << 20)] = 16_384
-    """Of each receive buffer. A frame across two of them is copied once."""
+    """Size of each receive buffer. A frame across two of them is copied once."""
     buffers: Annotated[int, msgspec.Meta(ge=1, le=32_768)] = 4_096
-    """Receive buffers at most, a power of two. They are made as they are needed."""
+    """Maximum number of receive buffers, a power of two. They are made as they are needed."""
     busy_poll_us: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)] = 0
-    """Look for completions for so long after the last one before sleeping: latency, at the cost of a core."""
+    """Time to look for completions before sleeping. Lowers latency at the cost of a core."""
     file_regions: Literal["sendfile", "copy"] = "sendfile"
-    """``copy``: read file regions and send what was read; for comparison, and file systems without ``sendfile``."""
+    """``sendfile``, or ``copy``: read file regions and send the bytes, for comparison and for file systems
+    without ``sendfile``.
+    """
     without: tuple[str, ...] = ()
-    """Features of io_uring to do without, as on an older kernel: ``multishot_recv``, ``multishot_accept``,
+    """Features of io_uring to leave unused, as on an older kernel: ``multishot_recv``, ``multishot_accept``,
     ``buffer_ring``, or ``io_uring`` itself.
     """
 
@@ -38,7 +40,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
 
 
 class Plugin:
-    """``net_uring``. Making it opens nothing."""
+    """The plug-in ``net_uring``. Making it opens nothing."""
 
     options_class: type[msgspec.Struct] = Options
     roles: tuple[str, ...] = ("network",)
@@ -46,7 +48,7 @@ class Plugin:
 
     @hookimpl
     def blumfeld_loop_factory(self) -> LoopFactory:
-        """asyncio's loop, waiting in the ring; where there is none, asyncio's own."""
+        """A factory for asyncio's loop on the ring; asyncio's own loop if there is no ring."""
         return new_loop
 
     @hookimpl
@@ -68,5 +70,5 @@ class Plugin:
 
     @hookimpl
     def blumfeld_metrics(self) -> Sequence[Metric]:
-        """What all connections hold of memory."""
+        """Metrics of the memory that all connections hold."""
         return memory_metrics(self._transport)

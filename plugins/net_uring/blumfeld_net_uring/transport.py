@@ -1,4 +1,4 @@
-"""The transport on the ring of the running loop; without one, the same on readiness."""
+"""The transport on the running loop's ring. Without a ring it serves on readiness."""
 
 from __future__ import annotations
 
@@ -27,22 +27,22 @@ from blumfeld_net_uring.streams.connections import outbound
 from blumfeld_net_uring.streams.turn import UringTurn
 
 READ_BYTES = 131_072
-"""Taken from a connection at a time where the kernel doesn't pick the buffer."""
+"""Bytes per read on connections that do not use the kernel's buffer group."""
 GROUPS_MAX = 64
-"""Transports on one loop."""
+"""Maximum number of transports on one loop."""
 NOT_USED = ("splice", "send bundle")
-"""Features that this transport has no use for: ``sendfile`` costs less than two splices in worker threads."""
+"""Features that this transport does not use: ``sendfile`` costs less than two splices in worker threads."""
 
 
 class UringTransport(BaseTransport):
-    """``Transport`` on the ring of the running loop. If there is none it serves on readiness, and says so.
+    """``Transport`` on the running loop's ring. Without a ring it serves on readiness and logs that.
 
-    :param require: refuse to listen and to dial rather than serve without the ring
-    :param buffer_bytes: of each receive buffer
-    :param buffers: how many there are at most, a power of two
-    :param busy_poll_us: how long to look for completions before sleeping, after something last happened
-    :param copies_regions: read file regions and send what was read, instead of ``sendfile``
-    :param without: features of io_uring to do without, as on an older kernel
+    :param require: refuse to listen and to dial if there is no ring
+    :param buffer_bytes: size of each receive buffer
+    :param buffers: maximum number of receive buffers, a power of two
+    :param busy_poll_us: time to look for completions before sleeping, counted from the last one
+    :param copies_regions: read file regions and send the bytes, instead of ``sendfile``
+    :param without: features of io_uring to leave unused, as on an older kernel
     """
 
     def __init__(
@@ -65,10 +65,10 @@ class UringTransport(BaseTransport):
         self._copies_regions = copies_regions
         self._probe = probe((*without, *NOT_USED))
         self.why_not = why_not(self._probe)
-        """Why the ring can't be used; None if it can."""
+        """The reason why the ring cannot be used; ``None`` if it can."""
 
     def driver(self) -> str:
-        """What drives the sockets."""
+        """The mechanism that drives the sockets."""
         if self.why_not is not None:
             if self._require:
                 return f"none: io_uring is required and not available: {self.why_not}"
@@ -79,7 +79,7 @@ class UringTransport(BaseTransport):
     def make_turn(self) -> Turn:
         """See :meth:`BaseTransport.make_turn`.
 
-        :raises OSError: the ring is required, and not available
+        :raises OSError: the ring is required but not available
         """
         loop = asyncio.get_running_loop()
         if self.why_not is None and not isinstance(loop, UringLoop):
@@ -159,7 +159,7 @@ class UringTransport(BaseTransport):
         return ReadinessOutbound(turn, sock, receiver, limits, layer, self.forget_dialled)
 
     async def stop(self, grace_ms: int) -> None:
-        """See :meth:`BaseTransport.stop`. When it returns the kernel holds nothing of this transport's."""
+        """See :meth:`BaseTransport.stop`. Afterwards the kernel uses no memory of this transport."""
         await super().stop(grace_ms)
         for acceptor in self._acceptors:
             if isinstance(acceptor, UringAcceptor) and acceptor.armed:
@@ -172,7 +172,7 @@ class UringTransport(BaseTransport):
 
 
 def why_not(found: Probe) -> str | None:
-    """Why the ring can't be used, as far as the kernel goes."""
+    """The kernel's reason why the ring cannot be used; ``None`` if it can."""
     if found.why_not is not None:
         return found.why_not
     if not found.cancel_fd:

@@ -1,7 +1,7 @@
-"""The numbers and structures of io_uring that this transport uses, as the kernel's interface defines them.
+"""Numbers and structures of the kernel's io_uring interface, as far as this transport uses them.
 
 Source: ``include/uapi/linux/io_uring.h`` and the manual pages ``io_uring_setup(2)``, ``io_uring_enter(2)``
-and ``io_uring_register(2)``. They never change: what a kernel lacks it refuses.
+and ``io_uring_register(2)``. They never change; a kernel refuses requests that it does not know.
 """
 
 from __future__ import annotations
@@ -80,9 +80,9 @@ ENTRY_BYTES = 64
 ENTRY = struct.Struct("=BBHiQQIIQ24x")
 """opcode, flags, ioprio, fd, off, addr, len, operation's flags, user_data; the rest zero."""
 ENTRY_WITH_GROUP = struct.Struct("=BBHiQQIIQH22x")
-"""The same, with the buffer group."""
+"""As ``ENTRY``, with the buffer group."""
 ENTRY_WITH_SOURCE = struct.Struct("=BBHiQQIIQHHi16x")
-"""The same, with buffer index, personality, and the descriptor that splice reads."""
+"""As ``ENTRY``, with buffer index, personality, and the descriptor that splice reads from."""
 
 COMPLETION_BYTES = 16
 COMPLETION = struct.Struct("=QiI")
@@ -98,7 +98,8 @@ VECTOR = struct.Struct("=QQ")
 """struct iovec: address, length."""
 
 BUFFER = struct.Struct("=QIH")
-"""struct io_uring_buf without its last two bytes: those of the first one are the tail of the buffer ring."""
+"""struct io_uring_buf without its last two bytes. In the first buffer these are the tail of the buffer ring.
+"""
 BUFFER_BYTES = 16
 BUFFER_TAIL_OFFSET = 14
 

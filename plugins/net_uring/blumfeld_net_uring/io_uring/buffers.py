@@ -1,8 +1,7 @@
-"""Memory that the kernel reads and writes: addresses of buffers, pooled slabs, and a group of buffers to receive
-into.
+"""Memory shared with the kernel: addresses of buffers, pooled slabs, and a group of buffers to receive into.
 
-The kernel is given plain addresses. So whoever queues an operation keeps the buffer referenced, in place and,
-while it is sent, unchanged until the operation has completed.
+The kernel gets plain addresses. Code that queues an operation must keep its buffer referenced and in place
+until the operation has completed, and unchanged while it is sent.
 """
 
 from __future__ import annotations
@@ -17,13 +16,12 @@ from blumfeld_net_uring.io_uring.system import register
 
 BUFFER_BYTES = 16 * 1024
 BUFFERS_FIRST = 32
-"""Few, so that an idle or lightly used broker goes round in memory that its processor's cache holds."""
+"""Few, so that a lightly used broker works in memory that stays in the processor's cache."""
 BUFFERS_MAX = 4096
 VECTOR_MAX = 64
 
 _BYTES_HEADER = bytes.__basicsize__ - 1
-"""CPython keeps the bytes of a ``bytes`` in the object itself, behind its header, with a zero byte at the end.
-"""
+"""CPython stores the content of a ``bytes`` object behind its header, with a zero byte at the end."""
 
 _pack_buffer = abi.BUFFER.pack_into
 _pack_header = abi.MESSAGE.pack_into
@@ -31,16 +29,18 @@ _pack_vector = abi.VECTOR.pack_into
 
 
 def address_of(buffer: bytearray | memoryview | mmap.mmap) -> int:
-    """The address of the first byte of a *writable*, not empty buffer; 0.15 µs.
+    """Address of the first byte of a *writable*, non-empty buffer; takes 0.15 µs.
 
-    It holds while ``buffer`` (or what the view is of) is referenced and not resized: keep a memoryview of a
-    ``bytearray``, which forbids resizing.
+    It is valid while ``buffer`` (or the object under the view) is referenced and not resized. A memoryview of
+    a ``bytearray`` forbids resizing.
     """
     return ctypes.addressof(ctypes.c_char.from_buffer(buffer))
 
 
 def address_of_bytes(data: bytes) -> int:
-    """The address of the bytes; 0.04 µs. It holds while ``data`` is referenced. Only for reading from (sends)."""
+    """Address of the bytes, for reading only (sends); takes 0.04 µs. It is valid while ``data`` is
+    referenced.
+    """
     return id(data) + _BYTES_HEADER
 
 
@@ -67,7 +67,7 @@ class Slabs:
         self.extend(count_max if count_first is None else count_first)
 
     def extend(self, more: int) -> int:
-        """Make so many more, or as many as may be; how many were made."""
+        """Make up to ``more`` buffers more. Returns how many were made."""
         first, size = len(self.views), self.size_bytes
         if self._memory is None:
             return 0
@@ -79,11 +79,11 @@ class Slabs:
 
     @property
     def outstanding(self) -> int:
-        """Buffers taken and not given back."""
+        """Number of buffers taken and not given back."""
         return len(self.views) - len(self.free)
 
     def release(self) -> None:
-        """Let go of the memory, which ends with the last view that somebody still has of it."""
+        """Release the memory. It is freed with the last view of it."""
         self._memory = None
         self.views = []
         self.addresses = []
@@ -138,16 +138,16 @@ class BufferGroup:
         self._slabs = Slabs(size_bytes, count_max, 0)
         self.views = self._slabs.views
         self.taken: list[int] = []
-        """Ids of buffers to be given back at the end of the turn."""
+        """Ids of buffers to give back at the end of the turn."""
         self._tail = 0
         self._spare = 0
         self.published = 0
-        """Buffers that are in use: the kernel's, and those outstanding."""
+        """Number of buffers in use, by the kernel or by this turn."""
         ring.keep(self)
         self._publish(count_first)
 
     def end_turn(self) -> None:
-        """Give back all that was ``taken``: the kernel may write into them from the next submission on."""
+        """Give back all ``taken`` buffers. The kernel may write into them from the next submission on."""
         self._spare = 0
         taken = self.taken
         if not taken:
@@ -167,8 +167,8 @@ class BufferGroup:
         )
 
     def grow(self) -> bool:
-        """A receive found no buffer: put as many more in use as there are, unless others' calls in this turn
-        have left one for it. False: all ``count_max`` are in use.
+        """Call this when a receive found no buffer. Doubles the buffers in use, unless an earlier call in
+        this turn left one free. Returns ``False`` if all ``count_max`` are in use.
         """
         if not self._spare:
             self._spare = self._publish(self.published)
@@ -184,9 +184,7 @@ class BufferGroup:
         return made
 
     def close(self) -> None:
-        """Take the group from the kernel. No receive may be in flight on it. The ring does it too when it
-        closes.
-        """
+        """Take the group from the kernel. No receive may be in flight on it. Closing the ring does the same."""
         if self.published and not self._ring.closed:
             registration = abi.BufferRegistration(0, 0, self.group)
             register(self._ring.fd, abi.UNREGISTER_PBUF_RING, ctypes.byref(registration), 1)
@@ -202,9 +200,9 @@ class BufferGroup:
 
 
 class Gather:
-    """A ``struct msghdr`` with its vector, in memory of its own, for :meth:`Ring.sendmsg`.
+    """A ``struct msghdr`` and its vector, in memory of its own, for :meth:`Ring.sendmsg`.
 
-    It describes one send at a time: refill it after the send's completion only.
+    It describes one send at a time: refill it only after the send has completed.
     """
 
     __slots__ = ("_memory", "address", "vector_max")
@@ -213,12 +211,12 @@ class Gather:
         self.vector_max = vector_max
         self._memory = bytearray(abi.MESSAGE.size + vector_max * abi.VECTOR.size)
         self.address = address_of(self._memory)
-        """Of the header: what ``sendmsg`` is given."""
+        """Address of the header, for ``sendmsg``."""
 
     def fill(self, parts: Sequence[tuple[int, int]]) -> None:
-        """Describe (address, size) of each part, in order; ``vector_max`` of them at most.
+        """Write (address, size) of each part in order, at most ``vector_max`` parts.
 
-        :raises ValueError: more parts.
+        :raises ValueError: too many parts
         """
         if len(parts) > self.vector_max:
             raise ValueError(f"{len(parts)} parts, and room for {self.vector_max}")

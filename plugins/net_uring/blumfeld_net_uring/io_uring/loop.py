@@ -46,7 +46,7 @@ class UringSelector(TakenSelector):
         self._watch_others()
 
     def select(self, timeout: float | None = None) -> Ready:
-        """Submit, wait, call the callbacks of the completions, and give back which of the others are ready."""
+        """Submit, wait, run the callbacks of completions. Returns the ready files of the ordinary selector."""
         timeout_ns = None if timeout is None else int(timeout * 1e9)
         self._polling = True
         try:
@@ -67,7 +67,7 @@ class UringSelector(TakenSelector):
         return ready
 
     def raised(self, error: Exception) -> None:
-        """Tell the ring's ``on_error``; with none, raise it."""
+        """Report the error to the ring's ``on_error``; raise it if there is none."""
         if self.ring.on_error is None:
             raise error
         self.ring.on_error(error)
@@ -93,11 +93,11 @@ class UringSelector(TakenSelector):
         self._others_ready = True
 
     def _watch_others(self) -> None:
-        # Not multishot: a poll made anew sees what is still ready, as a level-triggered selector must.
+        # Not multishot: a new poll reports files that are still ready, as a level-triggered selector must.
         self.ring.poll_add(self._others_token, self._others.fileno(), select.POLLIN)
 
     def close(self) -> None:
-        """Close the ring, as :meth:`Ring.close`, and the selector of the others."""
+        """Close the ring as :meth:`Ring.close` does, and the ordinary selector."""
         self.ring.close()
         super().close()
 
@@ -105,7 +105,7 @@ class UringSelector(TakenSelector):
 class UringLoop(asyncio.SelectorEventLoop):
     """asyncio's loop on a :class:`UringSelector`; :func:`uring_loop` makes it.
 
-    ``probe`` says what the kernel allows; ``ring`` is for the transport, and closed with the loop.
+    ``probe`` has the kernel's features. ``ring`` is for the transport and is closed with the loop.
     """
 
     def __init__(self, ring: Ring, found: Probe) -> None:
@@ -134,7 +134,7 @@ class UringLoop(asyncio.SelectorEventLoop):
 
 
 class PlainLoop(asyncio.SelectorEventLoop):
-    """asyncio's own loop where there is no ring; ``probe.why_not`` says why."""
+    """asyncio's own loop, used if there is no ring; ``probe.why_not`` has the reason."""
 
     def __init__(self, found: Probe) -> None:
         self.probe = found
@@ -142,9 +142,10 @@ class PlainLoop(asyncio.SelectorEventLoop):
 
 
 def uring_loop(without: Iterable[str] = ()) -> UringLoop:
-    """The loop on the ring. ``without``: features to go without, as :func:`blumfeld_net_uring.io_uring.probe.probe`.
+    """Make a loop on the ring. ``without``: features to leave unused, see
+    :func:`blumfeld_net_uring.io_uring.probe.probe`.
 
-    :raises RingUnavailable: there is no ring.
+    :raises RingUnavailable: there is no ring
     """
     names = names_of(without)
     found = probe(names)
@@ -154,7 +155,7 @@ def uring_loop(without: Iterable[str] = ()) -> UringLoop:
 
 
 def new_loop(without: Iterable[str] = ()) -> UringLoop | PlainLoop:
-    """The loop on the ring where there is one, else asyncio's own."""
+    """Make a loop on the ring if possible, otherwise asyncio's own."""
     try:
         return uring_loop(without)
     except RingUnavailable as refusal:

@@ -1,7 +1,7 @@
-"""The ladder: what of io_uring this kernel allows. Asked by trying it, at start, on a small ring of its own.
+"""Probes the kernel's io_uring features at start, by trying them on a small ring.
 
-A feature is missing because the kernel is old, because an administrator forbids it, or because ``without`` says so:
-then the transport goes one rung down for that feature alone (and a test can stand on every rung).
+A feature can be missing because the kernel is old, because an administrator forbids it, or because
+``without`` names it. The transport falls back for that feature alone, and tests can run with every fallback.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from blumfeld_net_uring.io_uring.ring import Ring, RingUnavailable
 from blumfeld_net_uring.io_uring.system import SETUP_NAMES, register
 
 IO_URING = "io_uring"
-"""``without`` this there is no ring at all."""
+"""Named in ``without``, it means that there is no ring at all."""
 FEATURES = (
     *SETUP_NAMES.values(),
     "multishot accept",
@@ -30,7 +30,7 @@ FEATURES = (
     "cancel by descriptor",
     "send bundle",
 )
-"""In the order in which :meth:`Probe.describe` names them. An underscore may stand for a space in ``without``."""
+"""Features in the order of :meth:`Probe.describe`. In ``without`` an underscore may stand for a space."""
 
 _NEEDED = {
     "accept": abi.OP_ACCEPT,
@@ -46,14 +46,14 @@ _ANSWER_SECONDS_MAX = 1.0
 
 @attrs.frozen
 class Probe:
-    """What was found. ``why_not`` is None when there is a ring, else what an operator must know."""
+    """Result of the probe. ``why_not`` is ``None`` if there is a ring, else the reason for an operator."""
 
     kernel: str
     features: tuple[str, ...]
     why_not: str | None = None
 
     def has(self, feature: str) -> bool:
-        """Whether one of ``FEATURES`` is there."""
+        """Whether a feature of ``FEATURES`` is available."""
         return feature in self.features
 
     @property
@@ -68,12 +68,12 @@ class Probe:
 
     @property
     def multishot_recv(self) -> bool:
-        """One entry receives all that comes on a connection, into a buffer group (6.0)."""
+        """One entry receives all bytes of a connection, into a buffer group (6.0)."""
         return self.has("multishot recv")
 
     @property
     def buffer_ring(self) -> bool:
-        """There are buffer groups (5.19). Without them receive into :class:`Slabs`."""
+        """Buffer groups (5.19). Without them the transport receives into :class:`Slabs`."""
         return self.has("buffer ring")
 
     @property
@@ -87,16 +87,17 @@ class Probe:
         return self.has("cancel by descriptor")
 
     def describe(self) -> str:
-        """For ``plan``, the log and a bench row."""
+        """Description for ``plan``, the log and a bench row."""
         if self.why_not is not None:
             return f"no io_uring ({self.why_not})"
         return f"io_uring ({self.kernel}: {', '.join(self.features) or 'no features'})"
 
 
 def probe(without: Iterable[str] = ()) -> Probe:
-    """Ask the kernel; about 0.3 ms. ``without``: names of ``FEATURES``, or ``io_uring``, to go without.
+    """Ask the kernel; takes about 0.3 ms. ``without``: names of ``FEATURES``, or ``io_uring``, to leave
+    unused.
 
-    :raises ValueError: ``without`` names something else.
+    :raises ValueError: ``without`` has an unknown name
     """
     left_out = names_of(without)
     kernel = ".".join(os.uname().release.split(".")[:2])
@@ -113,14 +114,14 @@ def probe(without: Iterable[str] = ()) -> Probe:
     finally:
         ring.close()
     if "buffer ring" in left_out:
-        found.discard("multishot recv")  # which receives into nothing else
+        found.discard("multishot recv")  # multishot receives need a buffer group
     return Probe(kernel, tuple(name for name in FEATURES if name in found and name not in left_out))
 
 
 def names_of(without: Iterable[str]) -> frozenset[str]:
-    """The features meant, spelled as in ``FEATURES``.
+    """The named features, spelled as in ``FEATURES``.
 
-    :raises ValueError: there is no such feature.
+    :raises ValueError: there is no such feature
     """
     names = frozenset(name.replace("_", " ") if name != IO_URING else name for name in without)
     if unknown := sorted(names - set(FEATURES) - {IO_URING}):
@@ -129,7 +130,7 @@ def names_of(without: Iterable[str]) -> frozenset[str]:
 
 
 class _Missing(Exception):  # noqa: N818 - the noun says what it is
-    """The transport can't do without it."""
+    """A feature that the transport needs is missing."""
 
 
 def _features_of(ring: Ring) -> set[str]:
@@ -157,7 +158,9 @@ def _features_of(ring: Ring) -> set[str]:
 
 
 def _operations_of(ring: Ring) -> set[int]:
-    """struct io_uring_probe: a header of 16 bytes, then 8 for each operation: number, -, flags (16 bits), -."""
+    """Operations that the kernel supports, from struct io_uring_probe: a header of 16 bytes, then 8 for each
+    operation: number, -, flags (16 bits), -.
+    """
     answer = ctypes.create_string_buffer(16 + 8 * _OPERATIONS_MAX)
     try:
         register(ring.fd, abi.REGISTER_PROBE, answer, _OPERATIONS_MAX)
@@ -169,7 +172,7 @@ def _operations_of(ring: Ring) -> set[int]:
 
 def _accepts_multishot(ring: Ring) -> bool:
     with socket.socket(socket.AF_UNIX) as listener, socket.socket(socket.AF_UNIX) as client:
-        listener.bind("")  # an abstract address that the kernel makes up
+        listener.bind("")  # The kernel chooses an abstract address.
         listener.listen(1)
         client.connect(listener.getsockname())
         result, flags = _first(ring, lambda token: ring.accept(token, listener.fileno(), multishot=True))
@@ -194,7 +197,7 @@ def _cancels_by_descriptor(ring: Ring) -> bool:
 
 
 def _first(ring: Ring, queue: Callable[[int], None]) -> tuple[int, int]:
-    """The first completion of one operation; (-1, 0) if none comes. What is still in flight ends with the ring."""
+    """The first completion of one operation; (-1, 0) if none comes. Other operations end with the ring."""
     answers: list[tuple[int, int]] = []
     token = ring.attach(lambda result, flags: answers.append((result, flags)))
     queue(token)

@@ -22,12 +22,10 @@ Completed = Callable[[int, int], None]
 
 SQ_ENTRIES = 1024
 CQ_ENTRIES = 8192
-"""More than are ever expected in one turn. Beyond it the kernel keeps them in memory of its own: slower, not
-lost.
-"""
+"""More than one turn ever needs. Further completions stay in the kernel's memory: slower, but not lost."""
 DRAIN_SECONDS_MAX = 5.0
 IGNORED = 0
-"""The token of operations whose result nobody wants to know."""
+"""Token of operations with an unused result."""
 
 _EXPECTED = (0, errno.ETIME, errno.EINTR, errno.EBUSY, errno.EAGAIN, errno.EBADFD)
 """Time or a signal ended the wait; completions wait to be reaped; no memory at the moment; not entered yet."""
@@ -95,9 +93,11 @@ class Queues:
         self.sq_entries: int = params.sq_entries
         self.cq_entries: int = params.cq_entries
         self.on_error: Callable[[Exception], None] | None = None
-        """Told of what a callback raised. Without it :meth:`reap` raises it, and goes on in the next call."""
+        """Called with an exception that a callback raised. Without it :meth:`reap` raises the exception and
+        continues at the next call.
+        """
         self.strays = 0
-        """Completions whose token had been detached."""
+        """Number of completions with a detached token."""
         self._callbacks: dict[int, Completed] = {}
         self._next_token = IGNORED + 1
         self._left: list[tuple[int, int, int]] = []
@@ -132,17 +132,17 @@ class Queues:
 
     @property
     def setup(self) -> tuple[str, ...]:
-        """The names of the kernel's modes that are on."""
+        """Names of the setup modes that the kernel granted."""
         return tuple(name for flag, name in SETUP_NAMES.items() if self.setup_flags & flag)
 
     @property
     def in_flight(self) -> int:
-        """Operations that were queued and have not yet had their last completion reaped."""
+        """Number of operations without their last completion reaped."""
         return self._tail - self._finals
 
     @property
     def queued(self) -> int:
-        """Operations that wait to be submitted."""
+        """Number of operations that wait to be submitted."""
         return self._tail - self._submitted
 
     @property
@@ -153,7 +153,7 @@ class Queues:
     # Tokens
 
     def attach(self, callback: Completed) -> int:
-        """A token for operations whose completions go to ``callback``."""
+        """Returns a token. Completions with it go to ``callback``."""
         token = self._next_token
         self._next_token = token + 1
         self._callbacks[token] = callback
@@ -216,10 +216,9 @@ class Queues:
             self.enter(timeout_ns)
 
     def submit(self, room: int = 1) -> None:
-        """Hand over what is queued, without waiting, so that ``room`` entries fit in. A full queue does it
-        itself.
+        """Submit queued entries without waiting until ``room`` entries fit. A full queue calls this itself.
 
-        :raises OSError: the kernel takes nothing (EAGAIN: out of memory).
+        :raises OSError: the kernel takes nothing (EAGAIN: out of memory)
         """
         for _ in range(3):
             self._words[self._sq_tail_at] = self._tail & _U32
@@ -229,7 +228,7 @@ class Queues:
         raise OSError(errno.EAGAIN, "io_uring: the kernel takes no more entries")
 
     def _settle(self, done: int) -> bool:
-        """Learn what was submitted; whether to try again."""
+        """Read how many entries the kernel took. Returns whether to try again."""
         number = ctypes.get_errno() if done < 0 else 0
         if number not in _EXPECTED:
             raise failure("io_uring_enter")
@@ -237,22 +236,22 @@ class Queues:
         self._submitted = self._tail - ((self._tail - head) & _U32)
         if number != errno.EBADFD:
             return False
-        # Made, and not entered yet: this thread becomes the issuer.
+        # The ring is made but was not entered: this thread becomes the issuer.
         register(self.fd, abi.REGISTER_ENABLE_RINGS, None, 0)
         return True
 
     @property
     def idle(self) -> bool:
-        """Whether :meth:`enter` would find nothing now. No system call; made for busy polling."""
+        """Whether :meth:`enter` would find no completion now. Makes no system call; for busy polling."""
         words = self._words
         if words[self._cq_tail_at] != self._cq_head or self._left:
             return False
         return not words[self._sq_flags_at] & (abi.SQ_TASKRUN | abi.SQ_CQ_OVERFLOW)
 
     def reap(self) -> int:
-        """Call the callbacks of the completions that have come; how many there were.
+        """Call the callbacks of completions. Returns their number.
 
-        Callbacks may queue operations; what those complete at once comes in the next call.
+        Callbacks may queue operations. Their completions come with a later call.
         """
         head = self._cq_head
         tail = self._words[self._cq_tail_at]
@@ -262,7 +261,8 @@ class Queues:
                 self._left.append(_unpack(self._cq, at))
             else:
                 self._take_run(head, tail, at)
-            # All are taken before the first callback: there is room again, whatever it queues.
+            # All completions are taken before the first callback, so the queue has room for whatever it
+            # queues.
             self._words[self._cq_head_at] = self._cq_head = tail
         elif not self._left:
             return 0
@@ -300,7 +300,7 @@ class Queues:
                 self._left = entries[done:]
         return done
 
-    # The end
+    # Closing
 
     def close(self) -> bool:
         """Cancel what is in flight, wait until the kernel has let go of all memory, and give everything back.

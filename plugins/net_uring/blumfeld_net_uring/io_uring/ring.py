@@ -34,22 +34,22 @@ _pack_source = abi.ENTRY_WITH_SOURCE.pack_into
 
 
 class Ring(Queues):
-    """The operations, each of which queues one entry. The rest is in :class:`Queues`."""
+    """The operations; each call queues one entry. :class:`Queues` has the rest."""
 
     __slots__ = ()
 
     def nop(self, token: int, flags: int = 0) -> None:
-        """Complete at once, with 0."""
+        """Complete at once, with result 0."""
         _pack(self._sqes, self._slot(), abi.OP_NOP, flags, 0, -1, 0, 0, 0, 0, token)
 
     def accept(self, token: int, fd: int, socket_flags: int = 0, multishot: bool = False) -> None:
-        """Accept connections; the result is the descriptor. The peer's address is not asked for."""
+        """Accept connections. The result is the descriptor; the peer's address is not fetched."""
         mode = abi.ACCEPT_MULTISHOT if multishot else 0
         _pack(self._sqes, self._slot(), abi.OP_ACCEPT, 0, mode, fd, 0, 0, 0, socket_flags, token)
 
     def recv(self, token: int, fd: int, address: int, size: int, flags: int = 0, mode: int = 0) -> None:
-        """Receive into memory of the caller. ``mode``: ``RECVSEND_POLL_FIRST`` when nothing is expected yet."""
-        # As _slot, without the call: this is every request's.
+        """Receive into the caller's memory. ``mode``: ``RECVSEND_POLL_FIRST`` if no bytes are expected yet."""
+        # As _slot, but inlined, because every request comes through here.
         tail = self._tail
         if tail - self._submitted > self._sq_mask:
             self.submit()
@@ -105,7 +105,9 @@ class Ring(Queues):
         flags: int = 0,
         entry_flags: int = 0,
     ) -> None:
-        """Move bytes between two descriptors, one of them a pipe. ``offset`` in a file; None for pipe or socket."""
+        """Move bytes between two descriptors, one of them a pipe. ``offset`` is a position in a file;
+        ``None`` for a pipe or socket.
+        """
         at = _ANYWHERE if offset is None else offset
         _pack_source(
             self._sqes,
@@ -125,19 +127,20 @@ class Ring(Queues):
         )
 
     def poll_add(self, token: int, fd: int, events: int, multishot: bool = False) -> None:
-        """Complete when one of ``select.POLL…`` holds; the result is which."""
+        """Complete when one of ``select.POLL…`` holds; the result is the set that holds."""
         mode = abi.POLL_ADD_MULTI if multishot else 0
         _pack(self._sqes, self._slot(), abi.OP_POLL_ADD, 0, 0, fd, 0, 0, mode, events, token)
 
     def cancel(self, token: int, target: int, every: bool = True) -> None:
-        """Cancel operations of token ``target``: every one (the result is how many, from Linux 5.19), or one.
+        """Cancel operations of token ``target``: all of them (the result is their number, from Linux 5.19),
+        or one.
 
-        They complete with ``-ECANCELED``, or with what they had come to. ``-ENOENT``: there was none.
+        They complete with ``-ECANCELED`` or with their own result. ``-ENOENT``: there was none.
         """
         self._cancel(token, target, abi.CANCEL_ALL if every else 0)
 
     def cancel_fd(self, token: int, fd: int) -> None:
-        """Cancel all operations on a descriptor, from Linux 5.19. The result is how many were found."""
+        """Cancel all operations on a descriptor, from Linux 5.19. The result is their number."""
         flags = abi.CANCEL_ALL | abi.CANCEL_FD
         _pack(self._sqes, self._slot(), abi.OP_ASYNC_CANCEL, 0, 0, fd, 0, 0, 0, flags, token)
 

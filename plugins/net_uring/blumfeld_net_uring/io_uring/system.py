@@ -1,4 +1,4 @@
-"""The three system calls of io_uring, through ctypes; what a refusal of the first means for an operator."""
+"""The three system calls of io_uring, through ctypes, and explanations of a refused setup for operators."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _TRIED_SETUPS = (
     abi.SETUP_SUBMIT_ALL | abi.SETUP_COOP_TASKRUN | abi.SETUP_TASKRUN_FLAG,
     0,
 )
-"""From Linux 6.1, 6.0, 5.19, and before."""
+"""Setup flags to try, for Linux 6.1, 6.0, 5.19, and before."""
 SETUP_NAMES = {
     abi.SETUP_SINGLE_ISSUER: "single issuer",
     abi.SETUP_DEFER_TASKRUN: "deferred task run",
@@ -33,7 +33,7 @@ syscall = ctypes.CDLL(None, use_errno=True).syscall
 
 
 class RingUnavailable(Exception):  # noqa: N818 - the noun says what it is
-    """This system gives no ring. ``reason`` is for the operator."""
+    """This system provides no ring. ``reason`` is text for the operator."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
@@ -41,24 +41,24 @@ class RingUnavailable(Exception):  # noqa: N818 - the noun says what it is
 
 
 def register(fd: int, operation: int, argument: Any, count: int) -> None:
-    """``io_uring_register(2)``.
+    """Call ``io_uring_register(2)``.
 
-    :raises OSError: as the kernel says.
+    :raises OSError: the kernel's error
     """
     if syscall(abi.SYS_REGISTER, fd, operation, argument, count) < 0:
         raise failure("io_uring_register")
 
 
 def failure(what: str) -> OSError:
-    """The error of the system call that has just failed."""
+    """The error of the last system call, which has failed."""
     number = ctypes.get_errno()
     return OSError(number, f"{what}: {os.strerror(number)}")
 
 
 def set_up(sq_entries: int, cq_entries: int, without: frozenset[str] = frozenset()) -> tuple[int, abi.Params]:
-    """A disabled ring with the best modes that the kernel has, ``without`` these of ``SETUP_NAMES``.
+    """Make a disabled ring with the best modes that the kernel has, except ``without`` (of ``SETUP_NAMES``).
 
-    :raises RingUnavailable: the kernel has none, forbids it, or has too little memory for it.
+    :raises RingUnavailable: the kernel has none, forbids it, or has too little memory for it
     """
     if sys.byteorder != "little" or sys.maxsize < 1 << 32:
         raise RingUnavailable("io_uring is spoken here on 64-bit little-endian machines only")
@@ -77,7 +77,9 @@ def set_up(sq_entries: int, cq_entries: int, without: frozenset[str] = frozenset
             _check_features(fd, params)
             return fd, params
         number = ctypes.get_errno()
-        if number != errno.EINVAL:  # the kernel knows the mode: that is not what it refuses
+        if (
+            number != errno.EINVAL
+        ):  # The kernel knows the mode, so this mode is not the reason of the refusal.
             break
     raise RingUnavailable(refusal(number))
 
@@ -95,7 +97,7 @@ def _check_features(fd: int, params: abi.Params) -> None:
 
 
 def refusal(number: int) -> str:
-    """What an errno of io_uring_setup means, for an operator."""
+    """Explains an errno of io_uring_setup to an operator."""
     if number == errno.ENOSYS:
         return "this kernel has no io_uring (ENOSYS)"
     if number in (errno.EPERM, errno.EACCES):

@@ -1,4 +1,4 @@
-"""A listening socket on the ring: one entry accepts all who come, where the kernel has multishot."""
+"""A listening socket on the ring: with multishot one entry accepts all connections."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ _PASSING = (-errno.ECANCELED, -errno.EAGAIN, -errno.EINTR, -errno.ECONNABORTED)
 
 
 class UringAcceptor(Acceptor):
-    """Accepts the connections of one listener. The socket is bound and listens when it is handed over."""
+    """Accepts the connections of one listener. The socket must already be bound and listening."""
 
     turn: UringTurn
     sock: socket.socket
     multishot: bool = False
     when_closed: Callable[[], None] | None = None
-    """Called when the last entry has completed after :meth:`close`: now the port is free."""
+    """Called when the last entry has completed after :meth:`close`: the port is free then."""
     _token: int = 0
     _wanted: bool = False
     _cancelled: bool = False
     armed: bool = False
-    """Whether an entry that accepts is in flight."""
+    """Whether an accepting entry is in flight."""
 
     def resume(self) -> None:
         """See :meth:`Acceptor.resume`."""
@@ -50,7 +50,9 @@ class UringAcceptor(Acceptor):
             self.turn.ring.cancel(IGNORED, self._token)
 
     def close(self) -> None:
-        """See :meth:`Acceptor.close`. A door that was closed for a while has no entry whose completion would end it."""
+        """See :meth:`Acceptor.close`. A paused acceptor has no entry in flight whose completion would finish
+        the close.
+        """
         super().close()
         if self._token and not self.armed:
             self.turn.ring.detach(self._token)
@@ -59,7 +61,7 @@ class UringAcceptor(Acceptor):
     def _arm(self) -> None:
         self.armed = True
         flags = socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC
-        # With multishot the kernel accepts the whole backlog before we can close the door.
+        # With multishot the kernel accepts the whole backlog before we can pause.
         multishot = self.multishot and not self.rate_limited
         self.turn.ring.accept(self._token, self.sock.fileno(), flags, multishot)
 
@@ -86,7 +88,7 @@ class UringAcceptor(Acceptor):
         sock = socket.socket(self.sock.family, socket.SOCK_STREAM, 0, fileno=fd)
         try:
             address = sock.getpeername()
-        except OSError:  # it has gone again
+        except OSError:  # the peer has gone already
             sock.close()
             return
         self.accepted(sock, address[0], address[1])
@@ -94,14 +96,14 @@ class UringAcceptor(Acceptor):
     def connection(
         self, sock: socket.socket, peer: tuple[str, int], identity: int, layer: ByteLayer | None
     ) -> AcceptedConnection:
-        """See :meth:`Acceptor.connection`. It has its options from the listening socket."""
+        """See :meth:`Acceptor.connection`. The socket inherits its options from the listening socket."""
         return accepted(
             self.turn, sock, peer, identity, self.listener, self.handler, self.limits, layer, self.forget
         )
 
 
 def prepare_listening(sock: socket.socket) -> None:
-    """Options that accepted sockets inherit. The ring waits by itself only on a listening socket that blocks."""
+    """Set options that accepted sockets inherit. Entries on a blocking listening socket wait in the ring."""
     sock.setblocking(True)
     with contextlib.suppress(OSError):
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)

@@ -1,4 +1,4 @@
-"""The classes that are made: each way to receive, for accepted and for dialled connections."""
+"""The concrete connection classes: each way to receive, for accepted and for dialled connections."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from blumfeld_net_uring.streams.turn import UringTurn
 
 
 class GroupAccepted(GroupStream, AcceptedConnection):
-    """Accepted, received into the group."""
+    """An accepted connection that receives into the buffer group."""
 
     __slots__ = GROUP_SLOTS
 
 
 class GroupOutbound(GroupStream, OutboundConnection):
-    """Dialled, received into the group."""
+    """A dialled connection that receives into the buffer group."""
 
     __slots__ = GROUP_SLOTS
 
 
 class PolledAccepted(PolledStream, AcceptedConnection):
-    """Accepted, polled."""
+    """An accepted connection that polls before it receives."""
 
     __slots__ = POLLED_SLOTS
 
 
 class PolledOutbound(PolledStream, OutboundConnection):
-    """Dialled, polled."""
+    """A dialled connection that polls before it receives."""
 
     __slots__ = POLLED_SLOTS
 
@@ -48,7 +48,9 @@ def accepted(
     layer: ByteLayer | None,
     forget: Callable[[AcceptedConnection], None],
 ) -> AcceptedConnection:
-    """An accepted connection of the kind that fits. A byte layer is fed as it asks for bytes, so it is polled."""
+    """Make an accepted connection of the right kind. A byte layer asks for bytes itself, so its connection
+    polls.
+    """
     queue = UringSendQueue(sock, turn.calls, turn.ring)
     kind = GroupAccepted if turn.group is not None and layer is None else PolledAccepted
     stream = kind(turn, queue, peer, identity, listener, handler, limits, layer, forget)
@@ -64,7 +66,7 @@ def outbound(
     layer: ByteLayer | None,
     forget: Callable[[OutboundConnection], None],
 ) -> OutboundConnection:
-    """A dialled connection of the kind that fits."""
+    """Make a dialled connection of the right kind."""
     queue = UringSendQueue(sock, turn.calls, turn.ring)
     kind = GroupOutbound if turn.group is not None and layer is None else PolledOutbound
     stream = kind(turn, queue, receiver, limits, layer, forget)

@@ -1,5 +1,5 @@
-"""Two ways to receive on the ring: into buffers that the kernel picks (:class:`GroupStream`), or when it says that
-there is something (:class:`PolledStream`: kernels without buffer groups, and byte layers).
+"""Two ways to receive on the ring: into buffers that the kernel picks (:class:`GroupStream`), or after a poll
+(:class:`PolledStream`: kernels without buffer groups, and byte layers).
 """
 
 from __future__ import annotations
@@ -19,8 +19,9 @@ from blumfeld_net_uring.streams.sending import error_of
 from blumfeld_net_uring.streams.stream import SLOTS, UringStream
 
 DIRECT_BYTES_MIN = 65_536
-"""If more than that is missing of a large frame, the kernel writes it where it belongs, at the price of a cancelled
-receive. Less is copied."""
+"""If more than this is missing of a large frame, the kernel writes it directly into the frame, at the price
+of a cancelled receive. Fewer bytes are copied.
+"""
 _AGAIN = (-errno.ECANCELED, -errno.EAGAIN, -errno.EINTR)
 
 GROUP_SLOTS = (*SLOTS, "_direct", "_expects_large")
@@ -28,34 +29,36 @@ POLLED_SLOTS = (*SLOTS, "_read_bytes", "_recv_into")
 
 
 class GroupStream(UringStream):
-    """Receives into the transport's buffer group: one entry for all that comes, where the kernel has multishot."""
+    """Receives into the transport's buffer group. With multishot one entry receives everything."""
 
     if not TYPE_CHECKING:
         __slots__ = ()
 
-    carry_bytes_max = 0  # bytes are joined where the frame will lie: each is copied once
+    carry_bytes_max = 0  # Bytes are joined at the frame's final place, so each is copied once.
 
     _direct: LargeFrame | None
-    """The frame that the kernel writes into; held until that has completed, whatever becomes of it."""
+    """The frame that the kernel writes into. Held until that operation has completed, even if the connection
+    dies.
+    """
     _expects_large: bool
-    """The last frame was so large that the next receive is better for one time only."""
+    """Whether the last frame was so large that the next receive had better be a single one."""
 
     def resume_reading(self) -> None:
-        """Receive, from now on."""
+        """Start to receive."""
         if not self._reading and not self.dead:
             self._reading = True
             if not self._armed:
                 self._arm()
 
     def pause_reading(self) -> None:
-        """Cancel the receive. What it brings until it ends is kept."""
+        """Cancel the receive. Bytes that arrive until it ends are kept."""
         self._reading = False
         if self._armed and not self._cancelled:
             self._cancelled = True
             self.turn.ring.cancel(IGNORED, self._recv_token)
 
     def fed(self) -> None:
-        """There are buffers again."""
+        """Continue after starvation: buffers are free again."""
         if self._reading and not self._armed and not self.dead:
             self._arm()
 
@@ -100,7 +103,7 @@ class GroupStream(UringStream):
             self._receive_ended(result, flags)
 
     def _join(self, data: memoryview) -> None:
-        """Bytes behind others that were kept: take what may be taken, and keep the others."""
+        """Join bytes to earlier ones that were kept. Take complete frames and keep the rest."""
         if self._stall & CLOSING:
             return
         large = self._large
@@ -128,7 +131,7 @@ class GroupStream(UringStream):
                 self._large_begun(self._large)
 
     def _hold(self, data: memoryview) -> None:
-        """Keep the bytes, which are behind all others, until the hold is lifted; receive no more."""
+        """Keep the bytes behind all earlier ones until the hold is lifted, and stop receiving."""
         self.pause_reading()
         if self._stall & CLOSING or self.dead or not data:
             return
@@ -136,7 +139,7 @@ class GroupStream(UringStream):
         self._rest = memoryview(bytearray(data) if rest is None else bytearray(rest) + data)
 
     def _large_begun(self, large: LargeFrame) -> None:
-        """Much is missing: end the receive, so that the next one is straight into the frame."""
+        """Much of the frame is missing: end the receive, so that the next one goes directly into the frame."""
         if large.missing > DIRECT_BYTES_MIN:
             self._expects_large = True
             if self._armed and not self._cancelled and self.turn.multishot:
@@ -144,7 +147,7 @@ class GroupStream(UringStream):
                 self.turn.ring.cancel(IGNORED, self._recv_token)
 
     def _receive_ended(self, result: int, flags: int) -> None:
-        """The entry in flight was this one: say what comes next."""
+        """The entry in flight has ended. Queue the next one."""
         self._armed = self._cancelled = False
         direct, self._direct = self._direct, None
         if direct is not None and direct is not self._large:
@@ -181,7 +184,7 @@ class GroupStream(UringStream):
             self._arm()
 
     def consume_rest(self) -> None:
-        """The hold was lifted: a large frame that was completed meanwhile comes before the rest."""
+        """The hold is lifted. A large frame that was completed meanwhile comes before the rest."""
         large = self._large
         if large is not None and large.complete:
             if self.held():
@@ -194,26 +197,26 @@ class GroupStream(UringStream):
 
     def _drop_large(self) -> None:
         if self._large is self._direct:
-            self._large = None  # dropped when the kernel no longer writes into it
+            self._large = None  # Kept until the kernel no longer writes into it.
         else:
             super()._drop_large()
 
 
 class PolledStream(UringStream, ReadableStream):
-    """Receives by a call of its own when an entry that polls has said that there is something."""
+    """Receives by its own system call after a polling entry has reported data."""
 
     if not TYPE_CHECKING:
         __slots__ = ()
 
     def resume_reading(self) -> None:
-        """Receive, from now on."""
+        """Start to receive."""
         if not self._reading and not self.dead:
             self._reading = True
             if not self._armed:
                 self._arm()
 
     def pause_reading(self) -> None:
-        """Leave what arrives to the kernel, which tells the peer."""
+        """Stop: arriving bytes stay in the kernel, which slows the peer."""
         self._reading = False
         if self._armed and not self._cancelled:
             self._cancelled = True

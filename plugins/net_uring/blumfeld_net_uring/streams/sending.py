@@ -1,8 +1,9 @@
-"""Sending on the ring: one entry for what a connection has to say in a turn, submitted with all others by one call.
+"""Sending on the ring: a connection's bytes of one turn are one entry, and one system call submits all
+entries.
 
-Buffers are joined and sent by address. What is too large for a copy, and what has file regions, goes by the socket's
-own calls: a ring would do them in worker threads, which costs more than the call. What such a call leaves waits for
-the socket to be writable, by an entry that polls.
+Small buffers are joined and sent by address. Large ones and file regions go through the socket's own calls,
+because a ring would run them in worker threads, which costs more. If such a call leaves bytes, a polling
+entry waits until the socket is writable.
 """
 
 from __future__ import annotations
@@ -17,17 +18,17 @@ from blumfeld_net_uring.io_uring.buffers import address_of_bytes
 from blumfeld_net_uring.io_uring.ring import Ring
 
 RING_SEND_BYTES_MAX = 65_536
-"""What is joined and sent by the ring. Larger parts are gathered from where they lie."""
+"""Maximum bytes joined and sent by the ring. Larger parts are gathered from their places."""
 MSG_NOSIGNAL = 0x4000
 
 
 def error_of(result: int) -> OSError:
-    """What a completion with a result below 0 says."""
+    """The error in a completion's negative result."""
     return OSError(-result, os.strerror(-result))
 
 
 class UringSendQueue(SocketSendQueue):
-    """Parts on their way into one socket, at most one entry of them in flight."""
+    """Parts to send on one socket, with at most one entry of them in flight."""
 
     __slots__ = ("_fd", "_ring_send", "flight", "token")
 
@@ -36,9 +37,10 @@ class UringSendQueue(SocketSendQueue):
         self._ring_send = ring.send
         self._fd = sock.fileno()
         self.token = 0
-        """Of the entries; whoever owns the queue sets it."""
+        """Token of the entries; set by the queue's owner."""
         self.flight: bytes | None = None
-        """What the kernel reads from: held until the entry has completed, also when the connection dies meanwhile."""
+        """The bytes that the kernel reads. Held until the entry has completed, even if the connection dies.
+        """
 
     def send(self, parts: list[Part], size_bytes: int, has_regions: bool) -> bool:
         """See :meth:`SendQueue.send`."""
@@ -58,7 +60,9 @@ class UringSendQueue(SocketSendQueue):
         return super().memory_bytes() + (0 if self.flight is None else len(self.flight))
 
     def push(self) -> None:
-        """See :meth:`SendQueue.push`. Does nothing while an entry is in flight: its completion pushes on."""
+        """See :meth:`SendQueue.push`. Does nothing while an entry is in flight: its completion calls this
+        again.
+        """
         if self.flight is not None or not self._items:
             return
         if isinstance(self._items[0], BUFFERS):
@@ -72,7 +76,7 @@ class UringSendQueue(SocketSendQueue):
         super().push()
 
     def completed(self, result: int) -> None:
-        """The entry in flight has completed; what it left is queued again, in front.
+        """Handle the completion of the entry in flight. Unsent bytes go back to the front of the queue.
 
         :raises OSError: the peer has gone
         """
@@ -82,7 +86,7 @@ class UringSendQueue(SocketSendQueue):
         if result < 0:
             if result != -errno.EAGAIN:
                 raise error_of(result)
-            result = 0  # the socket is full, and the kernel would not wait for it
+            result = 0  # the socket is full, and the kernel did not wait
         self.unsent_bytes -= result
         if result < len(data):
             self._items.appendleft(memoryview(data)[result:])

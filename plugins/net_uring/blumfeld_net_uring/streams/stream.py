@@ -1,6 +1,7 @@
-"""A stream on the ring: what it has to say is one entry a turn, and it closes when the kernel holds nothing of it.
+"""A stream on the ring: it sends at most one entry a turn, and it closes when the kernel holds none of its
+memory.
 
-How it receives is the business of :mod:`blumfeld_net_uring.streams.receiving`.
+:mod:`blumfeld_net_uring.streams.receiving` has the ways to receive.
 """
 
 from __future__ import annotations
@@ -25,11 +26,11 @@ SLOTS = (
     "_socket",
     "_poll_token",
 )
-"""Of every class that is made."""
+"""Slots of every concrete class."""
 
 
 class UringStream(Stream):
-    """The sending and closing half. Its slots are :data:`SLOTS`, in the classes that are made."""
+    """The sending and closing half. The concrete classes have its slots, :data:`SLOTS`."""
 
     if not TYPE_CHECKING:  # a type checker would take it for the whole list
         __slots__ = ()
@@ -38,13 +39,13 @@ class UringStream(Stream):
     _socket: Socket
     _fd: int
     _queue: UringSendQueue
-    """Below the byte layer, if there is one."""
+    """The queue below the byte layer, if there is one."""
     _recv_token: int
     _poll_token: int
     _armed: bool
-    """Whether an entry that receives is in flight."""
+    """Whether a receiving entry is in flight."""
     _cancelled: bool
-    """Whether that entry is on its way out."""
+    """Whether that entry was cancelled and has not ended yet."""
     _polling: bool
     """Whether an entry waits for the socket to be writable."""
     _reason: str
@@ -64,10 +65,10 @@ class UringStream(Stream):
     def _received(self, result: int, flags: int) -> None:
         raise NotImplementedError
 
-    # Sending.
+    # Sending
 
     def watch_sending(self) -> None:
-        """Wait for the socket to be writable, if something is unsent that no entry in flight takes care of."""
+        """Wait until the socket is writable, if bytes are unsent and no entry in flight covers them."""
         if self._queue.flight is None and self._sending.unsent_bytes and not self._polling and not self.dead:
             self._polling = True
             self.turn.ring.poll_add(self._poll_token, self._fd, select.POLLOUT)
@@ -120,7 +121,7 @@ class UringStream(Stream):
             self.watch_sending()
 
     def _moved(self) -> None:
-        """The socket took some of what was unsent."""
+        """The socket took some of the unsent bytes."""
         turn = self.turn
         if not turn.begun:
             turn.begin()
@@ -129,10 +130,10 @@ class UringStream(Stream):
         self.drained()
         self.check_ending()
 
-    # Ending.
+    # Closing
 
     def hang_up(self, reason: str) -> None:
-        """Cancel what is in flight, and close when all of that has completed."""
+        """Cancel all entries in flight, and close when they have completed."""
         self._reason = reason
         ring = self.turn.ring
         if self._armed and not self._cancelled:
@@ -145,7 +146,7 @@ class UringStream(Stream):
         self._let_go()
 
     def _let_go(self) -> None:
-        """A completion came on a dead stream: if it was the last, close."""
+        """Handle a completion on a dead stream: close it after the last one."""
         if self._armed or self._polling or self._queue.flight is not None:
             return
         ring = self.turn.ring

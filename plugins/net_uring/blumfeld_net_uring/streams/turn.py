@@ -1,4 +1,6 @@
-"""What the connections of one transport share on a ring: the group that the kernel receives into, who waits for it."""
+"""State that one transport's connections share on a ring: the kernel's buffer group, and the streams that
+wait for it.
+"""
 
 from __future__ import annotations
 
@@ -13,15 +15,17 @@ from blumfeld_net_uring.io_uring.ring import Ring
 
 
 class Starved(Protocol):
-    """What could not receive because every buffer held a frame of this turn."""
+    """A stream that could not receive because every buffer held a frame of this turn."""
 
     def fed(self) -> None:
-        """There are buffers again."""
+        """Buffers are free again: receive."""
         ...
 
 
 class UringTurn(Turn):
-    """The turn on a ring. Buffers of the group are given back at its end, when no frame in them is needed any more."""
+    """The turn on a ring. At its end the group's buffers are given back, because no frame in them is needed
+    any more.
+    """
 
     __slots__ = ("_grown", "_starved", "calls", "group", "multishot", "read_bytes", "ring", "taken", "views")
 
@@ -40,7 +44,7 @@ class UringTurn(Turn):
         self.group = group
         self.views: list[memoryview] = [] if group is None else group.views
         self.taken: list[int] = [] if group is None else group.taken
-        """The group's own lists, at hand."""
+        """The group's own list, as an attribute because it is used often."""
         self.multishot = multishot
         self.read_bytes = read_bytes
         self.calls = calls
@@ -48,9 +52,10 @@ class UringTurn(Turn):
         self._starved: list[Starved] = []
 
     def starve(self, stream: Starved) -> bool:
-        """A receive found no buffer: whether to try again at once. If not, ``fed`` is called after this turn.
+        """A receive found no buffer. Returns whether to try again at once; if not, ``fed`` is called after
+        this turn.
 
-        The group grows at most once a turn: each doubling is for all that starve in it.
+        The group grows at most once a turn: each doubling serves all streams that starve in it.
         """
         if not self.begun:
             self.begin()
