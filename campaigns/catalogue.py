@@ -99,6 +99,12 @@ CLIENTS_AND_FAULTS = (
         (Run("blumfeld.testing.simulation", defaults=("--seeds", "0-19", "--hours", "1")),),
     ),
     Campaign(
+        "swarms",
+        "Three nodes with clients on virtual time, under faults of every class that each seed draws.",
+        "5 min",
+        (Run(CLI, fixed=("simulate",), defaults=("--seeds", "0-199", "--seconds", "120")),),
+    ),
+    Campaign(
         "groups",
         "Group members of both protocols on virtual time, by seed, with an oracle.",
         "10 min",

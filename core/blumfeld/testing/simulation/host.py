@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
@@ -127,6 +128,8 @@ class Machine:
         self.down = asyncio.Event()
         """Set when the node crashed."""
         self.kills = self.power_cuts = 0
+        self.said: Counter[str] = Counter()
+        """Events that the newest process logged."""
         self.failures = 0
         """Processes that ended themselves: their disk failed."""
         self.world = loop
@@ -164,6 +167,7 @@ class Machine:
         """
         self.incarnations += 1
         self.down.clear()
+        self.said.clear()
         self._note(f"start {self.incarnations}")
         loop = self._loop = MachineLoop(self.world, self.clock)
         loop.turn_cost_s = self.turn_cost_s
@@ -338,6 +342,7 @@ class Machine:
         def render(_: int, level: str, logger: str, event: str, values: dict[str, Any]) -> None:
             if loop.dead:
                 return  # the process unwinds: nothing could have seen what it says
+            self.said[event] += 1
             said = " ".join(f"{name}={value!r}" for name, value in values.items())
             self._note(f"log {level} {logger}: {event} {said}")
             defect = values.get("exc_info")

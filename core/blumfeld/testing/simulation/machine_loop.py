@@ -55,7 +55,8 @@ class MachineLoop(asyncio.BaseEventLoop):
         self._clock = clock
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._paused = False
-        self._queue: deque[asyncio.Handle] = deque()
+        self._queue: deque[Any] = deque()
+        """What the next turn does: asyncio's handles, and (callback, arguments) of arrivals."""
         self._turn_is_set = False
         self._busy_until_s = 0.0
 
@@ -78,7 +79,11 @@ class MachineLoop(asyncio.BaseEventLoop):
 
     def deliver(self, callback: Callable[..., None], *arguments: Any) -> None:
         """Run an arrival from outside in the next turn, unless the process has died by then."""
-        self.call_soon(self._unless_dead, callback, arguments)
+        if self.dead:
+            return
+        self._queue.append((callback, arguments))  # no Handle: most of what a process does is an arrival
+        if not (self._turn_is_set or self._paused):
+            self._set_turn()
 
     def die(self) -> None:
         """Be dead from now on. Every task is cancelled, as often as it takes to end it."""
@@ -100,9 +105,13 @@ class MachineLoop(asyncio.BaseEventLoop):
             if not self._tasks:
                 return
 
-    def _unless_dead(self, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
-        if not self.dead:
+    def _arrive(self, callback: Callable[..., None], arguments: tuple[Any, ...]) -> None:
+        if self.dead:
+            return
+        try:
             callback(*arguments)
+        except Exception as error:
+            self.call_exception_handler({"message": "an arrival raised", "exception": error})
 
     def _set_turn(self) -> None:
         if not self._turn_is_set:
@@ -126,7 +135,9 @@ class MachineLoop(asyncio.BaseEventLoop):
         try:
             for _ in range(len(queue)):
                 handle = queue.popleft()
-                if not handle._cancelled:
+                if type(handle) is tuple:
+                    self._arrive(*handle)
+                elif not handle._cancelled:
                     handle._run()
         finally:
             _set_running_loop(before)

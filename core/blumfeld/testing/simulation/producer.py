@@ -36,6 +36,7 @@ class Batch(msgspec.Struct):
     base_sequence: int
     values: list[bytes]
     acked: bool = False
+    tries: int = 0
     write_failed: bool = False
     """The broker answered once that it could not write the batch."""
 
@@ -94,7 +95,10 @@ class Producer:
         while not all(batch.acked for batch in burst):
             try:
                 connection = await self._connected()
-                sent = [(batch, connection.send(self._request(batch), PRODUCE_VERSION)) for batch in burst]
+                sent = []
+                for batch in burst:
+                    batch.tries += 1
+                    sent.append((batch, connection.send(self._request(batch), PRODUCE_VERSION)))
                 for batch, answer in sent:
                     self._answered(burst, batch, await connection.wait(answer))
             except ConnectionError:
@@ -154,7 +158,11 @@ class Producer:
             if earlier.partition == batch.partition and not earlier.acked:
                 return
         # The very first batch failed, and the next was accepted: an unknown producer may begin with any sequence.
-        if not (batch.base_sequence == 0 and batch.write_failed):
+        # A snapshot of producers has only the last batch of each, as in Kafka: after a clean stop the repetition of an
+        # earlier one is refused although it was written.
+        behind = burst[burst.index(batch) + 1 :]
+        may_be_written = any(later.partition == batch.partition and later.tries > 1 for later in behind)
+        if not (may_be_written or (batch.base_sequence == 0 and batch.write_failed)):
             self._oracle.sequence_refused(batch.partition)
         for given_up in burst:  # after a new producer id, batches under way are never sent again
             given_up.acked = True

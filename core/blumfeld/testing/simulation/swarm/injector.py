@@ -20,6 +20,8 @@ DOWN_S = 5.0
 """Mean time until a process that ended is started again."""
 LASTS_S = 8.0
 """Mean duration of a fault that lasts."""
+STAYS_OFFLINE = "partition offline"
+"""The broker's event for a partition whose files failed in another way than by a write."""
 METADATA = "__cluster_metadata"
 DISK_PLACES = ("", "", METADATA)
 """Parts of paths that a disk's fault strikes: the first operation, or the first one on the cluster's metadata."""
@@ -52,7 +54,6 @@ class Injector:
         self._on_error = on_error
         self._tasks: list[asyncio.Task[None]] = []
         self._keepers: list[asyncio.Task[None]] = []
-        self._disk_faults: list[tuple[Machine, Fault]] = []
         self._bring: dict[FaultClass, Callable[[random.Random], Awaitable[None]]] = {
             FaultClass.KILL: self._kill,
             FaultClass.POWER: self._power,
@@ -84,8 +85,8 @@ class Injector:
     def heal(self) -> None:
         """End every fault. Machines that are down are started again.
 
-        A process whose disk had an error is killed, as its operator would do once the disk is replaced: a partition
-        whose file could not be read stays offline as long as the process lives.
+        A process that says that a partition is offline is killed, as its operator would do once the disk is well: such
+        a partition stays offline as long as the process lives.
         """
         for task in self._tasks:
             task.cancel()
@@ -101,7 +102,7 @@ class Injector:
             machine.clock.jump(-machine.clock.offset_ms)
             if machine.turn_cost_s:
                 machine.load(0.0)
-            if any(one is machine and not fault.times for one, fault in self._disk_faults):
+            if machine.said[STAYS_OFFLINE]:
                 machine.crash(power_cut=False)
 
     def end(self) -> None:
@@ -275,7 +276,6 @@ class Injector:
         place = DISK_PLACES[chance.randrange(len(DISK_PLACES))]
         fault = Fault(operation=OPERATIONS[one], error_number=errno.EIO, path_part=place)
         machine.disk.inject(fault)
-        self._disk_faults.append((machine, fault))
         await self._last(chance)
         machine.disk.withdraw(fault)
         self.counts[one.value] += not fault.times
