@@ -140,7 +140,7 @@ def _lost_again(reason: Exception) -> ConnectionError:
 async def connect(host: str, port: int, client_id: str) -> AsyncioConnection:
     """Connect over TCP with the running loop.
 
-    :raises OSError: nobody listens there
+    :raises OSError: no server listens there
     """
     loop = asyncio.get_running_loop()
     _, connection = await loop.create_connection(lambda: AsyncioConnection(client_id), host, port)

@@ -25,7 +25,7 @@ class FrameSocket:
 
     :param reuse: read all frames into the same memory; a frame is valid until the next. Large frames come faster so,
         because memory that is new to a process has to be mapped first
-    :raises OSError: nobody listens there
+    :raises OSError: no server listens there
     """
 
     def __init__(
@@ -100,7 +100,7 @@ class BlockingConnection:
 
     :param frame_bytes_max: the largest answer that is taken
     :param reuse: see :class:`FrameSocket`; records of an answer are valid until the next one
-    :raises OSError: nobody listens there
+    :raises OSError: no server listens there
     """
 
     def __init__(
@@ -136,7 +136,7 @@ class BlockingConnection:
         self.state.versions = handshake.versions.require(required)
 
     def ask(self, request: Message, expected: type[R], version: int | None = None) -> R:
-        """Send a request, and wait for its answer. Answers to earlier requests that nobody received are dropped."""
+        """Send a request, and wait for its answer. Earlier answers that were not received are dropped."""
         self.send(request, version)
         message = self.receive().message
         while self.state.waiting:

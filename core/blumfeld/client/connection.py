@@ -26,7 +26,7 @@ from blumfeld.wire.primitives import DecodeError, Part
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
-    # It brings a message module, and a broker that starts has a connection before it has asked anybody for versions.
+    # It brings a message module, and a starting broker has a connection before it has asked for versions.
     from blumfeld.client.versions import Versions
 
 CORRELATION_ID_MAX = 0x7FFFFFFF

@@ -360,7 +360,7 @@ class Node:
             for stop in reversed(self._started.pop(part, [])):
                 try:
                     await stop()
-                except OSError as error:  # mostly a disk that failed earlier: a traceback would help nobody
+                except OSError as error:  # mostly a disk that failed earlier: a traceback would not help
                     self._events.error("a part did not stop cleanly", part=part, error=str(error))
                 except Exception as error:
                     self._events.error("a part did not stop cleanly", part=part, exc_info=error)

@@ -116,7 +116,7 @@ class Acceptor:
         table.listeners += 1
         self.limit(limits)
 
-    # What a driver fills in.
+    # Filled in by a driver.
 
     fd_max: Callable[[], int] = staticmethod(lambda: 2**31 - 1)
     """Returns the highest descriptor that a connection may have. The rest is reserved for files: a log that can't open
@@ -152,7 +152,7 @@ class Acceptor:
         rate.limit(connections_per_s, now_ms)
         return rate
 
-    # What a driver calls.
+    # Called by a driver.
 
     def accept_failed(self, error: OSError) -> None:
         """Report a failed accept. If the system ran out of descriptors or memory, pause: a retry at once would fail and

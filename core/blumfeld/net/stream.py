@@ -65,7 +65,7 @@ class Stream:
         self._active_ms = turn.now_ms
         self.dead = False
 
-    # What a kind of connection fills in.
+    # Filled in by a kind of connection.
 
     def consume(self, view: memoryview, at: int, end: int) -> int:
         """Take the complete frames of ``view[at:end]`` that may start now. Returns the position of the first one
@@ -96,7 +96,7 @@ class Stream:
         """Take note that the socket took bytes, so that reading may go on."""
         raise NotImplementedError
 
-    # What a driver fills in.
+    # Filled in by a driver.
 
     def begin(self) -> None:
         """Begin to read, unless there is a reason not to."""

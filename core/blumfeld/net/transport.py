@@ -38,7 +38,7 @@ class BaseTransport:
         self._sweep_delay_ms = 0.0
         self._when_gone: Callable[[], None] | None = None
 
-    # What a driver fills in.
+    # Filled in by a driver.
 
     def driver(self) -> str:
         """Returns the name of the driver, for the description of the node."""
