@@ -146,3 +146,14 @@ def test_a_timer_waits_for_a_clock_that_became_slower() -> None:
     process.clock.set_rate(0.5, 0.0)
     process.world.advance(10_000)
     assert process.seen == [(4.0, "due")]
+
+
+def test_a_turn_that_was_due_waits_for_the_end_of_a_pause() -> None:
+    process = Process()
+    process.loop.call_soon(process.note, "due")
+    process.loop.pause()
+    process.world.advance(1_000)
+    assert process.seen == []
+    process.loop.resume()
+    process.world.advance(1_000)
+    assert process.names() == ["due"]

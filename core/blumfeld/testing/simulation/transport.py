@@ -15,7 +15,7 @@ from typing import Any, Protocol, cast
 import msgspec
 
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
-from blumfeld.spi.parts import Parts, join, release
+from blumfeld.spi.parts import Part, Parts, join, release
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.transport import (
     ByteLayer,
@@ -30,6 +30,8 @@ from blumfeld.testing.simulation.network import End, Network, Wire
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::")
 """Hosts that stand for the machine itself."""
+AT_ONCE_MAX = 4
+"""Requests of one connection that are answered at once in a turn, before other connections have theirs."""
 GARBAGE = b"\xdd"
 """The bytes that overwrite a frame when its turn is over."""
 
@@ -61,12 +63,22 @@ class Framer:
 
 
 def framed(parts: Parts) -> bytes:
-    """Return size and parts as bytes of the stream. File regions are read and released."""
+    """Return size and parts as bytes of the stream. File regions are read and released.
+
+    :raises OSError: a file is shorter than its region
+    """
     try:
         body = join(parts)
+        if len(body) != sum(map(part_bytes, parts)):
+            raise OSError(errno.EIO, "a file is shorter than its region")
     finally:
         release(parts)
     return len(body).to_bytes(4, "big") + body
+
+
+def part_bytes(part: Part) -> int:
+    """Return the bytes that a part promises."""
+    return len(part) if isinstance(part, (bytes, bytearray, memoryview)) else part.size_bytes
 
 
 class SimulatedExchange:
@@ -87,7 +99,11 @@ class SimulatedExchange:
         if connection.gone:
             release(parts)
             return
-        self.data = framed(parts)
+        try:
+            self.data = framed(parts)
+        except OSError as error:
+            connection.abort(str(error))
+            return
         connection.answered()
 
     def no_answer(self) -> None:
@@ -158,7 +174,11 @@ class Accepted:
     # Requests and answers
 
     def _start_requests(self) -> None:
+        answered_at_once = 0
         while self._may_start():
+            if answered_at_once >= AT_ONCE_MAX:
+                self.wake()
+                return
             try:
                 frame = self._framer.next()
             except ConnectionError as error:
@@ -170,6 +190,7 @@ class Accepted:
             self._open.append(exchange)
             self._transport.spoil_after_turn(frame)
             self._handler.request(exchange, memoryview(frame))
+            answered_at_once += exchange.done
 
     def _may_start(self) -> bool:
         newest = self._open[-1] if self._open else None
@@ -239,6 +260,16 @@ class Accepted:
         self.lost(reason)
 
 
+class Refused:
+    """The end of a connection that was one too many."""
+
+    def data(self, data: bytes) -> None:
+        """Drop bytes that arrived."""
+
+    def lost(self, reason: str) -> None:
+        """Do nothing."""
+
+
 class Dialled:
     """A connection that the node opened. Implements ``DialedConnection`` and ``End``."""
 
@@ -297,22 +328,39 @@ class SimulatedTransport:
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> int:
-        """Listen. :raises OSError: the port is taken, or the node has crashed"""
+        """Listen. :raises OSError: the port is taken, the node has crashed, or a byte layer is asked for"""
         if self.dead:
             raise OSError(errno.ENETDOWN, "the node is dead")
+        self._check_layer(byte_layer)
 
         def accept(wire: Wire) -> End:
             self._connections += 1
             own = self._limits[listener.name]
+            if self._is_one_too_many(wire, listener, own):
+                wire.reset("too many connections")
+                return Refused()
             made = Accepted(self, wire, self._connections, listener, handler, own)
             self.accepted[made.id] = made
             return made
 
         self._limits[listener.name] = limits
         host = self._resolved(listener.host)
-        port = self._network.listen(host, listener.port, accept)
+        try:
+            port = self._network.listen(host, listener.port, accept)
+        except OSError as error:
+            at = f"listener {listener.name}: {host}:{listener.port}"
+            raise OSError(error.errno, error.strerror, at) from None
         self._listening.append((host, port))
         return port
+
+    def _is_one_too_many(self, wire: Wire, listener: Listener, limits: Limits) -> bool:
+        host, accepted = wire.peer.site.name, self.accepted.values()
+        of_host = limits.connections_per_ip_overrides.get(host, limits.connections_per_ip_max)
+        return (
+            len(accepted) >= limits.connections_max
+            or sum(one.listener.name == listener.name for one in accepted) >= limits.listener_connections_max
+            or sum(one.peer_host == host for one in accepted) >= of_host
+        )
 
     def limit(self, listener: str, limits: Limits) -> None:
         """Set the limits for later connections."""
@@ -327,7 +375,8 @@ class SimulatedTransport:
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> DialedConnection:
-        """Connect. :raises OSError: nothing listens on the port"""
+        """Connect. :raises OSError: refused, no answer, or a byte layer is asked for"""
+        self._check_layer(byte_layer)
         made: list[Dialled] = []
 
         def end(wire: Wire) -> End:
@@ -336,6 +385,10 @@ class SimulatedTransport:
 
         await self._network.connect(self._resolved(host), port, end, self.address)
         return made[0]
+
+    def _check_layer(self, byte_layer: Callable[[], ByteLayer] | None) -> None:
+        if byte_layer is not None:  # without it a composition with TLS would seem to have been tried
+            raise OSError(errno.ENOTSUP, "the simulated transport has no byte layers")
 
     def _resolved(self, host: str) -> str:
         return self.address if host in LOOPBACK else host
