@@ -248,6 +248,12 @@ BENCHES = (
         needs=JAVA,
     ),
     _bench(
+        "decisions",
+        "The longest turn of a controller in a cluster of 10⁵ and 10⁶ partitions: a change, a fencing, a snapshot.",
+        "5 min",
+        Run("campaigns.bench.decisions", defaults=("--out", f"{RESULTS}/decisions.json")),
+    ),
+    _bench(
         "instructions",
         "Instructions and system calls of one produce request, beside bare servers.",
         "3 min",

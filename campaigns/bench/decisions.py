@@ -1,0 +1,310 @@
+"""The longest turn of a controller's loop while it changes the metadata of a large cluster (ADR 0021).
+
+``python -m campaigns decisions --partitions 100000 1000000``. A controller with a quorum of one runs in this process,
+on a simulated loop and a disk in memory, so that no other program is in the numbers. It loads a snapshot of a cluster
+of four brokers whose partitions have three replicas each. Then one ISR shrinks, a topic is created, a broker falls
+silent and is fenced, and a snapshot is taken. Each turn is measured in CPU time of the thread. The cluster's
+partitions are in one topic, or in topics of ten.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+from rich.console import Console
+from rich.table import Table
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld.kernel.process import settle, spare_the_collector
+from blumfeld.metadata.image.checkpoint import CheckpointId, encode_checkpoint
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.spi.hooks import Composition
+from blumfeld.spi.transport import Listener
+from blumfeld.testing.fakes.loop import SimulatedLoop
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from blumfeld.wire.messages.metadata_records import (
+    FeatureLevelRecord,
+    PartitionRecord,
+    RegisterBrokerRecord,
+    TopicRecord,
+)
+from blumfeld.wire.schema import Message
+
+BROKERS = (2, 3, 4, 5)
+SILENT = 2
+CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+DATA_DIR = "/data"
+LOG_DIR = f"{DATA_DIR}/__cluster_metadata-0"
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    """What one kind of work cost."""
+
+    partitions: int
+    topics: int
+    work: str
+    longest_ms: float
+    """CPU time of the longest turn."""
+    turns: int
+    total_ms: float
+    outcome: str = ""
+    """What went wrong; empty if nothing did."""
+
+
+class TimedLoop(SimulatedLoop):
+    """Measures each turn in CPU time of its thread."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.turns: list[float] = []
+
+    def _run_once(self) -> None:
+        begin = time.thread_time()
+        super()._run_once()  # type: ignore[misc]
+        self.turns.append((time.thread_time() - begin) * 1000.0)
+
+
+class Silence:
+    """An event log that keeps errors."""
+
+    def __init__(self) -> None:
+        self.errors: list[str] = []
+
+    def debug(self, event: str, **values: Any) -> None:
+        """Not kept."""
+
+    info = warning = debug
+
+    def error(self, event: str, **values: Any) -> None:
+        """Keep it."""
+        self.errors.append(f"{event}: {values.get('exc_info', '')}")
+
+
+class Parts:
+    """As much of a composition as the consensus reads."""
+
+    def __init__(self, runtime: FakeRuntime) -> None:
+        from blumfeld_storage_local.storage import LocalStorage
+
+        self.runtime = runtime
+        self.config = BrokerConfig({"metadata.log.max.snapshot.interval.ms": 0})
+        self.node_id = 1
+        self.data_dir = DATA_DIR
+        self.cluster_id = CLUSTER_ID
+        self.incarnation_id = runtime.new_uuid()
+        self.features = ()
+        self.listeners = (Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093),)
+        self.events = Silence()
+        self.local_storage = LocalStorage(runtime, DATA_DIR, self.events)
+
+    def log(self, name: str) -> Silence:
+        """One for all."""
+        return self.events
+
+
+def cluster(partitions: int, topics: int) -> Iterator[Message]:
+    """The records of the cluster. Its partitions are numbered across the topics."""
+    yield FeatureLevelRecord(name="metadata.version", feature_level=30)
+    for broker in BROKERS:
+        yield RegisterBrokerRecord(
+            broker_id=broker,
+            incarnation_id=b"process " + broker.to_bytes(8),
+            broker_epoch=broker,
+            rack=None,
+            fenced=False,
+            log_dirs=[b"directory" + broker.to_bytes(7)],
+        )
+    each = partitions // topics
+    for topic in range(topics):
+        topic_id = b"topic id" + topic.to_bytes(8)
+        yield TopicRecord(name=f"topic-{topic}", topic_id=topic_id)
+        for number in range(each):
+            replicas = [BROKERS[(topic * each + number + nth) % len(BROKERS)] for nth in range(3)]
+            yield PartitionRecord(
+                partition_id=number,
+                topic_id=topic_id,
+                replicas=replicas,
+                isr=replicas,
+                leader=replicas[0],
+                directories=[b"directory" + replica.to_bytes(7) for replica in replicas],
+            )
+
+
+class Node:
+    """A controller that has loaded the cluster."""
+
+    def __init__(self, partitions: int, topics: int) -> None:
+        from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
+
+        self.partitions, self.topics = partitions, topics
+        self.loop = TimedLoop()
+        self.runtime = FakeRuntime(loop=self.loop)
+        self.parts = Parts(self.runtime)
+        self.metadata = KraftMetadata(cast("Composition", self.parts))
+        files = self.runtime.files
+        files.make_dirs(LOG_DIR)
+        snapshot = encode_checkpoint(cluster(partitions, topics), epoch=1, timestamp_ms=1)
+        files.write_atomically(f"{LOG_DIR}/{CheckpointId(100, 1).name}", snapshot)
+
+        async def start() -> None:
+            await self.parts.local_storage.start(CLUSTER_ID, 1)
+            await self.metadata.start()
+
+        self.runtime.run(start())
+        spare_the_collector()
+        settle()
+
+    @property
+    def image(self) -> MetadataImage:
+        """The committed image."""
+        image = self.metadata.image
+        assert isinstance(image, MetadataImage)
+        return image
+
+    def measured(self, work: str, act: Callable[[], str | None]) -> Measure:
+        """Do something, and measure the turns until it is done."""
+        self.loop.turns.clear()
+        began = time.thread_time()
+        outcome = act() or "; ".join(self.parts.events.errors)
+        self.parts.events.errors.clear()
+        return Measure(
+            partitions=self.partitions,
+            topics=self.topics,
+            work=work,
+            longest_ms=max(self.loop.turns),
+            turns=len(self.loop.turns),
+            total_ms=(time.thread_time() - began) * 1000.0,
+            outcome=outcome,
+        )
+
+    def ask(self, request: Message) -> Message:
+        """Submit in a turn of its own, and wait for the answer."""
+
+        async def ask() -> Message:
+            return await self.metadata.submit(request, 600_000)
+
+        return self.runtime.run(ask())
+
+    def shrink(self) -> str | None:
+        """One leader takes one replica out of one ISR."""
+        topic = self.image.topics["topic-0"]
+        partition = topic.partitions[5]
+        response = self.ask(
+            AlterPartitionRequest(
+                broker_id=partition.leader,
+                broker_epoch=self.image.brokers[partition.leader].epoch,
+                topics=[
+                    RequestTopicData(
+                        topic_id=topic.topic_id,
+                        partitions=[
+                            RequestPartitionData(
+                                partition_index=5,
+                                leader_epoch=partition.leader_epoch,
+                                partition_epoch=partition.partition_epoch,
+                                new_isr=list(partition.isr[:-1]),
+                            )
+                        ],
+                    )
+                ],
+            )
+        )
+        assert isinstance(response, AlterPartitionResponse)
+        return str(response.topics[0].partitions[0].error_code or "") or None
+
+    def create(self) -> str | None:
+        """A topic of 1,000 partitions."""
+        topic = CreatableTopic(name="another", num_partitions=1_000, replication_factor=3)
+        self.ask(CreateTopicsRequest(topics=[topic]))
+        return None if "another" in self.image.topics else "not created"
+
+    def beat(self) -> None:
+        """The other brokers are heard from."""
+        for broker in self.image.brokers.values():
+            if broker.broker_id != SILENT:
+                request = BrokerHeartbeatRequest(
+                    broker_id=broker.broker_id, broker_epoch=broker.epoch, current_metadata_offset=10**9
+                )
+                self.metadata.submit(request, 600_000)
+
+    def fence(self) -> str | None:
+        """A broker is not heard from."""
+        for _ in range(12):
+            self.beat()
+            self.runtime.advance(1_000)
+            if self.image.brokers[SILENT].fenced:
+                return None
+        return "not fenced"
+
+    def snapshot(self) -> str | None:
+        """A snapshot is taken."""
+        assert self.metadata._snapshots is not None
+        self.metadata._snapshots.take()
+        self.runtime.advance(1_000)
+        names = [n for n in self.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
+        return None if len(names) == 2 else "not taken"
+
+
+def measure(partitions: int, topics: int) -> list[Measure]:
+    """All kinds of work on one cluster."""
+    thresholds = gc.get_threshold()
+    node = Node(partitions, topics)
+    try:
+        return [
+            node.measured("one ISR shrinks", node.shrink),
+            node.measured("a topic of 1,000 partitions", node.create),
+            node.measured("a broker is fenced", node.fence),
+            node.measured("a snapshot", node.snapshot),
+        ]
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
+
+
+def table_of(measures: list[Measure]) -> Table:
+    """Returns the rows to print."""
+    table = Table("partitions", "topics", "work", "longest turn, ms", "turns", "CPU, ms", "outcome")
+    for one in measures:
+        table.add_row(
+            f"{one.partitions:,}",
+            f"{one.topics:,}",
+            one.work,
+            f"{one.longest_ms:.1f}",
+            f"{one.turns:,}",
+            f"{one.total_ms:,.0f}",
+            one.outcome[:60] or "done",
+        )
+    return table
+
+
+def main() -> None:
+    """Measure, print, and write the result."""
+    parser = argparse.ArgumentParser(prog="python -m campaigns decisions", description=__doc__)
+    parser.add_argument("--partitions", type=int, nargs="+", default=[100_000, 1_000_000])
+    parser.add_argument("--out", type=Path, help="file for the result, as JSON")
+    args = parser.parse_args()
+    measures: list[Measure] = []
+    for partitions in args.partitions:
+        for topics in (1, partitions // 10):
+            measures += measure(partitions, topics)
+            Console().print(table_of(measures[-4:]))
+    if args.out is not None:
+        args.out.parent.mkdir(parents=True, exist_ok=True)
+        args.out.write_bytes(msgspec.json.encode(measures))
+
+
+if __name__ == "__main__":
+    main()
