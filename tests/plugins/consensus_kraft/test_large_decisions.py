@@ -218,6 +218,7 @@ def test_a_log_that_fails_within_a_transaction_aborts_it(disk: FakeDisk) -> None
     node.runtime.advance(2_000)
     assert "alpha" not in node.image.topics
     assert node.create("alpha", partitions=3) == [0]
+    assert partitions_of(node.image) == 3
     kept = content(node)
     node.stop()
     assert content(KraftNode(disk, seed=1).start()) == kept
