@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from blumfeld.kernel.node import StartError
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.simulation.host import Machine
 from blumfeld.testing.simulation.swarm.disk_files import files_of
@@ -22,8 +23,7 @@ LASTS_S = 8.0
 """Mean duration of a fault that lasts."""
 STAYS_OFFLINE = "partition offline"
 """The broker's event for a partition whose files failed in another way than by a write."""
-METADATA = "__cluster_metadata"
-DISK_PLACES = ("", "", METADATA)
+DISK_PLACES = ("", "", CLUSTER_METADATA_TOPIC)
 """Parts of paths that a disk's fault strikes: the first operation, or the first one on the cluster's metadata."""
 OPERATIONS = {
     FaultClass.WRITE_ERROR: "pwritev",
