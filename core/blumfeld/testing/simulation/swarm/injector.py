@@ -21,8 +21,8 @@ DOWN_S = 5.0
 """Mean time until a process that ended is started again."""
 LASTS_S = 8.0
 """Mean duration of a fault that lasts."""
-STAYS_OFFLINE = "partition offline"
-"""The broker's event for a partition whose files failed in another way than by a write."""
+STAYS_OFFLINE = ("partition offline", "log not opened")
+"""The broker's events for a partition whose files failed in another way than by a write of records."""
 DISK_PLACES = ("", "", CLUSTER_METADATA_TOPIC)
 """Parts of paths that a disk's fault strikes: the first operation, or the first one on the cluster's metadata."""
 OPERATIONS = {
@@ -102,7 +102,7 @@ class Injector:
             machine.clock.jump(-machine.clock.offset_ms)
             if machine.turn_cost_s:
                 machine.load(0.0)
-            if machine.said[STAYS_OFFLINE]:
+            if any(machine.said[event] for event in STAYS_OFFLINE):
                 machine.crash(power_cut=False)
 
     def end(self) -> None:
