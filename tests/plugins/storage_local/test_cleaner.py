@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -77,7 +77,7 @@ def rounds(broker: EmbeddedBroker) -> float:
 
 
 def log_of(broker: EmbeddedBroker, topic: str) -> Any:
-    partitions: Any = broker.node.composition.replicas
+    partitions: Any = cast("Any", broker.node.broker).partitions
     return partitions.find(topic, 0).log
 
 

@@ -140,16 +140,18 @@ class ReplicaState:
         kept = self._recovered
         read_to = kept.start_offset if kept.complete else end
         offset = self._replay_from
-        while offset < read_to:
+        more = offset < read_to
+        while more:
             # Begun anew after each step: between two steps segments may have been compacted or dropped.
+            found = 0
             for batch in islice(log.batches(offset), REPLAY_STEP):
-                offset = max(batch.next_offset, offset)
                 if batch.base_offset >= read_to:
                     break
+                found += 1
+                offset = max(batch.next_offset, offset)
                 yield batch
-            else:
-                continue
-            break
+            # The last batch may end below ``read_to``: compaction leaves holes, at the end of a log, too.
+            more = found == REPLAY_STEP and offset < read_to
         if kept.complete:
             for batch in kept.batches(end):
                 if batch.next_offset > self._replay_from:
