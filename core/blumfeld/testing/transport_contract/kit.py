@@ -12,7 +12,8 @@ import socket
 import struct
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -277,6 +278,26 @@ class Net:
             return function()
 
         return self.run(called())
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Hold the loop within the block, so that the loop finds everything that the test sends there in one turn.
+
+        The bytes must fit into the kernel's buffers: nothing reads them meanwhile.
+        """
+        holding, over = threading.Event(), threading.Event()
+
+        def hold_loop() -> None:
+            holding.set()
+            over.wait(PATIENCE_S)
+
+        self._loop.call_soon_threadsafe(hold_loop)
+        if not holding.wait(PATIENCE_S):
+            raise RuntimeError("the loop does not run")
+        try:
+            yield
+        finally:
+            over.set()
 
     def answer(self, exchange: Exchange, *parts: Part) -> None:
         """Answer a request, on the loop."""
