@@ -37,8 +37,8 @@ IMPURE_MODULES = {
 EDGE_MODULES = {
     "core/blumfeld/client/blocking.py": "is the client's blocking socket",
     "core/blumfeld/client/asyncio_connection.py": "is the client on an asyncio loop",
-    "core/blumfeld/net/selecting.py": "stands in the place of a loop's selector",
-    "core/blumfeld/net/sockets.py": "is the transports' sockets",
+    "core/blumfeld/net/readiness/selecting.py": "stands in the place of a loop's selector",
+    "core/blumfeld/net/readiness/sockets.py": "is the transports' sockets",
     "core/blumfeld/kernel/runtime/asyncio_runtime.py": "is the runtime",
     "core/blumfeld/kernel/runtime/real_files.py": "is the runtime's files",
     "core/blumfeld/kernel/watching/event_log.py": "stamps events for people, and imports structlog off the loop",

@@ -29,20 +29,20 @@ from campaigns.bench.lockstep import Produce
 
 WIDTH = 120
 ALL = "all"
-READ = "blumfeld.net.readiness:ReadableStream._readable"
-CUT = "blumfeld.net.accepted:AcceptedConnection.consume"
+READ = "blumfeld.net.readiness.streams:ReadableStream._readable"
+CUT = "blumfeld.net.connections.accepted:AcceptedConnection.consume"
 DISPATCH = "blumfeld.broker.serving.dispatch:Dispatcher.request"
 SERVE = "blumfeld.broker.produce.straight:FastProduce.serve"
 HEADER = "blumfeld.wire.batches.record_batch:RecordBatch.__init__"
 APPEND = "blumfeld.broker.replicas.partition:Partition.append"
-CHECK = "blumfeld.broker.replicas.append_rules:AppendRules.check"
+CHECK = "blumfeld.broker.replicas.rules.append_rules:AppendRules.check"
 PLACE = "blumfeld.broker.replicas.partition:Partition.place"
 TURN_END = "blumfeld.kernel.runtime.asyncio_runtime:AsyncioRuntime._end_turn"
 TELL = "blumfeld.broker.replicas.partition:Partition._write"
 WRITE = "blumfeld_storage_local.logs.partition_log:LocalLog._append"
 ANSWER = "blumfeld.broker.produce.straight:OneWritten.appended"
 ADVANCE = "blumfeld.broker.replicas.partition:Partition._advance"
-SEND = "blumfeld.net.accepted:AcceptedConnection.flush"
+SEND = "blumfeld.net.connections.accepted:AcceptedConnection.flush"
 
 
 @attrs.frozen

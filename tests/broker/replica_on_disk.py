@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
-from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.producers.aborted_transactions import decode_aborted
 from blumfeld.log.producers.snapshot import decode_snapshot

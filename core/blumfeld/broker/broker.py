@@ -17,9 +17,9 @@ from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.membership.log_directories import LogDirectories
 from blumfeld.broker.ports import BrokerComposition, CoordinatorKind, Ports
 from blumfeld.broker.produce.looking_inside import LookingInside
-from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
+from blumfeld.broker.replicas.hosting.pushes import PushedReplicas
 from blumfeld.broker.replicas.local_partitions import LedPartitions
-from blumfeld.broker.replicas.pushes import PushedReplicas
 from blumfeld.broker.serving.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.serving.peer_client import TransportPeerClient
 from blumfeld.broker.serving.slices import Slices

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from blumfeld.broker.fetch.sessions import FetchSessions
     from blumfeld.broker.produce.looking_inside import LookingInside
     from blumfeld.broker.replicas.partition import Partition
-    from blumfeld.broker.replicas.topic_bytes import TopicBytes
+    from blumfeld.broker.replicas.watching.topic_bytes import TopicBytes
     from blumfeld.broker.waiting.parking import Expires
     from blumfeld.client.envelope import Forwarded
     from blumfeld.config.values import BrokerConfig, TopicConfig

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from blumfeld.net.accepted import AcceptedConnection
-from blumfeld.net.accepting import Acceptor, ConnectionTable
-from blumfeld.net.dialled import OutboundConnection
+from blumfeld.net.connections.accepted import AcceptedConnection
+from blumfeld.net.connections.accepting import Acceptor, ConnectionTable
+from blumfeld.net.connections.dialled import OutboundConnection
+from blumfeld.net.connections.stream import Stream
 from blumfeld.net.memory import Memory
-from blumfeld.net.stream import Stream
 from blumfeld.net.turn import Turn
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog

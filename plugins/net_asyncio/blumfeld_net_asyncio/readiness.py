@@ -17,8 +17,8 @@ import selectors
 import time
 from collections.abc import Callable
 
-from blumfeld.net.readiness import Callback, Readiness
-from blumfeld.net.selecting import TakenSelector
+from blumfeld.net.readiness.selecting import TakenSelector
+from blumfeld.net.readiness.streams import Callback, Readiness
 
 EVENTS_MAX = 1024
 """Taken from one poll; the others come first in the next."""

@@ -6,11 +6,11 @@ import asyncio
 import socket
 from collections.abc import Callable
 
-from blumfeld.net.accepting import Acceptor
-from blumfeld.net.dialled import OutboundConnection
-from blumfeld.net.readiness import ReadinessOutbound, ReadinessTurn
-from blumfeld.net.readiness_accepting import ReadinessAcceptor
-from blumfeld.net.sockets import connected, connection_fd_max, listening, prepare, socket_calls
+from blumfeld.net.connections.accepting import Acceptor
+from blumfeld.net.connections.dialled import OutboundConnection
+from blumfeld.net.readiness.accepting import ReadinessAcceptor
+from blumfeld.net.readiness.sockets import connected, connection_fd_max, listening, prepare, socket_calls
+from blumfeld.net.readiness.streams import ReadinessOutbound, ReadinessTurn
 from blumfeld.net.transport import BaseTransport
 from blumfeld.net.turn import Turn
 from blumfeld.spi.hooks import EventLog

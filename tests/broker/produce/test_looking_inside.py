@@ -7,9 +7,9 @@ import random
 import pytest
 from crc32c import crc32c
 
-from blumfeld.broker.replicas import record_rules
-from blumfeld.broker.replicas.append_rules import TooMuchAtOnce
-from blumfeld.broker.replicas.record_rules import (
+from blumfeld.broker.replicas.rules import record_rules
+from blumfeld.broker.replicas.rules.append_rules import TooMuchAtOnce
+from blumfeld.broker.replicas.rules.record_rules import (
     LOOK_BYTES_MAX,
     LOOK_PACKED_BYTES_MAX,
     LOOK_RECORDS_MAX,

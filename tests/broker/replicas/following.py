@@ -15,7 +15,7 @@ from blumfeld.broker.fetch.sessions import FetchPartition
 from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.partition import ACKS_LEADER, Partition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
-from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import PartitionImage

@@ -327,7 +327,7 @@ def test_a_truncation_takes_back_what_is_only_placed_and_the_high_watermark() ->
 
 
 def test_a_long_rebuilding_of_producers_takes_many_turns(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blumfeld.broker.replicas.state.REPLAY_STEP", 1)
+    monkeypatch.setattr("blumfeld.broker.replicas.state.replica_state.REPLAY_STEP", 1)
     cluster, follower = two()
     open_at = cluster.produce(11, transactional=True)
     for _ in range(3):
@@ -353,7 +353,7 @@ def test_a_long_rebuilding_of_producers_takes_many_turns(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("ending", ["lead", "close"])
 def test_a_rebuilding_is_finished_before_it_is_needed(ending: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blumfeld.broker.replicas.state.REPLAY_STEP", 1)
+    monkeypatch.setattr("blumfeld.broker.replicas.state.replica_state.REPLAY_STEP", 1)
     cluster, follower = two()
     for _ in range(3):
         cluster.produce(7)

@@ -18,7 +18,7 @@ import msgspec
 import pluggy
 import pytest
 
-from blumfeld.net import accepting
+from blumfeld.net.connections import accepting
 from blumfeld.net.memory_metrics import memory_metrics
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.transport import Exchange, Limits

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.testing.crash.ledger import Broken, FoundLog, LogLedger
 from blumfeld.testing.crash.machine import Machine, Point, make_storage
 from blumfeld.testing.crash.points import die_and_restart, try_points

@@ -8,8 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.net import accepted, memory, readiness, receive, sending, socket_sending
-from blumfeld.net.stream import Stream
+from blumfeld.net import memory, receive, sending
+from blumfeld.net.connections import accepted
+from blumfeld.net.connections.stream import Stream
+from blumfeld.net.readiness import socket_sending
+from blumfeld.net.readiness import streams as readiness
 from blumfeld.spi.parts import FileRegion, Parts
 from blumfeld.spi.runtime import Runtime
 from blumfeld.testing.transport_contract import TransportContract, kit

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.coordination.led_topic import LedTopic
 from blumfeld.broker.handlers import group_handlers
 from blumfeld.broker.handlers.groups.common import GroupPorts
-from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import ForgetTopics, GroupsShard
 from blumfeld.spi.cluster import ClusterImage, TopicImage

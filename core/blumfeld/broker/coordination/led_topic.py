@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from blumfeld.broker.coordination.partition_log import PartitionCoordinatorLog
-from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.coordinator.runtime.shard_contract import Shard

@@ -13,7 +13,7 @@ from typing import Protocol
 from blumfeld.broker.fetch.reads import CHANGED, FetchAttempt, PartitionRead, Reader
 from blumfeld.broker.fetch.sessions import FetchPlan
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.broker.replicas.written_bytes import WrittenBytes
+from blumfeld.broker.replicas.watching.written_bytes import WrittenBytes
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.messages.fetch import FetchResponse
 

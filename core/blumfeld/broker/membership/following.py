@@ -11,7 +11,7 @@ from blumfeld.broker.membership.cluster import ClusterView
 from blumfeld.broker.membership.config_warnings import ConfigWarnings
 from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.ports import BrokerComposition
-from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, ImageDelta, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ReplicaDriver

@@ -13,7 +13,7 @@ from __future__ import annotations
 from blumfeld.broker.membership.directory_assignments import DirectoryAssignments
 from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.ports import BrokerComposition, Image
-from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.metadata.partitions.directories import directory_of, is_reserved
 from blumfeld.spi.hooks import EventLog, Metric

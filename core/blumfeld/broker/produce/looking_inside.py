@@ -34,7 +34,7 @@ class LookingInside:
         return found
 
     async def _run(self) -> None:
-        from blumfeld.broker.replicas.record_rules import conformed_off_the_loop
+        from blumfeld.broker.replicas.rules.record_rules import conformed_off_the_loop
 
         while self._due:
             batch, config, found = self._due.popleft()

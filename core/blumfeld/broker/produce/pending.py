@@ -6,8 +6,8 @@ from collections import deque
 
 from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
-from blumfeld.broker.replicas.append_rules import RejectedRecords
 from blumfeld.broker.replicas.partition import Partition
+from blumfeld.broker.replicas.rules.append_rules import RejectedRecords
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, NoAnswer, RequestContext
 from blumfeld.wire.batches.record_batch import RecordBatch

@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Protocol
 
-from blumfeld.broker.replicas.end_watchers import EndWatchers
-from blumfeld.broker.replicas.fetched_batches import fetched_batches
-from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.rules.fetched_batches import fetched_batches
+from blumfeld.broker.replicas.state.replica_state import ReplicaState
+from blumfeld.broker.replicas.watching.end_watchers import EndWatchers
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.leader_epochs import EpochEnd, EpochEntry
 from blumfeld.spi.replication import FollowerReplica

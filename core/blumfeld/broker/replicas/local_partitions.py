@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from blumfeld.broker.replicas.append_rules import TooMuchAtOnce
-from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
+from blumfeld.broker.replicas.rules.append_rules import TooMuchAtOnce
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.partitions import EndWatcher, LeadershipWatcher, PartitionEnds
 from blumfeld.spi.storage import LogRead, LogReadOutcome, TopicPartition

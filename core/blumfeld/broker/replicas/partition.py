@@ -8,12 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blumfeld.broker.replicas.append_rules import AppendRules
-from blumfeld.broker.replicas.end_watchers import CHANGED, COMMITTED_END_MOVED, LOG_END_MOVED, EndWatchers
 from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
-from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.rules.append_rules import AppendRules
+from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.waiting_appends import AppendWaiter, WaitingAppends
+from blumfeld.broker.replicas.watching.end_watchers import (
+    CHANGED,
+    COMMITTED_END_MOVED,
+    LOG_END_MOVED,
+    EndWatchers,
+)
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.cluster import PartitionImage
@@ -220,7 +225,7 @@ class Partition:
         if looked is not None:
             batch = looked
         elif self.rules.looks_inside:
-            from blumfeld.broker.replicas.record_rules import conformed
+            from blumfeld.broker.replicas.rules.record_rules import conformed
 
             batch = conformed(batch, self.config)
         if self.rules.log_append_time:

@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 
 from blumfeld.broker.ports import Image
-from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.log.segments.rules import RetentionLimits, plan_retention
 from blumfeld.spi.hooks import EventLog

@@ -11,7 +11,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
-from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.config.values import BrokerConfig
 from blumfeld.plugging.registry import Registry
 from blumfeld.spi.compaction import CompactionAbandonedError

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producers.state import ProducerState

@@ -8,8 +8,8 @@ import os
 import socket
 from collections.abc import Callable
 
-from blumfeld.net.accepted import AcceptedConnection
-from blumfeld.net.accepting import Acceptor
+from blumfeld.net.connections.accepted import AcceptedConnection
+from blumfeld.net.connections.accepting import Acceptor
 from blumfeld.spi.transport import ByteLayer
 from blumfeld_net_uring.io_uring import abi
 from blumfeld_net_uring.io_uring.ring import IGNORED

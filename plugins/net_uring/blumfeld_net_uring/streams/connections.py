@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blumfeld.net.accepted import AcceptedConnection
-from blumfeld.net.dialled import OutboundConnection
-from blumfeld.net.socket_sending import Socket
+from blumfeld.net.connections.accepted import AcceptedConnection
+from blumfeld.net.connections.dialled import OutboundConnection
+from blumfeld.net.readiness.socket_sending import Socket
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
 from blumfeld_net_uring.streams.receiving import GROUP_SLOTS, POLLED_SLOTS, GroupStream, PolledStream
 from blumfeld_net_uring.streams.sending import UringSendQueue

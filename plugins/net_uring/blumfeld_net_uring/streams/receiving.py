@@ -8,10 +8,10 @@ import errno
 import select
 from typing import TYPE_CHECKING
 
-from blumfeld.net.readiness import ReadableStream
+from blumfeld.net.connections.stream import CLOSING
+from blumfeld.net.readiness.streams import ReadableStream
 from blumfeld.net.receive import LargeFrame
 from blumfeld.net.sending import LayeredSendQueue
-from blumfeld.net.stream import CLOSING
 from blumfeld_net_uring.io_uring import abi
 from blumfeld_net_uring.io_uring.buffers import address_of
 from blumfeld_net_uring.io_uring.ring import IGNORED

@@ -9,8 +9,8 @@ from __future__ import annotations
 import select
 from typing import TYPE_CHECKING
 
-from blumfeld.net.socket_sending import Socket
-from blumfeld.net.stream import Stream
+from blumfeld.net.connections.stream import Stream
+from blumfeld.net.readiness.socket_sending import Socket
 from blumfeld_net_uring.io_uring.ring import IGNORED
 from blumfeld_net_uring.streams.sending import UringSendQueue, error_of
 from blumfeld_net_uring.streams.turn import UringTurn

@@ -6,8 +6,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from blumfeld.net.readiness.socket_sending import SocketCalls
 from blumfeld.net.receive import ReceivePool
-from blumfeld.net.socket_sending import SocketCalls
 from blumfeld.net.turn import Report, Turn
 from blumfeld.spi.runtime import Runtime
 from blumfeld_net_uring.io_uring.buffers import BufferGroup

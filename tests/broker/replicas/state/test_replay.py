@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.replicas import replay as log_replay
-from blumfeld.broker.replicas.replay import written_batches
+from blumfeld.broker.replicas.state import replay as log_replay
+from blumfeld.broker.replicas.state.replay import written_batches
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogRead
 from blumfeld.wire.errors import ErrorCode

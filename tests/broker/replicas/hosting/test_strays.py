@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from blumfeld.broker.replicas.strays import strays
+from blumfeld.broker.replicas.hosting.strays import strays
 from blumfeld.spi.storage import TopicPartition as At
 from blumfeld.testing import EmbeddedBroker
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from blumfeld.net.connections.stream import SIZE, Stream
 from blumfeld.net.sending import BUFFERS, SendQueue
-from blumfeld.net.stream import SIZE, Stream
 from blumfeld.net.turn import Turn
 from blumfeld.spi.parts import Part, Parts, release
 from blumfeld.spi.runtime import Phase

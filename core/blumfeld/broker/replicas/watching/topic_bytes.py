@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.broker.replicas.written_bytes import WrittenBytes
+from blumfeld.broker.replicas.watching.written_bytes import WrittenBytes
 
 
 class TopicBytes:

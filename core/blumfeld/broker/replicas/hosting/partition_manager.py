@@ -1,5 +1,5 @@
 """The replicas that this node hosts: opened, led, closed and deleted as the cluster's image says, or as a controller
-pushes (:mod:`blumfeld.broker.replicas.pushes`).
+pushes (:mod:`blumfeld.broker.replicas.hosting.pushes`).
 
 Logs are opened off the loop, a few at a time, in the order of the image. If a
 newer image comes while a log is being opened, it is applied when the log is open.
@@ -14,12 +14,12 @@ from errno import EIO
 from msgspec.structs import replace
 
 from blumfeld.broker.ports import Image
+from blumfeld.broker.replicas.hosting.places import Places
+from blumfeld.broker.replicas.hosting.strays import strays
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.broker.replicas.places import Places
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
-from blumfeld.broker.replicas.state import ReplicaState
-from blumfeld.broker.replicas.strays import strays
-from blumfeld.broker.replicas.topic_bytes import TopicBytes
+from blumfeld.broker.replicas.state.replica_state import ReplicaState
+from blumfeld.broker.replicas.watching.topic_bytes import TopicBytes
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.completion import Completion

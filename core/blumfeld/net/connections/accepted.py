@@ -8,9 +8,9 @@ from typing import Any
 
 import msgspec
 
+from blumfeld.net.connections.stream import CLOSING, FULL, MUTED, SIZE, Stream
 from blumfeld.net.memory import UNCOUNTED_BYTES
 from blumfeld.net.sending import BUFFERS, SendQueue
-from blumfeld.net.stream import CLOSING, FULL, MUTED, SIZE, Stream
 from blumfeld.net.turn import Turn
 from blumfeld.spi.parts import Part, Parts, release
 from blumfeld.spi.runtime import Phase

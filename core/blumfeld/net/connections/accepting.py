@@ -6,8 +6,8 @@ import errno
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from blumfeld.net.accepted import AcceptedConnection
-from blumfeld.net.creation_rate import CreationRate
+from blumfeld.net.connections.accepted import AcceptedConnection
+from blumfeld.net.connections.creation_rate import CreationRate
 from blumfeld.net.turn import Turn
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents

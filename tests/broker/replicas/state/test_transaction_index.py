@@ -6,7 +6,7 @@ from typing import cast
 
 import pytest
 
-from blumfeld.broker.replicas.transaction_index import SOUND, TransactionIndex
+from blumfeld.broker.replicas.state.transaction_index import SOUND, TransactionIndex
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions, encode_aborted
 from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.storage import PartitionLog

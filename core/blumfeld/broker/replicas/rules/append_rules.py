@@ -72,7 +72,7 @@ class AppendRules:
         self.after_ms_max: int = config.message_timestamp_after_max_ms
         self._bytes_max = min(self.batch_bytes_max, self.segment_bytes)
         self.looks_inside: bool = config.compacts or config.compression_type != "producer"
-        """Records are decoded before the batch is placed (:mod:`blumfeld.broker.replicas.record_rules`)."""
+        """Records are decoded before the batch is placed (:mod:`blumfeld.broker.replicas.rules.record_rules`)."""
         self.changes_batches = self.looks_inside or self.log_append_time
 
     def check(self, batch: RecordBatch, now_ms: int) -> None:

@@ -7,9 +7,9 @@ from typing import Any, cast
 import pytest
 from msgspec.structs import replace
 
-from blumfeld.net.accepted import AcceptedConnection
-from blumfeld.net.accepting import RATE_LOOK_MS, Acceptor, ConnectionTable
-from blumfeld.net.creation_rate import WINDOW_S
+from blumfeld.net.connections.accepted import AcceptedConnection
+from blumfeld.net.connections.accepting import RATE_LOOK_MS, Acceptor, ConnectionTable
+from blumfeld.net.connections.creation_rate import WINDOW_S
 from blumfeld.net.receive import ReceivePool
 from blumfeld.net.sending import SendQueue
 from blumfeld.net.turn import Turn

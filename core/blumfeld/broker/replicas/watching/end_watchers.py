@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from blumfeld.broker.replicas.written_bytes import WrittenBytes
+from blumfeld.broker.replicas.watching.written_bytes import WrittenBytes
 from blumfeld.spi.partitions import EndWatcher
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.storage import LogRead, LogReadOutcome

@@ -7,7 +7,7 @@ from typing import cast
 
 import pytest
 
-from blumfeld.broker.replicas.places import Places
+from blumfeld.broker.replicas.hosting.places import Places
 from blumfeld.metadata.partitions.directories import LOST_DIRECTORY, MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import LogStorage, TopicPartition

@@ -13,9 +13,9 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
-from blumfeld.broker.replicas.producer_snapshots import ProducerSnapshots
-from blumfeld.broker.replicas.recovered_batches import RecoveredBatches
-from blumfeld.broker.replicas.transaction_index import SOUND, TransactionIndex
+from blumfeld.broker.replicas.state.producer_snapshots import ProducerSnapshots
+from blumfeld.broker.replicas.state.recovered_batches import RecoveredBatches
+from blumfeld.broker.replicas.state.transaction_index import SOUND, TransactionIndex
 from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache

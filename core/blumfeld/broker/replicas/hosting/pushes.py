@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.broker.replicas.hosting import PartitionManager
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ReplicaDriver

@@ -5,7 +5,7 @@ Most topics never need this (docs/design.md, rule 4), so the module is imported 
 
 from __future__ import annotations
 
-from blumfeld.broker.replicas.append_rules import RejectedRecords, TooMuchAtOnce
+from blumfeld.broker.replicas.rules.append_rules import RejectedRecords, TooMuchAtOnce
 from blumfeld.config.values import TopicConfig
 from blumfeld.wire.batches.builder import build_batch, repack
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch

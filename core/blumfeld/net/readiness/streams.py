@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from blumfeld.net.accepted import AcceptedConnection
-from blumfeld.net.dialled import OutboundConnection
+from blumfeld.net.connections.accepted import AcceptedConnection
+from blumfeld.net.connections.dialled import OutboundConnection
+from blumfeld.net.connections.stream import Stream
+from blumfeld.net.readiness.socket_sending import Socket, SocketCalls, SocketSendQueue
 from blumfeld.net.receive import CARRY_BYTES_MAX, LargeFrame, ReceivePool
-from blumfeld.net.socket_sending import Socket, SocketCalls, SocketSendQueue
-from blumfeld.net.stream import Stream
 from blumfeld.net.turn import Report, Turn
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.broker.replicas import recovered_batches
-from blumfeld.broker.replicas.recovered_batches import RecoveredBatches
+from blumfeld.broker.replicas.state import recovered_batches
+from blumfeld.broker.replicas.state.recovered_batches import RecoveredBatches
 from blumfeld.log.producers.end_marker import end_marker_of
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
 from tests.log.batches import batch_bytes, data_batch, marker

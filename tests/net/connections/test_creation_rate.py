@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blumfeld.net.creation_rate import WINDOW_S, CreationRate
+from blumfeld.net.connections.creation_rate import WINDOW_S, CreationRate
 
 
 def accepted(rate: CreationRate, until_ms: float, begin_ms: float = 0.0) -> int:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from blumfeld.net.accepted import AcceptedConnection
-from blumfeld.net.accepting import Acceptor
-from blumfeld.net.readiness import ReadinessAccepted, ReadinessTurn
+from blumfeld.net.connections.accepted import AcceptedConnection
+from blumfeld.net.connections.accepting import Acceptor
+from blumfeld.net.readiness.streams import ReadinessAccepted, ReadinessTurn
 from blumfeld.spi.transport import ByteLayer
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blumfeld.broker.replicas.written_bytes import MARKS_MAX, UNBOUNDED, WrittenBytes
+from blumfeld.broker.replicas.watching.written_bytes import MARKS_MAX, UNBOUNDED, WrittenBytes
 
 WRITES = st.lists(
     st.tuples(st.lists(st.tuples(st.integers(1, 3), st.integers(61, 500)), max_size=4), st.booleans()),

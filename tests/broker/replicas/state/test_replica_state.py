@@ -187,7 +187,7 @@ def test_recovery_is_not_followed_by_a_second_reading(
 def test_more_batches_than_are_kept_are_read_again(
     replica: ReplicaOnDisk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("blumfeld.broker.replicas.recovered_batches.KEPT_MAX", 2)
+    monkeypatch.setattr("blumfeld.broker.replicas.state.recovered_batches.KEPT_MAX", 2)
     replica.put(*(of(7, sequence) for sequence in range(5)))
     replica.kill()
     assert replica.sequences == {7: 4}

@@ -1,0 +1,1 @@
+"""Growth of a log as others see it: parked fetches are told, bytes are counted."""
