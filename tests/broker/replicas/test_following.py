@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from blumfeld.log.producers.snapshot import CorruptSnapshot
 from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.leader_epochs import EpochEntry
+from blumfeld.wire.batches.builder import build_empty_batch
 from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
 from tests.broker.replicas.following import Cluster, Replica
-from tests.log.batches import batch_bytes
+from tests.log.batches import batch_bytes, marker
 
 REPLICAS = st.integers(1, 3)
 Step = st.one_of(
@@ -249,6 +250,30 @@ def test_a_damaged_batch_is_refused_and_nothing_is_placed() -> None:
     with pytest.raises(CorruptBatch):
         follower.host.append_fetched(memoryview(good + bad), 3, 0)
     assert follower.log.placed_end_offset == 3
+
+
+@pytest.mark.parametrize("record", [b"garbage", b"\x20\0\0\0\x01"])
+def test_a_control_batch_that_cannot_be_read_is_refused_and_nothing_is_placed(record: bytes) -> None:
+    """Its CRC is right. The batch before it must not stay placed without a write that is due."""
+    _, follower = two()
+    bad = batch_bytes(4, producer_id=7, epoch=0, attributes=0x30, payload=record, leader_epoch=1)
+    with pytest.raises(CorruptBatch):
+        follower.host.append_fetched(memoryview(batch_bytes(3, leader_epoch=1) + bad), 3, 0)
+    assert follower.log.placed_end_offset == 3
+
+
+def test_a_marker_that_the_leaders_cleaner_emptied_is_copied_and_survives_a_restart() -> None:
+    cluster, follower = two()
+    emptied = bytes(build_empty_batch(marker(3, 7, 5, committed=False)))
+    for clean in (True, False):
+        if not follower.producers:
+            follower.host.append_fetched(memoryview(emptied), 3, 0)
+            follower.end_turn()
+        assert follower.producers == {7: (5, -1, -1)}
+        follower.restart(clean=clean)
+        follower.apply(cluster.image())
+    assert follower.log.written_end_offset == 4
+    assert follower.producers == {7: (5, -1, -1)}
 
 
 @pytest.mark.parametrize("offsets", [(2,), (0,), (4, 3), (3, 3)])

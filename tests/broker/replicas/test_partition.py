@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 from typing import Any
 
+import msgspec
 import pytest
 
 from blumfeld.broker.replicas.partition import Partition
@@ -13,7 +14,7 @@ from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, Pa
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import ErrorCode, InvalidRecord
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 
@@ -195,6 +196,8 @@ def test_so_many_logs_are_opened_at_once_as_it_is_configured(threads: int, at_on
     [
         (OSError("no such device"), ErrorCode.KAFKA_STORAGE_ERROR),
         (ValueError("another topic's directory"), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (InvalidRecord("no control record"), ErrorCode.KAFKA_STORAGE_ERROR),
+        (RuntimeError("a defect of the storage"), ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )
 def test_a_log_that_cannot_be_opened_is_told_and_others_are(
@@ -207,6 +210,7 @@ def test_a_log_that_cannot_be_opened_is_told_and_others_are(
     assert code(broker, batch(), topic="bad") == answer
     assert code(broker, batch(), topic="good") == ErrorCode.NONE
     assert ("error", "log not opened") in [event[:2] for event in broker.log.events]
+    assert broker.broker.partitions.settled().done
 
 
 def test_a_log_that_raises_goes_offline(broker: BrokerHarness) -> None:
@@ -226,6 +230,25 @@ def test_a_write_that_raises_fails_who_waits(broker: BrokerHarness) -> None:
     broker.log_of("t").write = refuse  # type: ignore[method-assign]
     assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
     assert hosted(broker).closed == ErrorCode.KAFKA_STORAGE_ERROR
+
+
+@pytest.mark.parametrize("leader", [1, 2])
+def test_a_disk_that_fails_at_the_end_of_an_epoch_leaves_no_replica(
+    broker: BrokerHarness, leader: int
+) -> None:
+    """The batches of the old epoch are written before the new one begins, and that write fails."""
+
+    def refuse(done: Any) -> None:
+        raise OSError(errno.EIO, "input/output error")
+
+    exchange = broker.begin(broker.frame(produce(batch()), 9))
+    broker.log_of("t").write = refuse  # type: ignore[method-assign]
+    broker.metadata.change_partition("t", msgspec.structs.replace(image(3, leader), replicas=(1, 2)))
+    partition = hosted(broker)
+    assert exchange.settled
+    assert partition.closed == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (partition.leader, partition.followed) == (None, None)
+    assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 # Configuration

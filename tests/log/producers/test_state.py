@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from blumfeld.log.producers.snapshot import CorruptSnapshot
 from blumfeld.log.producers.state import Duplicate, ProducerState
 from blumfeld.spi.compaction import AbortedTransaction
+from blumfeld.wire.batches.builder import build_empty_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.log.batches import data_batch, marker
@@ -157,6 +158,26 @@ def test_commits_and_empty_aborts_leave_nothing_in_the_index() -> None:
     state.place(marker(2, 7, 1, committed=False))
     state.place(marker(3, 99, 1, committed=False))
     assert list(state.written(4)) == []
+
+
+def emptied(batch: RecordBatch) -> RecordBatch:
+    """The batch as the cleaner leaves it: a header without records."""
+    return RecordBatch(memoryview(build_empty_batch(batch)))
+
+
+def test_a_marker_that_the_cleaner_emptied_ends_nothing_and_still_fences() -> None:
+    state = ProducerState()
+    state.replay(emptied(marker(0, 7, 3, committed=True)))
+    assert (state.first_unstable_offset, state.end_offset) == (None, 1)
+    assert refusal(state, data_batch(1, 7, 2, 0)) is ErrorCode.INVALID_PRODUCER_EPOCH
+    put(state, data_batch(1, 7, 3, 0, transactional=True))
+    state.place(emptied(marker(2, 7, 3, committed=False)))
+    assert list(state.written(3)) == []
+    assert state.has_open_transaction(7, 3)
+    known = state.producer(7)
+    state.place(emptied(marker(3, 7, 4, committed=False)))
+    state.undo_placed(3)
+    assert state.producer(7) is known
 
 
 def test_an_undone_marker_leaves_its_transaction_open() -> None:

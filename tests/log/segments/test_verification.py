@@ -20,7 +20,7 @@ from blumfeld.log.segments.verification import (
     verify_snapshot,
 )
 from blumfeld.spi.compaction import AbortedTransaction
-from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.builder import build_batch, build_empty_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record
 from tests.log.batches import batch_bytes, marker
@@ -108,6 +108,10 @@ def test_a_time_index_that_would_hide_records_is_to_be_rebuilt() -> None:
     (found,) = findings(log_bytes(), offsets, bytes(low))
     assert (found.file[-9:], found.mending) == ("timeindex", Mending.REBUILD)
     assert "stands there" in found.problem
+
+
+def test_the_header_of_a_marker_that_the_cleaner_emptied_is_sound() -> None:
+    assert findings(bytes(build_empty_batch(marker(BASE, 7, 1, committed=False))), b"", b"") == []
 
 
 def test_zeros_behind_the_last_entry_are_no_fault() -> None:

@@ -406,10 +406,10 @@ class Partition:
             return
         if self.followed is not None:
             self.followed.finish_rebuilding()
-        if self.closed is not None:
-            return  # what was to be replayed can't be read
-        if self._unwritten or self._write_due:
+        if self.closed is None and (self._unwritten or self._write_due):
             self._write()  # the placed batches carry the old epoch, so they must lie before the new epoch's start
+        if self.closed is not None:
+            return  # what was to be replayed can't be read, or what was placed can't be written
         self._step_down(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.leader_epoch = image.leader_epoch
         self.leader_start_offset = self.log.placed_end_offset

@@ -120,6 +120,22 @@ def after_marker(batch: RecordBatch, before: ProducerEntry | None, marker: EndMa
     )
 
 
+def after_emptied_marker(batch: RecordBatch, before: ProducerEntry | None) -> ProducerEntry:
+    """Returns the producer's entry after a control batch whose record the cleaner has removed. Nothing of its
+    transaction is left in the log, so it ends none. Its header still has the epoch that fences.
+    """
+    if before is not None and before.epoch >= batch.producer_epoch:
+        return before
+    return ProducerEntry(
+        producer_id=batch.producer_id,
+        epoch=batch.producer_epoch,
+        batches=(),
+        last_timestamp_ms=batch.max_timestamp,
+        coordinator_epoch=NO_COORDINATOR_EPOCH if before is None else before.coordinator_epoch,
+        txn_first_offset=NO_OFFSET if before is None else before.txn_first_offset,
+    )
+
+
 def _check_sequence(entry: ProducerEntry, batch: RecordBatch) -> None:
     if batch.producer_epoch != entry.epoch:
         expected = 0

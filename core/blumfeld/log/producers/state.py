@@ -21,6 +21,7 @@ from blumfeld.log.producers.end_marker import EndMarker, end_marker_of
 from blumfeld.log.producers.rules import (
     TRANSACTIONS_V2,
     after_data,
+    after_emptied_marker,
     after_marker,
     check_data,
     check_first,
@@ -307,9 +308,13 @@ class ProducerState:
 
     def _apply(self, batch: RecordBatch, before: ProducerEntry | None) -> int:
         self._changed_at = batch.last_offset
-        marker = end_marker_of(batch) if batch.is_control else None
-        if marker is not None:
-            return self._apply_marker(batch, before, marker)
+        if batch.is_control:
+            if not batch.record_count:
+                self._entries[batch.producer_id] = after_emptied_marker(batch, before)
+                return NO_OFFSET
+            marker = end_marker_of(batch)
+            if marker is not None:
+                return self._apply_marker(batch, before, marker)
         entry = after_data(batch, before)
         self._entries[batch.producer_id] = entry
         if entry.txn_first_offset == batch.base_offset:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
+from blumfeld.broker.replicas import state as state_module
+from blumfeld.broker.replicas.state import ReplicaState
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.testing.fakes.power import Adversary
@@ -32,6 +35,46 @@ def plain() -> RecordBatch:
 def abort(replica: ReplicaOnDisk, producer: int, sequence: int = 0) -> None:
     """A transaction of one batch, in one turn."""
     replica.put(of(producer, sequence, txn=True), marker(0, producer, 0, committed=False))
+
+
+# Replay
+
+
+def test_a_replay_ends_at_a_hole_at_the_end_of_the_log(replica: ReplicaOnDisk) -> None:
+    """Compaction took the last batches, and the log's end stayed where it was."""
+    for sequence in range(3):
+        replica.put(of(7, sequence))
+    log: Any = replica.log
+    whole, asked = log.batches, []
+
+    def batches(offset: int) -> Iterator[RecordBatch]:
+        asked.append(offset)
+        assert len(asked) < 5, "the replay asks for the hole again and again"
+        return (batch for batch in whole(offset) if batch.base_offset < 2)
+
+    log.batches = batches
+    state = ReplicaState("topic-0", replica.node.runtime.now_ms, replica.events)
+    state.attach(log, 0)
+    for _ in state.replay():
+        pass
+    assert asked == [0]
+    assert not state.replaying
+    assert state.producers.end_offset == 3
+    assert [entry.last_sequence for entry in state.producers.producers()] == [1]
+
+
+@pytest.mark.parametrize("step", [1, 2, 3])
+def test_a_replay_in_steps_takes_each_batch_once(
+    replica: ReplicaOnDisk, monkeypatch: pytest.MonkeyPatch, step: int
+) -> None:
+    """Whether the log ends with a step or in the middle of one."""
+    monkeypatch.setattr(state_module, "REPLAY_STEP", step)
+    for sequence in range(6):
+        replica.put(of(7, sequence))
+    state = ReplicaState("topic-0", replica.node.runtime.now_ms, replica.events)
+    state.attach(replica.log, 0)
+    assert [batch.base_offset for batch in state._batches(replica.log, 6)] == list(range(6))
+    assert [batch.base_offset for batch in state._batches(replica.log, 3)] == list(range(3))
 
 
 # Transaction index

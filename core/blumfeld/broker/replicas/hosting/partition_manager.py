@@ -363,7 +363,9 @@ class PartitionManager:
         except ValueError as error:
             self._events.error("log not opened", partition=str(partition), error=str(error))
             return None
-        except OSError as error:
+        except Exception as error:
+            # Not only OSError: a batch with a right CRC may hold what can't be read, and a storage may have a defect.
+            # One log that can't be opened must not hold up the start, which waits for all of them.
             self._not_opened(partition, topic_id, image, error, opened)
             return None
         self._high_watermarks.pop(partition, None)
@@ -386,16 +388,17 @@ class PartitionManager:
         partition: TopicPartition,
         topic_id: bytes,
         image: PartitionImage,
-        error: OSError,
+        error: Exception,
         opened: list[PartitionLog],
     ) -> None:
         """Take the replica offline. If only space, descriptors or memory were lacking, it is tried again later."""
-        self._events.error("log not opened", partition=str(partition), error=str(error))
+        defect = {} if isinstance(error, OSError | BrokerError) else {"exc_info": error}
+        self._events.error("log not opened", partition=str(partition), error=str(error), **defect)
         self._offline[partition] = (topic_id, image)
         for log in opened:
             with suppress(OSError):  # the first error is already in the log
                 log.close()
-        if error.errno in LACKS:
+        if isinstance(error, OSError) and error.errno in LACKS:
             self._runtime.call_later(REOPEN_MS, lambda: self._reopen(partition, topic_id))
 
     def _reopen(self, partition: TopicPartition, topic_id: bytes) -> None:

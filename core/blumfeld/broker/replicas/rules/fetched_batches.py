@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from blumfeld.log.producers.end_marker import end_marker_of
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
+from blumfeld.wire.errors import CorruptBatch, InvalidRecord
 
 
 def fetched_batches(data: memoryview, end_offset: int, leader_epoch: int) -> list[RecordBatch]:
@@ -13,7 +15,7 @@ def fetched_batches(data: memoryview, end_offset: int, leader_epoch: int) -> lis
 
     The first batch may begin below ``end_offset`` if it ends above: the caller decides on that.
 
-    :raises CorruptBatch: CRC, length or format
+    :raises CorruptBatch: CRC, length or format; a control batch whose record can't be read
     :raises UnsupportedMagic: format 0 or 1
     :raises ValueError: offsets that don't ascend, or lie below ``end_offset``
     """
@@ -22,6 +24,12 @@ def fetched_batches(data: memoryview, end_offset: int, leader_epoch: int) -> lis
         if batch.partition_leader_epoch > leader_epoch:
             break
         batch.verify_crc()
+        if batch.is_control and batch.record_count:
+            # The producer state reads it when the batch is placed, and that must not fail.
+            try:
+                end_marker_of(batch)
+            except InvalidRecord as error:
+                raise CorruptBatch(str(error)) from error
         end = found[-1].next_offset if found else min(end_offset, batch.base_offset)
         if batch.base_offset < end or batch.last_offset < max(batch.base_offset, end_offset):
             raise ValueError(
