@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.replicas import state as state_module
-from blumfeld.broker.replicas.state import ReplicaState
+from blumfeld.broker.replicas.state import replica_state as state_module
+from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.testing.fakes.power import Adversary
