@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from blumfeld_sink_spark.apply import decode_rows, decoders_for
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.publish import publish
+from blumfeld_sink_spark.ledger.publishing.publish import publish
 from blumfeld_sink_spark.quality import Summariser, continuity_of
 from blumfeld_sink_spark.reading.producing.load import LoadPlan, Record, records
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, TaskResult

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from blumfeld_sink_spark import accounting
 from blumfeld_sink_spark.accounting import ABSENT, CONTROL, HIDDEN, LOST, MISSING, NO_ROW
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
-from blumfeld_sink_spark.ledger.counting import counts_of
+from blumfeld_sink_spark.ledger.publishing.counting import counts_of
 from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS
 from blumfeld_sink_spark.settings import ArchiveSettings

@@ -17,7 +17,7 @@ from blumfeld_sink_spark.settings import COMPACTION
 
 if TYPE_CHECKING:
     from blumfeld_sink_spark.compaction.compaction import Done
-    from blumfeld_sink_spark.ledger.lease import Lease
+    from blumfeld_sink_spark.ledger.writers.lease import Lease
     from blumfeld_sink_spark.settings import ArchiveSettings
     from blumfeld_sink_spark.stores.contract import ArchiveStore
 
@@ -60,9 +60,9 @@ def _compact(
     root: str, before: str, table: str, target_bytes: int, compression: str, iceberg: str, dry_run: bool
 ) -> Iterator[Done]:
     from blumfeld_sink_spark.compaction.compaction import Compaction, Done
-    from blumfeld_sink_spark.ledger import outbox
-    from blumfeld_sink_spark.ledger.lease import Lease
+    from blumfeld_sink_spark.ledger.formats import outbox
     from blumfeld_sink_spark.ledger.ledger import Ledger
+    from blumfeld_sink_spark.ledger.writers.lease import Lease
     from blumfeld_sink_spark.stores.opening import open_store
     from blumfeld_sink_spark.tables import tables
 
@@ -96,7 +96,7 @@ def _formats(store: ArchiveStore, root: str, iceberg: str) -> ArchiveSettings:
 
     :raises SettingsError: the archive is committed to Iceberg and no catalog is named
     """
-    from blumfeld_sink_spark.ledger.outbox import OUTBOX
+    from blumfeld_sink_spark.ledger.formats.outbox import OUTBOX
     from blumfeld_sink_spark.settings import ArchiveSettings
 
     used = store.folders(OUTBOX)

@@ -11,7 +11,7 @@ from blumfeld_sink_spark.commands.common.edge import edge
 from blumfeld_sink_spark.commands.common.shown import accounted
 
 if TYPE_CHECKING:
-    from blumfeld_sink_spark.ledger.status import Status
+    from blumfeld_sink_spark.ledger.upkeep.status import Status
 
 
 @edge
@@ -22,7 +22,7 @@ def command(
 ) -> None:
     """Show archived messages, running writers and lag. It needs neither Spark nor a broker."""
     from blumfeld_sink_spark.errors import ArchiveError
-    from blumfeld_sink_spark.ledger.status import status
+    from blumfeld_sink_spark.ledger.upkeep.status import status
     from blumfeld_sink_spark.stores.opening import open_store
 
     store = open_store(root)

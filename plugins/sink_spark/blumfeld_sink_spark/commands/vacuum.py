@@ -26,7 +26,7 @@ def command(
     While a writer is at work, only staged files older than the writer go.
     """
     from blumfeld_sink_spark.errors import ArchiveError
-    from blumfeld_sink_spark.ledger.vacuum import plan, vacuum
+    from blumfeld_sink_spark.ledger.upkeep.vacuum import plan, vacuum
     from blumfeld_sink_spark.stores.opening import open_store
 
     store, older_than_ms = open_store(root), milliseconds(older_than)

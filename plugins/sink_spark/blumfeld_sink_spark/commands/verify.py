@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
     from pyarrow import RecordBatch
 
-    from blumfeld_sink_spark.ledger.verify import Found
+    from blumfeld_sink_spark.ledger.checking.verify import Found
     from blumfeld_sink_spark.records import CommitRecord, OffsetRange
     from blumfeld_sink_spark.tally import Skips
 
@@ -44,7 +44,7 @@ def command(
     proven: batches of older versions, offsets that a reader passed without a reason.
     """
     from blumfeld_sink_spark.errors import ArchiveError
-    from blumfeld_sink_spark.ledger.verify import verify
+    from blumfeld_sink_spark.ledger.checking.verify import verify
     from blumfeld_sink_spark.stores.opening import open_store
 
     found = verify(open_store(root), deep=deep)
@@ -71,8 +71,8 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
 
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.errors import ArchiveError, AwayError
-    from blumfeld_sink_spark.ledger.again import compare
-    from blumfeld_sink_spark.ledger.counting import TELLING
+    from blumfeld_sink_spark.ledger.checking.again import compare
+    from blumfeld_sink_spark.ledger.publishing.counting import TELLING
     from blumfeld_sink_spark.spark.topics.client import Topics
     from blumfeld_sink_spark.spark.topics.consume import consume_range
     from blumfeld_sink_spark.spark.topics.fetch import read_range
@@ -107,7 +107,7 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
 
 def _compare(found: Found, bootstrap: str) -> list[str]:
     """Compares the archive's offsets with the broker's. Problems are added to ``found``; returns the remarks."""
-    from blumfeld_sink_spark.ledger.verify import against_broker
+    from blumfeld_sink_spark.ledger.checking.verify import against_broker
     from blumfeld_sink_spark.settings import ArchiveSettings
     from blumfeld_sink_spark.spark.topics.client import Topics
 

@@ -21,8 +21,8 @@ from blumfeld_sink_spark.compaction.merging import Inputs, Merged, UnlikeError, 
 from blumfeld_sink_spark.compaction.swap import FileSwap, FolderSwap, Swap, clear, folder_of
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
 from blumfeld_sink_spark.files.parquet import compression_of
-from blumfeld_sink_spark.ledger.compaction_intent import INTENT, NEXT, WORK, Intent, pending
 from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.writers.compaction_intent import INTENT, NEXT, WORK, Intent, pending
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 from blumfeld_sink_spark.settings import COMPACTION
 from blumfeld_sink_spark.stores.contract import ArchiveStore

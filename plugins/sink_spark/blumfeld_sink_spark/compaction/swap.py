@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Protocol
 
 from blumfeld_sink_spark.compaction.exchange import exchange
-from blumfeld_sink_spark.ledger.compaction_intent import NEXT, WORK
+from blumfeld_sink_spark.ledger.writers.compaction_intent import NEXT, WORK
 from blumfeld_sink_spark.records import CommitRecord
 from blumfeld_sink_spark.stores.contract import ArchiveStore, speaking
 from blumfeld_sink_spark.stores.local import sync_folder

@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.publish import publish
+from blumfeld_sink_spark.ledger.publishing.publish import publish
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 from tests.plugins.sink_spark.feeds import count_of

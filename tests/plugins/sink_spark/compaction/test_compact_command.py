@@ -9,10 +9,10 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from blumfeld_sink_spark.commands import app
-from blumfeld_sink_spark.ledger import outbox
-from blumfeld_sink_spark.ledger.lease import Lease
+from blumfeld_sink_spark.ledger.checking.verify import verify
+from blumfeld_sink_spark.ledger.formats import outbox
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.verify import verify
+from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.stores.local import LocalStore
 from tests.plugins.sink_spark.compaction.archives import archive
 from tests.plugins.sink_spark.files import tools

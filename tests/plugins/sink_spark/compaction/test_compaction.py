@@ -22,10 +22,10 @@ from blumfeld_sink_spark.compaction.groups import Files
 from blumfeld_sink_spark.compaction.merging import merge
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.writer import TaskWriter
+from blumfeld_sink_spark.ledger.checking.verify import verify
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.publish import publish
-from blumfeld_sink_spark.ledger.vacuum import vacuum
-from blumfeld_sink_spark.ledger.verify import verify
+from blumfeld_sink_spark.ledger.publishing.publish import publish
+from blumfeld_sink_spark.ledger.upkeep.vacuum import vacuum
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.settings import COMPACTION
 from blumfeld_sink_spark.stores.contract import ArchiveStore

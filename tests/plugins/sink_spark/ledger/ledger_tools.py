@@ -12,7 +12,7 @@ import attrs
 
 from blumfeld_sink_spark.files import naming
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.publish import publish
+from blumfeld_sink_spark.ledger.publishing.publish import publish
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, StagedFile, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from blumfeld_sink_spark.errors import LedgerConflictError
-from blumfeld_sink_spark.ledger.lease import Lease
+from blumfeld_sink_spark.ledger.checking.verify import verify
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
-from blumfeld_sink_spark.ledger.verify import verify
+from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
 from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.s3_server import s3_server

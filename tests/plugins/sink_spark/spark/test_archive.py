@@ -15,8 +15,8 @@ import pytest
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld.testing.brokers.process import BrokerProcess
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
-from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.run.driver import archive

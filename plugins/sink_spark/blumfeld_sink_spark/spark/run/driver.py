@@ -20,9 +20,9 @@ import pyspark
 from blumfeld_sink_spark import apply
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.files.parquet import compression_of
-from blumfeld_sink_spark.ledger.lease import Lease
+from blumfeld_sink_spark.ledger.formats.outbox import deliver
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.outbox import deliver
+from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.settings import ArchiveSettings, absolute, forgone
 from blumfeld_sink_spark.spark.run import failures
 from blumfeld_sink_spark.spark.run.beginning import Beginning, begin

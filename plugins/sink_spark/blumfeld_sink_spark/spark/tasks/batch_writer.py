@@ -18,10 +18,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from blumfeld_sink_spark.accounting import LOST
-from blumfeld_sink_spark.ledger.counting import TELLING
+from blumfeld_sink_spark.ledger.formats.outbox import deliver
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.outbox import deliver
-from blumfeld_sink_spark.ledger.publish import publish
+from blumfeld_sink_spark.ledger.publishing.counting import TELLING
+from blumfeld_sink_spark.ledger.publishing.publish import publish
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.checkpoint import Checkpoint

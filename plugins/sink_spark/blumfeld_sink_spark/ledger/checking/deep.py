@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from blumfeld_sink_spark.ledger.presence import Presence
+from blumfeld_sink_spark.ledger.checking.presence import Presence
 from blumfeld_sink_spark.ledger.rules import Partition
 from blumfeld_sink_spark.records import FileEntry, OffsetRange, RangeCount
 from blumfeld_sink_spark.stores.contract import ArchiveStore

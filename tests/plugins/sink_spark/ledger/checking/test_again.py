@@ -17,18 +17,17 @@ from blumfeld_sink_spark.accounting import ABORTED, CONTROL, HIDDEN
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.verify import NOT_SHOWN
 from blumfeld_sink_spark.fetching.aborted import AbortedTransactions
-from blumfeld_sink_spark.ledger.again import Compared, compare
+from blumfeld_sink_spark.ledger.checking.again import Compared, compare
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
-from blumfeld_sink_spark.ledger.publish import publish
+from blumfeld_sink_spark.ledger.publishing.publish import publish
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, RangeCount, Span
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.tasks.task import TaskWork
 from blumfeld_sink_spark.spark.topics.fetch import read_range
 from blumfeld_sink_spark.stores.opening import open_store
 from blumfeld_sink_spark.tally import Skips
+from tests.plugins.sink_spark.ledger.ledger_tools import record_of
 from tests.plugins.sink_spark.test_accounting import rows_at, tallied
-
-from .ledger_tools import record_of
 
 pytestmark = pytest.mark.archive
 

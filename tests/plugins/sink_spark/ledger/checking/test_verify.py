@@ -18,12 +18,11 @@ from typer.testing import CliRunner, Result
 from blumfeld_sink_spark.accounting import HIDDEN
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.verify import NOT_SHOWN
+from blumfeld_sink_spark.ledger.checking.verify import against_broker, verify
 from blumfeld_sink_spark.ledger.ledger import record_path
-from blumfeld_sink_spark.ledger.verify import against_broker, verify
 from blumfeld_sink_spark.records import CommitRecord, DecoderCount, Span
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
-
-from .ledger_tools import Crash, FailingStore, Work, opened
+from tests.plugins.sink_spark.ledger.ledger_tools import Crash, FailingStore, Work, opened
 
 pytestmark = pytest.mark.archive
 

@@ -28,8 +28,10 @@ TRIES = 10
 
 
 class Iceberg:
-    """A :class:`~blumfeld_sink_spark.ledger.outbox.TableFormat`. The table's property ``blumfeld.batch.<query>``
-    changes in the same transaction as the files, so a batch is never there twice.
+    """A :class:`~blumfeld_sink_spark.ledger.formats.outbox.TableFormat` of Iceberg tables.
+
+    The table's property ``blumfeld.batch.<query>`` changes in the same transaction as the files, so a batch is never
+    added twice.
     """
 
     name = "iceberg"

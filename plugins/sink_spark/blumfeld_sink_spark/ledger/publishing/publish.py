@@ -17,11 +17,12 @@ import attrs
 from msgspec import structs
 
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
-from blumfeld_sink_spark.ledger import gaps, intents
-from blumfeld_sink_spark.ledger.counting import counts_of
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
-from blumfeld_sink_spark.ledger.names import final_path
+from blumfeld_sink_spark.ledger.publishing import gaps
+from blumfeld_sink_spark.ledger.publishing.counting import counts_of
+from blumfeld_sink_spark.ledger.publishing.names import final_path
 from blumfeld_sink_spark.ledger.rules import named
+from blumfeld_sink_spark.ledger.writers import intents
 from blumfeld_sink_spark.quality import carried_over
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange, Seam, StagedFile, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings

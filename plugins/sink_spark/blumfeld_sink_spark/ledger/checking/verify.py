@@ -9,10 +9,11 @@ import attrs
 
 from blumfeld_sink_spark.accounting import EXPLAINED, HIDDEN, offsets
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.ledger import intents, lease, rules
-from blumfeld_sink_spark.ledger.compaction_intent import INTENT, pending
+from blumfeld_sink_spark.ledger import rules
 from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path, stateless
 from blumfeld_sink_spark.ledger.sums import Sums
+from blumfeld_sink_spark.ledger.writers import intents, lease
+from blumfeld_sink_spark.ledger.writers.compaction_intent import INTENT, pending
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import COMPACTION
 from blumfeld_sink_spark.stores.contract import ArchiveStore
@@ -74,7 +75,7 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
     )
     _orphans(store, live, present - new, found)
     if deep:
-        from blumfeld_sink_spark.ledger.deep import problems
+        from blumfeld_sink_spark.ledger.checking.deep import problems
 
         there = [entry for entry in live.values() if entry.path in present]
         counts = [count for record in records for count in record.counts]
@@ -131,7 +132,7 @@ def _covered(records: Sequence[CommitRecord]) -> dict[rules.Partition, tuple[int
 
 def _account(records: Sequence[CommitRecord], found: Found) -> None:
     """What the records say of their offsets, and what they leave open."""
-    from blumfeld_sink_spark.ledger.counting import unwritten  # brings Arrow
+    from blumfeld_sink_spark.ledger.publishing.counting import unwritten  # brings Arrow
 
     named = {entry.path: entry for record in records for entry in record.files}
     without: dict[str, list[CommitRecord]] = {}

@@ -12,13 +12,12 @@ import msgspec
 import pytest
 
 from blumfeld_sink_spark.errors import LedgerConflictError
-from blumfeld_sink_spark.ledger import lease
-from blumfeld_sink_spark.ledger.lease import TTL_MS, Held, Lease
-from blumfeld_sink_spark.ledger.owner import Owner
+from blumfeld_sink_spark.ledger.writers import lease
+from blumfeld_sink_spark.ledger.writers.lease import TTL_MS, Held, Lease
+from blumfeld_sink_spark.ledger.writers.owner import Owner
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.stores.opening import open_store
-
-from .ledger_tools import opened
+from tests.plugins.sink_spark.ledger.ledger_tools import opened
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -112,7 +111,7 @@ def test_a_lease_that_was_never_taken_is_not_renewed(store: ArchiveStore) -> Non
 def test_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path: Path) -> None:
     code = (
         "import os, sys\n"
-        "from blumfeld_sink_spark.ledger.lease import Lease\n"
+        "from blumfeld_sink_spark.ledger.writers.lease import Lease\n"
         "from blumfeld_sink_spark.stores.opening import open_store\n"
         "Lease(open_store(sys.argv[1]), 'ticks').take()\n"
         "print('taken', flush=True)\n"

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blumfeld_sink_spark.ledger.presence import Presence
+from blumfeld_sink_spark.ledger.checking.presence import Presence
 from blumfeld_sink_spark.records import RangeCount
 
 WIDTH = 10

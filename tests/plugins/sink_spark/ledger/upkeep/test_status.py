@@ -11,13 +11,12 @@ import pytest
 from typer.testing import CliRunner
 
 from blumfeld_sink_spark.commands import app
-from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.status import status
+from blumfeld_sink_spark.ledger.upkeep.status import status
+from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span
 from blumfeld_sink_spark.stores.contract import ArchiveStore
-
-from .ledger_tools import Crash, FailingStore, Work, opened, record_of
+from tests.plugins.sink_spark.ledger.ledger_tools import Crash, FailingStore, Work, opened, record_of
 
 pytestmark = pytest.mark.archive
 
@@ -110,7 +109,7 @@ def test_no_archive_is_said_so(tmp_path: Path) -> None:
 def test_neither_spark_nor_kafka_nor_arrow_is_imported_for_it(store: ArchiveStore) -> None:
     code = (
         "import sys\n"
-        "from blumfeld_sink_spark.ledger.status import status\n"
+        "from blumfeld_sink_spark.ledger.upkeep.status import status\n"
         "from blumfeld_sink_spark.stores.opening import open_store\n"
         "status(open_store(sys.argv[1]), 0)\n"
         "print(sorted({'pyspark', 'pyarrow', 'numpy', 'confluent_kafka', 'obstore', 'pandas'} & set(sys.modules)))\n"

@@ -27,8 +27,9 @@ DATE = pa.field("date", pa.date32(), nullable=False)
 
 
 class Delta:
-    """A :class:`~blumfeld_sink_spark.ledger.outbox.TableFormat`. An app transaction (query, batch) in each commit
-    makes a second one of the same batch impossible.
+    """A :class:`~blumfeld_sink_spark.ledger.formats.outbox.TableFormat` of Delta tables.
+
+    Each commit carries an app transaction (query, batch), so Delta refuses a second commit of the same batch.
     """
 
     name = "delta"

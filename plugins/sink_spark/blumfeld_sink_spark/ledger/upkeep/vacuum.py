@@ -8,11 +8,11 @@ from contextlib import ExitStack, suppress
 import attrs
 
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
-from blumfeld_sink_spark.ledger import intents, lease
-from blumfeld_sink_spark.ledger.compaction_intent import pending
-from blumfeld_sink_spark.ledger.lease import Held, Lease
+from blumfeld_sink_spark.ledger.checking.verify import is_data
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.verify import is_data
+from blumfeld_sink_spark.ledger.writers import intents, lease
+from blumfeld_sink_spark.ledger.writers.compaction_intent import pending
+from blumfeld_sink_spark.ledger.writers.lease import Held, Lease
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 STAGING = "_staging"

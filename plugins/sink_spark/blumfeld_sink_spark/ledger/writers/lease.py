@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from blumfeld_sink_spark.errors import LedgerConflictError
-from blumfeld_sink_spark.ledger.owner import Owner
+from blumfeld_sink_spark.ledger.writers.owner import Owner
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 LEASES = "_leases"

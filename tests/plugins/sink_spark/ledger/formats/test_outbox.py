@@ -14,14 +14,13 @@ import pytest
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.parquet import file_schema, open_writer
-from blumfeld_sink_spark.ledger import outbox
+from blumfeld_sink_spark.ledger.formats import outbox
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.tables import Table, tables
-
-from .ledger_tools import Crash, FailingStore, opened, record_of
+from tests.plugins.sink_spark.ledger.ledger_tools import Crash, FailingStore, opened, record_of
 
 pytestmark = pytest.mark.archive
 
@@ -266,8 +265,8 @@ def test_a_table_made_before_a_column_gets_it(
 ) -> None:
     """Rows from before have nulls there."""
 
-    import blumfeld_sink_spark.ledger.delta
-    import blumfeld_sink_spark.ledger.iceberg  # noqa: F401
+    import blumfeld_sink_spark.ledger.formats.delta
+    import blumfeld_sink_spark.ledger.formats.iceberg  # noqa: F401
 
     genuine = tables
 
@@ -278,7 +277,11 @@ def test_a_table_made_before_a_column_gets_it(
         }
 
     with monkeypatch.context() as patched:
-        for module in ("blumfeld_sink_spark.ledger.delta", "blumfeld_sink_spark.ledger.iceberg", __name__):
+        for module in (
+            "blumfeld_sink_spark.ledger.formats.delta",
+            "blumfeld_sink_spark.ledger.formats.iceberg",
+            __name__,
+        ):
             patched.setattr(sys.modules[module], "tables", older)
         ledger = Ledger(store).load()
         ledger.append(batch(store, 0))

@@ -51,11 +51,11 @@ def formats(store: ArchiveStore, settings: ArchiveSettings) -> list[TableFormat]
     """
     found: list[TableFormat] = []
     if settings.delta:
-        from blumfeld_sink_spark.ledger.delta import Delta
+        from blumfeld_sink_spark.ledger.formats.delta import Delta
 
         found.append(Delta(store, settings))
     if settings.iceberg:
-        from blumfeld_sink_spark.ledger.iceberg import Iceberg
+        from blumfeld_sink_spark.ledger.formats.iceberg import Iceberg
 
         found.append(Iceberg(store, settings))
     return found

@@ -13,13 +13,20 @@ from typer.testing import CliRunner
 
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.ledger import lease
-from blumfeld_sink_spark.ledger.lease import Lease
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.vacuum import SKEW_MS, plan, vacuum
+from blumfeld_sink_spark.ledger.upkeep.vacuum import SKEW_MS, plan, vacuum
+from blumfeld_sink_spark.ledger.writers import lease
+from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.stores.contract import ArchiveStore
-
-from .ledger_tools import Crash, FailingStore, Work, contents, opened, published, record_of
+from tests.plugins.sink_spark.ledger.ledger_tools import (
+    Crash,
+    FailingStore,
+    Work,
+    contents,
+    opened,
+    published,
+    record_of,
+)
 
 HOUR_MS = 3_600_000
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import msgspec
 
-from blumfeld_sink_spark.ledger import intents, lease
+from blumfeld_sink_spark.ledger.checking.verify import live_files
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.sums import Sums, TableSum, added
-from blumfeld_sink_spark.ledger.verify import live_files
+from blumfeld_sink_spark.ledger.writers import intents, lease
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 

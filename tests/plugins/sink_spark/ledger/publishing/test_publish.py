@@ -12,12 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from blumfeld_sink_spark.errors import LedgerConflictError
-from blumfeld_sink_spark.ledger import intents
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
+from blumfeld_sink_spark.ledger.writers import intents
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, Seam, TaskResult
 from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
-
-from .ledger_tools import (
+from tests.plugins.sink_spark.ledger.ledger_tools import (
     DAY,
     QUERY,
     Crash,

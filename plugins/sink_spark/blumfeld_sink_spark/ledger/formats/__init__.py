@@ -1,0 +1,1 @@
+"""Delta and Iceberg tables that follow the ledger."""

@@ -1,0 +1,1 @@
+"""How a batch of staged files becomes a commit."""

@@ -1,0 +1,1 @@
+"""An archive in operation: how it stands, and which files nothing needs any more."""
