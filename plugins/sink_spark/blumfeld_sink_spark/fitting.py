@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blumfeld_sink_spark.decoders.exact import exact
+from blumfeld_sink_spark.decoders.tables.exact import exact
 from blumfeld_sink_spark.errors import ArchiveError
 
 FILLED_IN = ("row", "k_partition", "k_offset", "offset")

@@ -157,7 +157,7 @@ def trade_file() -> descriptor_pb2.FileDescriptorProto:
 
 def protobuf_class(name: str) -> Any:
     """Of a message of ``trade_file``, to make messages with."""
-    from blumfeld_sink_spark.decoders.protobuf import _decimal_file
+    from blumfeld_sink_spark.decoders.schemas.protobuf import _decimal_file
 
     pool = descriptor_pool.DescriptorPool()
     from google.protobuf import timestamp_pb2

@@ -13,18 +13,18 @@ if TYPE_CHECKING:
     from blumfeld_sink_spark.settings import ArchiveSettings
 
 _OWN = {
-    "binance-spot": ("binance", "BinanceSpot"),
-    "binance-usdm": ("binance", "BinanceUsdm"),
-    "bitstamp": ("bitstamp", "Bitstamp"),
-    "coinbase": ("coinbase", "Coinbase"),
-    "confluent": ("confluent", "ConfluentDecoder"),
-    "dbn": ("dbn", "DbnDecoder"),
-    "hyperliquid": ("hyperliquid", "Hyperliquid"),
-    "kraken": ("kraken", "Kraken"),
-    "okx": ("okx", "Okx"),
+    "binance-spot": ("venues.binance", "BinanceSpot"),
+    "binance-usdm": ("venues.binance", "BinanceUsdm"),
+    "bitstamp": ("venues.bitstamp", "Bitstamp"),
+    "coinbase": ("venues.coinbase", "Coinbase"),
+    "confluent": ("schemas.confluent", "ConfluentDecoder"),
+    "dbn": ("dbn.decoder", "DbnDecoder"),
+    "hyperliquid": ("venues.hyperliquid", "Hyperliquid"),
+    "kraken": ("venues.kraken", "Kraken"),
+    "okx": ("venues.okx", "Okx"),
     "raw": ("raw", "RawDecoder"),
 }
-"""Name → (module beside this one, class). A module is imported when its decoder is asked for."""
+"""Name → (module below this package, class). A module is imported when its decoder is asked for."""
 
 
 def names(plugins: Sequence[str] = ()) -> tuple[str, ...]:

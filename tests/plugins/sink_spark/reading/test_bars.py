@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from blumfeld_sink_spark.commands import app
-from blumfeld_sink_spark.decoders.parts import AGGREGATE, NOT_MARKET
+from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE, NOT_MARKET
 from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market import bars

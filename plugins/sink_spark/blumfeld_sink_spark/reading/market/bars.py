@@ -23,7 +23,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from blumfeld_sink_spark.decoders.parts import AGGREGATE, NOT_MARKET
+from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE, NOT_MARKET
 from blumfeld_sink_spark.files.naming import folder_of
 from blumfeld_sink_spark.files.parquet import open_writer
 from blumfeld_sink_spark.reading.committed import Committed

@@ -1,0 +1,1 @@
+"""Databento's binary encoding (DBN), versions 1 to 3."""

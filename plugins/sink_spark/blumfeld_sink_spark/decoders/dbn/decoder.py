@@ -1,0 +1,75 @@
+"""``dbn``: Databento's binary encoding, versions 1 to 3.
+
+| schema | table |
+|---|---|
+| trades, and what the others tell of trades (``action`` T) | ``trades``; ``trade_id`` is the sequence number |
+| mbp-1, tbbo, bbo-1s, bbo-1m, cmbp-1, tcbbo, cbbo-1s, cbbo-1m | ``bbo`` |
+| mbp-10 | ``bbo`` of the best level, ``book_deltas`` of all: a snapshot each |
+| mbo | ``orders`` |
+| ohlcv-1s, -1m, -1h, -1d | ``ohlcv`` |
+| error, symbol mapping, system | skipped |
+| definition, imbalance, statistics, status, ohlcv-eod | the message is rejected |
+
+Venue and symbol are those of the header (its dataset, and the instrument's name on that day), where a message has one;
+else ``publisher-<id>`` and the instrument's id. ``ts_event`` of a sampled record (bbo-1s, cbbo-1m…) is the instant that
+it is of, Databento's ``ts_recv``: its own is that of the last trade. Where a record has no ``ts_event``, its
+``ts_recv`` stands for it.
+
+A book is rebuilt message by message: for ``archive book`` a message should hold one mbp-10 record of an instrument, for
+of several their levels would count as one snapshot. ``bbo`` and the rows themselves don't mind.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
+
+import numpy as np
+import pyarrow as pa
+
+from blumfeld.spi.decoders import Continuity, Decoded, PassedOver, Rejected
+from blumfeld_sink_spark.decoders.dbn.layout import KINDS, SKIPPED
+from blumfeld_sink_spark.decoders.dbn.part import Made, Part
+from blumfeld_sink_spark.decoders.dbn.tables import tables_of
+from blumfeld_sink_spark.decoders.dbn.walk import Records, walk
+
+
+class DbnDecoder:
+    """Made of nothing; knows nothing of the messages before."""
+
+    name = "dbn"
+    version = 1
+    tables: Sequence[str] = ("bbo", "book_deltas", "ohlcv", "orders", "trades")
+    continuity: Mapping[str, Continuity] = MappingProxyType({})
+    """None: venues number packets, of many instruments, and a packet may hold several records."""
+
+    def decode(self, rows: pa.RecordBatch) -> Decoded:
+        """The records of each message, in their order."""
+        records = walk(rows.column("value"))
+        made = Made(dict(records.rejected))
+        rtypes = records.rtypes()
+        for rtype in np.unique(rtypes).tolist():
+            nth = np.flatnonzero(rtypes == rtype)
+            tables_of(Part.of(KINDS[rtype], records, nth, made), made)
+        tables = made.merged()
+        return Decoded(
+            tables={name: table for name, table in tables.items() if name != "sequences"},
+            sequences=tables.get("sequences"),
+            rejected=[Rejected(row, made.rejected[row]) for row in sorted(made.rejected)],
+            passed_over=_passed_over(rows.column("value"), records, made, tables),
+        )
+
+
+def _passed_over(
+    values: pa.Array, records: Records, made: Made, tables: Mapping[str, pa.Table]
+) -> list[PassedOver]:
+    """Messages that hold a header alone, or only records of the session, or levels that are all empty."""
+    silent = values.is_valid().to_numpy(zero_copy_only=False).copy()
+    for name, table in tables.items():
+        if name != "sequences":
+            silent[np.asarray(table.column("row"))] = False
+    silent[list(made.rejected)] = False
+    return [
+        PassedOver(row, SKIPPED[records.skipped[row]] if row in records.skipped else "without a row")
+        for row in np.flatnonzero(silent).tolist()
+    ]

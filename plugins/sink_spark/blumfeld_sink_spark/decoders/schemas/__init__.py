@@ -1,0 +1,1 @@
+"""Decoders that need a schema: Confluent's wire format with Avro, Protobuf and JSON."""

@@ -1,0 +1,206 @@
+"""Columns out of parsed messages: whole arrays at a time, and a clear word for what isn't there.
+
+Every function here raises :class:`BadMessageError` for a batch in which *some* message is not as it should be;
+which one it was is found by :mod:`blumfeld_sink_spark.decoders.tables.json_table`, which halves the batch.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from blumfeld_sink_spark.decoders.tables.exact import DECIMAL, exact
+
+_MICROSECONDS_FROM = 10**14
+"""Times at or above this are microseconds: as milliseconds they would lie in the year 5138."""
+_LAST_MS = 9_223_372_036_854
+_LAST_US = 9_223_372_036_854_775
+
+
+class BadMessageError(Exception):
+    """Some message of a batch isn't what the decoder reads: what is wrong, in one line."""
+
+
+class LateStrings(Protocol):
+    """A column of strings of which none is null, that are made when they are asked for."""
+
+    def strings(self) -> Any:
+        """As an array."""
+        ...
+
+    def decimal_words(self) -> Any:
+        """(n, 2) int64: low and high words of the decimals that they are.
+
+        :raises pyarrow.ArrowInvalid: one is none
+        """
+        ...
+
+
+@attrs.frozen
+class Batch:
+    """Parsed messages of one kind, in the order of their rows."""
+
+    columns: dict[str, Any]
+    """By the message's own key: arrays, or :class:`LateStrings`, or sides of a book (see ``levels``)."""
+    rows: Any
+    """int32: each message's place in the batch that is decoded, growing."""
+    stamps: Any
+    """int64 ns: the timestamps of the records."""
+    keys: Any
+    """Of the records: a binary array."""
+    venue: str
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def exploded(self, name: str) -> tuple[Batch, Any]:
+        """A batch of the elements of a list of objects, and the place of the message of each in this one."""
+        lists = self.need(name)
+        elements = lists.flatten()
+        if elements.null_count:
+            raise BadMessageError(f"an element of {name} is null")
+        message = np.repeat(np.arange(len(self)), list_counts(lists))
+        columns = dict(zip((field.name for field in elements.type), elements.flatten(), strict=True))
+        keys = self.keys.take(pa.array(message))
+        return Batch(columns, self.rows[message], self.stamps[message], keys, self.venue), message
+
+    def fields(self, name: str) -> Batch:
+        """A batch of the objects under a key, one for each message."""
+        inner = self.need(name)
+        columns = dict(zip((field.name for field in inner.type), inner.flatten(), strict=True))
+        return Batch(columns, self.rows, self.stamps, self.keys, self.venue)
+
+    def has(self, name: str) -> bool:
+        """Whether the messages have this key: all of them or none.
+
+        :raises BadMessageError: some have it
+        """
+        column = self.column(name)
+        if 0 < column.null_count < len(column):
+            raise BadMessageError(f"{name} is there in some messages only")
+        return len(column) > 0 and column.null_count == 0
+
+    def column(self, name: str) -> Any:
+        """A column as Arrow has it."""
+        column = self.columns[name]
+        return column if isinstance(column, pa.Array) else column.strings()
+
+    def need(self, name: str) -> Any:
+        """A column without nulls."""
+        column = self.column(name)
+        if column.null_count:
+            raise BadMessageError(f"{name} is missing or null")
+        return column
+
+    def integers(self, name: str) -> Any:
+        """A column of int64 as a numpy array, or of strings that hold one."""
+        column = self.need(name)
+        if pa.types.is_string(column.type):
+            column = column.cast(pa.int64())
+        return column.to_numpy(zero_copy_only=False)
+
+    def flags(self, name: str) -> Any:
+        """A column of booleans as a numpy array."""
+        return self.need(name).to_numpy(zero_copy_only=False)
+
+    def decimals(self, name: str) -> Any:
+        """A column of decimal strings, exactly."""
+        column = self.columns[name]
+        if isinstance(column, pa.Array):
+            return exact(self.need(name))
+        return decimals_of(column.decimal_words())
+
+    def symbols(self, name: str) -> Any:
+        """A column of names: none is empty."""
+        column = self.need(name)
+        if pc.any(pc.equal(column, "")).as_py():
+            raise BadMessageError(f"{name} is empty")
+        return column
+
+    def constant(self, name: str, value: str) -> None:
+        """Hold that a column is this word everywhere."""
+        column = self.need(name)
+        if not pc.all(pc.equal(column, value)).as_py():
+            raise BadMessageError(f"{name} is not {value!r}")
+
+    def key_symbols(self) -> Any:
+        """What the records' keys name, upper case: for messages that name no symbol themselves."""
+        if self.keys.null_count:
+            raise BadMessageError("names no symbol, and the record has no key that would")
+        names = pc.utf8_upper(pc.utf8_trim_whitespace(self.keys.cast(pa.string())))
+        if pc.any(pc.equal(names, "")).as_py():
+            raise BadMessageError("names no symbol, and the record's key is empty")
+        return names
+
+    def time_ns(self, name: str) -> Any:
+        """Milliseconds (or microseconds, where they can't be milliseconds) since the epoch, in ns."""
+        return nanoseconds(self.integers(name), name)
+
+
+def nanoseconds(times: Any, name: str) -> Any:
+    """int64 ms or µs since the epoch in ns.
+
+    :raises BadMessageError: negative, or past what int64 holds
+    """
+    if not len(times):
+        return times
+    if times.min() < 0 or times.max() > _LAST_US:
+        raise BadMessageError(f"{name} is no time")
+    fine = times >= _MICROSECONDS_FROM
+    if not fine.any():
+        if times.max() > _LAST_MS:
+            raise BadMessageError(f"{name} is no time")
+        return times * 1_000_000
+    return np.where(fine, times * 1_000, times * np.where(fine, 0, 1_000_000))
+
+
+def iso_ns(texts: Any, name: str) -> Any:
+    """``2021-04-17T16:43:37.077621Z`` in int64 ns.
+
+    :raises BadMessageError: no such time, or none with its zone
+    """
+    try:
+        parsed = texts.cast(pa.timestamp("ns", tz="UTC"))
+    except pa.ArrowInvalid as error:
+        raise BadMessageError(f"{name} is no ISO 8601 time with a zone") from error
+    return parsed.cast(pa.int64()).to_numpy(zero_copy_only=False)
+
+
+def seconds_ns(texts: Any) -> Any:
+    """``1618678147.930485`` in int64 ns, exactly."""
+    words = exact(texts, pa.decimal128(28, 9))
+    nanos = words_of(words)
+    if len(nanos) and (nanos[:, 1].any() or (nanos[:, 0] < 0).any()):
+        raise BadMessageError("a time in seconds is out of range")
+    return nanos[:, 0].copy()
+
+
+def words_of(decimals: Any) -> Any:
+    """(n, 2) int64: low and high words of decimals without nulls."""
+    return np.frombuffer(decimals.buffers()[1], np.int64)[
+        2 * decimals.offset : 2 * (decimals.offset + len(decimals))
+    ].reshape(-1, 2)
+
+
+def decimals_of(words: Any) -> Any:
+    """Decimals of (n, 2) int64 words."""
+    return pa.Array.from_buffers(DECIMAL, len(words), [None, pa.py_buffer(np.ascontiguousarray(words))])
+
+
+def null_if_zero(price: Any, size: Any) -> tuple[Any, Any]:
+    """One side of a best bid and ask; null where the venue says that it is empty by a price of 0."""
+    empty = ~words_of(price).any(axis=1)
+    if not empty.any():
+        return price, size
+    mask = pa.array(~empty)
+    return pc.if_else(mask, price, None), pc.if_else(mask, size, None)
+
+
+def list_counts(lists: Any) -> Any:
+    """How many elements each list has; lists without nulls."""
+    offsets = np.frombuffer(lists.buffers()[1], np.int32)[lists.offset : lists.offset + len(lists) + 1]
+    return np.diff(offsets)

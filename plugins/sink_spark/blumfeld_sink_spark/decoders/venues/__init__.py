@@ -1,0 +1,1 @@
+"""Decoders of the feeds of trading venues, one module a venue."""
