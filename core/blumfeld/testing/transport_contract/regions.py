@@ -11,7 +11,6 @@ from blumfeld.testing.transport_contract.fixtures import TransportFixtures
 from blumfeld.testing.transport_contract.kit import (
     CountedRegion,
     Net,
-    eventually,
     hold,
     hold_and_let_next_start,
 )
@@ -69,7 +68,8 @@ class RegionContract(TransportFixtures):
         client.send(b"1")
         client.receive(10_000)
         net.call(lambda: handler.opened_connections[0].abort("the test says so"))
-        assert eventually(lambda: [reason for _, reason in handler.closed_reasons] == ["the test says so"])
+        assert handler.has_lost(1)
+        assert [reason for _, reason in handler.closed_reasons] == ["the test says so"]
         with pytest.raises(EOFError):
             client.receive(40 << 20)
         net.call(lambda: handler.opened_connections[0].abort("again"))

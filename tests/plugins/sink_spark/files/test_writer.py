@@ -12,7 +12,7 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import HealthCheck, given
+from hypothesis import given
 from hypothesis import settings as example_settings
 from hypothesis import strategies as st
 
@@ -104,7 +104,7 @@ def test_a_time_before_the_epoch_has_its_date(tmp_path: Path) -> None:
     assert file.date == "1969-12-31"
 
 
-@example_settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@example_settings(max_examples=25, deadline=None)
 @given(cuts=st.lists(st.integers(0, 2000), max_size=12), memory=st.sampled_from([0, 40_000, 1 << 30]))
 def test_bytes_do_not_depend_on_the_batches_nor_on_what_was_spilled(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], memory: int
