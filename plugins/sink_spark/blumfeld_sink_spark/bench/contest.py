@@ -132,7 +132,7 @@ def _check(runs: Sequence[Run]) -> None:
 
 
 def lines(runs: Sequence[Run], feeds: Sequence[Feed], against: str = "spark-zstd") -> list[Line]:
-    """What the counted rounds come to."""
+    """Returns the figures of the counted rounds."""
     counted = [run for run in runs if run.round]
     made = []
     for feed in feeds:

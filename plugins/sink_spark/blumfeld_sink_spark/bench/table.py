@@ -1,4 +1,4 @@
-"""What ``archive bench`` prints."""
+"""The table that ``archive bench`` prints."""
 
 from __future__ import annotations
 

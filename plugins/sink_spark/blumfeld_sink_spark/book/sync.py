@@ -1,13 +1,13 @@
-"""Which messages make a book, and in which order: snapshots and diffs put together by the venue's rules.
+"""Snapshots and diffs put together to a book, in the order that the venue's rules ask for.
 
-The rules follow from the ids of the rows alone. A diff whose ``last_id`` the book already has is dropped. The
-first one after a snapshot must straddle its id (Binance) or name it (OKX); the others must name the one
-before (``prev_id``) or begin at most one id after it. Where a venue numbers nothing (Kraken, Coinbase's
-level2) each diff is applied as it comes.
+The rules follow from the ids of the rows alone. A diff whose ``last_id`` the book already has is dropped. The first one
+after a snapshot must straddle its id (Binance) or name it (OKX); the others must name the one before (``prev_id``) or
+begin at most one id after it. Where a venue numbers nothing (Kraken, Coinbase's level2) each diff is applied as it
+comes.
 
-A snapshot asked for by REST may be older than diffs that came before it: the last ``RECENT`` diffs are kept,
-and applied once more on top of it. A diff that doesn't fit is applied, and the book says from then on that it
-is broken: most of it is still right, and who reads it decides.
+A snapshot asked for by REST may be older than diffs that came before it. So the last ``RECENT`` diffs are kept, and
+applied once more on top of it. A diff that doesn't fit is applied, and the book says from then on that it is broken:
+most of it is still right, and its reader decides.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ class Change:
     replaces: bool
     """The rows are the whole book; else they are levels that change."""
     last_id: int | None
-    """Of the last message in it."""
+    """The id of the last message in the book."""
     broken: bool = False
     """Whether a change is missing before one of its messages, since the last snapshot."""
 
 
 @attrs.define
 class Sync:
-    """Where a book is. Feed it whole messages in the order of their offsets."""
+    """The state of one book. Feed it whole messages in the order of their offsets."""
 
     id: int | None = None
     synced: bool = False
@@ -63,10 +63,9 @@ class Sync:
     _recent_messages: int = 0
 
     def feed(self, rows: pa.Table) -> Iterator[Change]:
-        """What to do with these rows of ``book_deltas``, of one venue, symbol, topic and partition.
+        """Returns the steps for these rows of ``book_deltas``, all of one venue, symbol, topic and partition.
 
-        :param rows: with the columns first_id, last_id, prev_id, is_snapshot, k_offset and those of the
-            levels
+        :param rows: with the columns first_id, last_id, prev_id, is_snapshot, k_offset and those of the levels
         """
         messages = Messages.of(rows)
         start = 0

@@ -45,7 +45,7 @@ class Fingerprint:
     __hash__ = None  # type: ignore[assignment]
 
     def difference(self, other: Fingerprint) -> str:
-        """Where two differ, for people."""
+        """Returns the differences of two fingerprints, for people."""
         if self.rows != other.rows:
             return f"{self.rows} rows became {other.rows}"
         changed = [

@@ -1,4 +1,4 @@
-"""Which files a compaction merges. Pure: entries in, groups out."""
+"""The choice of the files that a compaction merges. Pure: entries in, groups out."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""How the merged files of a folder take the place of others: the steps that readers see, and how a crash is mended.
+"""The merged files of a folder take the place of others: the steps that readers see, and the mending after a crash.
 
-Two ways. ``FolderSwap``, where the system can exchange two folders in one step: the new folder is built aside, with
-links to the files that stay, and changes places with the old one. ``FileSwap`` elsewhere (object stores): the new
-files are published, then the old ones removed.
+There are two ways. ``FolderSwap``, where the system can exchange two folders in one step: the new folder is built
+aside, with links to the files that stay, and changes places with the old one. ``FileSwap`` elsewhere (object stores):
+the new files are published, then the old ones removed.
 """
 
 from __future__ import annotations
@@ -102,8 +102,9 @@ class FolderSwap:
         return all(self._store.exists(entry.path) for entry in record.files)
 
     def settle(self, record: CommitRecord, linked: dict[str, int]) -> None:
-        """What other writers did to the old folder between ``prepare`` and ``show`` is done to the new one: a file
-        that came or was replaced there is out of sight from the swap until now, one that was removed is back.
+        """Repeats on the new folder the changes that other writers made to the old folder between ``prepare`` and
+        ``show``. A file that came or was replaced there is out of sight from the swap until now; one that was removed
+        is back.
         """
         folder = self._root / folder_of(record)
         removed = _names(record.removed)

@@ -1,4 +1,4 @@
-"""Which batches of a fetch response belong to aborted transactions, as a reader of committed records decides it.
+"""Finds the batches of a fetch response that belong to aborted transactions, as a read_committed consumer does.
 
 The response lists producer and first offset of each aborted transaction that its offsets touch. From there on the
 producer's transactional batches are aborted, up to its marker.

@@ -1,4 +1,4 @@
-"""What a fetch response holds of one partition, as batches of raw rows."""
+"""Turns one partition's part of a fetch response into batches of raw rows."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from blumfeld_sink_spark.tally import Numbers, Skips
 BATCH_ROWS = 5_000
 """The most rows of a batch."""
 GROUP_BYTES = 4 << 20
-"""How many bytes of records are read at once, or one batch if that has more."""
+"""The bytes of records that are read at once. One batch may have more."""
 
 
 def rows_of(
@@ -128,7 +128,7 @@ class _Group:
         self._records += batch.record_count
 
     def rows(self) -> Iterator[pa.RecordBatch]:
-        """What was gathered, cut to what is wanted; the group is empty then."""
+        """Returns the rows that were gathered, cut to the wanted offsets, and empties the group."""
         if not self._sections:
             return
         parts = self._parts

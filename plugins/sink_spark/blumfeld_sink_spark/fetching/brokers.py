@@ -1,4 +1,4 @@
-"""The brokers of a cluster: who leads a partition, and a connection there."""
+"""The brokers of a cluster: finds the leader of a partition, and connects to it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ PORT = 9092
 Address = tuple[str, int]
 
 AWAY = (OSError, DecodeError)
-"""What says that a broker can't be spoken to now, perhaps soon again."""
+"""Errors that mean: this broker can't be reached now, perhaps soon again."""
 
 
 class NotNowError(OSError):
@@ -47,7 +47,7 @@ class Brokers:
         return self._connected((leader.host, leader.port))
 
     def metadata(self, topics: Sequence[str] | None) -> MetadataResponse:
-        """What some broker knows of these topics; of all if None."""
+        """Returns the metadata of these topics from the first broker that answers; of all topics if None."""
         return self.any().ask(ClusterView.request(topics), MetadataResponse)
 
     def any(self) -> Connection:

@@ -26,7 +26,7 @@ CREATE_TIME, LOG_APPEND_TIME = 0, 1
 
 
 class Section(NamedTuple):
-    """Where the records of one batch stand in plain data, and what its header says of them."""
+    """The places of one batch's records in plain data, and the fields of its header."""
 
     start: int
     end: int
@@ -35,7 +35,7 @@ class Section(NamedTuple):
     last_offset_delta: int
     base_timestamp: int
     append_time: int
-    """Of every record, where ``timestamp_type`` is ``LOG_APPEND_TIME``."""
+    """The time of every record, where ``timestamp_type`` is ``LOG_APPEND_TIME``."""
     timestamp_type: int
 
 
@@ -84,7 +84,8 @@ def to_rows(
 
 
 def _walk(data: Any, sections: Sequence[Section]) -> list[int]:
-    """Where each record begins, by the lengths alone. Always goes forward: whoever reads on must check.
+    """Returns the beginning of each record, found by the lengths alone. Positions always grow, but a reader must check
+    them.
 
     :raises InvalidRecord: a section can't have so many records, or they don't fill it
     """

@@ -27,7 +27,7 @@ MAX_WAIT_MS = 100
 RETRY_S = 0.1
 
 Lost = Callable[[int], int]
-"""Where the partition begins, for a position that it doesn't have; or raises."""
+"""Returns the partition's first offset, for a position that the partition doesn't have; or raises."""
 
 
 class RangeReader:

@@ -1,12 +1,12 @@
-"""Where a file of the archive lies. Names follow from what is in the file, so that a batch that is run again replaces
-its own files and no others.
+"""Paths of the archive's files. Names follow from a file's content, so a batch that is run again replaces its own files
+and no others.
 
 ``<table>/date=YYYY-MM-DD/SYM/<topic>+<partition>+<start>-<end>.parquet``, relative to the root, with ``/``. The parts
 of a name are joined with ``+``, which Kafka allows in no topic.
 
 The symbol's folder is a bare name, not ``symbol=SYM``: the files have a column ``symbol``, and readers that make a
-column of such a folder too (pyarrow, pandas) refuse a table in which the two have different types. Archives that were
-begun before have ``symbol=SYM``; those files keep their place, and are read like all others.
+column of such a folder too (pyarrow, pandas) refuse a table in which the two have different types. Older archives have
+``symbol=SYM``; those files keep their place, and are read like all others.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _SAFE = "._-"
 _HIDDEN = ("_", ".")
 """Readers pass over folders whose names begin so."""
 _OLD_KEY, _OLD_NO_SYMBOL = "symbol=", "__HIVE_DEFAULT_PARTITION__"
-"""How a symbol's folder began in older archives, and the folder of an empty one."""
+"""The prefix of a symbol's folder in older archives, and the folder of an empty symbol."""
 _NAME = re.compile(
     r"(?P<topic>[^+/]+)\+(?P<partition>\d{5,}|all)\+(?P<start>\d{20})-(?P<end>\d{20})"
     r"(?:\.c(?P<generation>\d+)(?:-(?P<part>\d+))?)?\.parquet"
@@ -35,7 +35,7 @@ _NAME = re.compile(
 
 @attrs.frozen
 class FileName:
-    """What the path of a file with offsets says."""
+    """The parts of a path with offsets."""
 
     table: str
     date: str
@@ -50,7 +50,7 @@ class FileName:
     generation: int = 0
     """0 as archived; above, how many compactions made it."""
     part: int = 0
-    """Of a compaction that made several files of one range, from 1; 0 where it made one."""
+    """The number of the file, from 1, where a compaction made several of one range; 0 where it made one."""
 
 
 def encode_symbol(symbol: str) -> str:
@@ -65,7 +65,7 @@ def encode_symbol(symbol: str) -> str:
 
 
 def decode_symbol(part: str) -> str:
-    """What ``encode_symbol`` was given; also of a folder ``symbol=…``."""
+    """Returns the symbol that ``encode_symbol`` was given, also from a folder ``symbol=…``."""
     name = part.removeprefix(_OLD_KEY)
     return "" if name in (NO_SYMBOL, _OLD_NO_SYMBOL) else unquote(name)
 
@@ -119,12 +119,14 @@ def gaps_path(date: str, symbol: str, query: str, batch: int) -> str:
 
 
 def staged_path(unique: str) -> str:
-    """Where a file waits to be published. No reader's glob of ``*.parquet`` sees it."""
+    """Returns the path at which a file waits to be published. No reader's glob of ``*.parquet`` sees it."""
     return f"{STAGING}/{unique}.inprogress"
 
 
 def parse(path: str) -> FileName | None:
-    """What ``path_of`` was given; ``None`` for a path of another kind (gaps, derived tables, not the archive's)."""
+    """Returns the arguments that ``path_of`` was given; ``None`` for a path of another kind (gaps, derived tables,
+    foreign files).
+    """
     values = values_of(path)
     found = _NAME.fullmatch(path.rpartition("/")[2])
     if found is None or "date" not in values:

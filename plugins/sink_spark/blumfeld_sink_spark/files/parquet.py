@@ -1,8 +1,8 @@
-"""How tables become Parquet: encodings for each column, row groups by count, nothing in the file that isn't data.
+"""Writes tables as Parquet: an encoding for each column, row groups by count, and no byte that isn't data.
 
-What each encoding takes on a real feed is in the docstrings of ``tables``. Common to all: format 2.6, data pages 1.0
-(2.0 packs no better and fewer readers know it), page index and statistics (readers prune by time), decimals of up to
-18 digits as integers (16 bytes otherwise), no Arrow schema. Byte stream split won nowhere.
+The docstrings of ``tables`` have the sizes of each encoding on a real feed. Common to all: format 2.6, data pages 1.0
+(2.0 packs no better and fewer readers know it), page index and statistics (readers prune by time), decimals of up to 18
+digits as integers (16 bytes otherwise), no Arrow schema. Byte stream split won nowhere.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ WIDE = (RAW, QUARANTINE)
 """Tables that hold whole messages."""
 WIDE_ROW_GROUP_ROWS = 65_536
 WIDE_ROW_GROUP_BYTES = 128 << 20
-"""Of the messages: a row group is in memory at once."""
+"""The limit on the messages' bytes in a row group: a row group is in memory at once."""
 
 PAGE_ROWS = 131_072
 """Arrow's 20,000 cost 1.5 % on book levels; eight pages in a row group are left for readers that prune by page."""
@@ -34,8 +34,9 @@ MANY_ROWS = 8
 """Rows of a message, on average, from which on what they share is best left plain: zstd packs a run of equal values
 better than differences of zero with one that isn't (0.05 against 0.08 B a level, where messages have 68)."""
 HARDER_LEVELS = 4
-"""What ``Table.hard`` columns get on top of zstd's level: a book's prices take 0.05 B of 4 a level less, for 36 ms of
-200 a million levels. Times would take 0.02 B less for 16 ms."""
+"""The levels that ``Table.hard`` columns get on top of zstd's level. A book's prices take 0.05 B of 4 a level less, for
+36 ms of 200 a million levels. Times would take 0.02 B less for 16 ms.
+"""
 
 _CODECS = ("zstd", "snappy", "gzip", "lz4", "brotli", "none")
 _CONSTANT = ("venue", "symbol")
@@ -58,7 +59,7 @@ def compression_of(given: str) -> tuple[str, int | None]:
 
 
 def group_end(table: Table, rows: pa.Table, asked: int) -> int:
-    """How many of ``rows`` the next row group has; 0 while it isn't full.
+    """Returns the number of rows in the next row group; 0 while it isn't full.
 
     It is full at a count of rows, or of bytes where rows hold whole messages. Both depend on the rows alone, so files
     don't depend on how rows arrived.
@@ -73,7 +74,7 @@ def group_end(table: Table, rows: pa.Table, asked: int) -> int:
 
 
 def wide_bytes(table: Table, rows: pa.Table) -> int:
-    """Of the messages in ``rows``; 0 of tables that hold none."""
+    """Returns the bytes of the messages in ``rows``; 0 for tables that hold none."""
     if table.name not in WIDE:
         return 0
     return int(pc.sum(pc.binary_length(rows["value"])).as_py() or 0)

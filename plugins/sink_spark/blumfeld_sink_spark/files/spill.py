@@ -11,7 +11,7 @@ import pyarrow as pa
 
 @attrs.frozen
 class Spilled:
-    """Where rows are in the file."""
+    """The place of rows in the file."""
 
     place: int
     bytes: int

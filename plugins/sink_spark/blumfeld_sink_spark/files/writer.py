@@ -1,4 +1,4 @@
-"""What a task writes of the rows of one partition: one staged file for each table, date and symbol."""
+"""Writes the rows of one partition in a task: one staged file for each table, date and symbol."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ thousand messages, splitting costs per part, not per row."""
 SPLIT_BYTES = 64 << 20
 
 MEMORY_BYTES = 512 << 20
-"""What a task keeps in memory; more goes to a temporary file. A row group on its way into a file comes on top."""
+"""The limit on a task's memory; more goes to a temporary file. A row group on its way into a file comes on top."""
 
 
 class Store(Protocol):
-    """What is asked of the archive's store."""
+    """The methods of the archive's store that a writer calls."""
 
     def create(self, path: str) -> BinaryIO:
         """A new file, synced when it is closed."""
@@ -84,7 +84,8 @@ class TaskWriter:
                 self._sort_out(name)
 
     def close(self) -> tuple[StagedFile, ...]:
-        """Finishes all files, sorted by table, date and symbol. When it returns they are synced, and seen by nobody.
+        """Finishes all files, and returns them sorted by table, date and symbol. They are synced then, and no reader
+        sees them.
 
         :raises OSError: as ``write``; then call ``abort``
         """

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from blumfeld.spi.decoders import Continuity
 
 HOLES = 64
-"""How many ranges of missing ids a stream remembers, to tell a late message from a doubled one."""
+"""The number of ranges of missing ids that a stream remembers, to tell a late message from a doubled one."""
 RESTART = -1
 """``prev_id`` of a message that begins a chain anew (OKX's snapshots)."""
 
@@ -78,7 +78,7 @@ BLOCK = ("first", "last", "prev", "ts", "offset")
 
 
 class Chain(msgspec.Struct):
-    """Where a stream is. Builtins only."""
+    """The state of a stream. Builtins only."""
 
     high: int
     """The greatest ``last_id`` seen."""
@@ -107,8 +107,8 @@ class Chain(msgspec.Struct):
         del self.holes[:-HOLES]
 
     def classify(self, low: int, high: int) -> Late:
-        """What a message with these ids is that came when greater ones had come: late if they were missing (now
-        they aren't any more) or nothing is known of them, doubled otherwise.
+        """Judges a message with ids below the greatest that came. It is late if its ids were missing (now they aren't
+        any more) or if nothing is known of them, doubled otherwise.
         """
         left: list[list[int]] = []
         touched: list[list[int]] = []
@@ -132,11 +132,11 @@ class Chain(msgspec.Struct):
 
 
 class Late(NamedTuple):
-    """What ``classify`` says."""
+    """The verdict of ``classify``."""
 
     kind: str
     filled: int
-    """How many ids the message brought that were missing."""
+    """The number of missing ids that the message brought."""
     closed: list[list[int]]
     """Gaps of which no id is missing any more: first and last id, time and offset."""
 
@@ -163,7 +163,7 @@ class Late(NamedTuple):
 
 
 class Walk(msgspec.Struct):
-    """What a walk over messages found, and how many findings had no room."""
+    """The findings of a walk over messages, and the number of those that had no room."""
 
     findings: list[Finding] = []
     more: int = 0
@@ -223,7 +223,9 @@ def _begun(block: Block, low: Ints, at: int) -> Chain:
 
 
 def _resets(rule: Continuity, last: int | None, block: Block) -> list[int]:
-    """Where a chain begins anew: by word of the venue, or by a link to the message before and a smaller id."""
+    """Returns the messages at which a chain begins anew: the venue says so, or the message names the one before and has
+    a smaller id.
+    """
     if rule is not Continuity.CHAINED:
         return []
     before = np.concatenate([[block.last[0] if last is None else last], block.last[:-1]])
@@ -274,7 +276,7 @@ def _gaps(rule: Continuity, block: Block, before: Ints, grows: NDArray[np.bool_]
 
 
 def _place(chain: Chain, block: Block, at: int) -> dict[str, int]:
-    """Where a finding is: the message, and the one before it in the stream."""
+    """Returns the place of a finding: the message, and the one before it in the stream."""
     return {
         "ts_before": int(block.ts[at - 1]) if at else chain.ts,
         "offset_before": int(block.offset[at - 1]) if at else chain.offset,

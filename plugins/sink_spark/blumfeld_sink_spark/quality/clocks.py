@@ -19,7 +19,8 @@ HEAD = 64
 """Late messages at the front of a range that are judged once more where it is known what was before them."""
 WELL, SKEWED, STALE = 0, 1, 2
 EARLY = -1
-"""Of a course that isn't judged yet: received before it happened. ``SKEWED`` is late there."""
+"""The value of a message that was received before its event, in a course that isn't judged yet. There, ``SKEWED`` means
+late."""
 NO_ID = -1
 
 _IDS = {TRADES: "trade_id", AGG_TRADES: "trade_id", BBO: "update_id"}
@@ -27,7 +28,7 @@ _IDS = {TRADES: "trade_id", AGG_TRADES: "trade_id", BBO: "update_id"}
 
 
 def course(name: str, table: pa.Table, skew_ms: int) -> Course:
-    """How far the receipt of each message is from its event, not judged yet. ``expected`` is the time of the event,
+    """The distance of each message's receipt from its event, not judged yet. ``expected`` is the time of the event,
     ``got`` that of receipt.
     """
     event, received = ints(table, "ts_event"), ints(table, "ts_recv")
@@ -57,7 +58,7 @@ def taken_in(name: str, runs: Runs | None, found: Course, room: int) -> Runs:
 
 
 def told(name: str, before: Watch | None, runs: Runs) -> tuple[list[Change], Watch | None]:
-    """What the head of a range changed, and how things stand behind it, now that it is known what was before."""
+    """Judges the head of a range by the condition ``before`` it. Returns the changes, and the condition behind the head."""
     if not runs.head:
         return [], before
     head = Course(**{key: np.array(values, dtype=np.int64) for key, values in runs.head.items()})

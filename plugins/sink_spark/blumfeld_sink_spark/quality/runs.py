@@ -31,20 +31,20 @@ class Change(msgspec.Struct, array_like=True):
 
 
 class Watch(msgspec.Struct):
-    """How a condition stood at the last message."""
+    """A condition at the last message."""
 
     value: int
     ts: int
     offset: int
     id: int = -1
-    """Of the last message that was judged, where its clock was; -1 where it has none."""
+    """The id of the last message whose clock was judged; -1 if it has none."""
 
 
 class Runs(msgspec.Struct):
-    """What a condition did in a range, whatever was before it."""
+    """The course of a condition in a range, independent of the messages before it."""
 
     first: Change | None = None
-    """Of the first message behind the head; ``was`` says nothing yet."""
+    """The change at the first message behind the head; its ``was`` has no meaning yet."""
     last: Watch | None = None
     head: dict[str, list[int]] = {}
     """Messages that can't be judged without knowing what was before the range: columns of a ``Course``."""
@@ -74,7 +74,7 @@ class Course(msgspec.Struct):
         return Course(value, self.expected, self.got, self.ts, self.offset, ids)
 
     def end(self) -> Watch:
-        """How it stands at the last message."""
+        """Returns the condition at the last message."""
         return Watch(int(self.value[-1]), int(self.ts[-1]), int(self.offset[-1]), int(self.ids[-1]))
 
     def columns(self) -> dict[str, Ints]:
@@ -104,7 +104,7 @@ def extend(runs: Runs | None, course: Course, room: int) -> Runs:
 
 
 def change(course: Course, at: int, last: Watch) -> Change:
-    """That message beside the one before it, which is ``last`` for the first."""
+    """Returns that message beside the one before it, which is ``last`` for the first."""
     return Change(
         was=int(course.value[at - 1]) if at else last.value,
         now=int(course.value[at]),

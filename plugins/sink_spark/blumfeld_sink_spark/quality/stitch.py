@@ -35,19 +35,21 @@ from blumfeld_sink_spark.tables import GAPS, tables
 
 DATA_LOSS = "data_loss"
 _GROUPS = ("chains", "checks", "ts")
-"""Of ``State``; the first two words of a key are topic and partition."""
+"""The fields of ``State`` that have a key for each partition: the first two words of a key are topic and partition."""
 
 Row = dict[str, Any]
 
 
 class State(msgspec.Struct):
-    """What a query carries from batch to batch. Keys are the JSON of ``[topic, partition, venue, symbol, …]``."""
+    """The values that a query carries from batch to batch. Keys are the JSON of
+    ``[topic, partition, venue, symbol, …]``.
+    """
 
     version: int = 1
     chains: dict[str, Chain] = {}
     checks: dict[str, Watch] = {}
     ts: dict[str, int] = {}
-    """Of each ``[topic, partition]``: the latest event seen."""
+    """The latest event seen, by ``[topic, partition]``."""
 
 
 def stitch(
@@ -209,7 +211,7 @@ def _checked(carried: State, result: TaskResult, key: str, course: Runs) -> list
 
 
 def _changes(table: str, before: Watch | None, course: Runs) -> tuple[list[Change], Watch | None]:
-    """What changed in a range with what is known of the ranges before, and how things stand at its end."""
+    """Returns the changes in a range, given the ranges before it, and the conditions at its end."""
     changes, before = clocks.told(table, before, course)
     first = course.first
     if first is None:
@@ -240,7 +242,7 @@ def _row(result: TaskResult, venue: str, symbol: str, stream: str, finding: Find
 
 
 def _lost(carried: State, gone: OffsetRange) -> Row:
-    """Of no symbol. Its time is that of an event near it; what was lost can't be asked."""
+    """Returns the row of a finding without a symbol. Its time is that of an event near it: the messages that were lost have none."""
     ts = carried.ts.get(key_of(gone.topic, str(gone.partition)))
     return {
         "ts_event": ts if ts is not None else max(carried.ts.values(), default=0),

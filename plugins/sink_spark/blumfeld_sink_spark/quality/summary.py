@@ -1,6 +1,7 @@
-"""What a task says of the range that it read, knowing nothing of what came before it.
+"""A task's summary of the range that it read. The task knows nothing of the messages before.
 
-Bounded: a stream is its first ``HEAD`` messages, at most ``ROOM`` findings after them, and where its chain ended.
+Its size is bounded: a stream is its first ``HEAD`` messages, at most ``ROOM`` findings after them, and the end of its
+chain.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class StreamSummary(msgspec.Struct):
     """After the head; none where there is nothing after it."""
     tail: Chain | None = None
     walk: Walk = msgspec.field(default_factory=Walk)
-    """Of the messages after the head."""
+    """The findings in the messages after the head."""
 
 
 class Summary(msgspec.Struct):
@@ -54,7 +55,7 @@ class Summary(msgspec.Struct):
     streams: dict[str, StreamSummary] = {}
     checks: dict[str, Runs] = {}
     ts: int | None = None
-    """Of the latest event seen."""
+    """The time of the latest event seen."""
 
 
 class Summariser:
@@ -84,7 +85,7 @@ class Summariser:
         self._rows = 0
 
     def add(self, sequences: pa.Table, tables: Mapping[str, pa.Table]) -> None:
-        """What ``apply.decode_rows`` gave. How the rows are cut into calls makes no difference."""
+        """Adds rows that ``apply.decode_rows`` gave. The cut of the rows into calls makes no difference."""
         self._wait(SEQUENCES, sequences.select(NUMBERED))
         for name in TIMED:
             if name in tables and tables[name].num_rows:
@@ -176,7 +177,7 @@ class _Stream:
 
 
 def _numbers(rows: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
-    """What a block is made of, and which ids there are."""
+    """Returns the parts of a block, and the ids that it has."""
     numbers: dict[str, np.ndarray[Any, Any]] = {
         name: runs.ints(rows, column)
         for name, column in zip(BLOCK, ("first_id", "last_id", "prev_id", "ts_event", "offset"), strict=True)

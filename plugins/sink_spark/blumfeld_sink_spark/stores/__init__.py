@@ -1,1 +1,1 @@
-"""Where an archive lies: a folder or an object store, behind one contract. Knows nothing of what the files hold."""
+"""Stores of an archive: a folder or an object store, behind one contract. They know nothing of the files' content."""

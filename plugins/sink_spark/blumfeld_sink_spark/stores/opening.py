@@ -1,4 +1,4 @@
-"""Which store an archive's root names."""
+"""Opens the store that an archive's root names."""
 
 from __future__ import annotations
 

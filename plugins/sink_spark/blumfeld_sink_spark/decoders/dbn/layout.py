@@ -67,7 +67,7 @@ SECOND_NS = 1_000_000_000
 
 @attrs.frozen
 class Kind:
-    """What an ``rtype`` stands for."""
+    """One kind of record, for which an ``rtype`` stands."""
 
     schema: str
     """Databento's name; ``mbp-1`` and ``tbbo`` share one."""
@@ -76,7 +76,7 @@ class Kind:
     """It may tell of a trade: ``action`` is ``T``."""
     sequenced: bool = True
     sampled: bool = False
-    """Of an instant (``ts_recv``), not of an event."""
+    """Whether its time is that of an instant (``ts_recv``), not that of an event."""
     interval_ns: int = 0
 
 
@@ -96,10 +96,10 @@ KINDS = {
     0xC3: Kind("bbo-1s", LEVEL_1, sampled=True),
     0xC4: Kind("bbo-1m", LEVEL_1, sampled=True),
 }
-"""What is decoded."""
+"""The kinds that are decoded, by ``rtype``."""
 
 SKIPPED = {0x15: "error", 0x16: "symbol mapping", 0x17: "system"}
-"""Of the session, not of the market: give no row."""
+"""These kinds tell about the session, not the market, and give no row."""
 
 WITHOUT_TABLE = {
     0x11: "ohlcv of a deprecated form",

@@ -21,14 +21,14 @@ class MetadataError(Exception):
 
 @attrs.frozen
 class Metadata:
-    """What of it the archive needs."""
+    """The part of the header that the archive needs."""
 
     dataset: str
     """Names the venue (``GLBX.MDP3``)."""
     names: Mapping[int, tuple[tuple[int, int, str], ...]]
     """Instrument id → (first day, day after the last, name), days as YYYYMMDD."""
     end: int
-    """Where the records begin."""
+    """The position of the first record."""
 
     def name(self, instrument_id: int, day: int) -> str:
         """The instrument's name on that day; its id where the header knows none."""

@@ -25,7 +25,7 @@ def _by_letter(values: dict[str, int], other: int) -> npt.NDArray[np.int8]:
 
 
 _SIDES = _by_letter({"B": 1, "A": -1, "N": 0}, _NO_SIDE)
-"""Of a trade, the aggressor's; of an order, its own."""
+"""A trade has the aggressor's side, an order its own."""
 _ACTION_CODES = _by_letter({letter: nth for nth, letter in enumerate(ACTIONS)}, -1)
 
 

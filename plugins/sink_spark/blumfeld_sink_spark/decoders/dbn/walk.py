@@ -1,4 +1,4 @@
-"""Where the records of DBN lie in a batch of messages, however the messages hold them.
+"""Finds the records of DBN in a batch of messages, in each of the forms that messages may have.
 
 A message is one record, several in a row, or a file (or its beginning) with a header; each of them zstd-compressed or
 not.
@@ -22,7 +22,7 @@ from blumfeld_sink_spark.decoders.dbn.metadata import Metadata, MetadataError
 
 ZSTD_MAGIC = b"\x28\xb5\x2f\xfd"
 DECOMPRESSED_BYTES_MAX = 256 * 1024 * 1024
-"""Of one message: what a frame of zstd may come to."""
+"""The limit on the decompressed bytes of one message."""
 _LOOK_AHEAD = 64
 
 _BARE = np.zeros(256, np.bool_)
@@ -38,13 +38,15 @@ class WalkError(Exception):
 
 @attrs.frozen
 class Records:
-    """Of a batch, in the order of the messages and in them; only those that are decoded."""
+    """The places of a batch's records, in the order of the messages and within them. Only records that are decoded
+    count.
+    """
 
     data: Bytes
     at: Places
-    """Where each begins in ``data``."""
+    """The position of each record in ``data``."""
     row: Places
-    """Of its message."""
+    """The number of the message that holds each record."""
     header: Places
     """Place of its message's header in ``headers``; -1 where it has none."""
     headers: tuple[Metadata, ...]
@@ -54,7 +56,7 @@ class Records:
     """Row → ``rtype`` of the message's first record that gives no row."""
 
     def rtypes(self) -> Bytes:
-        """Of each record."""
+        """Returns the ``rtype`` of each record."""
         return self.data[self.at + 1]
 
 
@@ -98,7 +100,7 @@ class _Walker:
     """Gathers what the messages hold that aren't one record."""
 
     pieces: list[Bytes]
-    """What the places count in, one after another."""
+    """The bytes in which the places count, one message after another."""
     size: int
     found: list[tuple[Places, Places, int]]
     headers: list[Metadata]
@@ -152,7 +154,7 @@ class _Walker:
 
 
 def _records(view: Bytes, at: int) -> Places:
-    """Where they begin; records of one length and kind are found together."""
+    """Returns the positions of the records. Records of one length and kind are found together."""
     found, ahead = [], _LOOK_AHEAD
     while at < len(view):
         size = _check(view, at)

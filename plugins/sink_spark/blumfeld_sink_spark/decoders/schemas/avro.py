@@ -23,11 +23,11 @@ class Compiled:
     """A schema made ready."""
 
     name: str
-    """Of the record, without namespace."""
+    """The name of the record, without its namespace."""
     read: Callable[[bytes], dict[str, Any]]
     """Raises whatever it likes for what isn't the schema's."""
     units: dict[str, str]
-    """Of fields that are times: ``ms``, ``us`` or ``ns``."""
+    """The unit of each field that is a time: ``ms``, ``us`` or ``ns``."""
 
 
 def compile_avro(text: str, references: Sequence[str] = ()) -> Compiled:

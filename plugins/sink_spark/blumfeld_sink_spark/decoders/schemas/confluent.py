@@ -100,7 +100,7 @@ class ConfluentDecoder:
 
     @property
     def tables(self) -> Sequence[str]:
-        """What it may fill."""
+        """The tables that it may fill."""
         table = wishes_of(self.arguments).table
         return (table,) if table else tuple(sorted(ALIASES))
 
@@ -131,7 +131,7 @@ def _messages(rows: pa.RecordBatch) -> Iterator[tuple[Message, bytes]]:
 
 @attrs.define
 class _Batch:
-    """What the messages of a batch came to so far."""
+    """The rows and findings of a batch's messages so far."""
 
     registry: str
     wishes: Wishes
@@ -188,6 +188,6 @@ class _Batch:
             raise
 
     def decoded(self) -> Decoded:
-        """Of all that were added."""
+        """Returns the rows and findings of all messages that were added."""
         tables = {name: record_rows.table(name, self.rows[name]) for name in sorted(self.rows)}
         return Decoded(tables, record_rows.sequences(self.sequences), self.rejected, self.passed_over)

@@ -1,7 +1,7 @@
-"""Which field of a record is which column of a table, by name; and values of fields as values of columns.
+"""The mapping from a record's fields to a table's columns, by name and by value.
 
 A column is taken from the field of its own name or of an alias; case and underscores don't count (``eventTime`` is
-``event_time``). ``confluent:TABLE?column=field`` says otherwise, ``column=:text`` gives it a constant.
+``event_time``). ``confluent:TABLE?column=field`` overrules this, ``column=:text`` gives the column a constant.
 """
 
 from __future__ import annotations
@@ -93,13 +93,13 @@ class FieldError(Exception):
 
 
 def bare(name: str) -> str:
-    """What counts of a name."""
+    """Returns the part of a name that is compared."""
     return name.replace("_", "").replace("-", "").lower()
 
 
 @attrs.frozen
 class Wishes:
-    """What a decoder's name says beyond the aliases."""
+    """The choices in a decoder's name that overrule the aliases."""
 
     table: str = ""
     """Empty: found by the record's name and fields."""
@@ -108,7 +108,7 @@ class Wishes:
     ``:constant``.
     """
     check: Continuity = Continuity.NONE
-    """How the ids of its messages relate."""
+    """The relation between the ids of its messages."""
 
 
 def wishes_of(arguments: str) -> Wishes:
@@ -141,7 +141,7 @@ def wishes_of(arguments: str) -> Wishes:
 
 @attrs.frozen
 class Source:
-    """Where a column comes from."""
+    """The source of one column."""
 
     field: str
     convert: Callable[[Any], Any]
@@ -233,7 +233,7 @@ def _time(unit: str) -> Callable[[Any], int]:
 
 
 def integer(value: Any) -> int:
-    """Of 64 bits; also from a text of digits."""
+    """Returns an integer of 64 bits, also from a text of digits."""
     if (
         isinstance(value, str)
         and len(value) <= 20

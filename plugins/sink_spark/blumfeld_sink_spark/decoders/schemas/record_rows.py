@@ -52,7 +52,7 @@ Row = dict[str, Any]
 
 @attrs.frozen
 class Message:
-    """What of a message stands for fields that the record hasn't."""
+    """The values of a message that stand for fields which the record doesn't have."""
 
     row: int
     key: bytes | None
@@ -160,7 +160,7 @@ def _checked(base: Row) -> Row:
 
 
 def table(name: str, rows: list[Row]) -> pa.Table:
-    """Of rows that ``Shape.rows`` gave."""
+    """Returns the table made of rows that ``Shape.rows`` gave."""
     columns = ["row", *_COLUMNS[name]]
     return pa.table(
         {column: pa.array([row.get(column) for row in rows], _TYPES[column]) for column in columns}
@@ -168,7 +168,7 @@ def table(name: str, rows: list[Row]) -> pa.Table:
 
 
 def sequence(name: str, row: Row) -> Row | None:
-    """Of a message, by its first row; None where it has no ids."""
+    """Returns a message's row of ``sequences``, from its first row; None if it has no ids."""
     first, last = (row.get(column) for column in _IDS[name])
     if last is None or (first is not None and first > last):
         return None
@@ -181,7 +181,7 @@ def sequence(name: str, row: Row) -> Row | None:
 
 
 def sequences(rows: list[Row]) -> pa.Table | None:
-    """Of rows that ``sequence`` gave."""
+    """Returns the table made of rows that ``sequence`` gave."""
     if not rows:
         return None
     names = ("row", "venue", "symbol", "stream", "first_id", "last_id", "prev_id", "ts_event")

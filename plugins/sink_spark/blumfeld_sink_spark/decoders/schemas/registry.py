@@ -1,7 +1,7 @@
-"""Where schemas come from: a schema registry (Confluent's REST API) or a folder.
+"""Sources of schemas: a schema registry (Confluent's REST API) or a folder.
 
-What a registry says of an id never changes, so it is asked once by a process. That it doesn't know an id is not
-remembered: the schema may come.
+A registry's answer for an id never changes, so each process asks once. An unknown id is asked for again: its schema may
+come later.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ class UnknownSchemaError(Exception):
 
 @attrs.frozen
 class Schema:
-    """What an id stands for, with what it refers to."""
+    """The schema that an id stands for, with the schemas to which it refers."""
 
     kind: str
     """``AVRO``, ``PROTOBUF`` or ``JSON``."""
     text: str = ""
     references: tuple[str, ...] = ()
-    """Of Avro: texts, each after those that it needs."""
+    """Avro: the texts of the schemas, each after those that it needs."""
     files: tuple[bytes, ...] = ()
-    """Of Protobuf: serialized ``FileDescriptorProto``, each after those that it needs; the last is the schema."""
+    """Protobuf: serialized ``FileDescriptorProto``, each after those that it needs; the last is the schema."""
 
 
 class Registry(Protocol):

@@ -51,7 +51,7 @@ class Batch:
     stamps: Any
     """int64 ns: the timestamps of the records."""
     keys: Any
-    """Of the records: a binary array."""
+    """The keys of the records: a binary array."""
     venue: str
 
     def __len__(self) -> int:
@@ -128,7 +128,7 @@ class Batch:
             raise BadMessageError(f"{name} is not {value!r}")
 
     def key_symbols(self) -> Any:
-        """What the records' keys name, upper case: for messages that name no symbol themselves."""
+        """Returns the symbols in the records' keys, upper case: for messages that name no symbol themselves."""
         if self.keys.null_count:
             raise BadMessageError("names no symbol, and the record has no key that would")
         names = pc.utf8_upper(pc.utf8_trim_whitespace(self.keys.cast(pa.string())))
@@ -201,6 +201,6 @@ def null_if_zero(price: Any, size: Any) -> tuple[Any, Any]:
 
 
 def list_counts(lists: Any) -> Any:
-    """How many elements each list has; lists without nulls."""
+    """Returns the number of elements of each list. The lists have no nulls."""
     offsets = np.frombuffer(lists.buffers()[1], np.int32)[lists.offset : lists.offset + len(lists) + 1]
     return np.diff(offsets)

@@ -84,13 +84,13 @@ def _chunk(data: Any, words: Any, begins: Any, ends: Any, made: Any) -> None:
 
 
 def _decimals_of(text: bytes) -> int:
-    """How many digits follow the point; -1 without one, and where they are too many."""
+    """Returns the number of digits after the point; -1 without a point, and where they are too many."""
     _, point, after = text.partition(b".")
     return len(after) if point and len(after) <= _DIGITS else -1
 
 
 def _same(words: Any, ends: Any, size: Any, places: int, made: Any) -> None:
-    """Of texts that all have so many digits after the point; -1: they have no point."""
+    """Reads the numbers of texts that all have ``places`` digits after the point; -1: they have no point."""
     whole_size = size - (places + 1)
     if whole_size.min() < 1 or whole_size.max() > _DIGITS:
         raise NotPlainError

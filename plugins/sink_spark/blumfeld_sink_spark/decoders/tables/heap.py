@@ -69,7 +69,7 @@ class Heap:
                 raise NoShapeError
 
     def texts(self, begins: Any, ends: Any) -> Any:
-        """What lies between these places, which grow, as strings."""
+        """Returns the bytes between these places as strings. The places grow."""
         offsets = np.empty(2 * len(begins) + 1, np.int32)
         offsets[0:-1:2] = begins
         offsets[1::2] = ends
@@ -79,7 +79,7 @@ class Heap:
 
 @attrs.frozen
 class Text:
-    """Strings that nobody has looked at yet, by their places."""
+    """Strings by their places. Nothing has looked at them yet."""
 
     heap: Heap
     begins: Any
@@ -101,7 +101,7 @@ class Text:
 
 
 def _every_other(offsets: Any, data: Any) -> Any:
-    """The strings between places 0 and 1, 2 and 3, …: what lies between them belongs to nobody."""
+    """Returns the strings between places 0 and 1, 2 and 3, and so on. The bytes between two strings belong to neither."""
     count = len(offsets) - 1
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), count, buffers).take(

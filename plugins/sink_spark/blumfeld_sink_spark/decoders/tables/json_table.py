@@ -32,7 +32,7 @@ from blumfeld_sink_spark.decoders.tables.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.tables.exact import hold_exponents
 
 UNKNOWN = -1
-"""Of a message whose kind its first bytes don't tell."""
+"""The kind of a message whose first bytes don't tell it."""
 _NULL = -2
 KIND_CHARS_MAX = 40
 """Longest name of a kind that is passed over, where the message itself says the name."""
@@ -43,7 +43,7 @@ _FAILURES = (BadMessageError, pa.ArrowException, OverflowError, UnicodeDecodeErr
 
 @attrs.frozen
 class Parts:
-    """What messages of one kind became."""
+    """The table that the messages of one kind became."""
 
     tables: dict[str, Any] = attrs.field(factory=dict)
     sequences: Any = None
@@ -55,7 +55,7 @@ class Kind:
 
     name: str
     schema: Any
-    """Of the keys that are read; others are passed over."""
+    """The types of the keys that are read. Other keys are skipped."""
     read: Callable[[Batch], Parts]
     """:raises BadMessageError: (or Arrow's own) some message isn't as it should be; nothing is told of the rest"""
     inside: str = ""

@@ -17,7 +17,7 @@ from blumfeld_sink_spark.decoders.tables.levels import Levels, spread
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
 NOT_MARKET = 1
-"""Of the insurance fund, ADL or the like: its price may be 0."""
+"""Trades of the insurance fund, ADL and the like. Their price may be 0."""
 AGGREGATE = 2
 """Several trades of one taker order in one row."""
 REPEATED = 4

@@ -45,7 +45,7 @@ class _Hole:
 
 @attrs.frozen
 class _Template:
-    """What one message is made of: run, hole, run, …, run."""
+    """The parts of one message: run, hole, run, …, run."""
 
     runs: tuple[bytes, ...]
     holes: tuple[_Hole, ...]
@@ -98,7 +98,7 @@ def _columns(heap: Heap, fields: list[Any], above: tuple[bytes, ...]) -> dict[st
 
 
 def _tail(text: bytes, above: tuple[bytes, ...]) -> bytes:
-    """What follows the second list: the ends of the objects that are open."""
+    """The bytes after the second list: the ends of the objects that are open."""
     tail = b"]" + b"}" * (1 + len(above))
     if not text.endswith(tail):
         raise NoShapeError
@@ -235,7 +235,7 @@ def _integer(heap: Heap, begin: Any, end: Any) -> Any:
 
 
 def _word(heap: Heap, begin: Any, end: Any, null: bool) -> Any:
-    """Which holes are ``true``.
+    """Returns for each hole whether it is ``true``.
 
     :raises NoShapeError: one is neither that nor ``false``, nor ``null`` where that is allowed
     """

@@ -198,7 +198,7 @@ _BY_LETTER[[ord(word[0]) for word in _WORDS]] = range(len(_WORDS))
 
 
 class _Binance(JsonDecoder):
-    """What spot and USD-M share."""
+    """The common part of spot and USD-M."""
 
     version = 2
     tables: Sequence[str] = (TRADES, AGG_TRADES, BOOK_DELTAS, BBO)

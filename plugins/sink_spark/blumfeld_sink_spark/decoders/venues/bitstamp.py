@@ -33,7 +33,7 @@ _TRADES, _DIFF, _BOOK, _ORDERS = "live_trades_", "diff_order_book_", "order_book
 
 
 def _symbols(batch: Batch, prefix: str) -> Any:
-    """Of the channel's name: what follows the prefix."""
+    """The part of the channel's name after the prefix."""
     channel = batch.need("channel")
     names = pc.utf8_upper(pc.utf8_slice_codeunits(channel, len(prefix)))
     if not pc.all(pc.and_(pc.starts_with(channel, prefix), pc.not_equal(names, ""))).as_py():
