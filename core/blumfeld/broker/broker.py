@@ -203,8 +203,9 @@ class Broker:
         self.register(self.groups.handlers())
 
     def gauges(self) -> list[Metric]:
-        """Depths of queues and counts of what is hosted, read at each scrape. Bytes of topics count from this call on:
-        a node that nobody scrapes doesn't pay for them."""
+        """Depths of queues and counts of what is hosted, read at each scrape. Bytes of topics count from this call on,
+        so a node that is not scraped doesn't pay for them.
+        """
         # The metrics port opens first, and without this there are no groups to measure yet.
         self._register_own()
         parking, partitions = self.parking, self.partitions

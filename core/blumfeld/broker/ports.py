@@ -1,4 +1,4 @@
-"""What the broker's rooms ask of each other, as small Protocols, and :class:`Ports`, the set that a handler is handed.
+"""The small Protocols by which the broker's rooms use each other, and :class:`Ports`, the set that a handler is handed.
 
 No room imports ``broker.py``. It makes the parts, and hands each part the ports that it needs. So a handler can be
 tested, and read, without a broker around it.

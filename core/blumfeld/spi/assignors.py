@@ -16,7 +16,7 @@ Assigned: TypeAlias = Mapping[bytes, frozenset[int]]
 
 
 class AssignableTopic(msgspec.Struct, frozen=True, kw_only=True):
-    """A topic that somebody in the group reads, and that exists."""
+    """A topic that exists and that a member of the group reads."""
 
     topic_id: bytes
     name: str

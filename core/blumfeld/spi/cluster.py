@@ -18,7 +18,7 @@ GROUP_RESOURCE = 32
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where a broker can be reached on one listener."""
+    """The address of a broker on one listener."""
 
     listener: str
     host: str
@@ -74,8 +74,8 @@ class TopicImage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ClusterImage(Protocol):
-    """What is committed, as of now. Read-only for all but its maker; read it anew each time, keep nothing of it
-    over an await.
+    """The committed state as of now. Only its maker writes it. Read it anew each time, and keep no part of it over an
+    await.
     """
 
     @property

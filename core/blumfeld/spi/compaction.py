@@ -1,7 +1,7 @@
-"""Compaction of one log as its owner asks for it: what may be cleaned, with what, and what came of it.
+"""Compaction of one log, as its owner asks for it: the range to clean, the buffers to use, and the result.
 
-Who decides *when* is the broker (the dirty ratio, Kafka's lags); how records are chosen is pure and in
-:mod:`blumfeld.log`; the storage reads, writes and swaps (Kafka's ``Cleaner``).
+The broker decides *when* (the dirty ratio, Kafka's lags). The choice of records is pure and lies in
+:mod:`blumfeld.log`. The storage reads, writes and swaps (Kafka's ``Cleaner``).
 """
 
 from __future__ import annotations

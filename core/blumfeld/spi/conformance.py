@@ -14,7 +14,7 @@ _NOTHING = object()
 
 
 def problems(part: Any, protocol: type[Any]) -> list[str]:
-    """What ``part`` lacks, one line a member, by name; empty if it can be called as the Protocol says.
+    """Returns what ``part`` lacks, one line a member, by name; empty if it can be called as the Protocol says.
 
     A method that is inherited from the Protocol itself counts as missing: its body is empty. An attribute counts as
     there if the object has it, or a class of it declares it. Types of arguments are not looked at.

@@ -41,7 +41,7 @@ class Quorum(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ReplicaDriver(Enum):
-    """What makes a node's replicas lead, follow and go."""
+    """The driver of a node's replicas: it makes them lead, follow and go."""
 
     IMAGE = "image"
     """Each delta of the image: the broker does it by itself (KRaft)."""

@@ -1,4 +1,4 @@
-"""What a handler is handed with each request, and what it may give back."""
+"""The context that a handler is handed with each request, and the results that it may return."""
 
 from __future__ import annotations
 
@@ -77,8 +77,8 @@ class RequestContext(Protocol):
         ...
 
     def when_gone(self, callback: Callable[[], None] | None) -> None:
-        """Call ``callback()`` if the connection goes while the request waits, which nobody does any more: it must be
-        answered all the same. ``None`` takes it back; a connection has one callback at a time.
+        """Call ``callback()`` if the connection goes while the request waits. Its answer then reaches no client, but
+        the request must be answered all the same. ``None`` takes the callback back; a connection has one at a time.
         """
         ...
 

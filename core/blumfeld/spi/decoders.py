@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Continuity(enum.Enum):
-    """How the ids of consecutive messages of one stream (venue, symbol, stream) relate when none is missing."""
+    """The relation between the ids of consecutive messages of one stream (venue, symbol, stream) when none is missing."""
 
     CONSECUTIVE = "consecutive"
     """``first_id`` is the ``last_id`` before it plus one (trade ids, spot depth)."""
@@ -36,7 +36,7 @@ class Rejected:
     row: int
     """Its place in the batch."""
     error: str
-    """What was found, in one line, without the message itself."""
+    """The finding in one line, without the message itself."""
     schema_id: int | None = None
     """Id of the schema that the message names, if its format has schemas."""
 
@@ -48,12 +48,13 @@ class PassedOver:
     row: int
     """Its place in the batch."""
     kind: str
-    """What it is, in the venue's words (``markPriceUpdate``). Commits count by it: a few kinds, never an id."""
+    """The kind of message, in the venue's words (``markPriceUpdate``). Commits count by it: a few kinds, never an id.
+    """
 
 
 @attrs.frozen
 class Decoded:
-    """What became of a batch."""
+    """The result of decoding one batch."""
 
     tables: Mapping[str, pa.Table]
     """By the table's name (``trades``, ``bbo``, ``book_deltas``…). Each has a column ``row`` (int32: the
@@ -62,9 +63,9 @@ class Decoded:
     time of receipt brings ``ts_recv`` itself. A column of the table that is left out is null.
     """
     sequences: pa.Table | None = None
-    """What the exchange numbers, a row for each message: ``row`` int32, ``venue``, ``symbol``, ``stream``
-    strings, ``first_id``, ``last_id``, ``prev_id`` int64 (``prev_id`` null where there is none), ``ts_event``
-    int64 ns. Messages without ids are left out.
+    """The numbers that the exchange gives, a row for each message: ``row`` int32, ``venue``, ``symbol``, ``stream``
+    strings, ``first_id``, ``last_id``, ``prev_id`` int64 (``prev_id`` null where there is none), ``ts_event`` int64 ns.
+    Messages without ids are left out.
     """
     rejected: Sequence[Rejected] = ()
     """Goes to ``quarantine`` with topic, partition, offset and bytes. A message is rejected whole or not at all.
@@ -85,7 +86,7 @@ class Decoder(Protocol):
     version: int
     """Is written into every commit; raised when the same bytes would give other rows."""
     tables: Sequence[str]
-    """What it fills."""
+    """The tables that it fills."""
     continuity: Mapping[str, Continuity]
     """Stream → the rule of its sequence numbers. A stream that isn't named has no numbers: ``NONE``."""
 

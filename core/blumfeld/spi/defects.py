@@ -1,4 +1,4 @@
-"""How a defect is named in the log: the place in the code, and the command that met it, in a bounded line."""
+"""The description of a defect for the log: the place in the code, and the command that met it, in a bounded line."""
 
 from __future__ import annotations
 

@@ -209,9 +209,9 @@ class GroupShard(Protocol):
         ...
 
     def check_delete_offsets(self, group_id: str) -> None:
-        """May offsets of this group be deleted, those of subscribed topics apart?
+        """Check that offsets of this group may be deleted, apart from those of subscribed topics.
 
-        :raises BrokerError: NON_EMPTY_GROUP: it has members, and nobody knows what they read
+        :raises BrokerError: NON_EMPTY_GROUP: it has members, and their subscriptions are unknown
         """
         ...
 
@@ -220,10 +220,11 @@ class GroupShard(Protocol):
         ...
 
     def offsets_idle_since(self, group_id: str) -> int | None:
-        """Since when offsets of topics that no member reads are of no use, ms: when the group became empty.
+        """Returns the time, in ms, since which offsets of topics without a reading member are of no use: the group
+        became empty then.
 
-        ``SINCE_COMMIT``: each since it was committed. ``None``: none expires now, for a rebalance is in flight, or
-        nobody knows what members read.
+        ``SINCE_COMMIT``: each since it was committed. ``None``: none expires now, because a rebalance is in flight or
+        the members' subscriptions are unknown.
         """
         ...
 

@@ -37,14 +37,15 @@ class NoOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class CompositionRefused(Exception):  # noqa: N818 - the noun says what it is
-    """Raised by a making hook: this plug-in can't be part of this composition, which is nobody's defect.
+    """Raised by a making hook: this plug-in can't be part of this composition. It is no defect.
 
     ``blumfeld plan`` and ``blumfeld run`` print it as they print every problem of a manifest, with exit status 2, and
     nothing was opened.
 
-    :param path: the key of the manifest that says so: ``node.data_dirs``; "" stands for where the plug-in is named
-    :param found: what was found there: ``"2 directories"``
-    :param allowed: what the plug-in can do: ``"one directory: storage_x keeps one file"``
+    :param path: the key of the manifest that is to blame: ``node.data_dirs``; "" stands for the place that names the
+        plug-in
+    :param found: the value found there: ``"2 directories"``
+    :param allowed: the values that the plug-in can serve: ``"one directory: storage_x keeps one file"``
     """
 
     def __init__(self, path: str, found: str, allowed: str) -> None:
@@ -55,11 +56,10 @@ class CompositionRefused(Exception):  # noqa: N818 - the noun says what it is
 
 
 class Composition(Protocol):
-    """What a making hook is handed: the node's parts so far. Reading a part that is made later raises
+    """The node's parts so far, as a making hook is handed them. Reading a part that is made later raises
     ``PluginContractError``.
 
-    Parts are made in the order: transport, storage, consensus, replication, security, group protocols,
-    transactions.
+    Parts are made in the order: transport, storage, consensus, replication, security, group protocols, transactions.
     """
 
     runtime: Runtime
@@ -139,7 +139,7 @@ class EventLog(Protocol):
     """
 
     def debug(self, event: str, **values: Any) -> Any:
-        """An event that helps to debug, and that nobody needs otherwise."""
+        """Log an event that helps to debug and has no other use."""
         ...
 
     def info(self, event: str, **values: Any) -> Any:
@@ -151,7 +151,7 @@ class EventLog(Protocol):
         ...
 
     def error(self, event: str, **values: Any) -> Any:
-        """Something failed that someone must look at."""
+        """Log a failure that a person must look at."""
         ...
 
 
@@ -165,7 +165,7 @@ class Feature(msgspec.Struct, frozen=True):
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """A value read when somebody scrapes; never pushed."""
+    """Register a value that is read at a scrape; it is never pushed."""
 
     name: str
     """Prometheus's form, with the unit last: ``blumfeld_log_flush_seconds_total``."""
@@ -178,11 +178,10 @@ class Metric(msgspec.Struct, frozen=True):
 
 
 class Plugin(Protocol):
-    """What an entry point of the group ``blumfeld.plugins`` names: a class. Importing and making it open
-    nothing.
+    """The class that an entry point of the group ``blumfeld.plugins`` names. Importing and making it open nothing.
 
-    Life: made (for each node) → its hooks make parts → parts are started → stopped, in reverse. The hooks it
-    implements are marked with ``hookimpl`` from this module. Stop without start is legal.
+    Life: made (for each node) → its hooks make parts → parts are started → stopped, in reverse. The hooks it implements
+    are marked with ``hookimpl`` from this module. Stop without start is legal.
     """
 
     options_class: type[msgspec.Struct]
@@ -190,7 +189,7 @@ class Plugin(Protocol):
     when there are none.
     """
     roles: tuple[str, ...]
-    """Which sections of a manifest may name it: ``network``, ``storage``, ``consensus``, ``replication``,
+    """The sections of a manifest that may name it: ``network``, ``storage``, ``consensus``, ``replication``,
     ``groups``, ``assignors``, ``transactions``, ``security``, ``observers``, ``sink``, ``decoders``.
     """
 

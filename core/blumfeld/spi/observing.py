@@ -59,10 +59,10 @@ class Observer(Protocol):
         ...
 
     def requests(self, seen: Sequence[RequestSeen]) -> None:
-        """What was answered in a turn, in the order of the answers, once they were sent. Never empty.
+        """Takes the answers of a turn, in their order, once they were sent. ``answers`` is never empty.
 
-        Called on the loop: it must not block, and what it writes it hands to ``Runtime.offload``. One that raises is
-        logged, and told nothing more: the broker serves on.
+        Called on the loop: it must not block, and what it writes it hands to ``Runtime.offload``. An observer that
+        raises is logged and called no more: the broker serves on.
         """
         ...
 

@@ -1,4 +1,4 @@
-"""What a plug-in may ask of the partitions that its node leads: append, read, watch, learn of leadership."""
+"""The partitions that a node leads, as its plug-ins may use them: append, read, watch, learn of leadership."""
 
 from __future__ import annotations
 

@@ -11,9 +11,8 @@ from typing import Protocol, TypeAlias
 class FileRegion(Protocol):
     """``size_bytes`` bytes of a file from ``position``, sent without being copied.
 
-    It keeps its file open, and its bytes unchanged, until :meth:`release`, even when the segment is deleted
-    meanwhile. Whoever holds it calls ``release`` exactly once, also when the connection dies before it is
-    sent.
+    It keeps its file open, and its bytes unchanged, until :meth:`release`, even when the segment is deleted meanwhile.
+    Its holder calls ``release`` exactly once, also when the connection dies before it is sent.
     """
 
     size_bytes: int

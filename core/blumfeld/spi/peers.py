@@ -20,7 +20,7 @@ class RawAnswer(NamedTuple):
 
 
 class Endpoints(Protocol):
-    """Where nodes can be reached: the cluster's image, a voter set, or a list of bootstrap servers."""
+    """The source of the nodes' addresses: the cluster's image, a voter set, or a list of bootstrap servers."""
 
     def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
         """Returns where the node can be reached on this listener now; ``None`` if that isn't known."""

@@ -171,8 +171,8 @@ class FollowerReplica(Protocol):
     """The follower's side of one partition in one leader epoch: fetches from the leader until stopped."""
 
     def written(self, end_offset: int) -> None:
-        """What was appended is written up to ``end_offset``, and has raised high watermark and log start: fetch on from
-        there. Called in Phase.HIGH_WATERMARK.
+        """The appended batches are written up to ``end_offset``, and high watermark and log start have moved. Fetch on
+        from there. Called in Phase.HIGH_WATERMARK.
         """
         ...
 
@@ -195,7 +195,7 @@ class Replication(Protocol):
     """Made by ``blumfeld_make_replication``. Made → started → stopped."""
 
     def promise(self) -> str:
-        """What an ack of all means on it, for ``plan``."""
+        """The meaning of acks=all with this replication, for ``plan``."""
         ...
 
     async def start(self) -> None:

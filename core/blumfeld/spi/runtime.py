@@ -16,7 +16,7 @@ T = TypeVar("T")
 
 
 class NodeFailure(Exception):  # noqa: N818 - the noun says what it is
-    """Escapes from a task when the node can't go on, and that is nobody's defect: its text says why."""
+    """Raised from a task when the node can't go on and no defect is the reason. Its text says why."""
 
 
 class Phase(IntEnum):
@@ -208,7 +208,7 @@ class Files(Protocol):
 
 
 class Runtime(Protocol):
-    """What every part of a node is handed. One for each node; one thread: the loop's."""
+    """The runtime that every part of a node is handed. Each node has one, and one thread: the loop's."""
 
     random: Random
     files: Files

@@ -21,7 +21,7 @@ from blumfeld.wire.errors import BrokerError
 
 T = TypeVar("T")
 ServeInSteps: TypeAlias = "Callable[[Any, RequestContext], Steps[Any]]"
-"""What serves one large request: the steps to its response, to a completion of it, or to ``NO_ANSWER``."""
+"""Serves one large request: the steps to its response, to a completion of it, or to ``NO_ANSWER``."""
 
 
 class TakesSteps(Exception):  # noqa: N818 - it says what the request needs
@@ -164,7 +164,7 @@ def _join(whole: list[Any], part: list[Any], depth: int, inner: tuple[str, ...])
 
 
 def _take_error(whole: Any, part: Any) -> None:
-    """An error of a part that stands above its elements is the whole's: nobody would see it otherwise."""
+    """An error of a part that stands above its elements becomes the error of the whole. It would be lost otherwise."""
     code = getattr(part, "error_code", 0)
     if code and not whole.error_code:
         whole.error_code = code

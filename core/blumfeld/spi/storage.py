@@ -336,8 +336,8 @@ class LogStorage(Protocol):
         ...
 
     def promise(self) -> str:
-        """What "written" and "flushed" mean on it, for ``plan``: ``"page cache; flushed by the operating
-        system"``.
+        """The meaning of "written" and "flushed" with this storage, for ``plan``: ``"page cache; flushed by the
+        operating system"``.
         """
         ...
 
@@ -398,10 +398,10 @@ class LastingStorage(LogStorage, Protocol):
         ...
 
     def set_aside_log(self, partition: TopicPartition) -> None:
-        """Keep the files of a log that was found at start, and that nobody claims, under the name of a stray
-        (``…-stray``), for a person to look at: its name is free when this returns. Not legal for an open log.
+        """Keep the files of a log that was found at start and that the metadata doesn't place here, under the name of a
+        stray (``…-stray``), for a person to look at. Its name is free when this returns. Not legal for an open log.
 
-        :raises OSError: its directory can't be changed: the log stays where it is
+        :raises OSError: its directory can't be changed: the log stays in its place
         """
         ...
 

@@ -77,7 +77,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     regions are no memory. Beyond it none of these connections is read.
     """
     memory_stall_ms: int = 5_000
-    """How long a connection may stand still while others wait for memory that it holds: then it is closed."""
+    """The time that a connection may stand still while others wait for memory that it holds. Then it is closed."""
 
 
 class ByteLayer(Protocol):
@@ -157,7 +157,9 @@ class Exchange(Protocol):
 
 
 class ConnectionHandler(Protocol):
-    """What the transport calls: the broker's dispatcher, or a test's echo. None of these may raise or block."""
+    """The callbacks of a transport, implemented by the broker's dispatcher or a test's echo. None of them may raise or
+    block.
+    """
 
     def opened(self, connection: Connection) -> None:
         """A connection was accepted, before its first request."""
@@ -166,10 +168,10 @@ class ConnectionHandler(Protocol):
     def request(self, exchange: Exchange, frame: memoryview) -> None:
         """One frame, without its size field.
 
-        ``frame`` is writable, and unchanged until the end of this turn (all callbacks of Phase.WRITE have
-        run), and one above ``OWNED_FRAME_BYTES`` for as long as it is held; who needs bytes of a smaller one for longer
-        copies them. The next request of the connection is not started until
-        this one is answered, has no answer, or called ``let_next_start``.
+        ``frame`` is writable, and unchanged until the end of this turn (all callbacks of Phase.WRITE have run). A frame
+        above ``OWNED_FRAME_BYTES`` stays unchanged for as long as it is held; of a smaller one, a handler copies the
+        bytes that it needs for longer. The next request of the connection is not started until this one is answered,
+        has no answer, or called ``let_next_start``.
         """
         ...
 
@@ -208,7 +210,7 @@ class Transport(Protocol):
     """Made by ``blumfeld_make_transport``. Made → started → stopped; stop without start is legal."""
 
     def driver(self) -> str:
-        """What drives the sockets, for ``plan`` and the log: ``"epoll"``, ``"io_uring (5.19: …)"``."""
+        """The driver of the sockets, for ``plan`` and the log: ``"epoll"``, ``"io_uring (5.19: …)"``."""
         ...
 
     async def listen(
@@ -255,7 +257,7 @@ LoopFactory = Callable[[], asyncio.AbstractEventLoop]
 
 @runtime_checkable
 class TurnEndingLoop(Protocol):
-    """What a transport's loop may offer beyond asyncio's: the end of a turn without a detour through its queue."""
+    """A loop's extension beyond asyncio's: the end of a turn without a detour through its queue."""
 
     def call_after_poll(self, callback: Callable[[], None], /) -> object:
         """From a callback that the loop calls while it polls: call ``callback()`` once, after all callbacks of this

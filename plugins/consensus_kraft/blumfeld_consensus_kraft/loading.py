@@ -24,7 +24,7 @@ NO_EPOCH = -1
 
 
 class Loaded(msgspec.Struct):
-    """What the files say."""
+    """The state that the files hold."""
 
     image: MetadataImage
     last_epoch: int = NO_EPOCH

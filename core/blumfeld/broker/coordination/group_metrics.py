@@ -1,4 +1,4 @@
-"""What is to be seen of this node's groups, for who scrapes: read then, and only counted before."""
+"""Gauges of this node's groups. They are computed at a scrape; before that, only counters are kept."""
 
 from __future__ import annotations
 

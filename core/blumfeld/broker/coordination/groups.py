@@ -61,7 +61,7 @@ class GroupCoordination:
         return group_handlers(GroupPorts(self.coordinator, self._image), self._protocols, self._transactions)
 
     def metrics(self) -> list[Metric]:
-        """What is to be seen of the groups."""
+        """The gauges and counters of the groups."""
         from blumfeld.broker.coordination.group_metrics import group_metrics
 
         return group_metrics(self.coordinator)
@@ -73,7 +73,9 @@ class GroupCoordination:
         return group_lag(self.coordinator, self._partitions, group_id)
 
     def topics_deleted(self, topics: Sequence[TopicImage]) -> None:
-        """What was committed for them is forgotten, in turns to come, so that a topic of the same name begins anew."""
+        """Forget the offsets that were committed for these topics, in later turns, so that a new topic of the same name
+        begins without them.
+        """
         names, ids = (topic.name for topic in topics), (topic.topic_id for topic in topics)
         self.coordinator.tell_all(ForgetTopics(tuple(names), tuple(ids)))
 
@@ -84,7 +86,7 @@ class GroupCoordination:
         self.coordinator.transaction_ended(index, producer_id, committed)
 
     def stop(self) -> None:
-        """Drop every shard: who waits gets NOT_COORDINATOR."""
+        """Drop every shard. Requests that wait are answered NOT_COORDINATOR."""
         self.coordinator.stop()
 
     def _new_shard(self, _partition: int) -> GroupsShard:

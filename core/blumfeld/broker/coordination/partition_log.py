@@ -26,7 +26,7 @@ from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 RECORD_BYTES = 25
-"""Of a record beside key and value, at most: six varints, and its attributes."""
+"""The most bytes of a record beside its key and value: six varints, and its attributes."""
 
 
 class _Commit:
@@ -86,18 +86,19 @@ class PartitionCoordinatorLog:
     def append(
         self, items: Sequence[CoordinatorRecord], producer: Producer | None = None
     ) -> Completion[None]:
-        """Place the records with this broker's time: as one batch, or as several in their order if they are more than
-        a batch of the topic may be (``max.message.bytes``, ``segment.bytes``). Completes once the last is committed.
+        """Place the records with this broker's time. They make one batch, or several in their order if they are more
+        than a batch of the topic may be (``max.message.bytes``, ``segment.bytes``). Completes once the last is
+        committed.
 
-        So a decision that fits in one batch is atomic, and of a larger one a crash may leave the beginning. Those who
-        decide order their records so that any beginning makes sense: an offset stands for itself, tombstones of a
-        group begin with what hangs on the rest, a new target assignment ends with its epoch. (Kafka refuses such a
-        decision, whatever it is about, with UNKNOWN_SERVER_ERROR.)
+        So a decision that fits into one batch is atomic. A crash may leave only the beginning of a larger one. Deciders
+        therefore order their records so that any beginning makes sense: an offset stands for itself, the tombstones of
+        a group begin with the records that depend on the others, a new target assignment ends with its epoch. (Kafka
+        refuses such a decision with UNKNOWN_SERVER_ERROR.)
 
-        A producer's batch is transactional and has the sequence 0, each of them: as Kafka's coordinator writes them.
+        Each batch of a producer is transactional and has the sequence 0, as Kafka's coordinator writes them.
 
-        :raises BrokerError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS: nothing was
-            placed; MESSAGE_TOO_LARGE: neither, since one record alone is too large
+        :raises BrokerError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR, NOT_ENOUGH_REPLICAS: nothing was placed;
+            MESSAGE_TOO_LARGE: neither, since one record alone is too large
         """
         partition = self._partition
         if partition.leader is not None:

@@ -23,8 +23,9 @@ UNKNOWN_EPOCH = -1
 FRESH = 0
 MOVED = 1
 CHANGED = 2
-"""How old a :class:`PartitionRead` is. FRESH: nothing has happened since. MOVED: an end moved, so more may be there.
-CHANGED or above: something else happened, so every check is due again."""
+"""The age of a :class:`PartitionRead`. FRESH: nothing has happened since. MOVED: an end moved, so more may be there.
+CHANGED or above: something else happened, so every check is due again.
+"""
 
 
 class Parked(Protocol):

@@ -1,4 +1,4 @@
-"""Where clients find leaders: the broker of each, on the listener that the client came by."""
+"""Finds leaders for clients: the broker of each, on the listener through which the client came."""
 
 from __future__ import annotations
 

@@ -20,7 +20,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 
 
 class Followed(Protocol):
-    """What this module asks of the partition."""
+    """The methods of the partition that this module calls."""
 
     partition: TopicPartition
     topic_id: bytes

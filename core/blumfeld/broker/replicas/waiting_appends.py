@@ -62,7 +62,9 @@ class WaitingAppends:
         self._limits: dict[AppendWaiter, float] = {}
         """Waiters with a deadline, and how long each may wait."""
         self._expired: dict[AppendWaiter, None] = {}
-        """Waiters that were told REQUEST_TIMED_OUT: nobody tells them the outcome of their batch, which comes later."""
+        """The number of waiters that were answered REQUEST_TIMED_OUT. Their batch's outcome comes later and is told to
+        no client.
+        """
         self._timer: Timer | None = None
 
     def add(self, end_offset: int, waiter: AppendWaiter) -> None:

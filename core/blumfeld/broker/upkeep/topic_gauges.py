@@ -20,7 +20,7 @@ OTHERS = "(others)"
 
 
 def topic_gauges(hosted: Hosted, cluster: Image) -> list[Metric]:
-    """The gauges, and the counters of bytes. They read ``hosted`` and the image when somebody scrapes."""
+    """The gauges, and the counters of bytes. They read ``hosted`` and the image at a scrape."""
     return [
         Metric(
             "blumfeld_topic_bytes_in_total",

@@ -50,7 +50,7 @@ def fill(bootstrap: str, capture: Path, kind: str, repeat: int, partitions: int)
 
 
 def _span(messages: list[captures.CapturedMessage]) -> tuple[int, int]:
-    """Returns the distances, in ids and in ms, from the first message to the place where the next repetition may begin."""
+    """Returns the distances, in ids and in ms, from the first message to the place of its next repetition."""
     found = [int(each) for m in (messages[0], messages[-1]) for each in _IDS.findall(m.value)]
     first_ns, last_ns = messages[0].received_ns, messages[-1].received_ns
     return max(found) - min(found) + 1, (last_ns - first_ns) // 1_000_000 + 1

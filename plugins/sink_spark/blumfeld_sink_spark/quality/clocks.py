@@ -58,7 +58,10 @@ def taken_in(name: str, runs: Runs | None, found: Course, room: int) -> Runs:
 
 
 def told(name: str, before: Watch | None, runs: Runs) -> tuple[list[Change], Watch | None]:
-    """Judges the head of a range by the condition ``before`` it. Returns the changes, and the condition behind the head."""
+    """Judges the head of a range by the condition ``before`` it.
+
+    :return: the changes, and the condition behind the head
+    """
     if not runs.head:
         return [], before
     head = Course(**{key: np.array(values, dtype=np.int64) for key, values in runs.head.items()})

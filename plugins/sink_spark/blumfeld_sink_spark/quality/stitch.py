@@ -242,7 +242,10 @@ def _row(result: TaskResult, venue: str, symbol: str, stream: str, finding: Find
 
 
 def _lost(carried: State, gone: OffsetRange) -> Row:
-    """Returns the row of a finding without a symbol. Its time is that of an event near it: the messages that were lost have none."""
+    """Returns the row of a finding without a symbol.
+
+    Its time is that of an event near it: the messages that were lost have none.
+    """
     ts = carried.ts.get(key_of(gone.topic, str(gone.partition)))
     return {
         "ts_event": ts if ts is not None else max(carried.ts.values(), default=0),

@@ -1,4 +1,4 @@
-"""What the handlers of groups share: their ports, and requests whose topics are authorized one by one."""
+"""The common part of the group handlers: their ports, and requests whose topics are authorized one by one."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ ErrorResponse = Callable[[Any, int, str | None], Message]
 
 
 class GroupPorts(NamedTuple):
-    """What the handlers of groups are handed."""
+    """The ports that the group handlers are handed."""
 
     coordinator: Coordinator
     image: Callable[[], ClusterImage]

@@ -56,7 +56,7 @@ class EndWatchers:
         same bytes; ``None`` while the watchers aren't told."""
         self._runtime = runtime
         self._woken = 0
-        """What the watchers are told at the end of this turn: a set of bits."""
+        """The news for the watchers at the end of this turn: a set of bits."""
 
     def add(self, watcher: EndWatcher, log_end: bool) -> None:
         """Tell ``watcher`` when the log end moves (``log_end``), or else when the end of what is committed does. Each

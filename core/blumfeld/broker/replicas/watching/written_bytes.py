@@ -37,7 +37,8 @@ class WrittenBytes:
 
     def cut(self, end_offset: int) -> None:
         """Take note that the log was truncated to ``end_offset``. Totals never go back, so from there on they are more
-        than what is in the log: whoever waits for bytes may look too early, but never too late."""
+        than the bytes in the log: a fetch that waits for bytes may look too early, but never too late.
+        """
         keep = bisect_left(self._ends, end_offset)
         del self._ends[keep:], self._totals[keep:]
         self._ends.append(end_offset)

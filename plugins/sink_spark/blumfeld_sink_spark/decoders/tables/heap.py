@@ -101,7 +101,7 @@ class Text:
 
 
 def _every_other(offsets: Any, data: Any) -> Any:
-    """Returns the strings between places 0 and 1, 2 and 3, and so on. The bytes between two strings belong to neither."""
+    """Returns the strings between places 0 and 1, 2 and 3, and so on. Bytes between two strings belong to neither."""
     count = len(offsets) - 1
     buffers = [None, pa.py_buffer(offsets), pa.py_buffer(data)]
     return pa.Array.from_buffers(pa.string(), count, buffers).take(
