@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 
 class Continuity(enum.Enum):
-    """The relation between the ids of consecutive messages of one stream (venue, symbol, stream) when none is missing."""
+    """The relation between the ids of consecutive messages when none is missing. A stream is a venue, symbol and
+    stream name."""
 
     CONSECUTIVE = "consecutive"
     """``first_id`` is the ``last_id`` before it plus one (trade ids, spot depth)."""
