@@ -1,1 +1,3 @@
-"""What is in the archive: commit records, their rules, publishing, leases, table formats."""
+"""The ledger decides which files and offsets are in the archive. This package holds the commit records and their rules;
+its rooms write, check and maintain them.
+"""

@@ -1,7 +1,7 @@
-"""The ledger: commit records in the store, and where they leave each query.
+"""The ledger: the commit records in the store, and the state of each query after its last record.
 
-``_commits/<query>/<batch>.json`` is a commit. ``_commits/<query>/checkpoint.json`` sums up all records up to one of
-them, so that opening reads only those behind it; it is a copy of what the records say, and may be deleted.
+Each file ``_commits/<query>/<batch>.json`` is a commit. ``_commits/<query>/checkpoint.json`` sums up all records to one
+batch, so that opening reads only the records after it. The checkpoint is derived from the records and may be deleted.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ from blumfeld_sink_spark.stores.contract import ArchiveStore
 COMMITS = "_commits"
 CHECKPOINT = "checkpoint.json"
 CHECKPOINT_EVERY = 64
-"""Batches: opening reads at most so many records of a query."""
+"""Batches between two checkpoints: opening reads at most so many records for a query."""
 
 _QUERY = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 
 
 class Stateless(CommitRecord, frozen=True, kw_only=True, rename={"state": "(not read)"}):
-    """A record without its ``state``, which is most of it, and of which only the last of a query counts."""
+    """A record read without its ``state``. The state is most of a record's bytes, and only the state in a query's last
+    record is ever used.
+    """
 
     state: dict[str, Any] = msgspec.field(default_factory=dict)
 
@@ -40,24 +42,26 @@ stateless = msgspec.json.Decoder(Stateless).decode
 
 
 CHECKPOINT_VERSION = 2
-"""Those of version 1 summed up no counts: the records are read again."""
+"""A checkpoint of another version is ignored and the records are read again. Version 1 had no sums of counts."""
 
 
 class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
-    """One query up to and with ``batch``."""
+    """The state of one query after the record of ``batch``."""
 
     version: int = CHECKPOINT_VERSION
     query: str
     batch: int
     covered: tuple[OffsetRange, ...]
     ends: tuple[OffsetRange, ...]
-    """Where partitions go on, which is behind what is covered where something was lost; ``start`` is ``end`` here."""
+    """The offset at which each partition's next range begins; ``start`` equals ``end`` in each. It lies after the
+    covered offsets where some were lost.
+    """
     sums: Sums
 
 
 @attrs.define
 class _Query:
-    """What is known of a query."""
+    """The state of a query after the records that were read."""
 
     chain: Chain
     sums: Sums
@@ -66,7 +70,7 @@ class _Query:
 
 
 class Ledger:
-    """All commits of an archive. One instance is one reader's or writer's view; ``load`` brings it up to date."""
+    """All commits of an archive. An instance is the view of one reader or writer; ``load`` brings it up to date."""
 
     def __init__(self, store: ArchiveStore) -> None:
         self.store = store
@@ -74,11 +78,11 @@ class Ledger:
         self._covered: dict[Partition, Spans] = {}
 
     def load(self) -> Ledger:
-        """Takes what was committed since the last ``load``. Cheap: of each query a checkpoint, and the records
-        behind it.
+        """Takes the records that were committed since the last ``load``. The first call reads one checkpoint for each
+        query and the records after it.
 
-        :raises ArchiveError: a record that can't be read
-        :raises LedgerConflictError: records that break the rules
+        :raises ArchiveError: a record can't be read
+        :raises LedgerConflictError: the records break the rules
         """
         for query in self.store.folders(COMMITS):
             if query not in self._queries:
@@ -87,7 +91,7 @@ class Ledger:
         return self
 
     def load_some(self) -> Ledger:
-        """``load``, of an archive that there is.
+        """Calls ``load`` and expects at least one commit.
 
         :raises ArchiveError: nothing was ever committed
         """
@@ -96,25 +100,25 @@ class Ledger:
         return self
 
     def queries(self) -> list[str]:
-        """Names, sorted."""
+        """Returns the names of all queries, sorted."""
         return sorted(self._queries)
 
     def records(self, query: str) -> Iterator[CommitRecord]:
-        """All records of a query in order, read one after the other, without their ``state``.
+        """Yields all records of a query in order, without their ``state``; reads one at a time.
 
-        :raises ArchiveError: one that can't be read
+        :raises ArchiveError: a record can't be read
         """
         for path in self.record_paths(query):
             yield self.read(path, stateless)
 
     def record_paths(self, query: str) -> list[str]:
-        """Paths of a query's records, in order."""
+        """Returns the paths of a query's records, in order."""
         return [path for path in self.store.list(f"{COMMITS}/{query}") if _is_record(path)]
 
     def read(self, path: str, decode: Callable[[bytes], CommitRecord] = _decode_record) -> CommitRecord:
-        """One record.
+        """Returns the record at a path.
 
-        :raises ArchiveError: it isn't one, or of another version
+        :raises ArchiveError: the file isn't a record, or is a record of another version
         """
         try:
             record = decode(self.store.read(path))
@@ -129,27 +133,27 @@ class Ledger:
         return record
 
     def find(self, query: str, batch: int) -> CommitRecord | None:
-        """The record of a batch, read from the store, or None."""
+        """Returns the record of a batch, read from the store, or None."""
         try:
             return self.read(record_path(query, batch))
         except FileNotFoundError:
             return None
 
     def last(self, query: str) -> CommitRecord | None:
-        """The last record of a query, or None where it has none."""
+        """Returns the last record of a query as of ``load``, or None if the query has no record."""
         found = self._queries.get(query)
         return found.last if found is not None else None
 
     def sums(self, query: str) -> Sums:
-        """What all records of a query come to."""
+        """Returns the sums over all records of a query."""
         found = self._queries.get(query)
         return found.sums if found is not None else Sums()
 
     def check(self, record: CommitRecord) -> None:
-        """Whether this may be the next record of its query, as far as is known since ``load``.
+        """Checks that this record may be the next one of its query, by the records known since ``load``.
 
-        :raises LedgerConflictError: it overlaps another, leaves a hole, or isn't the next batch
-        :raises SettingsError: the query has a name that no folder can have
+        :raises LedgerConflictError: the record overlaps another, leaves a hole, or isn't the next batch
+        :raises SettingsError: the query's name can't name a folder
         """
         if _QUERY.fullmatch(record.query) is None:
             raise SettingsError(
@@ -161,7 +165,7 @@ class Ledger:
             raise LedgerConflictError(f"{self.store.root}: {wrong}")
 
     def covered(self, topic: str) -> tuple[OffsetRange, ...]:
-        """What is committed of a topic by whatever query: sorted, joined where it touches."""
+        """Returns the committed offsets of a topic, whichever query committed them; sorted, adjacent ranges joined."""
         found: list[OffsetRange] = []
         for (name, partition), spans in sorted(self._covered.items()):
             for span in spans if name == topic else ():
@@ -172,8 +176,12 @@ class Ledger:
         return tuple(found)
 
     def seams(self, starts: Mapping[Partition, int]) -> tuple[Seam, ...]:
-        """Of partitions that a new query is to begin at these offsets: the batch of an earlier one that ended just
-        there, sorted. Of each query only its end is looked at, and batches back to where it had the partition.
+        """Returns a seam for each partition that an earlier query left at exactly the offset where a new query starts.
+
+        A seam names the earlier query and the batch whose range ended there. A query counts only if it *ends* at the
+        offset. Its records are read from the last one backwards, as far as needed.
+
+        :param starts: the first offset of the new query, by partition
         """
         found = {}
         for query, known in self._queries.items():
@@ -190,11 +198,11 @@ class Ledger:
         return tuple(found[where] for where in sorted(found))
 
     def topics(self) -> list[str]:
-        """Topics with anything committed, sorted."""
+        """Returns the topics with committed offsets, sorted."""
         return sorted({topic for topic, _ in self._covered})
 
     def append(self, record: CommitRecord) -> bool:
-        """Commits: puts the record where no other is. False: there is one already, and nothing was changed.
+        """Commits a record: writes it unless its batch has one. Returns False, and changes nothing, if there is one.
 
         :raises LedgerConflictError: as ``check``
         """
@@ -204,12 +212,13 @@ class Ledger:
             return False
         self._take(record)
         if record.batch - self._queries[record.query].checkpointed >= CHECKPOINT_EVERY:
-            with suppress(OSError):  # without it opening takes longer, no more
+            # The commit stands already. Without a checkpoint opening only takes longer.
+            with suppress(OSError):
                 self.checkpoint(record.query)
         return True
 
     def checkpoint(self, query: str) -> None:
-        """Sums up the records of a query."""
+        """Writes the checkpoint of a query, as of the last record known here."""
         found = self._queries[query]
         point = Checkpoint(
             query=query,
@@ -230,13 +239,15 @@ class Ledger:
         found.checkpointed = point.batch
 
     def _open(self, query: str) -> None:
-        """Takes a query's checkpoint, if it is worth anything."""
+        """Starts a query from its checkpoint, or from nothing where the checkpoint is absent or unusable."""
         known = self._queries[query] = _Query(Chain(query), Sums())
         try:
             data = self.store.read(f"{COMMITS}/{query}/{CHECKPOINT}")
             point = msgspec.json.decode(data, type=Checkpoint)
         except (FileNotFoundError, msgspec.DecodeError):
             return
+        # The records are the truth. A checkpoint whose own record is gone belongs to a ledger that was put back from
+        # an older copy; believing it would hide the lost records.
         last = self.find(query, point.batch)
         if point.version != CHECKPOINT_VERSION or point.query != query or last is None:
             return
@@ -249,7 +260,7 @@ class Ledger:
         known.sums, known.last, known.checkpointed = point.sums, last, point.batch
 
     def _follow(self, query: str) -> None:
-        """Takes the records behind the last that is known."""
+        """Takes the records after the last known one."""
         while (record := self.find(query, self._queries[query].chain.batch + 1)) is not None:
             self.check(record)
             self._take(record)
@@ -262,7 +273,7 @@ class Ledger:
 
 
 def record_path(query: str, batch: int) -> str:
-    """Where the record of a batch lies."""
+    """Returns the path of a batch's record."""
     return f"{COMMITS}/{query}/{batch:010d}.json"
 
 

@@ -1,14 +1,14 @@
-"""The rules of the ledger. Pure: records in, what is wrong out.
+"""The rules of the ledger. Pure: functions take records and return descriptions of what is wrong.
 
-1. No offset is committed twice, by whatever query.
-2. In one query, each range of a partition begins where the one before ended, unless a record names what lies between
-   in ``lost``.
+1. No offset is committed twice, neither by one query nor by two.
+2. In one query, each range of a partition begins where the range before it ended, unless a record names the offsets
+   between them in ``lost``.
 3. Batches of a query are numbered from 0 without a hole.
-4. A record that counts what became of its offsets does so for each of its ranges, and the sums close. Records of older
-   versions count nothing.
+4. A record either accounts for the offsets of each of its ranges, and the sums close, or it accounts for none. Records
+   of older versions account for none.
 
-A second query may begin anywhere that no other has been; whether all queries together leave a hole is ``verify``'s
-to say, since a backfill may be on its way.
+A second query may begin at any offset that no other query has committed. A hole between two queries breaks no rule
+when a record is appended, because a backfill may still fill it; ``verify`` reports it.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Partition = tuple[str, int]
 
 @attrs.frozen(order=True)
 class Span:
-    """Offsets that one query has committed, ``end`` outside."""
+    """Offsets that one query has committed; ``end`` is exclusive."""
 
     start: int
     end: int
@@ -36,7 +36,7 @@ class Span:
 
 
 class Spans:
-    """What is covered of one partition: spans that don't overlap, sorted."""
+    """The committed offsets of one partition: spans that don't overlap, sorted."""
 
     def __init__(self, spans: Iterable[Span] = ()) -> None:
         self._spans = sorted(spans)
@@ -45,7 +45,7 @@ class Spans:
         return iter(self._spans)
 
     def overlapping(self, start: int, end: int) -> Span | None:
-        """The first span that has an offset in common with this range."""
+        """Returns the first span that shares an offset with this range, or None."""
         at = bisect_left(self._spans, start, key=lambda span: span.end)
         while at < len(self._spans) and self._spans[at].start < end:
             if self._spans[at].end > start:
@@ -54,7 +54,7 @@ class Spans:
         return None
 
     def add(self, start: int, end: int, query: str) -> None:
-        """Takes a range that overlaps nothing; grows the span of that query that it follows."""
+        """Adds a range that overlaps no span. A span of the same query that ends where the range starts grows."""
         at = bisect_left(self._spans, start, key=lambda span: span.end)
         if at < len(self._spans) and self._spans[at].end == start and self._spans[at].query == query:
             self._spans[at] = Span(self._spans[at].start, end, query)
@@ -64,17 +64,17 @@ class Spans:
 
 @attrs.define
 class Chain:
-    """Where one query stands."""
+    """The position of one query: its last batch, and the next offset of each partition."""
 
     query: str
     batch: int = -1
-    """Its last."""
+    """Number of the last batch; -1 before the first."""
     ends: dict[Partition, int] = attrs.field(factory=dict)
-    """Where each partition's next range must begin."""
+    """Offset at which the next range of each partition must begin."""
 
 
 def follows(chain: Chain, record: CommitRecord) -> str | None:
-    """What is wrong with the record as the next of its query (rules 2, 3 and 4), or None."""
+    """Returns what is wrong with this record as the next one of its query (rules 2, 3 and 4), or None."""
     return _misplaced(chain, record) or next(uncounted(record), None)
 
 
@@ -88,7 +88,7 @@ def _misplaced(chain: Chain, record: CommitRecord) -> str | None:
 
 
 def overlap(covered: dict[Partition, Spans], ranges: Iterable[OffsetRange]) -> str | None:
-    """What is wrong with these ranges beside what is covered (rule 1), or None."""
+    """Returns which of these ranges overlaps committed offsets, and where (rule 1), or None."""
     for wanted in ranges:
         spans = covered.get((wanted.topic, wanted.partition))
         there = spans.overlapping(wanted.start, wanted.end) if spans is not None else None
@@ -101,7 +101,7 @@ def overlap(covered: dict[Partition, Spans], ranges: Iterable[OffsetRange]) -> s
 
 
 def advance(chain: Chain, covered: dict[Partition, Spans], record: CommitRecord) -> None:
-    """Takes a record that ``follows`` and ``overlap`` have passed."""
+    """Adds a record that ``follows`` and ``overlap`` have accepted."""
     chain.batch = record.batch
     for taken in record.ranges:
         covered.setdefault((taken.topic, taken.partition), Spans()).add(taken.start, taken.end, record.query)
@@ -111,9 +111,9 @@ def advance(chain: Chain, covered: dict[Partition, Spans], record: CommitRecord)
 
 
 def problems(records: Sequence[CommitRecord]) -> list[str]:
-    """Everything that is wrong with all records of an archive together, each of one query in order; [] if nothing.
+    """Returns all that breaks the rules among the records of an archive, and the holes between its queries.
 
-    This is where a hole between queries is found as well.
+    :param records: all records; those of one query in order
     """
     chains: dict[str, Chain] = {}
     covered: dict[Partition, Spans] = {}
@@ -134,7 +134,9 @@ def problems(records: Sequence[CommitRecord]) -> list[str]:
 
 
 def holes(spans: Spans, lost: Iterable[OffsetRange] = ()) -> list[tuple[int, int]]:
-    """What is neither covered nor lost between the first and the last covered offset."""
+    """Returns (start, end) of each stretch between the first and the last known offset that is neither committed nor
+    lost.
+    """
     known = sorted([(span.start, span.end) for span in spans] + [(gone.start, gone.end) for gone in lost])
     found = []
     end = known[0][0] if known else 0
@@ -146,12 +148,12 @@ def holes(spans: Spans, lost: Iterable[OffsetRange] = ()) -> list[tuple[int, int
 
 
 def named(wanted: OffsetRange) -> str:
-    """A range for people."""
+    """Returns a range as messages show it."""
     return f"{wanted.topic}-{wanted.partition} {wanted.start}..{wanted.end}"
 
 
 def _own(record: CommitRecord) -> str | None:
-    """What is wrong inside one record."""
+    """Returns what is wrong with a record by itself: a range that is empty or negative, or two that overlap."""
     for taken in (*record.ranges, *record.lost):
         if not 0 <= taken.start < taken.end:
             return f"batch {record.batch} of query {record.query}: {named(taken)} isn't a range"
@@ -163,7 +165,7 @@ def _own(record: CommitRecord) -> str | None:
 
 
 def uncounted(record: CommitRecord) -> Iterator[str]:
-    """What doesn't close in the counts of a record (rule 4)."""
+    """Yields a line for each sum that doesn't close in a record's counts (rule 4)."""
     yield from (f"batch {record.batch} of query {record.query}: {each}" for each in _unclosed(record))
 
 
@@ -181,7 +183,10 @@ def _unclosed(record: CommitRecord) -> Iterator[str]:
 
 
 def _breaks(chain: Chain, record: CommitRecord) -> Iterator[str]:
-    """What each partition's ranges leave out, or take again. What is lost may lie in a range or in front of it."""
+    """Yields a line for each range that takes offsets again or leaves some out (rule 2).
+
+    Lost offsets may lie within a range or before it.
+    """
     for taken in record.ranges:
         end = chain.ends.get((taken.topic, taken.partition), 0)
         if taken.start < end:

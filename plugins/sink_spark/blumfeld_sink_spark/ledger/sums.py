@@ -1,4 +1,4 @@
-"""What many commit records come to: counts that ``status`` shows without reading each of them."""
+"""Sums over the commit records of a query. The checkpoint stores them, so ``status`` needn't read every record."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from blumfeld_sink_spark.records import CommitRecord
 
 
 class TableSum(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one table."""
+    """Files and rows of one table."""
 
     files: int = 0
     rows: int = 0
     bytes: int = 0
     ts_min: int = 0
-    """Of its time column, ns; 0 where nothing is known."""
+    """Least value of the table's time column, ns; 0 where none is known."""
     ts_max: int = 0
 
 
 class Sums(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one query. Files that a later record took away still count in the query that wrote them."""
+    """Sums over the records of one query. A file that a later record removed still counts here, for the query that
+    wrote it.
+    """
 
     batches: int = 0
     messages: int = 0
@@ -29,22 +31,22 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
     quarantined: int = 0
     gaps: int = 0
     removed: int = 0
-    """Files that its records took away."""
+    """Number of files that the query's records removed."""
     first_ms: int = 0
-    """When the first batch was committed."""
+    """Wall-clock time of the first commit."""
     last_ms: int = 0
     seconds: float = 0.0
-    """That the batches took."""
+    """Duration of all batches."""
     tables: dict[str, TableSum] = {}
     skipped: dict[str, int] = {}
     """Offsets that gave no message, by reason."""
     passed_over: dict[str, dict[str, int]] = {}
     """Messages without a row, by decoder and kind."""
     uncounted: int = 0
-    """Batches whose records don't say what became of their offsets: those of older versions."""
+    """Batches whose records account for no offsets: older versions wrote them."""
 
     def plus(self, record: CommitRecord) -> Sums:
-        """With one record more."""
+        """Returns the sums with one more record."""
         return Sums(
             batches=self.batches + 1,
             messages=self.messages + record.messages,
@@ -63,7 +65,7 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def added(*counts: Mapping[str, int]) -> dict[str, int]:
-    """The sums by name, sorted."""
+    """Returns the sum for each name, sorted by name."""
     found: dict[str, int] = {}
     for each in counts:
         for name, number in each.items():

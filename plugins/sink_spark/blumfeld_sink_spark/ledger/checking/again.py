@@ -1,4 +1,4 @@
-"""A topic read again, where it still exists, and held against what the commits counted of it."""
+"""Reads a topic again, if it still exists, and compares it with the counts of the commits."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from blumfeld_sink_spark.tally import Skips, content_crc
 
 Numbers = npt.NDArray[np.int64]
 Read = Callable[[OffsetRange, CommitRecord, Skips], Iterator[pa.RecordBatch]]
-"""Reads a range of a record, and tells of the offsets that give no message. By another client than the archive's, so
+"""Reads a range of a record and notes the offsets without a message. It uses another client than the archive did, so
 that one bug doesn't lose the same messages twice.
 """
 
@@ -27,7 +27,7 @@ CONTENT = ("keys", "values", "offsets, timestamps or sizes")
 
 @attrs.frozen
 class Topic:
-    """What a topic has of a range now."""
+    """The messages that a topic has in one range now."""
 
     offsets: Numbers
     content_crc: tuple[int, int, int]
@@ -37,15 +37,15 @@ class Topic:
 
 @attrs.define
 class Compared:
-    """What came of it."""
+    """The result of a comparison."""
 
     problems: list[str] = attrs.field(factory=list)
     remarks: list[str] = attrs.field(factory=list)
     same: int = 0
-    """Ranges that are the same in the topic, message by message."""
+    """Number of ranges that the topic has unchanged, message by message."""
     ranges: int = 0
     explained: set[OffsetRange] = attrs.field(factory=set)
-    """Ranges with hidden offsets of which the topic shows now that they hold no message."""
+    """Ranges whose hidden offsets hold no message, as the topic shows now."""
 
 
 def compare(
@@ -54,7 +54,7 @@ def compare(
     latest: Mapping[Partition, int],
     read: Read,
 ) -> Compared:
-    """Reads each range again that the topic still has."""
+    """Compares each range that the topic still has in full; each other range gives a remark."""
     found = Compared()
     old: dict[tuple[str, int], list[tuple[CommitRecord, Topic]]] = {}
     for record, taken in ranges:
@@ -105,7 +105,9 @@ def _bytes(column: pa.Array) -> int:
 
 
 def of_range(count: RangeCount, there: Topic) -> tuple[list[str], list[str]]:
-    """Problems, and remarks: what the topic lost since it was archived is no fault of the archive."""
+    """Returns (problems, remarks) of one range. A message that the topic has lost since is a remark: the archive is not
+    at fault.
+    """
     name = named(_range(count))
     skipped = [span for span in count.spans if span.reason != NO_ROW]
     if sum(span.end - span.start for span in skipped) < sum(count.skipped.values()):
@@ -130,7 +132,7 @@ def of_range(count: RangeCount, there: Topic) -> tuple[list[str], list[str]]:
 
 
 def _by_number(name: str, count: RangeCount, there: Topic) -> tuple[list[str], list[str]]:
-    """A range has more stretches of skipped offsets than its record names."""
+    """Compares only the number of messages, because the record names only some of the skipped offsets."""
     if len(there.offsets) > count.messages:
         return [
             f"{name}: the topic has {len(there.offsets):,} messages, and {count.messages:,} were archived"
@@ -156,7 +158,7 @@ def _content(name: str, count: RangeCount, there: Topic) -> list[str]:
 
 
 def _unexpected(skipped: Sequence[Span], offsets: Numbers) -> dict[str, list[tuple[int, int]]]:
-    """Messages where the archive has none, by its reason."""
+    """Returns the stretches in which the topic has messages at skipped offsets, by the archive's reason."""
     found: dict[str, list[tuple[int, int]]] = {}
     for span in skipped:
         first, end = offsets.searchsorted([span.start, span.end]).tolist()
@@ -166,7 +168,7 @@ def _unexpected(skipped: Sequence[Span], offsets: Numbers) -> dict[str, list[tup
 
 
 def _gone(count: RangeCount, skipped: Sequence[Span], offsets: Numbers) -> list[tuple[int, int]]:
-    """Archived offsets at which the topic has no message."""
+    """Returns the stretches of archived offsets at which the topic has no message."""
     wanted = np.ones(count.end - count.start, np.bool_)
     for span in skipped:
         wanted[span.start - count.start : span.end - count.start] = False
@@ -183,7 +185,9 @@ def _reasons(spans: Sequence[Span]) -> str:
 
 
 def _compare_old(batch: Sequence[tuple[CommitRecord, Topic]], found: Compared) -> None:
-    """A batch that an older version wrote: its record has the number of messages and their bytes, for all ranges."""
+    """Compares a batch that an older version wrote. Its record has only the number and bytes of its messages, over all
+    ranges together.
+    """
     record = batch[0][0]
     name = f"batch {record.batch} of query {record.query}, which isn't counted"
     if len(batch) < len(record.ranges):

@@ -1,4 +1,4 @@
-"""Every byte and row of an archive's files, against what the records say."""
+"""Checks every byte and row of an archive's files against its records."""
 
 from __future__ import annotations
 
@@ -23,8 +23,12 @@ def problems(
     ranges: Mapping[Partition, list[OffsetRange]],
     counts: Sequence[RangeCount] = (),
 ) -> Iterator[str]:
-    """A line for each thing wrong: other bytes, other rows, lineage outside of what was archived, a message whose rows
-    lie in two files of one table, date and symbol, a message that had rows when it was committed and has none.
+    """Yields a line for each problem:
+
+    * a file has other bytes or another number of rows than its record says
+    * a row comes from a partition or offset outside the file's range
+    * a message has rows in two files of one table, date and symbol
+    * a message had rows when it was committed and has none now, or the reverse
     """
     presence = Presence(counts)
     folders: dict[tuple[str, str, str, str], list[FileEntry]] = {}
@@ -44,7 +48,8 @@ def problems(
                 continue
             if rows.num_rows != entry.rows:
                 yield f"{entry.path}: has {rows.num_rows:,} rows, its record says {entry.rows:,}"
-            if not entry.topic:  # gaps: their lineage points at messages that are archived elsewhere too
+            # Rows of ``gaps`` name the message at which a gap was found. Its own rows are in another table.
+            if not entry.topic:
                 continue
             messages = _messages(rows)
             for partition in np.unique(messages[:, 0]).tolist():
@@ -56,7 +61,9 @@ def problems(
 
 
 def _messages(rows: pa.Table) -> np.ndarray:
-    """(partition, offset) of each message that has a row: sorted, each once, as one int64 pair array."""
+    """Returns (partition, offset) of each message with a row: an int64 array of shape (n, 2), sorted, without
+    duplicates.
+    """
     pairs = np.column_stack([rows[name].to_numpy().astype(np.int64) for name in LINEAGE])
     return np.unique(pairs, axis=0) if len(pairs) else pairs
 
@@ -79,7 +86,9 @@ def _outside(
 
 
 def _within(entry: FileEntry, ranges: list[OffsetRange]) -> list[OffsetRange]:
-    """The ranges that a file may have rows of: the one in its name, or all where it says none."""
+    """Returns the ranges that a file's rows may come from: those within the range in its name, or all if its name has
+    none.
+    """
     from blumfeld_sink_spark.files.naming import parse
 
     name = parse(entry.path)

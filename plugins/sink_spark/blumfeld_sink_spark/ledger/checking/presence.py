@@ -1,4 +1,4 @@
-"""Which offsets have a row in the files, held against what the commits counted."""
+"""Compares the offsets that have rows in the files with the offsets that the commits counted."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from blumfeld_sink_spark.accounting import joined, without
 from blumfeld_sink_spark.records import RangeCount, Span
 
 STRETCHES = 5
-"""How many stretches of offsets a line names."""
+"""Number of stretches of offsets that a line names."""
 
 
 class Presence:
-    """Offsets with rows, a bit each, of the ranges that were counted."""
+    """The offsets with rows in all counted ranges. Each takes one bit, so that a large archive fits in memory."""
 
     def __init__(self, counts: Sequence[RangeCount]) -> None:
         self._counts = sorted(counts, key=lambda one: (one.topic, one.partition, one.start))
@@ -27,14 +27,14 @@ class Presence:
             self._places.setdefault((count.topic, count.partition), _Places(nth)).add(count)
 
     def saw(self, topic: str, partition: int, offsets: npt.NDArray[np.int64]) -> None:
-        """These offsets have a row; they grow."""
+        """Notes that these offsets have a row; they are in ascending order."""
         places = self._places.get((topic, partition))
         if places is not None and len(offsets):
             for nth in places.between(int(offsets[0]), int(offsets[-1])):
                 self._mark(nth, offsets)
 
     def _mark(self, nth: int, offsets: npt.NDArray[np.int64]) -> None:
-        """Those of the offsets that lie in one range."""
+        """Sets the bits of those offsets that lie in one range."""
         count = self._counts[nth]
         first, end = offsets.searchsorted([count.start, count.end]).tolist()
         if first == end:
@@ -45,7 +45,7 @@ class Presence:
         self._bits[nth] = self._bits[nth] | packed if nth in self._bits else packed
 
     def problems(self) -> Iterator[str]:
-        """A line for each range whose rows aren't of the messages that were counted, with the offsets."""
+        """Yields a line for each range whose rows belong to other messages than were counted, with the offsets."""
         for nth, count in enumerate(self._counts):
             there = self._offsets(nth, count)
             crc = zlib.crc32(there.astype("<i8", copy=False).tobytes())
@@ -60,28 +60,32 @@ class Presence:
 
 
 class _Places:
-    """The ranges of one partition, by their start: there are as many as batches, and each file looks for its own."""
+    """The ranges of one partition, sorted by start. A partition has a range for each batch, so each file finds its own
+    by bisection.
+    """
 
     def __init__(self, first: int) -> None:
         self._first = first
         self._starts: list[int] = []
         self._ends: list[int] = []
-        """The greatest end so far: ranges overlap only where the ledger is damaged."""
+        """Greatest end up to each range. A damaged ledger may have overlapping ranges; bisection needs ends that don't
+    decrease.
+    """
 
     def add(self, count: RangeCount) -> None:
-        """The next range."""
+        """Adds the next range."""
         self._starts.append(count.start)
         self._ends.append(max(count.end, self._ends[-1]) if self._ends else count.end)
 
     def between(self, low: int, high: int) -> range:
-        """The places of ranges that may have offsets from ``low`` to ``high`` (inside)."""
+        """Returns the indices of the ranges that may have offsets from ``low`` to ``high``, both inclusive."""
         return range(
             self._first + bisect_right(self._ends, low), self._first + bisect_right(self._starts, high)
         )
 
 
 def _difference(count: RangeCount, there: npt.NDArray[np.int64]) -> str:
-    """What rows are missing, and what rows are there that were not counted; exactly, where the record names all offsets
+    """Returns a line that names missing rows and rows that weren't counted. It is exact if the record names all offsets
     without a row.
     """
     known = [Span(span.start, span.end, "") for span in count.spans]

@@ -1,4 +1,4 @@
-"""Whether an archive is whole: its ledger, its files, and with ``deep`` every byte and row of them."""
+"""Checks that an archive is whole: its ledger, its files, and with ``deep`` every byte and row in them."""
 
 from __future__ import annotations
 
@@ -19,47 +19,51 @@ from blumfeld_sink_spark.settings import COMPACTION
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 TRIES = 5
+"""Attempts to read the records and list the files while no writer publishes."""
 
 
 @attrs.define
 class Found:
-    """What there is, and what is wrong with it."""
+    """The result of ``verify``: the archive's size, its accounts, and all that is wrong."""
 
     problems: list[str] = attrs.field(factory=list)
-    """A line each; empty for a whole archive."""
+    """One line for each problem."""
     records: int = 0
     files: int = 0
     bytes: int = 0
     rows: int = 0
     covered: dict[rules.Partition, tuple[int, int]] = attrs.field(factory=dict)
-    """First and last offset (inside) of each partition, by all queries."""
+    """First and last committed offset of each partition, both inclusive, over all queries."""
     sums: Sums = attrs.field(factory=Sums)
     offsets: int = 0
-    """Width of all ranges that were counted."""
+    """Number of offsets in all ranges whose records account for them."""
     with_rows: int = 0
-    """Messages that have a row in some table; ``quarantine`` is one."""
+    """Messages with a row in any table, ``quarantine`` too."""
     uncounted: list[str] = attrs.field(factory=list)
-    """A line for each query with records that don't say what became of their offsets: those of older versions."""
+    """One line for each query with records that account for no offsets: older versions wrote them."""
     unexplained: dict[OffsetRange, str] = attrs.field(factory=dict)
-    """A line for each range with offsets that its reader passed without a reason."""
+    """One line for each range with offsets that its reader passed without a reason."""
     ranges: list[tuple[CommitRecord, OffsetRange]] = attrs.field(factory=list)
+    """All committed ranges, each with its record."""
 
     @property
     def whole(self) -> bool:
-        """Whether nothing is wrong and every offset is accounted for."""
+        """Returns whether nothing is wrong and every offset is accounted for."""
         return not (self.problems or self.uncounted or self.unexplained)
 
 
 def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
-    """Reads all records and lists all files; with ``deep`` reads every file as well.
+    """Reads all records and lists all files; with ``deep`` also reads every file.
 
-    Files that a batch is publishing at this moment (its intent names them) are nobody's fault.
+    A file that an intent names is no problem: its batch is being published right now.
     """
+    # The store has no snapshot. Files of a commit between the two reads would look like files without a record, so both
+    # are read again until no record has come in between.
     for _ in range(TRIES):
         found = Found()
         records = _records(store, found)
         present = {path for path in store.list("") if is_data(path)}
-        if _count(store) == len(records):  # else a writer has published while we looked
+        if _count(store) == len(records):
             break
     found.records = len(records)
     found.problems += rules.problems(records)
@@ -84,8 +88,11 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
 
 
 def is_data(path: str) -> bool:
-    """Whether this is a file of a table that the ledger speaks for."""
-    from blumfeld_sink_spark.tables import DERIVED, tables  # brings Arrow, and status has no need of it
+    """Returns whether a path belongs to a table whose files the ledger names. Derived tables have no records."""
+    from blumfeld_sink_spark.tables import (
+        DERIVED,
+        tables,
+    )  # here: it imports Arrow, and ``status`` starts without it
 
     parts = path.split("/")
     return (
@@ -96,7 +103,7 @@ def is_data(path: str) -> bool:
 
 
 def live_files(records: Sequence[CommitRecord]) -> dict[str, FileEntry]:
-    """Files that the records leave, by path."""
+    """Returns the files that the records add and no record removes, by path."""
     return _live(records, Found())
 
 
@@ -105,7 +112,7 @@ def _count(store: ArchiveStore) -> int:
 
 
 def _records(store: ArchiveStore, found: Found) -> list[CommitRecord]:
-    """All that can be read."""
+    """Returns the records that can be read, and reports the others."""
     ledger = Ledger(store)
     records = []
     for query in store.folders(COMMITS):
@@ -131,8 +138,8 @@ def _covered(records: Sequence[CommitRecord]) -> dict[rules.Partition, tuple[int
 
 
 def _account(records: Sequence[CommitRecord], found: Found) -> None:
-    """What the records say of their offsets, and what they leave open."""
-    from blumfeld_sink_spark.ledger.publishing.counting import unwritten  # brings Arrow
+    """Adds up the accounts of all records, and reports the offsets that they leave open."""
+    from blumfeld_sink_spark.ledger.publishing.counting import unwritten  # here: it imports Arrow
 
     named = {entry.path: entry for record in records for entry in record.files}
     without: dict[str, list[CommitRecord]] = {}
@@ -168,7 +175,7 @@ def _left_open(query: str, records: Sequence[CommitRecord]) -> str:
 
 
 def _other_rows(record: CommitRecord, named: Mapping[str, FileEntry]) -> Iterator[str]:
-    """Tables of which a compaction took away another number of rows than it brought."""
+    """Yields a line for each table in which a compaction removed more or fewer rows than it added."""
     rows: Counter[str] = Counter()
     for path in record.removed:
         if path in named:
@@ -236,7 +243,7 @@ def _orphans(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[st
 
 
 def _compacting(store: ArchiveStore, found: Found) -> tuple[set[str], set[str]]:
-    """Files that a compaction takes away and brings, which may be in the middle of it."""
+    """Returns the paths that a running compaction removes and those that it adds. Any of them may be there or not."""
     intent = pending(store)
     if intent is None:
         return set(), set()
@@ -250,7 +257,12 @@ def against_broker(
     earliest: Mapping[rules.Partition, int],
     latest: Mapping[rules.Partition, int],
 ) -> Iterator[tuple[bool, str]]:
-    """What the broker's offsets say of the archive's: (whether it is a problem, a line) for each partition."""
+    """Compares the archive's offsets with the broker's. Yields (whether it is a problem, a line) for each partition.
+
+    :param covered: first and last archived offset by partition, both inclusive
+    :param earliest: the broker's first offsets
+    :param latest: the broker's end offsets, exclusive
+    """
     for where in sorted({*covered, *latest}):
         name, first, end = f"{where[0]}-{where[1]}", earliest.get(where, 0), latest.get(where)
         if end is None:

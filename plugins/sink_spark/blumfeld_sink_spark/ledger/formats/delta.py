@@ -1,9 +1,13 @@
-"""Delta tables over the archive's own files: ``ROOT/<table>`` is a Delta table, its log beside the data.
+"""Delta tables over the archive's own files: ``ROOT/<table>`` is a Delta table, and its log lies beside the data.
 
-Partitioned as the folders are: by ``date`` (of Delta's type ``date``; it isn't in the files) and, where there is one,
-by ``symbol``, which is in the files too: delta-rs and Polars take the partition's value and pass over the column. An
-empty symbol is null there.
-A long log has checkpoints, which are Parquet: globs beside the table must begin ``<table>/date=*``.
+The partition columns are those of the folders:
+
+* ``date``, of Delta's type ``date``. It isn't in the files.
+* ``symbol``, for tables that have one. It is in the files too; delta-rs and Polars use the partition's value instead.
+  Delta shows an empty symbol as null.
+
+The checkpoints of a long Delta log are Parquet files below ``<table>/_delta_log``, so a glob for data must begin
+``<table>/date=*``.
 """
 
 from __future__ import annotations
@@ -45,7 +49,10 @@ class Delta:
         done = found.transaction_version(record.query)
         if done is not None and done >= record.batch:
             return False
+        # A table that was made after a compaction never held the files that the compaction replaced.
         there = _paths(found) if removed else set()
+        # A compaction only rearranges rows. With ``data_change`` false, readers of the table's changes don't get them
+        # again.
         rearranged = bool(removed)
         actions = [
             *(_add(self._tables[table], entry, record, data_change=not rearranged) for entry in added),
@@ -72,7 +79,9 @@ class Delta:
 
 
 def _with_new_columns(found: DeltaTable, table: Table) -> DeltaTable:
-    """The table, with the columns that came to it since it was made; files from before have nulls there."""
+    """Returns the table with the columns that the archive has gained since the table was made. Older files show null
+    there.
+    """
     known = {field.name for field in found.schema().fields}
     fresh = [field for field in table.schema if field.name not in known]
     if fresh:
@@ -116,10 +125,10 @@ def _values(path: str) -> dict[str, str | None]:
 
 
 def _inside(path: str) -> str:
-    """A path as the table has it."""
+    """Returns a path relative to the table's folder, as Delta's log has it."""
     return path.partition("/")[2]
 
 
 def _paths(found: DeltaTable) -> set[str]:
-    """Paths of the table's files. The log has them URL-encoded."""
+    """Returns the paths of the table's files. Delta's log has them URL-encoded."""
     return {unquote(path) for path in pa.table(found.get_add_actions())["path"].to_pylist()}

@@ -1,9 +1,11 @@
-"""Iceberg tables over the archive's own files: in a catalog of pyiceberg (``sqlite:///…``), its metadata under
+"""Iceberg tables over the archive's own files, in a SQL catalog of pyiceberg (``sqlite:///…``) with metadata under
 ``ROOT/_iceberg``.
 
-A table for each of the archive's, in the namespace ``archive``, partitioned by ``symbol``, which Iceberg takes from
-the statistics in the files. ``date`` is in the paths only and Iceberg reads no paths, so there is no such column:
-``ts_event`` has bounds for each file. ``int8`` becomes Iceberg's ``int``.
+* The namespace ``archive`` has one table for each of the archive's tables.
+* Tables are partitioned by ``symbol``. Iceberg takes its value from the statistics in the files.
+* There is no column ``date``: only the paths have it, and Iceberg reads no paths. The bounds of ``ts_event`` in each
+  file let a query skip files instead.
+* ``int8`` becomes Iceberg's ``int``.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ from blumfeld_sink_spark.tables import Table, tables
 
 NAMESPACE = "archive"
 TRIES = 10
-"""Where other writers commit to the same table."""
+"""Attempts at a commit that other writers to the same table get in the way of."""
 
 
 class Iceberg:
@@ -67,6 +69,7 @@ class Iceberg:
         paths = [f"{self._root}/{entry.path}" for entry in added]
         gone = {f"{self._root}/{path}" for path in removed}
         with table.transaction() as transaction:
+            # In the same transaction as the files: a crash leaves both or neither, so a retry never adds a file twice.
             transaction.set_properties({name: str(record.batch)})
             if not gone:
                 transaction.add_files(paths, snapshot_properties=properties, check_duplicate_files=False)
@@ -102,7 +105,9 @@ class Iceberg:
 
 
 def _with_new_columns(found: Any, table: Table) -> Any:
-    """The table, with the columns that came to it since it was made; files from before have nulls there."""
+    """Returns the table with the columns that the archive has gained since the table was made. Older files show null
+    there.
+    """
     known = {field.name for field in found.schema().fields}
     if not known.issuperset(table.schema.names):
         with found.update_schema() as update:
@@ -116,7 +121,7 @@ def _each(do: Callable[[Any], object], values: Iterable[Any]) -> None:
 
 
 def _close(catalog: Any) -> None:
-    """Gives back the catalog's database connections."""
+    """Closes the catalog's database connections."""
     engine = getattr(catalog, "engine", None)
     if engine is not None:
         engine.dispose()

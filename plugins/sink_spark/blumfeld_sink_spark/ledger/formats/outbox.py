@@ -1,8 +1,8 @@
-"""Commits handed on to table formats, after the fact: the ledger's record is the commit, Delta and Iceberg follow.
+"""Delivery of commits to Delta and Iceberg tables. The ledger's record is the commit; the tables follow it.
 
-Each format keeps, in the same transaction as the files, up to which batch of a query a table has come; so handing on
-again does nothing. ``_outbox/<format>/<query>.json`` says up to where a query is done in all tables, so that catching
-up doesn't read the whole ledger; it may be deleted.
+A table of each format stores the last batch of each query, in the same transaction as the files. A commit that is
+delivered again therefore changes nothing. The mark ``_outbox/<format>/<query>.json`` holds the last batch that all
+tables have, so that catching up doesn't read the whole ledger. It may be deleted.
 """
 
 from __future__ import annotations
@@ -20,34 +20,34 @@ from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 OUTBOX = "_outbox"
 MARK_EVERY = 100
-"""Batches, while catching up."""
+"""Batches between two marks while a format catches up."""
 
 
 class TableFormat(Protocol):
-    """A kind of table that an archive's tables are committed to as well."""
+    """A table format that receives the archive's commits."""
 
     name: str
 
     def commit(
         self, table: str, record: CommitRecord, added: Sequence[FileEntry], removed: Sequence[str]
     ) -> bool:
-        """Brings one table up to this record, in one transaction; False where it is there already.
+        """Commits this record's files to one table in one transaction. Returns False if the table already has them.
 
-        :param removed: paths; those that the table doesn't hold are passed over
+        :param removed: paths of files to remove; a path that the table doesn't hold is skipped
         """
         ...
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Up to which batch a query is done."""
+    """The last batch of a query that all tables of a format have."""
 
     batch: int
 
 
 def formats(store: ArchiveStore, settings: ArchiveSettings) -> list[TableFormat]:
-    """Those that the settings ask for.
+    """Returns the table formats that the settings ask for.
 
-    :raises ModuleNotFoundError: the package isn't installed
+    :raises ModuleNotFoundError: a format's package isn't installed
     """
     found: list[TableFormat] = []
     if settings.delta:
@@ -62,11 +62,11 @@ def formats(store: ArchiveStore, settings: ArchiveSettings) -> list[TableFormat]
 
 
 def deliver(store: ArchiveStore, ledger: Ledger, settings: ArchiveSettings) -> int:
-    """Hands on all commits of all queries that weren't, and says how many transactions that took.
+    """Delivers all commits that a table format hasn't received yet. Returns the number of transactions.
 
-    To be called after each commit, and at the start of a run. May be cut short anywhere and called again.
+    A writer calls this after each commit and at the start of a run. A crash at any point is repaired by the next call.
 
-    :raises ArchiveError: a format refused. The archive itself is complete; the next call tries again
+    :raises ArchiveError: a format refused a commit. The archive itself is complete; the next call tries again
     """
     wanted = formats(store, settings)
     if not wanted:
@@ -76,14 +76,16 @@ def deliver(store: ArchiveStore, ledger: Ledger, settings: ArchiveSettings) -> i
 
 
 class _Delivery:
-    """One format's."""
+    """Delivery to one table format."""
 
     def __init__(self, store: ArchiveStore, ledger: Ledger, to: TableFormat) -> None:
         self._store, self._ledger, self._to = store, ledger, to
         self._removed: set[str] | None = None
 
     def run(self) -> int:
-        """All queries; those that take files away come last, so that what they take away is there."""
+        """Delivers the commits of all queries. Queries that remove files come last, so that the tables hold the files
+        they remove.
+        """
         queries = sorted(self._ledger.queries(), key=lambda name: (self._ledger.sums(name).removed > 0, name))
         return sum(self._query(query) for query in queries)
 
@@ -114,7 +116,7 @@ class _Delivery:
             ) from error
 
     def _is_gone(self, path: str) -> bool:
-        """Whether another record took the file away meanwhile."""
+        """Returns whether a record has removed the file since. The file may be deleted, so no table may name it."""
         if not any(self._ledger.sums(query).removed for query in self._ledger.queries()):
             return False
         if self._removed is None:

@@ -1,4 +1,4 @@
-"""The counts of a batch, held against its plan and its files before anything is published."""
+"""The counts of a batch, checked against its plan and its files before anything is published."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from blumfeld_sink_spark.records import FileEntry, OffsetRange, RangeCount, Stag
 from blumfeld_sink_spark.tables import GAPS
 
 TELLING = frozenset({"direct", "python"})
-"""Readers whose tasks say what became of each offset of their range. Spark's own connector gives messages only."""
+"""Readers whose tasks account for each offset of their range. Spark's own connector delivers only messages."""
 
 
 def counts_of(
     planned: Sequence[OffsetRange], lost: Sequence[OffsetRange], results: Sequence[TaskResult], reader: str
 ) -> tuple[RangeCount, ...]:
-    """A count for each planned range, in their order, all sums of which close.
+    """Returns one count for each planned range, in their order. All sums of the counts close.
 
-    What a reader that isn't ``TELLING`` didn't show is ``hidden`` in it.
+    A reader that isn't ``TELLING`` passes offsets in silence. They count as ``hidden``.
 
-    :raises LedgerConflictError: a range that no task or two tasks have read, or sums that don't close, with the offsets
+    :raises LedgerConflictError: no task or two tasks read a range, or sums don't close; the message names the offsets
     """
     found = []
     for taken in planned:
@@ -47,8 +47,9 @@ def counts_of(
 
 
 def _told(taken: OffsetRange, results: Sequence[TaskResult]) -> RangeCount:
-    """
-    :raises LedgerConflictError: no task says anything of this range, or it says it of another
+    """Returns the count of the task that read this range.
+
+    :raises LedgerConflictError: no task counted this range, or its task counted another one
     """
     count = results[0].count if results else None
     if count is None or (count.start, count.end) != (taken.start, taken.end):
@@ -60,7 +61,7 @@ def _told(taken: OffsetRange, results: Sequence[TaskResult]) -> RangeCount:
 
 
 def unwritten(counts: Iterable[RangeCount], files: Iterable[FileEntry | StagedFile]) -> list[str]:
-    """Tables of which the files have another number of rows than the decoders made."""
+    """Returns a line for each table whose files have more or fewer rows than the decoders made."""
     made = accounting.counted_rows(counts)
     written: Counter[tuple[str, int, str]] = Counter()
     for file in files:

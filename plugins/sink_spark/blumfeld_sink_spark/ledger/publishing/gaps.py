@@ -1,4 +1,4 @@
-"""The gaps file of a batch: the tasks' summaries stitched to the state of the commit before."""
+"""The ``gaps`` files of a batch. Their rows come from the tasks' summaries and the state of the previous commit."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from blumfeld_sink_spark.tables import GAPS, tables
 
 @attrs.frozen
 class Stitched:
-    """What a batch comes to beyond its rows."""
+    """The query's state after a batch, and the batch's rows of ``gaps``."""
 
     state: dict[str, Any]
     rows: int
     files: tuple[tuple[str, FileEntry], ...]
-    """(staged, entry of the final name), sorted by name."""
+    """(staged path, entry with the final path), sorted by final path."""
 
 
 def stage(
@@ -38,11 +38,11 @@ def stage(
     results: Sequence[TaskResult],
     settings: ArchiveSettings,
 ) -> Stitched:
-    """Stitches, and writes the rows of ``gaps`` to staging: a file for each date and symbol.
+    """Stitches the summaries to the state and stages the rows of ``gaps``: one file for each date and symbol.
 
     The same summaries and state give the same bytes.
 
-    :raises StoreError: the store is full; what was staged is removed
+    :raises StoreError: the store is full; the files staged so far are removed
     """
     state, rows = stitch(state, results, draft.lost)
     found: list[tuple[str, FileEntry]] = []

@@ -1,4 +1,4 @@
-"""Final names of staged files: they need the planned range, which a task doesn't know."""
+"""The final names of staged files. A name contains the planned range, which not every task knows."""
 
 from __future__ import annotations
 
@@ -8,6 +8,6 @@ from blumfeld_sink_spark.tables import tables
 
 
 def final_path(file: StagedFile, taken: OffsetRange) -> str:
-    """Where a file of these planned offsets goes."""
+    """Returns the final path of a staged file with rows of this planned range."""
     symbol = file.symbol if tables()[file.table].by_symbol else None
     return naming.path_of(file.table, file.date, symbol, file.topic, file.partition, taken.start, taken.end)

@@ -1,9 +1,16 @@
-"""Publishing a batch: from staged files to a commit, the same whatever was cut short before.
+"""Publishing a batch: staged files become a commit. The result is the same wherever an earlier run was cut short.
 
-The order is: gaps staged, intent written, files and then gaps moved to their names, the commit record put where none
-is, staging and intent removed. Names and bytes follow from the planned ranges and the rows, so a batch that is run
-again replaces what its earlier run left and adds nothing. The intent names what a run is about to publish: from it
-the next run knows what an earlier one may have left, and another query that someone is at these offsets.
+The steps, in this order:
+
+1. Stage the rows of ``gaps``.
+2. Write the intent.
+3. Move the files to their final names, those of ``gaps`` last.
+4. Write the commit record, unless there is one. This is the commit.
+5. Remove the intent.
+
+The planned ranges and the rows determine names and bytes, so a second run of a batch replaces the files of the first
+and adds none. The intent tells the next run which files an earlier run may have left, and tells other queries that a
+writer is about to publish these offsets.
 """
 
 from __future__ import annotations
@@ -33,15 +40,15 @@ Say = Callable[[str], None]
 
 @attrs.frozen
 class _Batch:
-    """What is to be published."""
+    """A batch that has passed all checks, and the moves that publish it."""
 
     record: CommitRecord
     moves: tuple[tuple[str, str], ...]
-    """(staged, final), in order."""
+    """(staged path, final path), in the order of publishing."""
 
 
 def to_stderr(line: str) -> None:
-    """A remark for people."""
+    """Writes a remark to stderr, for people."""
     print(f"blumfeld archive: {line}", file=sys.stderr, flush=True)
 
 
@@ -61,16 +68,16 @@ def publish(
     reader: str = "",
     say: Say = to_stderr,
 ) -> CommitRecord:
-    """Makes one batch part of the archive, or finds that it is, and returns its record.
+    """Commits one batch and returns its record. If the batch is committed already, returns the existing record.
 
-    May be called again after a crash at any point, with the same ``planned`` and newly staged files. Where it
-    raises, nothing of the batch is in the archive (but see ``ArchiveStore.certain``), and the same call may be made
-    again. ``seams`` are those of the query, the same at each call: what its first batch goes on from.
-    ``reader`` says whether tasks account for every offset of their range (``counting.TELLING``).
+    The caller may repeat the call after a crash at any point, with the same ``planned`` and newly staged files. If the
+    call raises, the batch isn't in the archive (but see ``ArchiveStore.certain``), and the caller may repeat it.
 
-    :raises LedgerConflictError: offsets that are committed or left out, another writer at the same offsets, results
-        that don't fit the plan, or counts whose sums don't close. Nothing was published
-    :raises StoreError: the store is full or away
+    :param seams: the batches of earlier queries that this query continues, the same at each call
+    :param reader: tells whether tasks account for every offset of their range (``counting.TELLING``)
+    :raises LedgerConflictError: offsets are committed already or left out, another writer publishes the same offsets,
+        results don't fit the plan, or sums of counts don't close. Nothing was published
+    :raises StoreError: the store is full or unreachable
     """
     planned = tuple(sorted(one for one in planned if one.start < one.end))
     draft = CommitRecord(
@@ -114,7 +121,7 @@ def _prepared(
     settings: ArchiveSettings,
     seams: Sequence[Seam],
 ) -> _Batch:
-    """The part that nobody sees: all rules checked, gaps staged.
+    """Checks all rules and stages the gaps. Readers see nothing of it.
 
     :raises LedgerConflictError: as ``publish``
     """
@@ -134,7 +141,7 @@ def _prepared(
 
 
 def _begun(ledger: Ledger, seams: Sequence[Seam]) -> dict[str, Any]:
-    """The state before the first batch of a query."""
+    """Returns the state before the first batch of a query: the states of the batches that it continues."""
     states = {
         (query, batch): ledger.read(record_path(query, batch)).state
         for query, batch in sorted({(seam.query, seam.batch) for seam in seams})
@@ -143,11 +150,12 @@ def _begun(ledger: Ledger, seams: Sequence[Seam]) -> dict[str, Any]:
 
 
 def _commit(store: ArchiveStore, ledger: Ledger, ready: _Batch, say: Say) -> CommitRecord:
-    """The part that others see."""
+    """Publishes the files and commits the batch. From here on readers of the folders see files."""
     record = ready.record
     try:
         earlier = intents.begin(store, ledger, record)
-    except (ArchiveError, OSError):  # the final names may be another's, so they aren't touched
+    except (ArchiveError, OSError):
+        # Files under the final names may be another writer's, so only the staged ones go.
         with suppress(OSError):
             intents.end(store, record.query)
             _remove(store, (staged for staged, _ in ready.moves))
@@ -155,32 +163,36 @@ def _commit(store: ArchiveStore, ledger: Ledger, ready: _Batch, say: Say) -> Com
     try:
         _tell_replaced(earlier, record, say)
         store.publish_all(ready.moves)
+        # Before the commit: afterwards no run of this batch would look for them again.
         _remove(store, sorted(earlier.keys() - {entry.path for entry in record.files}))
     except (ArchiveError, OSError):
         _undo(store, ledger, ready)
         raise
     if not _append(store, ledger, ready):
         _lose(store, ledger, ready)
-    with suppress(OSError):  # what stays is vacuum's
+    # The batch is committed, so a failure here must not fail it. Vacuum removes an intent that stays.
+    with suppress(OSError):
         intents.end(store, record.query)
     return record
 
 
 def _append(store: ArchiveStore, ledger: Ledger, ready: _Batch) -> bool:
-    """Puts the record; whether it is there now."""
+    """Writes the record and returns whether the batch's record is ours."""
     record = ready.record
     try:
         return ledger.append(record) or ledger.find(record.query, record.batch) == record
     except (ArchiveError, OSError):
         if store.exists(record_path(record.query, record.batch)):
             return ledger.find(record.query, record.batch) == record
+        # An object store may have written the record although its answer got lost, and may show it later. Its files
+        # must stay: the next run finds the record, or replaces the files.
         if store.certain:
             _undo(store, ledger, ready)
         raise
 
 
 def _lose(store: ArchiveStore, ledger: Ledger, ready: _Batch) -> NoReturn:
-    """Another writer has put a record of this batch between our look and our put: its files stay, others go.
+    """Removes our files after another writer has committed this batch first. Files that its record names stay.
 
     :raises LedgerConflictError: always
     """
@@ -195,9 +207,9 @@ def _lose(store: ArchiveStore, ledger: Ledger, ready: _Batch) -> NoReturn:
 
 
 def _undo(store: ArchiveStore, ledger: Ledger, ready: _Batch) -> None:
-    """Takes back what was published without a record, as far as the store lets us; the rest is the next run's.
+    """Removes files that were published without a record, as far as the store allows. The next run removes the others.
 
-    Where another writer has committed the batch, the final names are its files: only our staged files go.
+    If another writer has committed the batch, the files under the final names are its own: only our staged files go.
     """
     with suppress(ArchiveError, OSError):
         lost = ledger.find(ready.record.query, ready.record.batch) is not None
@@ -221,9 +233,9 @@ def _remove(store: ArchiveStore, paths: Iterable[str]) -> None:
 def _already(
     store: ArchiveStore, done: CommitRecord, draft: CommitRecord, results: Sequence[TaskResult], say: Say
 ) -> CommitRecord:
-    """The record that is there, if it is of the same offsets; what was staged again is removed.
+    """Returns the record of a batch that is committed already, and removes the newly staged files.
 
-    :raises LedgerConflictError: it is of other offsets
+    :raises LedgerConflictError: the record has other offsets than the plan
     """
     if done.ranges != draft.ranges:
         raise LedgerConflictError(
@@ -253,9 +265,9 @@ def _tell_replaced(earlier: dict[str, str], record: CommitRecord, say: Say) -> N
 
 
 def _moves(draft: CommitRecord, results: Sequence[TaskResult]) -> list[tuple[str, FileEntry]]:
-    """(staged, entry of its final name) of all files, sorted by name.
+    """Returns (staged path, entry with the final path) for each file, sorted by final path.
 
-    :raises LedgerConflictError: results that don't fit the planned ranges
+    :raises LedgerConflictError: the results don't fit the planned ranges
     """
     planned = {(one.topic, one.partition): one for one in draft.ranges}
     found: dict[str, tuple[str, FileEntry]] = {}

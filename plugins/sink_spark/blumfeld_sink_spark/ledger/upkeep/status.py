@@ -1,4 +1,4 @@
-"""How an archive stands, from its ledger alone: without Spark, without a broker, while it is written or not."""
+"""The status of an archive, from its ledger alone: it needs neither Spark nor a broker, and a writer may be at work."""
 
 from __future__ import annotations
 
@@ -17,55 +17,56 @@ PROGRESS = "_progress"
 
 
 class QueryStatus(msgspec.Struct, kw_only=True):
-    """One query."""
+    """Status of one query."""
 
     query: str
     batch: int
-    """Its last."""
+    """Number of the last batch."""
     committed_ms: int
     messages: int
     bytes_in: int
     quarantined: int
     gaps: int
     messages_per_s: float
-    """Of the last batch."""
+    """Rate of the last batch."""
     seconds: float
-    """That the last batch took."""
+    """Duration of the last batch."""
 
 
 class Status(msgspec.Struct, kw_only=True):
-    """All of an archive."""
+    """Status of an archive."""
 
     root: str
     queries: list[QueryStatus]
     tables: dict[str, TableSum]
-    """Of the files that are there, by the records."""
+    """Sums of the files that the records add and no record removes."""
     messages: int
     bytes_in: int
     bytes: int
     ratio: float
-    """Bytes of messages for each byte of file; 0 where there is none."""
+    """Bytes of messages for each byte of file; 0 if there is no file."""
     quarantined: int
     passed_over: dict[str, dict[str, int]]
-    """Messages that gave no row and aren't in quarantine, by decoder and kind."""
+    """Messages without any row, not even in ``quarantine``, by decoder and kind."""
     skipped: dict[str, int]
     """Offsets that gave no message, by reason."""
     uncounted: int
-    """Batches of older versions, which count neither."""
+    """Batches whose records account for no offsets: older versions wrote them."""
     gaps: int
     covered: list[OffsetRange]
-    """Of each partition, joined."""
+    """Committed ranges of each partition, adjacent ones joined."""
     begun: list[str]
-    """Queries with a batch that is being published, or whose writer died in it."""
+    """Queries with an intent but no record: the batch is being published, or its writer died."""
     writers: list[dict[str, Any]]
+    """Holders of live leases: name, host, pid and since_ms."""
     lag: dict[str, dict[str, dict[str, int]]]
-    """By the name of the archive, topic and partition: at the last batch."""
+    """Offsets that the archive was behind the broker at its last batch, by the archive's name, topic and partition."""
 
 
 def status(store: ArchiveStore, now_ms: int) -> Status:
-    """Reads checkpoints of the ledger and the records behind them; all records only if there was a compaction.
+    """Reads the ledger's checkpoints and the records after them. Only after a compaction it reads all records.
 
-    :raises ArchiveError: a record can't be read or breaks the rules: ``verify`` says more
+    :raises ArchiveError: a record can't be read or breaks the rules; ``verify`` says more
     """
     ledger = Ledger(store).load()
     sums = {query: ledger.sums(query) for query in ledger.queries()}
@@ -161,7 +162,9 @@ def _begun(store: ArchiveStore, ledger: Ledger) -> list[str]:
 
 
 def _lag(store: ArchiveStore) -> dict[str, dict[str, dict[str, int]]]:
-    """From the last whole line of each progress file; they are for people, so a bad one is passed over."""
+    """Returns the lag in the last complete line of each progress file. The files are for people, so an unreadable one is
+    skipped.
+    """
     found = {}
     for path in store.list(PROGRESS):
         lines = store.read(path).splitlines()

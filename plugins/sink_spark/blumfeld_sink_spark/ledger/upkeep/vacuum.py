@@ -1,4 +1,4 @@
-"""What nobody needs any more: staging of runs that died, files that no record names, old intents."""
+"""Removal of files that nothing needs any more: staged files of dead runs, files that no record names, old intents."""
 
 from __future__ import annotations
 
@@ -17,13 +17,14 @@ from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 STAGING = "_staging"
 FOREVER = 2**63 - 1
+"""A time after every file's time, ms."""
 SKEW_MS = 60_000
-"""How far the store's clock may be from ours."""
+"""Largest expected difference between the store's clock and ours."""
 
 
 @attrs.frozen
 class Item:
-    """A file that may go."""
+    """A file that may be removed."""
 
     path: str
     why: str
@@ -33,37 +34,40 @@ class Item:
 
 @attrs.define
 class Plan:
-    """What may go, and what may not yet."""
+    """The files that may be removed, and the writers that hold others back."""
 
     items: list[Item]
     writers: list[Held]
-    """That are at work. While there is one, only staging that is older than it goes."""
+    """Writers at work. While there is one, only staged files that are older than its lease may be removed."""
 
 
 def plan(store: ArchiveStore, *, now_ms: int, older_than_ms: int, ours: frozenset[str] = frozenset()) -> Plan:
-    """What may go: untouched for ``older_than_ms``, and surely not of a writer at work.
+    """Lists the files that may be removed: untouched for ``older_than_ms``, and surely not used by a writer at work.
 
     :param ours: tokens of leases that the caller holds itself
-    :raises ArchiveError: the ledger is gone, so that nothing says which files are the archive's
+    :raises ArchiveError: the ledger is gone, so nothing tells which files belong to the archive
     """
     writers = [held for held in lease.every(store) if held.is_live(now_ms) and held.owner.token not in ours]
     before_ms = min([now_ms - older_than_ms, *(held.since_ms - SKEW_MS for held in writers)])
     items = list(_staging(store, before_ms))
-    if not writers and pending(store) is None:  # what a cut-short compaction has moved is compact's to end
+    # A compaction that was cut short has moved files that no record names yet. Only ``compact`` may finish it.
+    if not writers and pending(store) is None:
         orphans = list(_orphans(store))
         old = [item for item in orphans if item.modified_ms <= before_ms]
         items += old
-        if len(old) == len(orphans):  # an intent is all that knows of its files
+        # An intent may be the only thing that names a file. It goes last, when no file is left that it could name.
+        if len(old) == len(orphans):
             items += _intents(store, before_ms)
     return Plan(items, writers)
 
 
 def vacuum(store: ArchiveStore, *, now_ms: int, older_than_ms: int) -> Plan:
-    """Removes what ``plan`` says, and says what it was. Meanwhile it holds all leases of the archive that nobody else
-    holds, so that no known writer starts in the middle.
+    """Removes the files that ``plan`` lists, and returns the plan.
+
+    Meanwhile it holds every lease of the archive that is free, so that no writer with a known name starts.
 
     :raises ArchiveError: the ledger is gone; nothing was removed
-    :raises StoreError: the store is away; what was removed is gone, the rest is there
+    :raises StoreError: the store is unreachable; some of the files may be removed
     """
     with ExitStack() as held:
         ours = set()
@@ -76,6 +80,7 @@ def vacuum(store: ArchiveStore, *, now_ms: int, older_than_ms: int) -> Plan:
         found = plan(store, now_ms=now_ms, older_than_ms=older_than_ms, ours=frozenset(ours))
         for item in found.items:
             with suppress(FileNotFoundError):
+                # A writer with a new name has no lease that could be held here. It may have replaced the file since.
                 if store.modified_ms(item.path) == item.modified_ms:
                     store.delete(item.path)
     return found
@@ -107,9 +112,11 @@ def _orphans(store: ArchiveStore) -> Iterator[Item]:
 
 
 def _check_lost_ledger(store: ArchiveStore) -> None:
-    """Before its first commit an archive has no file of a table that no intent names.
+    """Checks that an archive without records has no files of tables, except those that an intent names.
 
-    :raises ArchiveError: this one has, so its records were lost
+    Without this check a lost ledger would make every file an orphan, and vacuum would remove the whole archive.
+
+    :raises ArchiveError: the archive has such files, so its records were lost
     """
     begun = {path for intent in intents.every(store) for path in intent.files}
     files = [path for path in store.list("") if is_data(path) and path not in begun]
@@ -126,7 +133,7 @@ def _intents(store: ArchiveStore, before_ms: int) -> Iterator[Item]:
 
 
 def _item(store: ArchiveStore, path: str, why: str, before_ms: int = FOREVER) -> Iterator[Item]:
-    """The file, if it is old enough and still there."""
+    """Yields the file if it is old enough and still exists."""
     with suppress(FileNotFoundError):
         modified_ms = store.modified_ms(path)
         if modified_ms <= before_ms:

@@ -11,7 +11,9 @@ from blumfeld_sink_spark.records import CommitRecord
 
 WORK = "_compact"
 NEXT = f"{WORK}/next"
-"""Where new files are written; where folders are exchanged, it becomes the new folder, and then holds the old one."""
+"""Folder that new files are written to. If the store can exchange folders, this one takes the old folder's place and
+the old one lands here.
+"""
 INTENT = f"{WORK}/intent.json"
 
 

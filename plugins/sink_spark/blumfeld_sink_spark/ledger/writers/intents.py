@@ -1,7 +1,8 @@
-"""What each writer is about to publish: written before the first file is seen, removed after the commit.
+"""The intent of each query: the files and offsets that it is about to publish.
 
-Of two queries that want the same offsets at least one sees the other's intent: each writes its own first, then
-looks for the others', then for their records.
+A query writes its intent before a reader can see the first file, and removes it after the commit. If two queries want
+the same offsets, at least one of them finds the other's intent or record, because each writes its own intent before it
+looks for the other's, and looks for records last.
 """
 
 from __future__ import annotations
@@ -18,25 +19,29 @@ INTENTS = "_intents"
 
 
 class Intent(msgspec.Struct, frozen=True, kw_only=True):
-    """Of one query; there is one batch at a time."""
+    """The intent of one query, which publishes one batch at a time."""
 
     query: str
     batch: int
     ranges: tuple[OffsetRange, ...]
     files: dict[str, str]
-    """Path → sha256 of what may have been published under this intent."""
+    """sha256 by path, of the files that may have been published under this intent."""
 
 
 def begin(store: ArchiveStore, ledger: Ledger, record: CommitRecord) -> dict[str, str]:
-    """Writes the intent of this record. Returns what earlier runs of the batch may have published: path → sha256.
+    """Writes the intent of this record. Returns the files that earlier runs of the batch may have published: sha256 by
+    path.
 
-    :raises LedgerConflictError: another query is at these offsets, or has committed them in the meantime
+    :raises LedgerConflictError: another query has begun to publish these offsets, or has committed them meanwhile
     """
     before = read(store, record.query)
     earlier = dict(before.files) if before is not None and before.batch == record.batch else {}
     files = {entry.path: entry.sha256 for entry in record.files}
+    # The new intent keeps the files of earlier runs: until this run removes them, nothing else names them.
     intent = Intent(query=record.query, batch=record.batch, ranges=record.ranges, files={**earlier, **files})
     store.put(_path(record.query), msgspec.json.encode(intent))
+    # This order lets no overlap through. Another query that wrote its intent before ours is found in the first step.
+    # One that wrote it later finds ours. One that has committed and removed its intent is found in the second step.
     _look_for_others(store, ledger, record)
     ledger.load()
     ledger.check(record)
@@ -49,9 +54,9 @@ def end(store: ArchiveStore, query: str) -> None:
 
 
 def read(store: ArchiveStore, query: str) -> Intent | None:
-    """The intent of a query, or None.
+    """Returns the intent of a query, or None.
 
-    :raises ArchiveError: a file that isn't one
+    :raises ArchiveError: the file isn't an intent
     """
     path = _path(query)
     try:
@@ -63,7 +68,7 @@ def read(store: ArchiveStore, query: str) -> Intent | None:
 
 
 def every(store: ArchiveStore) -> list[Intent]:
-    """All intents, sorted by query."""
+    """Returns all intents, sorted by query."""
     names = [path.rpartition("/")[2].removesuffix(".json") for path in store.list(INTENTS)]
     return [found for name in names if (found := read(store, name)) is not None]
 

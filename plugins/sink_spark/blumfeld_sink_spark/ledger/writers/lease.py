@@ -1,9 +1,13 @@
-"""One writer for each archive root and name.
+"""The lease: at most one writer for each archive root and name.
 
-``_leases/<name>.json`` says who writes and until when. A writer renews it before each batch and while it waits. It is
-taken over at once from a process of this host that is dead, never from one that is alive here, however long a busy
-machine or a pause kept it from renewing, and from one of another host once it has run out. The lease keeps
-two writers from working for nothing; that no record is committed twice doesn't hang on it but on the ledger.
+The file ``_leases/<name>.json`` names the writer and the time at which the lease runs out. A writer renews it before
+each batch and while it waits. Another process may take the lease over:
+
+* at once, if the writer's process ran on this host and is dead;
+* after the lease has run out, if the writer's process runs on another host;
+* never, while the writer's process lives on this host: a busy machine or a pause may keep it from renewing for long.
+
+The lease only spares two writers useless work. The ledger, not the lease, keeps offsets from being committed twice.
 """
 
 from __future__ import annotations
@@ -20,27 +24,29 @@ from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 LEASES = "_leases"
 TTL_MS = 60_000
-"""Without renewal. Longer than the clocks of two hosts may differ, with room for a slow commit."""
+"""Time to live without renewal. It is longer than two hosts' clocks may differ, with room for a slow commit."""
 
 
 class Held(msgspec.Struct, frozen=True, kw_only=True):
-    """What the file says."""
+    """Content of a lease file."""
 
     name: str
     owner: Owner
     since_ms: int
     until_ms: int
-    """0: given back."""
+    """Wall-clock time at which the lease runs out; 0 once its owner has released it."""
 
     def is_live(self, now_ms: int) -> bool:
-        """Whether its owner may still be writing."""
+        """Returns whether the owner may still be writing."""
         if not self.until_ms or self.owner.is_dead():
             return False
+        # A suspended machine or a long pause outlasts the time to live, and the owner goes on where it was. The clock
+        # alone would give the lease away under it.
         return now_ms < self.until_ms or self.owner.is_alive()
 
 
 def wall_ms() -> int:
-    """Now, ms since the epoch."""
+    """Returns the wall-clock time, ms since the epoch."""
     return time.time_ns() // 1_000_000
 
 
@@ -65,9 +71,10 @@ class Lease:
         self._since_ms = 0
 
     def take(self) -> None:
-        """Makes this the writer.
+        """Takes the lease.
 
-        :raises LedgerConflictError: another is; the message says who, since when and what to do
+        :raises LedgerConflictError: another writer has it; the message names its process and says since when it writes
+            and what to do
         """
         now_ms = self._now_ms()
         self._since_ms = now_ms
@@ -79,6 +86,7 @@ class Lease:
         held = _decoded(there)
         if held is not None and held.is_live(now_ms):
             raise LedgerConflictError(self._refusal(held, now_ms))
+        # Several writers may find the same dead owner. Only one can replace exactly the file that it read.
         if not self.store.put_if_same(self._path, there, mine):
             raise LedgerConflictError(
                 f"{self.store.root}: another writer took {self.name} at this very moment. Run only one"
@@ -86,14 +94,14 @@ class Lease:
         self._ours = mine
 
     def renew(self) -> None:
-        """Keeps it. Call it before each commit, and at least every third of the time to live.
+        """Extends the lease. The writer calls this before each commit, and at least every third of the time to live.
 
-        :raises LedgerConflictError: it has run out and another took it: stop writing
+        :raises LedgerConflictError: the lease ran out and another writer took it; this one must stop
         """
         self._replace(self._now_ms() + self._ttl_ms)
 
     def release(self) -> None:
-        """Gives it back, if it still is ours."""
+        """Releases the lease if this writer still has it."""
         if self._ours is None:
             return
         try:
@@ -137,13 +145,13 @@ class Lease:
 
 
 def every(store: ArchiveStore) -> list[Held]:
-    """All leases, whether live or not, sorted by name."""
+    """Returns all leases, live or not, sorted by name."""
     found = (_decoded(store.read(path)) for path in store.list(LEASES))
     return [held for held in found if held is not None]
 
 
 def _decoded(data: bytes) -> Held | None:
-    """What a file says; None for one that says nothing, which is nobody's."""
+    """Returns the content of a lease file. A damaged file has no owner: the result is None."""
     try:
         return msgspec.json.decode(data, type=Held)
     except msgspec.DecodeError:

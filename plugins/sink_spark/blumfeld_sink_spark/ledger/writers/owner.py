@@ -1,4 +1,4 @@
-"""Who a writer is, so that another can tell whether it still lives."""
+"""The identity of a writer's process. From it another process can tell whether the writer still lives."""
 
 from __future__ import annotations
 
@@ -11,35 +11,39 @@ from pathlib import Path
 import msgspec
 
 UNKNOWN_TICKS = 1
-"""Of a process that is there, on a system that doesn't say since when."""
+"""Start time of a living process on a system that doesn't tell start times."""
 
 
 class Owner(msgspec.Struct, frozen=True, kw_only=True):
-    """A process, on a host."""
+    """One writer in a process of a host."""
 
     host: str
-    """Name, boot and process namespace: a container's pid says nothing on its host, nor after a reboot."""
+    """Host name, boot id and process namespace. A pid means something only within all three: not outside its
+    container, nor after a reboot.
+    """
     pid: int
     born: int
-    """When the process started, in the host's ticks: a pid is used again."""
+    """Start time of the process, in the host's ticks. It tells the process from a later one with the same pid."""
     started_ms: int
-    """Wall clock, for people."""
+    """Wall-clock time of the claim, for people."""
     token: str
-    """Of this very try: two writers in one process are two."""
+    """Random id of this writer. It tells two writers in one process apart."""
 
     @classmethod
     def here(cls) -> Owner:
-        """This process."""
+        """Returns a new writer's identity in this process."""
         pid = os.getpid()
         now_ms = time.time_ns() // 1_000_000
         return cls(host=host_name(), pid=pid, born=born(pid), started_ms=now_ms, token=uuid.uuid4().hex)
 
     def is_dead(self) -> bool:
-        """Whether it surely lives no more. False where it is on another host: nobody here can know."""
+        """Returns whether the process is surely dead. False if it ran on another host, where this one can't look."""
         return self.host == host_name() and (born(self.pid) or -1) != self.born
 
     def is_alive(self) -> bool:
-        """Whether it surely lives: on this host, and the very process. False where nobody here can know."""
+        """Returns whether the process surely lives: it runs on this host, and its start time is the same. False if
+        this host can't tell.
+        """
         return self.host == host_name() and born(self.pid) == self.born and self.born > UNKNOWN_TICKS
 
     def __str__(self) -> str:
@@ -47,12 +51,12 @@ class Owner(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def host_name() -> str:
-    """This host, boot and process namespace."""
+    """Returns the host's name, boot id and process namespace, joined by ``/``."""
     return "/".join((socket.gethostname(), _line("/proc/sys/kernel/random/boot_id")[:8], _namespace()))
 
 
 def born(pid: int) -> int:
-    """When a process started, in ticks since the boot; 0 where there is none. A zombie is none."""
+    """Returns the start time of a process, in ticks since the boot; 0 if it doesn't run. A zombie doesn't run."""
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     except OSError:
