@@ -162,7 +162,7 @@ def _begun(store: ArchiveStore, ledger: Ledger) -> list[str]:
 
 
 def _lag(store: ArchiveStore) -> dict[str, dict[str, dict[str, int]]]:
-    """Returns the lag in the last complete line of each progress file. The files are for people, so an unreadable one is
+    """Returns the lag in the last complete line of each progress file. They are for people, so an unreadable one is
     skipped.
     """
     found = {}
