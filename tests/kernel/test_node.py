@@ -141,7 +141,7 @@ def test_controller_listeners_open_first_and_broker_listeners_last(tmp_path: Pat
     ]
 
 
-@pytest.mark.parametrize("failing", [line for line in STARTED if line != "node started"])
+@pytest.mark.parametrize("failing", STARTED)
 def test_a_failed_start_stops_what_had_started(tmp_path: Path, failing: str) -> None:
     """Nothing of it is left, and a part that failed is not stopped: it had not started."""
     JOURNAL.failing[failing] = OSError(errno.EACCES, "Permission denied", "data")
@@ -150,6 +150,8 @@ def test_a_failed_start_stops_what_had_started(tmp_path: Path, failing: str) -> 
         with pytest.raises(StartError) as caught:
             await node.start()
         part = "network" if "listening" in failing else failing.split()[0]
+        if failing == "node started":
+            part = "blumfeld_node_started"
         assert caught.value.part == part
         assert "Permission denied" in str(caught.value)
         assert node.state == "stopped"
@@ -166,6 +168,20 @@ def test_a_failed_start_stops_what_had_started(tmp_path: Path, failing: str) -> 
         *(["storage stopped"] if at > STARTED.index("storage started") else []),
     ]
     assert JOURNAL.lines == [*STARTED[: at + 1], *stopped]
+
+
+def test_a_hook_that_fails_at_the_stop_keeps_no_part_running(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        await node.start()
+        JOURNAL.lines.clear()
+        JOURNAL.failing["node stopping"] = RuntimeError("a defect of a plug-in")
+        await node.stop()
+        assert node.state == "stopped"
+
+    with_node(planned(tmp_path), body)
+    assert JOURNAL.lines[0] == "node stopping"
+    assert JOURNAL.lines[-1] == "storage stopped"
+    assert "broker stopped" in JOURNAL.lines
 
 
 def test_a_cancelled_start_stops_what_had_started(tmp_path: Path) -> None:

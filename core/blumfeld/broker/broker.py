@@ -68,7 +68,7 @@ class Broker:
             cluster=self.cluster,
         )
         self.replicas = PushedReplicas(self.partitions, composition.metadata.replica_driver)
-        self.local_partitions = LedPartitions(self.partitions)
+        self.local_partitions = LedPartitions(self.partitions, self.events)
         self.peers = TransportPeerClient(composition)
         self.fetch_sessions = FetchSessions(
             lambda: composition.runtime.random.randrange(0x7FFFFFFF) + 1,
@@ -292,6 +292,9 @@ class Broker:
         self.parking.stop()
         self._follower.stop()
         self.partitions.stop()
+        # A worker may be recovering a log. The storage must not release its lock meanwhile, or another process would
+        # recover the same log.
+        await self.partitions.settled()
         self._upkeep.checkpoint()
 
     def _topics_deleted(self, topics: Sequence[TopicImage]) -> None:

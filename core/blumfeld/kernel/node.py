@@ -311,15 +311,16 @@ class Node:
             part = "network"
             await self._listen(lambda listener: listener.kind != "controller" and listener.port != 0)
             broker.follow_config(self._config_changed)
+            self.state = STARTED
+            part = "blumfeld_node_started"
+            for _ in self.plugins.each(part, composition):
+                pass
         except BaseException as error:  # also a cancelled start must stop what it has started
             await self._stop_started()
             self.state = STOPPED
             if isinstance(error, Exception):
                 raise StartError(part, error) from error
             raise
-        self.state = STARTED
-        for _ in self.plugins.each("blumfeld_node_started", composition):
-            pass
 
     async def _caught_up(self) -> None:
         """Wait for the image, and say so: without a quorum a start waits here for good."""
@@ -350,8 +351,11 @@ class Node:
         self.state = STOPPING
         self._grace_ms = grace_ms
         if was_started:
-            for _ in self.plugins.each("blumfeld_node_stopping", self.composition):
-                pass
+            try:
+                for _ in self.plugins.each("blumfeld_node_stopping", self.composition):
+                    pass
+            except Exception as defect:  # the parts must be stopped all the same
+                self._events.error("a hook failed", hook="blumfeld_node_stopping", exc_info=defect)
         await self._stop_started()
         self.state = STOPPED
 

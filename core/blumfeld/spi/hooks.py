@@ -336,7 +336,8 @@ class Hooks:
 
     @hookspec
     def blumfeld_node_started(self, composition: Composition) -> None:
-        """Called once when every part has started and the listeners are open, before the ready line.
+        """Called once when every part has started and the listeners are open, before the ready line. If it raises, the
+        start has failed.
 
         :param composition: has all parts
         """

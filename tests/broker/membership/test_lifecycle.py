@@ -191,6 +191,66 @@ def test_it_leaves_anyway_when_nobody_answers() -> None:
     assert broker.runtime.monotonic_ms() - before <= 9_000
 
 
+class Unanswered:
+    """From now on no heartbeat has an answer, until the test gives one."""
+
+    def __init__(self, broker: BrokerHarness) -> None:
+        self.waiting: list[Completion[Message]] = []
+        usual = broker.metadata.submit
+
+        def submit(command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
+            if not isinstance(command, BrokerHeartbeatRequest):
+                return usual(command, timeout_ms, **how)
+            broker.metadata.commands.append(command)
+            self.waiting.append(Completion())
+            return self.waiting[-1]
+
+        broker.metadata.submit = submit  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("controlled", [True, False])
+@pytest.mark.parametrize("error", [None, BrokerError(ErrorCode.REQUEST_TIMED_OUT)])
+def test_a_heartbeat_that_is_answered_after_the_stop_is_the_last(
+    controlled: bool, error: BrokerError | None
+) -> None:
+    broker = BrokerHarness({"controlled.shutdown.enable": controlled})
+    second_broker(broker)
+    held = Unanswered(broker)
+    broker.runtime.advance(2_100)
+    assert len(held.waiting) == 1
+    broker.stop()
+    sent = len(commands(broker, BrokerHeartbeatRequest))
+    for one in held.waiting:
+        if error is not None:
+            one.fail(error)
+        else:
+            one.complete(BrokerHeartbeatResponse(is_fenced=False))
+    logged = len(broker.log.events)
+    broker.runtime.advance(30_000)
+    assert len(commands(broker, BrokerHeartbeatRequest)) == sent
+    assert len(broker.log.events) == logged
+
+
+def test_one_heartbeat_at_a_time_is_under_way_while_it_leaves() -> None:
+    """A heartbeat that is under way when the stop begins must not begin a series of its own."""
+    broker = BrokerHarness()
+    second_broker(broker)
+    held = Unanswered(broker)
+    broker.runtime.advance(2_100)
+    stopping = broker.runtime.loop.create_task(broker.broker.stop())
+    broker.runtime.run_turn()
+    for _ in range(5):
+        open_ones = [one for one in held.waiting if not one.done]
+        assert len(open_ones) <= 2
+        for one in open_ones:
+            one.complete(BrokerHeartbeatResponse(is_fenced=False))
+        broker.runtime.advance(250)
+    (last,) = [one for one in held.waiting if not one.done]
+    last.complete(BrokerHeartbeatResponse(is_fenced=False, should_shut_down=True))
+    broker.runtime.run_turn()
+    assert stopping.done()
+
+
 # Producer ids
 
 

@@ -203,3 +203,36 @@ def test_leadership_is_watched(broker: BrokerHarness) -> None:
         "u-0 lost",
     ]
     assert later.calls == ["t-0 leads in 5", "u-0 leads in 0", "t-0 lost", "u-0 lost"]
+
+
+def fails() -> None:
+    raise RuntimeError("a defect of a plug-in")
+
+
+@pytest.mark.parametrize("log_end", [True, False])
+def test_a_watcher_that_raises_takes_nothing_from_the_others(broker: BrokerHarness, log_end: bool) -> None:
+    """Parked fetches of clients are watchers, too."""
+    local, bad, good = broker.broker.local_partitions, Watcher(), Watcher()
+    bad.moved = bad.changed = fails  # type: ignore[method-assign]
+    local.watch(AT, bad, log_end=log_end)
+    local.watch(AT, good, log_end=log_end)
+    append(broker)
+    broker.runtime.loop.run_ready()
+    broker.metadata.change_partition("t", image(3))
+    broker.runtime.loop.run_ready()
+    assert [str(error) for _, error in broker.runtime.defects] == ["a defect of a plug-in"] * 2, (
+        "each is logged"
+    )
+    assert good.calls == ["moved", "changed"]
+
+
+def test_a_watcher_of_leadership_that_raises_takes_nothing_from_the_others(broker: BrokerHarness) -> None:
+    local, bad, good = broker.broker.local_partitions, Watcher(), Watcher()
+    local.watch_leadership(bad)
+    local.watch_leadership(good)
+    bad.leads = bad.lost = lambda *_: fails()  # type: ignore[method-assign]
+    broker.metadata.change_partition("t", image(3))
+    broker.metadata.delete_topic("t")
+    assert good.calls == ["t-0 leads in 0", "t-0 leads in 3", "t-0 lost"]
+    assert broker.broker.partitions.find("t", 0) is None
+    assert [event[1] for event in broker.log.events].count("a watcher of leadership failed") == 2

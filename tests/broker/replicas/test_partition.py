@@ -289,6 +289,32 @@ def test_a_stop_closes_every_log(broker: BrokerHarness) -> None:
     broker.stop()
 
 
+def test_a_stop_waits_for_a_log_that_is_being_opened_and_closes_it(broker: BrokerHarness) -> None:
+    """Its storage would else release the lock, and another process recover the same log at the same time."""
+    broker.create_topic("slow")
+    for _ in range(3):
+        code(broker, batch(), topic="slow")
+    again = BrokerHarness(storage=broker.storage, start=False)
+    again.metadata.image = broker.metadata.image
+    broker.stop()
+    broker.storage.stopped_at_epoch = None
+    broker.storage.open_slowly = Completion()
+    starting = again.runtime.loop.create_task(again.broker.start())
+    again.runtime.run_turn()
+    assert again.storage.waiting
+    starting.cancel()
+    stopping = again.runtime.loop.create_task(again.broker.stop())
+    again.runtime.advance(10_000)
+    assert not stopping.done()
+    broker.storage.open_slowly.complete(None)
+    again.runtime.run_turn()
+    assert stopping.done()
+    assert again.log_of("slow").closed
+    assert list(again.broker.partitions) == []
+    assert again.storage.deleted == []
+    assert again.storage.checkpointed[TopicPartition("slow", 0)] == 3
+
+
 def test_a_stop_writes_what_was_placed(broker: BrokerHarness) -> None:
     exchange = broker.begin(broker.frame(produce(sequence(0)), 9))
     partition = hosted(broker)

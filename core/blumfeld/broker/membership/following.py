@@ -6,6 +6,7 @@ A consensus that pushes changes the replicas itself, so here they are left alone
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import Any
 
 from blumfeld.broker.membership.cluster import ClusterView
 from blumfeld.broker.membership.config_warnings import ConfigWarnings
@@ -41,6 +42,7 @@ class ImageFollower:
         self._lifecycle = lifecycle
         self._warnings = warnings
         self._topics_deleted = topics_deleted
+        self._events = composition.log("broker")
         self._subscribed = False
         self._following = False
         self._steps: Steps[None] | None = None
@@ -110,15 +112,22 @@ class ImageFollower:
             if changed and self._cluster.node_id in partition.replicas:
                 leaders.append((at, partition))
         self._lifecycle.image_changed(image)
+        for topic in delta.topics_created if not delta.first else ():
+            self._announce("blumfeld_topic_created", topic=topic)
+        for topic in delta.topics_deleted:
+            self._announce("blumfeld_topic_deleted", topic=topic)
+        for at, partition in leaders:
+            self._announce("blumfeld_leader_changed", partition=at, image=partition)
+
+    def _announce(self, hook_name: str, **arguments: Any) -> None:
+        """Call a hook. A plug-in's defect is logged: the consensus waits for this delta before it brings the next."""
         hook = self._composition.hook
         if hook is None:
             return
-        for topic in delta.topics_created if not delta.first else ():
-            hook.blumfeld_topic_created(topic=topic)
-        for topic in delta.topics_deleted:
-            hook.blumfeld_topic_deleted(topic=topic)
-        for at, partition in leaders:
-            hook.blumfeld_leader_changed(partition=at, image=partition)
+        try:
+            getattr(hook, hook_name)(**arguments)
+        except Exception as defect:
+            self._events.error("a hook failed", hook=hook_name, exc_info=defect)
 
     def _configs_changed(self, delta: ImageDelta) -> None:
         self._warnings.changed(delta.configs_changed)

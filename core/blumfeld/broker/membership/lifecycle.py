@@ -54,6 +54,10 @@ class Lifecycle:
         self._events = composition.log("broker")
         self._timer: Timer | None = None
         self._beat_again = False
+        self._beats = 0
+        """Number of the last heartbeat. Only its answer orders the next one."""
+        self._left = False
+        """The shutdown is over: no heartbeat follows."""
         self._unfenced: Completion[None] | None = None
         self._leaving = False
         self._may_stop: Completion[None] | None = None
@@ -159,6 +163,7 @@ class Lifecycle:
 
     def _beat(self) -> None:
         self._timer = None
+        self._beats = number = self._beats + 1
         storage = self._composition.storage
         offline = [
             d.directory_id for d in storage.log_dirs() if not d.online and not is_reserved(d.directory_id)
@@ -172,9 +177,12 @@ class Lifecycle:
             offline_log_dirs=offline,
         )
         answer = self._composition.metadata.submit(request, self.session_timeout_ms, wait_image=False)
-        answer.when_done(lambda done: self._beaten(done, tuple(offline)))
+        answer.when_done(lambda done: self._beaten(number, done, tuple(offline)))
 
-    def _beaten(self, done: Completion[Message], offline: tuple[bytes, ...]) -> None:
+    def _beaten(self, number: int, done: Completion[Message], offline: tuple[bytes, ...]) -> None:
+        if self._left or number != self._beats:
+            # The shutdown doesn't wait for a heartbeat that is under way, but sends the next one at once.
+            return
         interval_ms = self._interval_ms()
         if done.error is not None:
             self._events.warning("heartbeat not answered", error=str(done.error))
@@ -235,6 +243,7 @@ class Lifecycle:
             self._beat()
             await self._may_stop
             limit.cancel()
+        self._left = True
         if self._timer is not None:
             self._timer.cancel()
 

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
 from blumfeld.broker.replicas.rules.append_rules import TooMuchAtOnce
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.partitions import EndWatcher, LeadershipWatcher, PartitionEnds
 from blumfeld.spi.storage import LogRead, LogReadOutcome, TopicPartition
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -34,8 +38,9 @@ class _Append:
 class LedPartitions:
     """Looks each partition up anew, so that nothing is kept of one that has gone."""
 
-    def __init__(self, hosted: PartitionManager) -> None:
+    def __init__(self, hosted: PartitionManager, events: EventLog) -> None:
         self._hosted = hosted
+        self._events = events
         self._leadership: list[LeadershipWatcher] = []
         self._led: dict[TopicPartition, tuple[bytes, int]] = {}
         """Topic id and leader epoch of each led partition, once there are watchers of leadership."""
@@ -113,9 +118,16 @@ class LedPartitions:
         if self._led.get(partition.partition) != led:
             self._led[partition.partition] = led
             for watcher in self._leadership:
-                watcher.leads(partition.partition, *led)
+                self._tell(partial(watcher.leads, partition.partition, *led))
 
     def _removed(self, partition: Partition) -> None:
         if self._led.pop(partition.partition, None) is not None:
             for watcher in self._leadership:
-                watcher.lost(partition.partition)
+                self._tell(partial(watcher.lost, partition.partition))
+
+    def _tell(self, call: Callable[[], None]) -> None:
+        """Tell a watcher. Its defect is logged: the change of the replica must go on, and other watchers be told."""
+        try:
+            call()
+        except Exception as defect:
+            self._events.error("a watcher of leadership failed", exc_info=defect)

@@ -115,6 +115,16 @@ def test_a_stop_of_the_broker_ends_every_order(broker: Pushed) -> None:
     assert broker.push(image()).result() == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+@pytest.mark.parametrize("delete", [True, False])
+def test_a_broker_that_is_stopped_says_that_it_did_nothing(broker: Pushed, delete: bool) -> None:
+    """A success would tell the controller that the log is gone."""
+    broker.push(image())
+    broker.stop()
+    assert broker.halt(-2, delete=delete) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.push(image(1)).result() == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert broker.storage.deleted == []
+
+
 def test_an_earlier_controller_changes_nothing(broker: Pushed) -> None:
     broker.push(image(), epoch=5)
     assert broker.push(image(3), epoch=4).result() == ErrorCode.STALE_CONTROLLER_EPOCH

@@ -162,6 +162,11 @@ class PartitionManager:
         self._failed_directories.clear()
         self._stopped = False
 
+    @property
+    def is_stopped(self) -> bool:
+        """Whether no replica can be hosted: before the start, and after the stop."""
+        return self._stopped
+
     def settled(self) -> Completion[None]:
         """Returns a completion that is done when no partition waits to be opened."""
         if not self._wanted and not self._openers:
@@ -197,8 +202,7 @@ class PartitionManager:
         if hosted.closed is not None:  # its directory failed: it is offline until the next start
             hosted.image = image
             return hosted.closed
-        hosted.apply(image, self._node_id, self._replication)
-        self._changed(hosted)
+        self._lead_or_follow(hosted, image)
         return ErrorCode.NONE
 
     def _want(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage) -> None:
@@ -319,6 +323,10 @@ class PartitionManager:
             self._opening[partition] = None
             opened = await self._open(partition, topic_id, image)
             del self._opening[partition]
+            if self._stopped:
+                if opened is not None:
+                    self._close_unhosted(opened)
+                break
             wanted = self._wanted.get(partition)
             if wanted is None or wanted[0] != topic_id:  # the topic was deleted or recreated meanwhile
                 if opened is not None:
@@ -328,7 +336,7 @@ class PartitionManager:
                 continue
             del self._wanted[partition]
             code = ErrorCode.INCONSISTENT_TOPIC_ID
-            if opened is not None and not self._stopped:
+            if opened is not None:
                 self._host(opened, wanted[1])
                 code = opened.closed or ErrorCode.NONE
             elif partition in self._offline:
@@ -419,7 +427,17 @@ class PartitionManager:
         self.by_id.setdefault(partition.topic_id, {})[index] = partition
         if self._counts_bytes:
             self._count_bytes_of(partition)
-        partition.apply(image, self._node_id, self._replication)
+        self._lead_or_follow(partition, image)
+
+    def _lead_or_follow(self, partition: Partition, image: PartitionImage) -> None:
+        try:
+            partition.apply(image, self._node_id, self._replication)
+        except Exception as defect:
+            # The replication is a plug-in. The replica neither leads nor follows until its next leader epoch; the other
+            # replicas of this image must not wait for it.
+            self._events.error(
+                "replica neither leads nor follows", partition=str(partition.partition), exc_info=defect
+            )
         self._changed(partition)
 
     def _changed(self, partition: Partition) -> None:
@@ -466,18 +484,30 @@ class PartitionManager:
                 yield partition.partition, partition.high_watermark
         yield from unopened
 
+    def _close_unhosted(self, partition: Partition) -> None:
+        """Close a log that was being opened when the stop came."""
+        self._high_watermarks[partition.partition] = partition.high_watermark
+        self._close(partition)
+
+    def _close(self, partition: Partition) -> None:
+        try:
+            partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        except OSError as error:
+            self._events.error("log not closed", partition=str(partition.partition), error=str(error))
+
     def stop(self) -> None:
-        """Close every log. A log that can't be closed is reported, and the others go on."""
+        """Close every log. A log that can't be closed is reported, and the others go on.
+
+        Logs that are being opened now are closed when they are open: :meth:`settled` says when.
+        """
         self._stopped = True
         for partition_at in list(self._outcomes):
             self._tell(partition_at, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.refused_writes.stop()
         self._high_watermarks = dict(self.high_watermarks())
         for partition in list(self):
-            try:
-                partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            except OSError as error:
-                self._events.error("log not closed", partition=str(partition.partition), error=str(error))
+            self._close(partition)
+        self._wanted.clear()
         self.by_name.clear()
         self.by_id.clear()
         self.generation += 1

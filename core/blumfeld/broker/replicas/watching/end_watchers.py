@@ -104,14 +104,23 @@ class EndWatchers:
                 del self.shared
 
     def _tell_all(self) -> None:
+        """:raises Exception: the last defect of a watcher, once every other watcher is told: it may be a plug-in's"""
         woken, self._woken = self._woken, 0
+        defect: Exception | None = None
         if woken >= CHANGED:
             for watcher in [*self.committed_end, *self.log_end]:
-                watcher.changed()
-            return
-        if woken & COMMITTED_END_MOVED:
-            for watcher in list(self.committed_end):
-                watcher.moved()
-        if woken & LOG_END_MOVED:
-            for watcher in list(self.log_end):
-                watcher.moved()
+                try:
+                    watcher.changed()
+                except Exception as error:
+                    defect = error
+        else:
+            told = list(self.committed_end) if woken & COMMITTED_END_MOVED else []
+            if woken & LOG_END_MOVED:
+                told += self.log_end
+            for watcher in told:
+                try:
+                    watcher.moved()
+                except Exception as error:
+                    defect = error
+        if defect is not None:
+            raise defect

@@ -1,0 +1,150 @@
+"""How deltas of the image are applied: in slices, in order, to the end; and what a stop or a defect leaves of it."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from blumfeld.broker.membership.following import APPLIED_AT_ONCE, REMOVED_AT_ONCE
+from blumfeld.spi.cluster import ImageDelta, PartitionImage, TopicImage
+from blumfeld.spi.completion import Completion
+from tests.broker.batches import batch
+from tests.broker.harness import BrokerHarness
+from tests.broker.replicas.test_partition import code, hosted, image
+
+
+def tell(broker: BrokerHarness, delta: ImageDelta) -> Completion[None]:
+    """The delta as the consensus brings it, and what the consensus waits for."""
+    (listener,) = broker.metadata._listeners
+    applied = listener(broker.metadata.image, delta)  # type: ignore[arg-type]
+    assert applied is not None
+    return applied
+
+
+def changed(broker: BrokerHarness, leader_epoch: int, name: str = "many") -> ImageDelta:
+    """Every partition of a topic, in this leader epoch."""
+    topic = broker.metadata.image.topics[name]
+    images = {
+        at: PartitionImage(
+            partition=at,
+            replicas=(1,),
+            isr=(1,),
+            leader=1,
+            leader_epoch=leader_epoch,
+            partition_epoch=leader_epoch,
+        )
+        for at in topic.partitions
+    }
+    topic = TopicImage(name=name, topic_id=topic.topic_id, partitions=images)
+    broker.metadata.image.topics[name] = topic
+    return ImageDelta(partitions_changed=tuple((topic, one) for one in images.values()))
+
+
+def in_epoch(broker: BrokerHarness, leader_epoch: int) -> int:
+    return sum(one.leader_epoch == leader_epoch for one in broker.broker.partitions)
+
+
+@pytest.fixture
+def broker() -> BrokerHarness:
+    harness = BrokerHarness()
+    harness.create_topic("many", 2 * APPLIED_AT_ONCE + 3)
+    harness.runtime.advance(100)
+    assert harness.broker.partitions.settled().done
+    harness.hook.events.clear()
+    return harness
+
+
+def test_a_large_delta_is_applied_in_slices_and_announced_at_its_end(broker: BrokerHarness) -> None:
+    applied = tell(broker, changed(broker, 1))
+    seen = [in_epoch(broker, 1)]
+    while not applied.done:
+        assert broker.hook.events == []
+        broker.runtime.loop._one_turn()
+        seen.append(in_epoch(broker, 1))
+        assert len(seen) < 10
+    assert seen == [APPLIED_AT_ONCE - 1, 2 * APPLIED_AT_ONCE - 1, 2 * APPLIED_AT_ONCE + 3]
+    assert len(broker.hook.events) == 2 * APPLIED_AT_ONCE + 3
+    assert len(set(broker.hook.events)) == 2 * APPLIED_AT_ONCE + 3, "each once"
+
+
+def test_a_topic_is_removed_in_slices(broker: BrokerHarness) -> None:
+    topic = broker.metadata.image.topics.pop("many")
+    applied = tell(broker, ImageDelta(topics_deleted=(topic,)))
+    left = [len(list(broker.broker.partitions))]
+    while not applied.done:
+        broker.runtime.loop._one_turn()
+        left.append(len(list(broker.broker.partitions)))
+        assert len(left) < 40
+    dropped = [before - after for before, after in pairwise(left)]
+    assert left[0] == 2 * APPLIED_AT_ONCE + 3 - REMOVED_AT_ONCE
+    assert max(dropped) == REMOVED_AT_ONCE
+    assert left[-1] == 0
+    assert broker.hook.events == [("deleted", "many")]
+    assert len(broker.storage.deleted) == 2 * APPLIED_AT_ONCE + 3
+
+
+def test_requests_are_served_between_two_slices(broker: BrokerHarness) -> None:
+    applied = tell(broker, changed(broker, 1))
+    assert not applied.done
+    assert code(broker, batch(), topic="many").name == "NONE"
+
+
+def test_a_stop_between_two_slices_applies_no_more_and_lets_the_consensus_go_on(
+    broker: BrokerHarness,
+) -> None:
+    applied = tell(broker, changed(broker, 1))
+    broker.broker._follower.stop()
+    assert applied.done
+    for _ in range(5):
+        broker.runtime.run_turn()
+    assert in_epoch(broker, 1) == APPLIED_AT_ONCE - 1
+    (listener,) = broker.metadata._listeners
+    assert listener(broker.metadata.image, changed(broker, 2)) is None  # type: ignore[arg-type]
+    assert in_epoch(broker, 2) == 0
+
+
+@pytest.mark.parametrize(
+    "hook", ["blumfeld_topic_created", "blumfeld_leader_changed", "blumfeld_topic_deleted"]
+)
+def test_a_hook_that_raises_holds_up_no_image(
+    broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch, hook: str
+) -> None:
+    """The consensus brings the next delta when this one is applied, so the node's metadata would stand still."""
+
+    def fail(**_: Any) -> None:
+        raise RuntimeError("a defect of a plug-in")
+
+    monkeypatch.setattr(broker.hook, hook, fail)
+    broker.create_topic("t")
+    broker.metadata.change_partition("t", image(3))
+    assert hosted(broker).leader_epoch == 3
+    assert code(broker, batch()).name == "NONE"
+    broker.metadata.delete_topic("t")
+    assert broker.broker._follower.applied().done
+    assert ("error", "a hook failed") in [event[:2] for event in broker.log.events]
+
+
+def test_a_replication_that_raises_leaves_one_replica_without_a_role(
+    broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    replication = broker.broker.composition.replication
+    lead = replication.become_leader
+
+    def become_leader(host: Any, *arguments: Any) -> Any:
+        if host.partition.partition == 5:
+            raise RuntimeError("a defect of the replication")
+        return lead(host, *arguments)
+
+    monkeypatch.setattr(replication, "become_leader", become_leader)
+    applied = tell(broker, changed(broker, 1))
+    broker.runtime.advance(10)
+    assert applied.done
+    assert in_epoch(broker, 1) == 2 * APPLIED_AT_ONCE + 3
+    without = [one.partition.partition for one in broker.broker.partitions if one.leader is None]
+    assert without == [5]
+    monkeypatch.undo()
+    tell(broker, changed(broker, 2))
+    broker.runtime.advance(10)
+    assert all(one.leader is not None for one in broker.broker.partitions)
