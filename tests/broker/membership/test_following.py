@@ -18,7 +18,7 @@ from tests.broker.replicas.test_partition import code, hosted, image
 def tell(broker: BrokerHarness, delta: ImageDelta) -> Completion[None]:
     """The delta as the consensus brings it, and what the consensus waits for."""
     (listener,) = broker.metadata._listeners
-    applied = listener(broker.metadata.image, delta)  # type: ignore[arg-type]
+    applied = listener(broker.metadata.image, delta)
     assert applied is not None
     return applied
 
@@ -101,7 +101,7 @@ def test_a_stop_between_two_slices_applies_no_more_and_lets_the_consensus_go_on(
         broker.runtime.run_turn()
     assert in_epoch(broker, 1) == APPLIED_AT_ONCE - 1
     (listener,) = broker.metadata._listeners
-    assert listener(broker.metadata.image, changed(broker, 2)) is None  # type: ignore[arg-type]
+    assert listener(broker.metadata.image, changed(broker, 2)) is None
     assert in_epoch(broker, 2) == 0
 
 

@@ -230,7 +230,7 @@ def test_a_watcher_of_leadership_that_raises_takes_nothing_from_the_others(broke
     local, bad, good = broker.broker.local_partitions, Watcher(), Watcher()
     local.watch_leadership(bad)
     local.watch_leadership(good)
-    bad.leads = bad.lost = lambda *_: fails()  # type: ignore[method-assign]
+    bad.leads = bad.lost = lambda *_: fails()  # type: ignore[method-assign, assignment]
     broker.metadata.change_partition("t", image(3))
     broker.metadata.delete_topic("t")
     assert good.calls == ["t-0 leads in 0", "t-0 leads in 3", "t-0 lost"]
