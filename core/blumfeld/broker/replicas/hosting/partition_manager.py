@@ -1,8 +1,8 @@
 """The replicas that this node hosts: opened, led, closed and deleted as the cluster's image says, or as a controller
 pushes (:mod:`blumfeld.broker.replicas.hosting.pushes`).
 
-Logs are opened off the loop, a few at a time, in the order of the image. If a
-newer image comes while a log is being opened, it is applied when the log is open.
+Logs are opened off the loop, a few at a time, in the order of the image. If a newer image comes while a log is being
+opened, it is applied when the log is open.
 """
 
 from __future__ import annotations
@@ -93,7 +93,8 @@ class PartitionManager:
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._preferred: dict[TopicPartition, bytes] = {}
         self._failed_directories: dict[bytes, None] = {}
-        self._stopped = True
+        self.stopped = True
+        """No replica can be hosted: before the start, and after the stop."""
 
     def __iter__(self) -> Iterator[Partition]:
         """All hosted partitions, in the order in which they were opened."""
@@ -160,12 +161,7 @@ class PartitionManager:
         self._places = Places(storage, self._node_id, self._preferred)
         self._offline.clear()
         self._failed_directories.clear()
-        self._stopped = False
-
-    @property
-    def is_stopped(self) -> bool:
-        """Whether no replica can be hosted: before the start, and after the stop."""
-        return self._stopped
+        self.stopped = False
 
     def settled(self) -> Completion[None]:
         """Returns a completion that is done when no partition waits to be opened."""
@@ -182,7 +178,7 @@ class PartitionManager:
 
         Returns NONE; FENCED_LEADER_EPOCH if the image is older than ours; the partition's error if it is offline.
         """
-        if self._stopped:
+        if self.stopped:
             return ErrorCode.NONE
         hosted = self.find(partition.topic, partition.partition)
         if image is None or self._node_id not in image.replicas:
@@ -228,7 +224,7 @@ class PartitionManager:
         KAFKA_STORAGE_ERROR; INCONSISTENT_TOPIC_ID: the log is another topic's; UNKNOWN_TOPIC_OR_PARTITION: it was
         removed; NOT_LEADER_OR_FOLLOWER: the broker stops.
         """
-        if self._stopped:
+        if self.stopped:
             return Completion.of(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         done: Completion[ErrorCode] = Completion()
         if partition in self._wanted:
@@ -303,7 +299,7 @@ class PartitionManager:
 
         Requests that wait for one of them get KAFKA_STORAGE_ERROR.
         """
-        if self._stopped:
+        if self.stopped:
             return 0
         self._places.changed()
         self._failed_directories[directory_id] = None  # failed() logs no event of its own for these replicas
@@ -323,9 +319,10 @@ class PartitionManager:
             self._opening[partition] = None
             opened = await self._open(partition, topic_id, image)
             del self._opening[partition]
-            if self._stopped:
+            if self.stopped:
                 if opened is not None:
-                    self._close_unhosted(opened)
+                    self._high_watermarks[partition] = opened.high_watermark
+                    self._close(opened)
                 break
             wanted = self._wanted.get(partition)
             if wanted is None or wanted[0] != topic_id:  # the topic was deleted or recreated meanwhile
@@ -349,7 +346,7 @@ class PartitionManager:
             settled.complete(None)
 
     def _next_wanted(self) -> TopicPartition | None:
-        if self._stopped:
+        if self.stopped:
             return None
         return next((partition for partition in self._wanted if partition not in self._opening), None)
 
@@ -372,8 +369,7 @@ class PartitionManager:
             self._events.error("log not opened", partition=str(partition), error=str(error))
             return None
         except Exception as error:
-            # Not only OSError: a batch with a right CRC may hold what can't be read, and a storage may have a defect.
-            # One log that can't be opened must not hold up the start, which waits for all of them.
+            # Also a batch with a right CRC that can't be read, or a defect: one log must not hold up the start.
             self._not_opened(partition, topic_id, image, error, opened)
             return None
         self._high_watermarks.pop(partition, None)
@@ -411,7 +407,7 @@ class PartitionManager:
 
     def _reopen(self, partition: TopicPartition, topic_id: bytes) -> None:
         held = self._offline.get(partition)
-        if self._stopped or held is None or held[0] != topic_id or partition in self._opening:
+        if self.stopped or held is None or held[0] != topic_id or partition in self._opening:
             return
         del self._offline[partition]
         self._want(partition, topic_id, held[1])
@@ -433,11 +429,8 @@ class PartitionManager:
         try:
             partition.apply(image, self._node_id, self._replication)
         except Exception as defect:
-            # The replication is a plug-in. The replica neither leads nor follows until its next leader epoch; the other
-            # replicas of this image must not wait for it.
-            self._events.error(
-                "replica neither leads nor follows", partition=str(partition.partition), exc_info=defect
-            )
+            at = str(partition.partition)  # the other replicas must not wait for a defect of the replication
+            self._events.error("replica neither leads nor follows", partition=at, exc_info=defect)
         self._changed(partition)
 
     def _changed(self, partition: Partition) -> None:
@@ -484,11 +477,6 @@ class PartitionManager:
                 yield partition.partition, partition.high_watermark
         yield from unopened
 
-    def _close_unhosted(self, partition: Partition) -> None:
-        """Close a log that was being opened when the stop came."""
-        self._high_watermarks[partition.partition] = partition.high_watermark
-        self._close(partition)
-
     def _close(self, partition: Partition) -> None:
         try:
             partition.close(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -496,11 +484,9 @@ class PartitionManager:
             self._events.error("log not closed", partition=str(partition.partition), error=str(error))
 
     def stop(self) -> None:
-        """Close every log. A log that can't be closed is reported, and the others go on.
-
-        Logs that are being opened now are closed when they are open: :meth:`settled` says when.
-        """
-        self._stopped = True
+        """Close every log. A log that can't be closed is reported, and the others go on. A log that is being opened is
+        closed later: :meth:`settled` says when."""
+        self.stopped = True
         for partition_at in list(self._outcomes):
             self._tell(partition_at, ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.refused_writes.stop()

@@ -40,7 +40,7 @@ class PushedReplicas:
             return Completion.of(ErrorCode.STALE_CONTROLLER_EPOCH)
         if 0 <= leader_epoch < self._hosted.leader_epoch_of(partition):
             return Completion.of(ErrorCode.FENCED_LEADER_EPOCH)
-        if self._hosted.is_stopped:  # a success would say that the log is deleted
+        if self._hosted.stopped:  # a success would say that the log is deleted
             return Completion.of(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if delete:
             self._hosted.remove(partition)
