@@ -152,3 +152,23 @@ def test_each_machine_has_its_own_disk_and_clock() -> None:
     assert first.disk is not second.disk
     assert first.disk.tree.find(DATA_DIR) is not None
     assert (first.incarnations, second.incarnations) == (2, 1)
+
+
+def test_a_power_cut_is_told_before_the_next_process_starts_however_fast_it_is() -> None:
+    """What the old process acknowledged may still arrive until then; what the new one acknowledges comes after."""
+    several = Several(1)
+    [machine] = several.machines
+    told: list[str] = []
+    machine.on_power_cut = lambda: told.append("power cut")
+    machine.on_start = lambda: told.append("start")
+    machine.on_kill = lambda: told.append("kill")
+
+    async def story() -> None:
+        machine.crash(power_cut=True)
+        assert await machine.start()
+        machine.crash(power_cut=False)
+        await asyncio.sleep(60)
+        assert await machine.start()
+
+    several.run(story())
+    assert told == ["start", "power cut", "start", "kill", "start"]

@@ -211,12 +211,21 @@ def test_no_byte_is_lost_doubled_or_overtaken_whatever_the_link_does(seed: int) 
     assert world.server.received == sent
 
 
-def test_calm_is_known() -> None:
+def test_calm_is_known_for_each_pair_of_machines() -> None:
     world = World()
-    assert world.network.was_calm_since(0.0)
-    world.network.cut(HERE, THERE)
-    assert not world.network.was_calm_since(world.loop.time())
+    network = world.network
+    assert network.calm_since_s(HERE, THERE) == 0.0
+    network.cut(HERE, THERE)
+    assert network.calm_since_s(HERE, THERE) is None
+    assert network.calm_since_s(THERE, HERE) is None
+    assert network.calm_since_s(CLIENTS, THERE) == 0.0
     world.wait(1)
-    world.network.heal(HERE, THERE)
-    assert not world.network.was_calm_since(0.5)
-    assert world.network.was_calm_since(world.loop.time())
+    network.heal(HERE, THERE)
+    assert network.calm_since_s(HERE, THERE) == world.loop.time()
+    network.stall(THERE, HERE, 2.0)
+    assert network.calm_since_s(HERE, THERE) is None
+    world.wait(3)
+    assert network.calm_since_s(HERE, THERE) == pytest.approx(3.0, abs=0.1)
+    network.trouble(THERE)
+    assert network.calm_since_s(CLIENTS, THERE) is None
+    assert network.calm_since_s(CLIENTS, HERE) == 0.0

@@ -86,15 +86,18 @@ def test_what_was_read_unacknowledged_may_go_with_the_power_and_come_again() -> 
     ledger.ack(4, [b"p#3#"])
 
 
-def test_a_producer_is_never_forgotten_where_acks_are_flushed() -> None:
+def test_a_producer_is_forgotten_only_by_a_power_cut_and_never_where_acks_are_flushed() -> None:
     for flushed in (True, False):
         oracle = Oracle()
         oracle.add(AT, flushed=flushed)
+        with pytest.raises(ViolationError, match="forgot"):
+            oracle.sequence_refused(AT, power_cuts=0)
+        oracle.power_cut()
         if flushed:
             with pytest.raises(ViolationError, match="forgot"):
-                oracle.sequence_refused(AT)
+                oracle.sequence_refused(AT, power_cuts=0)
         else:
-            oracle.sequence_refused(AT)
+            oracle.sequence_refused(AT, power_cuts=0)
 
 
 def test_a_commit_never_goes_back() -> None:

@@ -15,10 +15,11 @@ from blumfeld.wire.schema import Message
 R = TypeVar("R", bound=Message)
 
 ANSWER_S_MAX = 60.0
-"""Longer than any request here may take on a calm network."""
+"""Longer than any request here may take once nothing stands between the client and the broker."""
 PATIENCE_S = 20.0
-"""Time after which a client looks whether there was trouble meanwhile. If so it gives the connection up, as a client
-does after its request timeout: a power cut is silent.
+"""Time after which a client looks whether an answer can still come. It gives the connection up, as a client does after
+its request timeout, if trouble stands between it and the broker now, or if the broker's end of the connection is gone:
+a power cut is silent. Trouble that is over excuses nothing: the bytes have arrived since, so the broker owes an answer.
 """
 FRAME_BYTES_MAX = 1 << 30
 
@@ -30,10 +31,6 @@ class Reach(Protocol):
 
     async def connect(self, host: str, port: int, end: Callable[[Wire], End]) -> Wire:
         """Connect from this machine. :raises OSError: refused, or no answer"""
-        ...
-
-    def was_calm_since(self, time_s: float) -> bool:
-        """Return whether nothing has been wrong since then."""
         ...
 
 
@@ -64,16 +61,19 @@ class ClientConnection:
     async def wait(self, answer: asyncio.Future[Message]) -> Message:
         """Wait for one answer.
 
-        :raises ConnectionError: the connection is lost, or there was trouble and no answer came
-        :raises ViolationError: the network and the broker's machine were well, and the broker never answers
+        :raises ConnectionError: the connection is lost, or no answer can come now
+        :raises ViolationError: an answer could come all the time, and the broker never answers
         """
-        network = self._network
-        began_s = network.loop.time()
-        while network.loop.time() - began_s < ANSWER_S_MAX:
+        wire, loop = self._wire, self._network.loop
+        began_s = owed_since_s = loop.time()
+        while loop.time() - owed_since_s < ANSWER_S_MAX:
             done, _ = await asyncio.wait((answer,), timeout=PATIENCE_S)
             if done:
                 return answer.result()
-            if not network.was_calm_since(began_s):
+            calm_since_s = wire.calm_since_s
+            if calm_since_s is not None:
+                owed_since_s = max(began_s, calm_since_s)
+            if calm_since_s is None or wire.peer_is_gone:
                 self._wire.reset("no answer within the client's request timeout")
                 self.close()
                 raise ConnectionError("no answer within the request timeout")

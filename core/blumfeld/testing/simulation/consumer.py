@@ -138,3 +138,12 @@ class Consumer:
             self._oracle.read(partition, offset, value)
             self.positions[partition] = offset + 1
         return True
+
+
+async def check_claims(network: Reach, address: tuple[str, int], oracle: Oracle) -> None:
+    """Look into the log for each batch whose repetition the broker refused. To be called while the broker is well."""
+    claimed = [at for at, ledger in oracle.partitions.items() if ledger.claimed]
+    if claimed:
+        reader = Consumer("claims", network, address, oracle, claimed, max_wait_ms=0)
+        for partition, found in (await reader.read_all()).items():
+            oracle.partitions[partition].check_claims(found)

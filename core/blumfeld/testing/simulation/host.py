@@ -32,8 +32,6 @@ DATA_DIR = "/data"
 STOP_GRACE_MS = 1_000
 SEEDS_A_RUN = 1_000_003
 """Incarnation n of seed s draws from s × this + n."""
-TOLD_AFTER_S = 0.0005
-"""Time from a power cut to ``on_power_cut``. No start of a node is faster."""
 DEVICE_MS_MAX = 8.0
 """Longest time of one offloaded piece of work on a healthy disk."""
 
@@ -103,7 +101,8 @@ class Machine:
 
     :param plan: what its processes run; the host of its first listener is the machine's address
     :param on_defect: called with an error that escaped, and the place
-    :param on_power_cut: called once the power has gone, and before the next process can answer
+    :param on_power_cut: called between the loss of power and the start of the next process, as late as possible:
+        acknowledgements of the process that is gone may still wait for their client's turn
     """
 
     def __init__(
@@ -141,6 +140,11 @@ class Machine:
         self._plan = plan
         self._on_defect = on_defect
         self.on_power_cut = on_power_cut
+        self.on_start: Callable[[], None] = _nothing
+        """Called before each start of a process."""
+        self.on_kill: Callable[[], None] = _nothing
+        """Called when a process is killed. Its page cache survives."""
+        self._power_was_cut = False
         self.disk.watch = self._disk_used
         self._crash_in: int | None = None
         self._crash_by_power_cut = False
@@ -166,6 +170,10 @@ class Machine:
         found
         """
         self.incarnations += 1
+        if self._power_was_cut:
+            self._power_was_cut = False
+            self.on_power_cut()
+        self.on_start()
         self.down.clear()
         self.said.clear()
         self._note(f"start {self.incarnations}")
@@ -173,7 +181,7 @@ class Machine:
         loop.turn_cost_s = self.turn_cost_s
         site = self.network.site(self.address)
         if not site.up:
-            self.network.trouble_over()
+            self.network.trouble_over(self.address)
         site.boot(loop.deliver)
         runtime = SimulatedRuntime(self._seed * SEEDS_A_RUN + self.incarnations, loop, self)
         self._runtime = runtime
@@ -225,7 +233,7 @@ class Machine:
         self.resume()
         site = self.network.site(self.address)
         if power_cut:
-            self.network.trouble()
+            self.network.trouble(self.address)
             site.power_lost()
         else:
             site.process_died("reset: the process was killed")
@@ -238,8 +246,9 @@ class Machine:
         self.kills += not power_cut
         self.power_cuts += power_cut
         if power_cut:
-            # Answers that had arrived before the cut may still wait for their client's turn.
-            self.world.call_later(TOLD_AFTER_S, self.on_power_cut)
+            self._power_was_cut = True
+        else:
+            self.on_kill()
         self.down.set()
 
     def crash_in_operation(self, nth: int, *, power_cut: bool) -> None:
@@ -256,7 +265,7 @@ class Machine:
         if self.is_running and not self.is_paused:
             assert self._loop is not None
             self._note("pause")
-            self.network.trouble()
+            self.network.trouble(self.address)
             self._loop.pause()
 
     def resume(self) -> None:
@@ -264,7 +273,7 @@ class Machine:
         if self.is_running and self.is_paused:
             assert self._loop is not None
             self._note("resume")
-            self.network.trouble_over()
+            self.network.trouble_over(self.address)
             self._loop.resume()
 
     def load(self, turn_cost_s: float) -> None:
@@ -351,6 +360,10 @@ class Machine:
                 self._on_defect(f"{logger}: {event}", defect)
 
         return render
+
+
+def _nothing() -> None:
+    """Nobody asked to be told."""
 
 
 def _ignore(task: asyncio.Task[None]) -> None:

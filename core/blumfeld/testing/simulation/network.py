@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import heapq
+from collections import Counter
 from collections.abc import Callable
 
 from blumfeld.spi.runtime import Random
@@ -19,6 +20,8 @@ from blumfeld.testing.simulation.trace import Trace
 
 __all__ = ["CLIENTS", "End", "Network", "NetworkConnection", "Vantage", "Weather", "Wire"]
 
+Place = str | tuple[str, str]
+"""A machine, or a link: (source, destination)."""
 CLIENTS = "10.9.0.1"
 """The machine of a connection whose caller names none."""
 CONNECT_S_MAX = 30.0
@@ -49,8 +52,8 @@ class Network:
         self._scheduled = 0
         self._timer: asyncio.TimerHandle | None = None
         self._timer_s = 0.0
-        self._troubles = 0
-        self._calm_since_s = 0.0
+        self._troubles: Counter[Place] = Counter()
+        self._calm_since_s: dict[Place, float] = {}
 
     def site(self, host: str) -> Site:
         """Return the network side of a machine."""
@@ -125,7 +128,7 @@ class Network:
         link = self.links.link(source, destination)
         if not link.cut:
             link.cut = True
-            self.trouble()
+            self.trouble((source, destination))
             self.trace.note(f"cut {source} {destination}")
 
     def heal(self, source: str, destination: str) -> None:
@@ -133,7 +136,7 @@ class Network:
         link = self.links.link(source, destination)
         if link.cut:
             link.cut = False
-            self.trouble_over()
+            self.trouble_over((source, destination))
             self.trace.note(f"heal {source} {destination}")
             self._resume(link.waiting)
 
@@ -141,7 +144,7 @@ class Network:
         """Let nothing arrive for some time. What was sent arrives then, all at once."""
         until_s = self.loop.time() + seconds
         self.links.link(source, destination).stalled_until_s = until_s
-        self._calm_since_s = max(self._calm_since_s, until_s)
+        self._calm_from((source, destination), until_s)
         self.trace.note(f"stall {source} {destination} {seconds:.3f}")
 
     def heal_all(self) -> None:
@@ -150,20 +153,28 @@ class Network:
             self.heal(source, destination)
         self.links.clear()
 
-    def trouble(self) -> None:
+    def trouble(self, place: Place) -> None:
         """Note the beginning of a trouble that may make requests go unanswered."""
-        self._troubles += 1
+        self._troubles[place] += 1
 
-    def trouble_over(self) -> None:
+    def trouble_over(self, place: Place) -> None:
         """Note its end."""
-        self._troubles -= 1
-        self._calm_since_s = max(self._calm_since_s, self.loop.time())
+        self._troubles[place] -= 1
+        self._calm_from(place, self.loop.time())
 
-    def was_calm_since(self, time_s: float) -> bool:
-        """Return whether no cut, stall, power loss or pause has been there since then. A request of such a time whose
-        connection lives must be answered.
+    def _calm_from(self, place: Place, time_s: float) -> None:
+        self._calm_since_s[place] = max(self._calm_since_s.get(place, 0.0), time_s)
+
+    def calm_since_s(self, source: str, host: str) -> float | None:
+        """Return the time from which no cut, stall, power loss or pause has stood between a client at ``source`` and
+        the process at ``host``; ``None``: one stands now. Trouble elsewhere counts for nothing: a broker that answers
+        nobody must not be excused by it.
         """
-        return self._troubles == 0 and self._calm_since_s <= time_s
+        places: tuple[Place, ...] = (host, (source, host), (host, source))
+        if any(self._troubles[place] for place in places):
+            return None
+        since_s = max(self._calm_since_s.get(place, 0.0) for place in places)
+        return since_s if since_s <= self.loop.time() else None
 
     def _resume(self, waiting: dict[Stream, None]) -> None:
         streams = list(waiting)
@@ -210,10 +221,6 @@ class Vantage:
     async def connect(self, host: str, port: int, end: Callable[[Wire], End]) -> Wire:
         """As ``Network.connect``, from this machine."""
         return await self._network.connect(host, port, end, self._source)
-
-    def was_calm_since(self, time_s: float) -> bool:
-        """As ``Network.was_calm_since``."""
-        return self._network.was_calm_since(time_s)
 
 
 def _accepted(accept: Callable[[Wire], End], wire: Wire) -> None:

@@ -36,6 +36,10 @@ class PartitionLedger:
         """Number of records that were acknowledged from the page cache and taken by a power cut."""
         self._offset_of: dict[bytes, int] = {}
         self._ever_acked: dict[bytes, None] = {}
+        self.claimed: dict[bytes, None] = {}
+        """Values of batches whose repetition was refused. They were never acknowledged, and the broker says by its
+        refusal that it has them.
+        """
 
     def ack(self, base_offset: int, values: Sequence[bytes]) -> None:
         """Note that a batch was acknowledged at these offsets."""
@@ -86,6 +90,18 @@ class PartitionLedger:
             self.maybe.update(self.acked)
             self.acked = {}
         self.read = {}
+        self.claimed.clear()
+
+    def check_claims(self, found: Iterable[tuple[int, bytes]]) -> None:
+        """Check that the log has each batch whose repetition was refused. To be called while no power cut may have
+        taken it.
+        """
+        there = {value for _, value in found}
+        for value in self.claimed:
+            if value not in there:
+                raise ViolationError(
+                    f"{self.name}: the repetition of {value!r} was refused, and the log doesn't have it"
+                )
 
     def check_whole(self, found: Iterable[tuple[int, bytes]]) -> int:
         """Check the whole log: no record is lost, doubled, out of order or missing. Return the number of records."""
@@ -132,6 +148,9 @@ class Oracle:
     def __init__(self) -> None:
         self.partitions: dict[TopicPartition, PartitionLedger] = {}
         self.counts = Counts()
+        self.restarts = 0
+        """Processes that were started."""
+        self.power_cuts = 0
         self._committed: dict[tuple[str, TopicPartition], int] = {}
 
     def add(self, partition: TopicPartition, *, flushed: bool) -> None:
@@ -150,14 +169,31 @@ class Oracle:
         self.partitions[partition].ack(base_offset, values)
         self.counts.acked += len(values)
 
-    def sequence_refused(self, partition: TopicPartition) -> None:
+    def sequence_refused(self, partition: TopicPartition, *, power_cuts: int) -> None:
         """Report that a producer's next batch was refused although the one before was acknowledged: the broker lost
-        that one.
+        that one. Only a power cut may take it, and only from the page cache.
+
+        :param power_cuts: :attr:`power_cuts` when the producer had its id
         """
-        if self.partitions[partition].flushed:
+        if self.partitions[partition].flushed or self.power_cuts == power_cuts:
             raise ViolationError(
                 f"{partition}: the broker forgot a producer whose batches it had acknowledged"
             )
+
+    def repetition_refused(
+        self, partition: TopicPartition, values: Sequence[bytes], *, power_cuts: int
+    ) -> None:
+        """Report that the broker refused a repeated batch because it knows a later one. So it must have this one.
+
+        :param power_cuts: as in :meth:`sequence_refused`
+        """
+        ledger = self.partitions[partition]
+        if ledger.flushed or self.power_cuts == power_cuts:
+            ledger.claimed.update(dict.fromkeys(values))
+
+    def restarted(self) -> None:
+        """Note that a process is about to start."""
+        self.restarts += 1
 
     def read(self, partition: TopicPartition, offset: int, value: bytes) -> None:
         """Note that a consumer read a record."""
@@ -183,5 +219,6 @@ class Oracle:
 
     def power_cut(self) -> None:
         """Note that the machine lost its power."""
+        self.power_cuts += 1
         for ledger in self.partitions.values():
             ledger.power_cut()

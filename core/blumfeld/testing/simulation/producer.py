@@ -37,6 +37,10 @@ class Batch(msgspec.Struct):
     values: list[bytes]
     acked: bool = False
     tries: int = 0
+    restarts: int = 0
+    """The broker's restarts before the first try."""
+    is_followed: bool = False
+    """A later batch of the burst goes to the same partition."""
     write_failed: bool = False
     """The broker answered once that it could not write the batch."""
 
@@ -65,6 +69,8 @@ class Producer:
         self._connection: ClientConnection | None = None
         self._identity = ProducerIdentity()
         self._number = 0
+        self._power_cuts = 0
+        """The broker's power cuts before it gave the id."""
 
     async def run(self, until_s: float) -> None:
         """Produce until the end of the run, then go on until every record is acknowledged."""
@@ -90,8 +96,10 @@ class Producer:
         return batch
 
     async def _deliver(self, burst: list[Batch]) -> None:
-        for batch in burst:
+        for place, batch in enumerate(burst):
             self._oracle.sent(batch.partition, batch.values)
+            batch.restarts = self._oracle.restarts
+            batch.is_followed = any(later.partition == batch.partition for later in burst[place + 1 :])
         while not all(batch.acked for batch in burst):
             try:
                 connection = await self._connected()
@@ -112,6 +120,7 @@ class Producer:
         if self._connection is None or not self._connection.is_open:
             self._connection = await connect_patiently(self._network, self._address, self.name)
         while not self._identity.known:
+            self._power_cuts = self._oracle.power_cuts
             request = InitProducerIdRequest(transactional_id=None, transaction_timeout_ms=60_000)
             answer = await self._connection.ask(request, INIT_PRODUCER_ID_VERSION, InitProducerIdResponse)
             if answer.error_code and not is_retriable(ErrorCode(answer.error_code)):
@@ -158,12 +167,19 @@ class Producer:
             if earlier.partition == batch.partition and not earlier.acked:
                 return
         # The very first batch failed, and the next was accepted: an unknown producer may begin with any sequence.
-        # A snapshot of producers has only the last batch of each, as in Kafka: after a clean stop the repetition of an
-        # earlier one is refused although it was written.
+        began_later = batch.base_sequence == 0 and batch.write_failed and batch.is_followed
+        # A snapshot of producers has only the last batch of each, as in Kafka: after a restart the repetition of an
+        # earlier one is refused although it was written. So it must be in the log.
         behind = burst[burst.index(batch) + 1 :]
-        may_be_written = any(later.partition == batch.partition and later.tries > 1 for later in behind)
-        if not (may_be_written or (batch.base_sequence == 0 and batch.write_failed)):
-            self._oracle.sequence_refused(batch.partition)
+        is_repeated = batch.tries > 1 and any(
+            later.partition == batch.partition and later.tries > 1 for later in behind
+        )
+        oracle = self._oracle
+        if is_repeated and oracle.restarts > batch.restarts:
+            if not began_later:
+                oracle.repetition_refused(batch.partition, batch.values, power_cuts=self._power_cuts)
+        elif not began_later:
+            oracle.sequence_refused(batch.partition, power_cuts=self._power_cuts)
         for given_up in burst:  # after a new producer id, batches under way are never sent again
             given_up.acked = True
         self._identity.forget()

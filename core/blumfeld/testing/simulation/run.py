@@ -15,7 +15,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.simulation.client import connect
-from blumfeld.testing.simulation.consumer import Consumer
+from blumfeld.testing.simulation.consumer import Consumer, check_claims
 from blumfeld.testing.simulation.group_member import GroupMember
 from blumfeld.testing.simulation.host import ADDRESS, Machine, plan_of
 from blumfeld.testing.simulation.network import Network
@@ -123,6 +123,7 @@ class Simulation:
         self.machine = Machine(
             seed, self.loop, self.network, plan_of(CONFIG, storage), self._defect, self.oracle.power_cut
         )
+        self.machine.on_start = self.oracle.restarted
 
     def _chance(self, name: str) -> random.Random:
         """Return a source of chance for one part, so that its draws don't change those of another."""
@@ -328,6 +329,7 @@ class Simulation:
 
     async def _last_check(self) -> None:
         """Cut the power once more, and read everything."""
+        await check_claims(self.network, ADDRESS, self.oracle)
         self.machine.crash(power_cut=True)
         await self._live()
         reader = Consumer(

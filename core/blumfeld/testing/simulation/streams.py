@@ -54,6 +54,10 @@ class Carrier(Protocol):
         """Forget a connection: both ends are closed."""
         ...
 
+    def calm_since_s(self, source: str, host: str) -> float | None:
+        """Return the time from which nothing has stood between two machines, or ``None``."""
+        ...
+
 
 class Sign(Enum):
     """Arrivals other than bytes."""
@@ -78,6 +82,16 @@ class Wire:
         self.peer: Wire
         self.out: Stream
         site.wires[self] = None
+
+    @property
+    def calm_since_s(self) -> float | None:
+        """As ``Network.calm_since_s``, between this end and the other."""
+        return self.connection.network.calm_since_s(self.site.name, self.peer.site.name)
+
+    @property
+    def peer_is_gone(self) -> bool:
+        """Whether the other end is closed. This end may not have heard of it, and may never hear of it."""
+        return not self.peer.is_open
 
     def send(self, data: bytes) -> None:
         """Send bytes. They are lost if the connection breaks before they arrive."""

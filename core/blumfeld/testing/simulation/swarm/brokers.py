@@ -11,7 +11,7 @@ import msgspec
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.client import connect
-from blumfeld.testing.simulation.consumer import Consumer
+from blumfeld.testing.simulation.consumer import Consumer, check_claims
 from blumfeld.testing.simulation.group_member import GroupMember
 from blumfeld.testing.simulation.host import ADDRESS, Machine, plan_of
 from blumfeld.testing.simulation.network import Vantage
@@ -48,6 +48,7 @@ class Brokers:
         """Create the topics on every broker."""
         for machine in world.machines:
             oracle = self._oracles[machine.address] = Oracle()
+            machine.on_start = oracle.restarted
             for name, partitions in PARTITIONS.items():
                 connection = await connect(world.network, (machine.address, ADDRESS[1]), "admin")
                 answer = await connection.ask(topic_request(name), 5, CreateTopicsResponse)
@@ -110,6 +111,8 @@ class Brokers:
 
     async def check(self, world: World) -> None:
         """Cut the power of every machine once more, and read everything."""
+        for machine in world.machines:
+            await check_claims(world.network, (machine.address, ADDRESS[1]), self._oracles[machine.address])
         for machine in world.machines:
             machine.crash(power_cut=True)
         for machine in world.machines:
