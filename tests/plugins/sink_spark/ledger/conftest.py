@@ -1,4 +1,4 @@
-"""For the tests of the ledger."""
+"""Fixtures for the tests of the ledger."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def _no_sync(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test of this folder cuts the power, and thousands of syncs on a busy disk take minutes. The tests of
-    ``stores`` look at the syncs.
+    """Turns ``fsync`` off: no test here cuts the power, and thousands of syncs on a busy disk take minutes. The tests
+    of ``stores`` check the syncs.
     """
     monkeypatch.setattr(os, "fsync", lambda handle: None)

@@ -1,4 +1,4 @@
-"""Batches without Spark or decoders, and a store that fails where a test wants it to."""
+"""Batches without Spark or decoders, and a store that fails at a chosen operation."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ TABLES = (("trades", "BTCUSDT"), ("bbo", "ETH/USDT"), ("raw", ""))
 
 
 def settings_of(root: str) -> ArchiveSettings:
-    """Of an archive of one topic."""
+    """Returns the settings of an archive of one topic."""
     return ArchiveSettings(root=root, topics=("ticks",))
 
 
 @attrs.frozen
 class Work:
-    """What a batch reads, and what a decoder of that version makes of it."""
+    """A batch: the ranges that it reads, and the tables that a decoder of one version writes."""
 
     batch: int = 0
     ranges: tuple[OffsetRange, ...] = (OffsetRange("ticks", 0, 0, 10), OffsetRange("ticks", 1, 0, 20))
@@ -42,7 +42,7 @@ class Work:
     query: str = QUERY
 
     def next(self, more: int = 10) -> Work:
-        """The batch behind it."""
+        """Returns the batch after this one."""
         return attrs.evolve(
             self,
             batch=self.batch + 1,
@@ -52,11 +52,11 @@ class Work:
         )
 
     def stage(self, store: ArchiveStore) -> list[TaskResult]:
-        """As tasks do: staged files whose bytes follow from range, table and decoder alone."""
+        """Stages files as tasks do. Range, table and decoder version alone determine their bytes."""
         return [self._task(store, taken) for taken in self.ranges]
 
     def publish(self, store: ArchiveStore, ledger: Ledger | None = None, **options: Any) -> CommitRecord:
-        """Stages and publishes."""
+        """Stages the files and publishes the batch."""
         given = {"lost": (), "say": lambda line: None, **options}
         return publish(
             store,
@@ -108,11 +108,11 @@ class Work:
 
 
 class Crash(BaseException):
-    """The process is gone: nothing cleans up after it."""
+    """Stands for the death of the process: no ``except Exception`` cleans up after it."""
 
 
 class FailingStore:
-    """A store whose operation number ``at`` that changes something fails, before or after it was done."""
+    """A store that counts the operations that change something and fails at number ``at``, before or after doing it."""
 
     def __init__(self, inner: ArchiveStore, at: int, how: Callable[[], BaseException], after: bool) -> None:
         self.inner = inner
@@ -156,14 +156,14 @@ class FailingStore:
 
 
 def no_space() -> StoreError:
-    """What a full disk becomes."""
+    """Returns the error that a full disk raises."""
     error = StoreError("root: no space left")
     error.errno = errno.ENOSPC
     return error
 
 
 def contents(store: ArchiveStore) -> dict[str, str]:
-    """Hashes of all published files, by path: what readers see, and the commits."""
+    """Returns the hashes of all files except staging and leases, by path."""
     return {
         path: hashlib.sha256(store.read(path)).hexdigest()
         for path in store.list("")
@@ -172,22 +172,22 @@ def contents(store: ArchiveStore) -> dict[str, str]:
 
 
 def published(store: ArchiveStore) -> set[str]:
-    """Paths of all files that a reader's glob sees."""
+    """Returns the paths of all files that a reader's glob finds."""
     return {path for path in store.list("") if path.endswith(".parquet")}
 
 
 def named_files(record: CommitRecord) -> set[str]:
-    """Paths that a record names."""
+    """Returns the paths that a record names."""
     return {entry.path for entry in record.files}
 
 
 def opened(root: Any) -> ArchiveStore:
-    """The store of a folder."""
+    """Returns the store of a folder."""
     return open_store(str(root))
 
 
 def record_of(query: str, batch: int, *ranges: OffsetRange, **fields: Any) -> CommitRecord:
-    """A record without files."""
+    """Returns a record, by default without files."""
     given = {
         "files": (), "messages": 1, "bytes_in": 1, "quarantined": 0, "gaps": 0, "decoders": {}, "state": {},
         "committed_ms": 1, **fields,
@@ -196,7 +196,7 @@ def record_of(query: str, batch: int, *ranges: OffsetRange, **fields: Any) -> Co
 
 
 def _gappy(taken: OffsetRange) -> dict[str, Any]:
-    """A summary of messages of which one in seven is missing before this one."""
+    """Returns a summary of sequences in which the number before each seventh message is missing."""
     ids = [offset + offset // 7 for offset in range(taken.start, taken.end)]
     messages = trades(ids, symbol=f"S/{taken.partition}")
     found = result_of(messages, taken.start, topic=taken.topic, partition=taken.partition)

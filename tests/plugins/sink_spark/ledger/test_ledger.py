@@ -1,4 +1,4 @@
-"""Opening a ledger: what it knows, what it reads for it, what it refuses."""
+"""Opening a ledger: the state that it finds, the files that it reads for it, the records that it refuses."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 
 class CountingStore:
-    """Counts reads."""
+    """A store that notes the paths it reads."""
 
     def __init__(self, inner: ArchiveStore) -> None:
         self.inner = inner
@@ -41,7 +41,7 @@ class CountingStore:
 
 
 def chain(count: int, query: str = "q", topic: str = "t", step: int = 10) -> Iterator[CommitRecord]:
-    """Records that follow each other."""
+    """Yields records that follow each other."""
     for batch in range(count):
         file = FileEntry(
             path=f"trades/{batch}", table="trades", date="2024-08-08", rows=3, bytes=50, sha256="",
@@ -59,7 +59,7 @@ def filled(store: ArchiveStore, count: int, **options: Any) -> Ledger:
 
 
 def same(one: Ledger, other: Ledger) -> None:
-    """Both know the same."""
+    """Asserts that both ledgers have the same state."""
     assert one.queries() == other.queries()
     assert one.topics() == other.topics()
     for query in one.queries():

@@ -1,4 +1,4 @@
-"""Archives in object stores: the same guarantees without a rename. S3 itself where ``moto_server`` is installed."""
+"""Archives in object stores: the same guarantees without a rename. S3 needs ``moto_server``."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytest.importorskip("obstore")
 
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URL of an empty place."""
+    """The URL of an empty bucket path."""
     with s3_server(tmp_path, monkeypatch) as url:
         yield url
 
@@ -36,7 +36,7 @@ def store() -> ArchiveStore:
 
 
 def expected() -> dict[str, str]:
-    """What two batches come to."""
+    """Returns the archive's content after two batches without a failure."""
     store = open_store("memory://")
     Work().publish(store)
     Work().next().publish(store)
@@ -46,7 +46,7 @@ def expected() -> dict[str, str]:
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("how", [Crash, no_space], ids=["crash", "refusal"])
 def test_whatever_is_cut_short_another_run_leaves_the_same_archive(after: bool, how: Any) -> None:
-    """A store that refuses may have done it, so nothing is taken back behind the record; nothing is lost by that."""
+    """A store that raises may have done the operation, so files stay once the record may exist. Nothing is lost."""
     wanted = expected()
     counting = FailingStore(open_store("memory://"), -1, Crash, after=False)
     Work().publish(counting.inner)
@@ -66,7 +66,7 @@ def test_whatever_is_cut_short_another_run_leaves_the_same_archive(after: bool, 
 def test_a_copy_that_stayed_in_staging_is_seen_by_nobody(
     store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A crash between the copy to the final name and the delete."""
+    """The process crashes between the copy to the final name and the delete of the staged file."""
     real = type(store).delete
 
     def dies(self: ArchiveStore, path: str) -> None:
@@ -82,7 +82,7 @@ def test_a_copy_that_stayed_in_staging_is_seen_by_nobody(
 
 
 def two_writers(store: ArchiveStore, other: ArchiveStore) -> None:
-    """The second of two that publish the same batch is refused; what the first published stays as it was."""
+    """Asserts that the second of two writers of the same batch is refused and the first one's files stay unchanged."""
     ledger = Ledger(other).load()
     first = Work().publish(store)
     before = contents(store)

@@ -28,7 +28,7 @@ def records(draw: st.DrawFn) -> CommitRecord:
 
 
 class Model:
-    """What the ledger must let in, said in single offsets."""
+    """The rules over single offsets: a simple model of which records the ledger accepts."""
 
     def __init__(self) -> None:
         self.taken: dict[tuple[int, int], str] = {}
@@ -122,7 +122,7 @@ def test_a_range_must_be_one() -> None:
 
 
 def test_spans_of_one_query_that_touch_are_one() -> None:
-    """A year of batches is a handful of spans."""
+    """Consecutive batches share a span, so a year of them takes little memory."""
     spans = Spans()
     for start in range(0, 1000, 10):
         spans.add(start, start + 10, "q")

@@ -1,4 +1,4 @@
-"""A topic read again: what differs from the archive is named, what the topic lost since is no fault of the archive."""
+"""A topic read again: differences from the archive are problems, messages that the topic lost since are not."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def against(
     now: Sequence[Span] = (),
     values: Sequence[bytes | None] | None = None,
 ) -> Compared:
-    """The archive has messages at these offsets, and skipped others; the topic has messages at those."""
+    """Compares an archive that has messages at ``archived`` and skipped ``skips`` with a topic that has those at ``topic``."""
     count = tallied([rows_at(archived)]).count(RANGE, Skips(skips))
     record = record_of("q", 0, RANGE, counts=(count,), messages=len(archived))
 
@@ -136,7 +136,7 @@ def topic_of(
     batches: Sequence[tuple[int, int]] = ((0, 20), (20, 50)),
     each: int = 1_000,
 ) -> ArchiveSettings:
-    """A topic with messages, ``each`` in a batch, archived as the reader ``direct`` does it, without Spark."""
+    """Makes a topic with ``each`` messages a batch and archives it as the reader ``direct`` does, without Spark."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
         future.result(30)
@@ -211,7 +211,7 @@ def test_an_older_archive_stays_uncounted_even_if_its_numbers_fit(bootstrap: str
 def test_a_bug_of_the_fetch_is_found_by_another_client(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The archive's own fetch takes a batch for aborted, and its sums close; librdkafka reads the topic again."""
+    """A bug in the archive's own fetch takes a batch for aborted, and its sums close. librdkafka reads the messages."""
     monkeypatch.setattr(AbortedTransactions, "has", lambda self, batch: batch.base_offset == 0)
     settings = topic_of(bootstrap, "buggy", tmp_path, count=20, batches=((0, 20),), each=5)
     assert settings.topics == ("buggy",)

@@ -1,4 +1,4 @@
-"""``verify``: whole archives are whole, and whatever is done to one is named."""
+"""``verify``: it finds nothing in a whole archive, and names every kind of damage."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ COMMITS = 5
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small archive of real decoders, over midnight, in five commits. Not to be changed."""
+    """A small archive that real decoders made: five commits, across midnight. Tests share it and must not change it."""
     folder = tmp_path_factory.mktemp("verify")
     rows = captured([write_capture(folder / "capture")], TOPIC)
     records = archive(folder / "archive", rows, batch_rows=35, query="q", decoders=("binance-usdm",))
@@ -42,7 +42,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def root(made: Path, tmp_path: Path) -> Path:
-    """A copy to be harmed."""
+    """A copy of the archive that a test may damage."""
     return Path(shutil.copytree(made, tmp_path / "archive"))
 
 
@@ -72,7 +72,7 @@ def test_no_archive_is_not_a_whole_one(tmp_path: Path) -> None:
 
 
 def test_a_lost_ledger_is_told_as_such(made: Path, tmp_path: Path) -> None:
-    """No record is left, so there are no topics to compare with; what is wrong is said all the same."""
+    """No record is left, so there are no topics to compare with. The problems are printed all the same."""
     root = tmp_path / "archive"
     shutil.copytree(made, root)
     shutil.rmtree(root / "_commits")
@@ -161,9 +161,9 @@ def flip_a_byte(root: Path) -> str:
 def rewrite(
     root: Path, change: Callable[[pa.Table], pa.Table], file: Path | None = None, *, honest: bool = False
 ) -> None:
-    """Puts other rows into a file, and makes size and hash in the record fit: the rows alone give it away.
+    """Changes the rows of a file, and its size and hash in the record with them: only the rows show the damage.
 
-    :param honest: the record says how many rows the file has now
+    :param honest: the record gets the file's new number of rows, too
     """
     file = file or trades(root)[0]
     pq.write_table(change(pq.read_table(file, partitioning=None)), file)
@@ -212,7 +212,7 @@ def spoil_a_file(root: Path) -> str:
 
 
 def same_rows_twice(root: Path) -> str:
-    """A compaction that named its result and forgot what it was made of."""
+    """A compaction that names its new file and forgets to remove the old ones."""
     first = trades(root)[0]
     merged = first.with_name("usdm+all+00000000000000000000-00000000000000000161.c1.parquet")
     shutil.copy(first, merged)
@@ -230,7 +230,7 @@ def same_rows_twice(root: Path) -> str:
 
 
 def drop_messages(root: Path) -> str:
-    """A writer that dropped the rows of messages 4 to 23 from every file, and named its files as it wrote them."""
+    """A writer that drops the rows of messages 4 to 23 from every file; its record describes the files as they are."""
     for file in sorted(root.glob("*/**/*+00000000000000000000-*.parquet")):
         rewrite(
             root,
@@ -242,7 +242,7 @@ def drop_messages(root: Path) -> str:
 
 
 def swap_a_row(root: Path) -> str:
-    """As many messages have rows as before, and others."""
+    """A row moves to another offset, so that the number of rows stays the same."""
 
     def moved(rows: pa.Table) -> pa.Table:
         offsets = rows["k_offset"].to_pylist()
@@ -267,7 +267,7 @@ DEEP = [
 ]
 
 COUNTED = [drop_messages, same_rows_twice]
-"""What changes the number of rows that the record names: its counts say so without a look into the files."""
+"""Damage that changes the numbers of rows in a record. Its counts show it without a look into the files."""
 
 
 @pytest.mark.parametrize("harm", QUICK, ids=lambda harm: harm.__name__)
@@ -327,7 +327,7 @@ def test_the_broker_s_offsets_are_compared() -> None:
 
 
 def test_a_range_of_which_messages_were_dropped_is_not_whole(root: Path) -> None:
-    """The record's own totals say that most of the range never came."""
+    """The record's own totals show that most of the range's messages are absent."""
 
     def dropped(record: CommitRecord) -> CommitRecord:
         [count] = record.counts
@@ -355,7 +355,7 @@ def test_an_archive_of_an_older_version_is_not_counted_and_not_called_whole(root
 
 
 def test_hidden_offsets_are_not_explained(root: Path) -> None:
-    """What Spark's connector passes in silence may be markers, or messages that got lost on the way."""
+    """Offsets that Spark's connector passes in silence may be markers, or messages that got lost."""
 
     def hidden(record: CommitRecord) -> CommitRecord:
         [count] = record.counts

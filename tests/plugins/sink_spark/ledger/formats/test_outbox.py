@@ -1,4 +1,4 @@
-"""Commits in Delta and Iceberg tables: each batch once, whatever was cut short; other readers see the same rows."""
+"""Commits in Delta and Iceberg tables: each batch once, wherever delivery is cut short, and other readers see its rows."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def trade_rows(symbol: str, start: int, count: int) -> list[dict[str, Any]]:
 
 
 def write(store: ArchiveStore, path: str, rows: list[dict[str, Any]], symbol: str = "") -> FileEntry:
-    """A real file of the archive."""
+    """Writes a real file of the archive."""
     table = tables()[path.partition("/")[0]]
     with store.create(path) as file:
         writer = open_writer(file, table, "zstd:3")
@@ -71,7 +71,7 @@ def write(store: ArchiveStore, path: str, rows: list[dict[str, Any]], symbol: st
 
 
 def batch(store: ArchiveStore, number: int, *, quarantine: bool = False, query: str = "q") -> CommitRecord:
-    """Ten trades of each symbol, and perhaps three rows of quarantine."""
+    """Writes ten trades of each symbol, and three rows of quarantine if asked to; returns their record."""
     start = number * 10
     files = [
         write(
@@ -95,7 +95,7 @@ def archived(store: ArchiveStore, batches: int) -> Ledger:
 
 
 def rows_of(settings: ArchiveSettings, table: str) -> list[dict[str, Any]]:
-    """As the format's own reader gives them, by symbol and offset."""
+    """Returns a table's rows as the format's own reader gives them, sorted by symbol and offset."""
     if settings.delta:
         from deltalake import DeltaTable
 
@@ -107,7 +107,7 @@ def rows_of(settings: ArchiveSettings, table: str) -> list[dict[str, Any]]:
 
 
 class catalog_of:  # noqa: N801
-    """The catalog, whose connections are given back."""
+    """A context with the Iceberg catalog; it closes the connections at its end."""
 
     def __init__(self, settings: ArchiveSettings) -> None:
         from pyiceberg.catalog import load_catalog
@@ -138,7 +138,7 @@ def test_each_batch_is_committed_once(store: ArchiveStore, settings: ArchiveSett
 
 
 def test_a_delivery_that_died_is_caught_up(store: ArchiveStore, settings: ArchiveSettings) -> None:
-    """It dies after the tables have the batch and before the mark says so."""
+    """The process crashes after the tables got the batch and before the mark is written."""
     ledger = archived(store, 2)
     with pytest.raises(Crash):
         outbox.deliver(FailingStore(store, 0, Crash, after=False), ledger, settings)
@@ -166,7 +166,7 @@ def test_a_table_that_is_begun_after_a_compaction_never_names_what_is_gone(
 
 
 def compacted(store: ArchiveStore, ledger: Ledger) -> None:
-    """One file of the first symbol instead of three."""
+    """Commits a compaction of the first symbol's three files into one."""
     folder = "trades/date=1970-01-02/BTC%2FUSDT"
     removed = tuple(store.list(folder))
     assert len(removed) == 3
@@ -228,7 +228,7 @@ def test_polars_reads_the_delta_table_with_its_date(delta: str) -> None:
 
 
 def test_duckdb_reads_the_delta_table_through_arrow(delta: str) -> None:
-    """Its own Delta extension is a download, so it isn't asked here."""
+    """DuckDB would have to download its Delta extension, so it reads an Arrow dataset."""
     duckdb = pytest.importorskip("duckdb")
     from deltalake import DeltaTable
 
@@ -263,7 +263,7 @@ def test_the_plain_files_stay_readable_beside_the_logs(delta: str) -> None:
 def test_a_table_made_before_a_column_gets_it(
     store: ArchiveStore, settings: ArchiveSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Rows from before have nulls there."""
+    """Older rows show null in the new column."""
 
     import blumfeld_sink_spark.ledger.formats.delta
     import blumfeld_sink_spark.ledger.formats.iceberg  # noqa: F401

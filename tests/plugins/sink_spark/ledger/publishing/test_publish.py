@@ -1,4 +1,6 @@
-"""Publishing: exactly the files that the record names, whatever was cut short and however often it is run again."""
+"""Publishing: the archive has exactly the files that records name, wherever a run is cut short and however often it is
+repeated.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 @pytest.fixture
 def expected(tmp_path: Path) -> dict[str, str]:
-    """What two batches come to where nothing fails."""
+    """The archive's content after two batches without a failure."""
     store = opened(tmp_path / "expected")
     Work().publish(store)
     Work().next().publish(store)
@@ -65,7 +67,7 @@ def test_files_gaps_and_record_are_there_and_staging_is_empty(store: ArchiveStor
 
 
 def test_gaps_are_found_over_the_border_of_batches(store: ArchiveStore) -> None:
-    """Offset 9 is before a hole in batch 0 or between the two: the state in the record is what knows."""
+    """The missing number lies between the two batches. Only the state in the first record shows it."""
     ledger = Ledger(store)
     records = [Work(ranges=(OffsetRange("ticks", 0, 0, 7),)).publish(store, ledger)]
     records.append(Work(batch=1, ranges=(OffsetRange("ticks", 0, 7, 10),)).publish(store, ledger))
@@ -76,7 +78,7 @@ def test_gaps_are_found_over_the_border_of_batches(store: ArchiveStore) -> None:
 
 
 def _gaps(store: ArchiveStore, *records: CommitRecord) -> list[tuple[int, int, int]]:
-    """Partition, offset and what is missing there."""
+    """Returns (partition, offset, missing numbers) of each gap in these records."""
     paths = [entry.path for record in records for entry in record.files if entry.table == "gaps"]
     rows = [
         row for path in paths for row in pq.read_table(store.open_input(path), partitioning=None).to_pylist()
@@ -85,8 +87,8 @@ def _gaps(store: ArchiveStore, *records: CommitRecord) -> list[tuple[int, int, i
 
 
 def test_a_gap_right_where_a_new_query_goes_on_is_found(store: ArchiveStore) -> None:
-    """The feed misses a message before each offset that 7 divides: in partition 0 that is the seam, in partition 1 one
-    before it and one behind. A partition that the new query begins elsewhere has a chain of its own.
+    """The feed misses a message before each offset that 7 divides. In partition 0 that is at the seam; in partition 1
+    one gap lies before the seam and one after it. The new query begins partition 2 elsewhere, so nothing continues there.
     """
     Work(ranges=(OffsetRange("ticks", 0, 0, 6),)).publish(store)
     Work(batch=1, ranges=(OffsetRange("ticks", 0, 6, 7), OffsetRange("ticks", 1, 0, 10))).publish(store)
@@ -102,7 +104,7 @@ def test_a_gap_right_where_a_new_query_goes_on_is_found(store: ArchiveStore) -> 
 
 
 def test_a_seam_run_again_finds_the_same_whatever_was_committed_since(tmp_path: Path) -> None:
-    """A backfill that ends where the new query begins, and commits after it began, isn't what it goes on from."""
+    """A backfill that commits after the new query began changes nothing, although it ends where that query begins."""
     calm, busy = opened(tmp_path / "calm"), opened(tmp_path / "busy")
     batch = Work(query="feed-2", ranges=(OffsetRange("ticks", 0, 7, 20),))
     expected = batch.publish(calm, seams=Ledger(calm).load().seams({("ticks", 0): 7}))
@@ -127,7 +129,7 @@ def test_a_batch_without_offsets_is_a_commit_too(store: ArchiveStore) -> None:
 
 
 def operations(store: ArchiveStore) -> int:
-    """How many operations the second batch takes."""
+    """Returns the number of operations that the second batch takes."""
     Work().publish(store)
     counting = FailingStore(store, -1, Crash, after=False)
     Work().next().publish(counting)
@@ -138,7 +140,7 @@ def operations(store: ArchiveStore) -> int:
 def test_a_crash_at_any_operation_and_another_run_leave_the_same_archive(
     tmp_path: Path, expected: dict[str, str], after: bool
 ) -> None:
-    """The second of two batches dies at every operation in turn, twice, and is then run to its end."""
+    """The second of two batches crashes at every operation in turn, then in its repetition, and is then run to its end."""
     steps = operations(opened(tmp_path / "count"))
     assert steps > 15
     for at in range(steps):
@@ -173,7 +175,7 @@ def test_a_full_disk_at_any_operation_publishes_all_or_nothing(
 
 
 def test_another_decoder_after_a_crash_replaces_what_the_first_left(store: ArchiveStore) -> None:
-    """The first run published files of three tables, the second makes two of them with other bytes and a new one."""
+    """The first run published files of three tables. The second writes other bytes for one, and a new table."""
     work = Work()
     with pytest.raises(Crash):
         work.publish(FailingStore(store, _at_record(store), Crash, after=False))
@@ -189,7 +191,7 @@ def test_another_decoder_after_a_crash_replaces_what_the_first_left(store: Archi
 
 
 def _at_record(store: ArchiveStore) -> int:
-    """The number of the operation that puts the first record."""
+    """Returns the number of the operation that writes the first record."""
     counting = FailingStore(opened(f"{store.root}-count"), -1, Crash, after=False)
     Work().publish(counting)
     return counting.names.index("put_if_absent")
@@ -205,7 +207,7 @@ def test_another_decoder_after_the_commit_changes_nothing(store: ArchiveStore) -
 
 
 def refused(work: Work, store: ArchiveStore, **options: Any) -> str:
-    """What a refusal says; nothing was changed, nothing stays in staging."""
+    """Returns the message of a refusal; asserts that the archive is unchanged and staging is empty."""
     before = contents(store)
     with pytest.raises(LedgerConflictError) as info:
         work.publish(store, **options)
@@ -260,7 +262,7 @@ def test_results_that_are_not_of_the_plan_are_refused(
 
 
 def test_of_two_writers_of_one_batch_the_second_is_refused(store: ArchiveStore) -> None:
-    """The second looked before the first committed."""
+    """The second writer looks for a record before the first one commits."""
     first = Work()
     second = attrs.evolve(first, version=2, tables=(*first.tables, ("quarantine", "")))
     racing = _Racing(store, lambda: first.publish(store))
@@ -271,7 +273,7 @@ def test_of_two_writers_of_one_batch_the_second_is_refused(store: ArchiveStore) 
 
 
 def test_a_loser_takes_away_what_the_winner_does_not_name(store: ArchiveStore) -> None:
-    """The winner read the intent before the loser wrote its own, so only the loser knows of its extra file."""
+    """The winner read the intents before the loser wrote its own, so only the loser knows of its extra file."""
     winner = Work().publish(opened(f"{store.root}-winner"))
     racing = _Racing(store, lambda: Ledger(store).load().append(winner))
     with pytest.raises(LedgerConflictError, match="another writer has committed batch 0"):
@@ -281,8 +283,8 @@ def test_a_loser_takes_away_what_the_winner_does_not_name(store: ArchiveStore) -
 
 @pytest.mark.parametrize("move", [0, 3, -1], ids=["its first move", "in the middle", "its last move"])
 def test_a_losing_writer_never_deletes_the_winners_files(store: ArchiveStore, move: int) -> None:
-    """The loser's disk is full while it moves its files; the winner has committed the same batch, under the same names,
-    just before. Taking back what the loser published would take the winner's files away.
+    """The loser's disk fills up while it moves its files. Just before, the winner has committed the same batch under the
+    same names. If the loser removed its published files, it would remove the winner's.
     """
     winner = Work()
     counting = FailingStore(opened(f"{store.root}-count"), -1, Crash, after=False)
@@ -323,7 +325,7 @@ def test_a_query_that_has_begun_the_same_offsets_is_in_the_way(store: ArchiveSto
 
 
 class _Racing(FailingStore):
-    """Lets another writer in just before the record, or another operation, is put."""
+    """A store that runs another writer just before the record is written, or before another operation."""
 
     def __init__(
         self, inner: ArchiveStore, other: Callable[[], object], before: str = "put_if_absent"
@@ -340,7 +342,7 @@ class _Racing(FailingStore):
 
 
 class _LosingStore(FailingStore):
-    """Lets another writer in just before the operation number ``at``, which then finds the disk full."""
+    """A store that runs another writer just before operation number ``at``, which then finds the disk full."""
 
     def __init__(self, inner: ArchiveStore, at: int, let_in: Callable[[], object]) -> None:
         super().__init__(inner, at, no_space, after=False)

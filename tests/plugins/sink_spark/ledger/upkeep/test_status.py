@@ -1,4 +1,4 @@
-"""``status``: what the ledger says, without Spark and without a broker."""
+"""``status``: from the ledger alone, without Spark and without a broker."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.archive
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:
-    """Two batches."""
+    """An archive of two batches."""
     store = opened(tmp_path)
     Work().publish(store)
     Work().next().publish(store)

@@ -1,4 +1,4 @@
-"""``vacuum``: what dead runs left goes, what a writer holds stays."""
+"""``vacuum``: files that dead runs left are removed, files that a writer may use stay."""
 
 from __future__ import annotations
 
@@ -41,7 +41,9 @@ def now_ms() -> int:
 
 
 def crashed(store: ArchiveStore) -> tuple[dict[str, str], list[str]]:
-    """A batch, and a second that died before its record and left staging as well. What must stay, what may go."""
+    """Publishes a batch, then crashes in a second one before its record, with staged files. Returns what must stay (hash by
+    path) and what may be removed (paths).
+    """
     Work().publish(store)
     kept = contents(store)
     counting = FailingStore(store, -1, Crash, after=False)
@@ -57,7 +59,7 @@ def crashed(store: ArchiveStore) -> tuple[dict[str, str], list[str]]:
 
 
 def age(store: ArchiveStore, by_ms: int) -> None:
-    """As if all files had been written so long ago."""
+    """Makes all files look older."""
     for path in store.list(""):
         full = Path(store.root, path)
         os.utime(full, ns=(0, full.stat().st_mtime_ns - by_ms * 1_000_000))
@@ -74,7 +76,7 @@ def test_what_is_left_goes_and_the_archive_stays(store: ArchiveStore) -> None:
 
 
 def test_without_its_ledger_an_archive_is_left_alone(store: ArchiveStore) -> None:
-    """A lost folder of records makes every file one that no record names."""
+    """Without the folder of records, no file is named by a record."""
     Work().publish(store)
     age(store, 2 * HOUR_MS)
     for path in list(store.list("_commits")):
@@ -89,7 +91,7 @@ def test_without_its_ledger_an_archive_is_left_alone(store: ArchiveStore) -> Non
 
 
 def test_a_first_batch_that_died_leaves_no_record_and_goes(store: ArchiveStore) -> None:
-    """Its intent names its files."""
+    """The intent of the dead batch names its files, so they aren't taken for a lost ledger."""
     counting = FailingStore(store, -1, Crash, after=False)
     Work().publish(counting)
     at = counting.names.index("put_if_absent")
@@ -113,7 +115,7 @@ def test_what_is_young_stays(store: ArchiveStore) -> None:
 
 
 def test_an_intent_stays_while_one_of_its_files_does(store: ArchiveStore) -> None:
-    """Else nobody would know that the file is one of its batch."""
+    """Without the intent, nothing would tell that the file belongs to its batch."""
     crashed(store)
     age(store, 2 * HOUR_MS)
     young = sorted(published(store))[-1]
@@ -136,7 +138,7 @@ def test_a_writer_at_work_keeps_all_but_older_staging(store: ArchiveStore) -> No
 
 
 def test_staging_a_little_older_than_the_lease_may_be_the_writers(store: ArchiveStore) -> None:
-    """The store's clock may differ."""
+    """The store's clock may differ from the writer's."""
     store.put("_staging/a.inprogress", b"1")
     age(store, SKEW_MS // 2)
     with Lease(store, "ticks"):

@@ -1,4 +1,4 @@
-"""One writer at a time."""
+"""The lease: one writer at a time."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
 
 @attrs.define
 class Clock:
-    """Wall time that a test moves."""
+    """A wall clock that a test moves."""
 
     now_ms: int = 1_700_000_000_000
 
@@ -132,7 +132,7 @@ def test_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path: Path) -> No
 def test_a_live_process_of_this_host_keeps_it_however_late_it_renews(
     store: ArchiveStore, clock: Clock
 ) -> None:
-    """A machine that was busy, or asleep: nobody writes under its hands."""
+    """The writer's machine was busy or asleep: no other process may write meanwhile."""
     first = Lease(store, "ticks", now_ms=clock)
     first.take()
     clock.now_ms += 10 * TTL_MS
