@@ -1,4 +1,4 @@
-"""Commits in Delta and Iceberg tables: each batch once, wherever delivery is cut short, and other readers see its rows."""
+"""Commits in Delta and Iceberg tables: each batch once, wherever delivery is cut short; other readers see its rows."""
 
 from __future__ import annotations
 

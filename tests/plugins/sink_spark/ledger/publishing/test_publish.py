@@ -88,7 +88,7 @@ def _gaps(store: ArchiveStore, *records: CommitRecord) -> list[tuple[int, int, i
 
 def test_a_gap_right_where_a_new_query_goes_on_is_found(store: ArchiveStore) -> None:
     """The feed misses a message before each offset that 7 divides. In partition 0 that is at the seam; in partition 1
-    one gap lies before the seam and one after it. The new query begins partition 2 elsewhere, so nothing continues there.
+    one gap lies before the seam and one after it. The new query begins partition 2 elsewhere: nothing continues there.
     """
     Work(ranges=(OffsetRange("ticks", 0, 0, 6),)).publish(store)
     Work(batch=1, ranges=(OffsetRange("ticks", 0, 6, 7), OffsetRange("ticks", 1, 0, 10))).publish(store)
@@ -140,7 +140,7 @@ def operations(store: ArchiveStore) -> int:
 def test_a_crash_at_any_operation_and_another_run_leave_the_same_archive(
     tmp_path: Path, expected: dict[str, str], after: bool
 ) -> None:
-    """The second of two batches crashes at every operation in turn, then in its repetition, and is then run to its end."""
+    """The second of two batches crashes at every operation in turn, then in its repetition, then runs to its end."""
     steps = operations(opened(tmp_path / "count"))
     assert steps > 15
     for at in range(steps):
@@ -283,8 +283,8 @@ def test_a_loser_takes_away_what_the_winner_does_not_name(store: ArchiveStore) -
 
 @pytest.mark.parametrize("move", [0, 3, -1], ids=["its first move", "in the middle", "its last move"])
 def test_a_losing_writer_never_deletes_the_winners_files(store: ArchiveStore, move: int) -> None:
-    """The loser's disk fills up while it moves its files. Just before, the winner has committed the same batch under the
-    same names. If the loser removed its published files, it would remove the winner's.
+    """The loser's disk fills up while it moves its files. Just before, the winner has committed the same batch under
+    the same names. If the loser removed its published files, it would remove the winner's.
     """
     winner = Work()
     counting = FailingStore(opened(f"{store.root}-count"), -1, Crash, after=False)

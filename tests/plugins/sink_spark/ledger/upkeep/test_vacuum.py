@@ -41,8 +41,9 @@ def now_ms() -> int:
 
 
 def crashed(store: ArchiveStore) -> tuple[dict[str, str], list[str]]:
-    """Publishes a batch, then crashes in a second one before its record, with staged files. Returns what must stay (hash by
-    path) and what may be removed (paths).
+    """Publishes a batch, then crashes in a second one before its record, with staged files.
+
+    Returns the files that must stay (hash by path) and those that may be removed (paths).
     """
     Work().publish(store)
     kept = contents(store)
