@@ -42,7 +42,7 @@ def against(
     now: Sequence[Span] = (),
     values: Sequence[bytes | None] | None = None,
 ) -> Compared:
-    """Compares an archive with messages at ``archived`` and skipped ``skips`` with a topic with messages at ``topic``."""
+    """Compares an archive with messages at ``archived``, which skipped ``skips``, with a topic with those at ``topic``."""
     count = tallied([rows_at(archived)]).count(RANGE, Skips(skips))
     record = record_of("q", 0, RANGE, counts=(count,), messages=len(archived))
 
