@@ -1,4 +1,4 @@
-"""``blumfeld archive``: one module for each verb, found by the verb's name, so this package grows with the verbs.
+"""``blumfeld archive``: one module for each verb, found by the verb's name. Rooms hold verbs of one kind.
 
 Each module has a function ``command``. It imports its dependencies when it is called: Arrow and Spark take seconds to
 import, and ``--help`` needs neither. ``common`` holds the code that verbs share.
@@ -10,24 +10,25 @@ from importlib import import_module
 
 import typer
 
+# In the order of ``--help``.
 VERBS = (
-    "doctor",
-    "run",
-    "once",
-    "backfill",
-    "status",
-    "verify",
-    "gaps",
-    "compact",
-    "vacuum",
-    "bars",
-    "book",
-    "replay",
-    "load",
-    "sql",
-    "export",
-    "plot",
-    "bench",
+    "archiving.doctor",
+    "archiving.run",
+    "archiving.once",
+    "archiving.backfill",
+    "upkeep.status",
+    "upkeep.verify",
+    "reading.gaps",
+    "upkeep.compact",
+    "upkeep.vacuum",
+    "reading.bars",
+    "reading.book",
+    "sending.replay",
+    "sending.load",
+    "reading.sql",
+    "reading.export",
+    "reading.plot",
+    "archiving.bench",
 )
 
 app = typer.Typer(
@@ -37,4 +38,4 @@ app = typer.Typer(
     add_completion=False,
 )
 for verb in VERBS:
-    app.command(verb)(import_module(f"{__name__}.{verb}").command)
+    app.command(verb.rpartition(".")[2])(import_module(f"{__name__}.{verb}").command)

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from typer.testing import CliRunner
 
 from blumfeld_sink_spark.commands import app
-from blumfeld_sink_spark.commands.verify import NOT_SHOWN
+from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.sums import added
 from blumfeld_sink_spark.records import OffsetRange

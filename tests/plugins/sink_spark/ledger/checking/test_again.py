@@ -15,7 +15,7 @@ from typer.testing import CliRunner, Result
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld_sink_spark.accounting import ABORTED, CONTROL, HIDDEN
 from blumfeld_sink_spark.commands import app
-from blumfeld_sink_spark.commands.verify import NOT_SHOWN
+from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.fetching.aborted import AbortedTransactions
 from blumfeld_sink_spark.ledger.checking.again import Compared, compare
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
@@ -42,7 +42,7 @@ def against(
     now: Sequence[Span] = (),
     values: Sequence[bytes | None] | None = None,
 ) -> Compared:
-    """Compares an archive with messages at ``archived``, which skipped ``skips``, with a topic with those at ``topic``."""
+    """Compares an archive with messages at ``archived``, which skipped ``skips``, with a topic with these offsets."""
     count = tallied([rows_at(archived)]).count(RANGE, Skips(skips))
     record = record_of("q", 0, RANGE, counts=(count,), messages=len(archived))
 

@@ -17,7 +17,7 @@ from typer.testing import CliRunner, Result
 
 from blumfeld_sink_spark.accounting import HIDDEN
 from blumfeld_sink_spark.commands import app
-from blumfeld_sink_spark.commands.verify import NOT_SHOWN
+from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.checking.verify import against_broker, verify
 from blumfeld_sink_spark.ledger.ledger import record_path
 from blumfeld_sink_spark.records import CommitRecord, DecoderCount, Span

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld_sink_spark.commands.backfill import of_its_own
+from blumfeld_sink_spark.commands.archiving.backfill import of_its_own
 from blumfeld_sink_spark.commands.common import live, options
 from blumfeld_sink_spark.commands.common.times import position
 from blumfeld_sink_spark.errors import SettingsError

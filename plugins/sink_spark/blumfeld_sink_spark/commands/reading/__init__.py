@@ -1,0 +1,1 @@
+"""Verbs that read an archive: queries, books, bars, findings, exports and pictures."""

@@ -1,0 +1,1 @@
+"""Verbs that send messages to a topic: captures, or archived records."""

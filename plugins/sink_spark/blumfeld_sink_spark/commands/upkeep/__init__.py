@@ -1,0 +1,1 @@
+"""Verbs that check and maintain an archive. They start no Spark."""
