@@ -14,10 +14,8 @@ import threading
 import time
 from typing import cast
 
-from blumfeld.wire.api import ApiKey, request_class, response_class
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.batches.records import records
-from blumfeld.wire.codec import decoder, encoder
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.produce import (
@@ -151,23 +149,8 @@ def go(pairs: list[Pair]) -> None:
         time.sleep(0.001)
 
 
-def make_codecs() -> None:
-    """Make the codecs of all requests that a pair sends.
-
-    On a busy machine that takes longer than a connection may be idle, so it is done before there is one.
-    """
-    for key, version in (
-        (ApiKey.API_VERSIONS, 2),
-        (ApiKey.PRODUCE, PRODUCE_VERSION),
-        (ApiKey.FETCH, FETCH_VERSION),
-    ):
-        encoder(request_class(key), version)
-        decoder(response_class(key), version)
-
-
 def main(address: str, topics: list[str]) -> None:
     """Serve commands until ``quit`` or the end of input."""
-    make_codecs()
     pairs = [Pair(address, topic) for topic in topics]
     for line in sys.stdin:
         command = line.strip()

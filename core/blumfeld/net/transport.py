@@ -36,6 +36,10 @@ class BaseTransport:
         self._turn: Turn | None = None
         self._sweep_timer: Timer | None = None
         self._sweep_delay_ms = 0.0
+        self._sweep_set_ms = 0.0
+        """Monotonic time at which the timer was set."""
+        self._stood_still_until_ms = 0.0
+        """Monotonic time of the last sweep that came late: what went by before is nobody's idle time."""
         self._when_gone: Callable[[], None] | None = None
 
     # Filled in by a driver.
@@ -181,16 +185,29 @@ class BaseTransport:
                 return
             self._sweep_timer.cancel()
         self._sweep_delay_ms = delay_ms
+        self._sweep_set_ms = self.runtime.monotonic_ms()
         self._sweep_timer = self.runtime.call_later(delay_ms, self._sweep)
 
     def _sweep(self) -> None:
         self._sweep_timer = None
         now_ms = self.runtime.monotonic_ms()
+        # A late timer says that the loop stood still: a slow disk, a starved process. Meanwhile a peer's requests lie
+        # unread, and its last answer bears the time at which the turn began. That time is not the peer's.
+        if now_ms - self._sweep_set_ms > 2 * self._sweep_delay_ms:
+            self._stood_still_until_ms = now_ms
         for connection in list(self._table.connections.values()):
-            close_if_idle(connection, now_ms, connection.idle_ms_max)
+            self._close_if_idle(connection, now_ms, connection.idle_ms_max)
         for dialled, limits in list(self._dialled.items()):
-            close_if_idle(dialled, now_ms, limits.idle_ms_max)
+            self._close_if_idle(dialled, now_ms, limits.idle_ms_max)
         self._sweep_again()
+
+    def _close_if_idle(self, connection: Stream, now_ms: float, idle_ms_max: float) -> None:
+        """Close the connection if its peer has been idle for ``idle_ms_max``; a negative time means never."""
+        since_ms = connection.idle_since()
+        if since_ms is None or idle_ms_max < 0:
+            return
+        if now_ms - max(since_ms, self._stood_still_until_ms) >= idle_ms_max:
+            connection.die(f"idle for {idle_ms_max} ms")
 
     # Stopping.
 
@@ -242,10 +259,3 @@ class BaseTransport:
         del self._dialled[connection]
         if self._when_gone is not None:
             self._when_gone()
-
-
-def close_if_idle(connection: Stream, now_ms: float, idle_ms_max: float) -> None:
-    """Close the connection if its peer has been idle for ``idle_ms_max``; a negative time means never."""
-    since_ms = connection.idle_since()
-    if since_ms is not None and 0 <= idle_ms_max <= now_ms - since_ms:
-        connection.die(f"idle for {idle_ms_max} ms")
