@@ -98,6 +98,26 @@ def test_a_forgotten_partition_leaves_and_an_empty_session_is_closed() -> None:
     assert error_of(sessions, 7, 3) is ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def test_a_partition_that_is_named_again_is_another_request_in_the_same_place() -> None:
+    """The earlier fetch may still wait."""
+    sessions = ids(7)
+    opened(sessions, 0, 1)
+    earlier = begin(sessions, 7, 1)
+    assert earlier.partitions[0].changed(9, 2)
+    earlier.partitions[0].found, earlier.partitions[0].found_in = "hosted", 4
+    later = begin(sessions, 7, 2, [FetchPartition("t", 0, 5, 99)])
+    assert [p.fetch_offset for p in earlier.partitions] == [0, 0]
+    first, second = later.partitions
+    assert (first.partition, first.fetch_offset, first.found, first.found_in) == (0, 5, "hosted", 4)
+    assert not first.changed(9, 2), "as the last answer said"
+    assert second is earlier.partitions[1]
+    assert earlier.session is not None
+    sessions.rotate(earlier.session, earlier.partitions[0])
+    assert begin(sessions, 7, 3).partitions == [first, second]
+    sessions.rotate(earlier.session, first)
+    assert begin(sessions, 7, 4).partitions == [second, first]
+
+
 def test_the_epoch_goes_up_by_one_and_wraps_to_one() -> None:
     sessions = ids(7)
     opened(sessions, 0)

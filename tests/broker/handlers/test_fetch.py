@@ -436,6 +436,46 @@ def test_a_forgotten_partition_is_read_no_more(broker: BrokerHarness) -> None:
     assert client.session_id == 0
 
 
+def test_a_fetch_that_waits_keeps_its_offset_when_its_session_goes_on(broker: BrokerHarness) -> None:
+    """A client that took its connection for lost goes on with the session on another one. The first answer must not
+    have the second request's records."""
+    fill(broker, 3)
+    client = Client(broker)
+    client.fetch(0, 1)
+    requests = [
+        FetchRequest(
+            session_id=client.session_id,
+            session_epoch=epoch,
+            min_bytes=1,
+            max_wait_ms=60_000,
+            topics=fetch(offset, topic_id=client.topic_id).topics,
+        )
+        for epoch, offset in ((1, 3), (2, 4))
+    ]
+    waiting = [broker.send_frame(broker.frame(request, 15), broker.connect()) for request in requests]
+    # The second offset is beyond the end: an error, which is no reason to answer the first.
+    assert [exchange.settled for exchange in waiting] == [False, True]
+    fill(broker, 2)
+    first = broker.response(waiting[0], requests[0], 15)
+    assert offsets(data_of(first))[0] == 3
+
+
+def test_a_late_answer_puts_no_forgotten_request_back_into_its_session(broker: BrokerHarness) -> None:
+    client = Client(broker)
+    client.fetch(0, 1)
+    request = FetchRequest(session_id=client.session_id, session_epoch=1, min_bytes=1, max_wait_ms=60_000)
+    waiting = broker.send_frame(broker.frame(request, 15), broker.connect())
+    client.epoch = 2
+    fill(broker, 1, partition=1)
+    assert waiting.settled
+    request.session_epoch = 2
+    waiting = broker.send_frame(broker.frame(request, 15), broker.connect())
+    client.epoch = 3
+    assert client.fetch(1, offset=1) == []
+    fill(broker, 1, partition=0)
+    assert client.fetch() == [(0, [0])], "partition 1 is asked for from offset 1 on"
+
+
 def test_an_error_is_told_each_time(broker: BrokerHarness) -> None:
     client = Client(broker)
     client.fetch(0)

@@ -83,6 +83,12 @@ class FetchPartition:
         self.last_fetched_epoch = asked.last_fetched_epoch
         self.log_start_offset = asked.log_start_offset
 
+    def follow(self, earlier: FetchPartition) -> None:
+        """Take the place of an earlier request for this partition in its session. The last answer was to that one."""
+        self.high_watermark = earlier.high_watermark
+        self.told_log_start_offset = earlier.told_log_start_offset
+        self.found, self.found_in = earlier.found, earlier.found_in
+
     def changed(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether these offsets differ from the last answer's. They are stored as the last answer's."""
         if high_watermark == self.high_watermark and log_start_offset == self.told_log_start_offset:
@@ -191,10 +197,10 @@ class FetchSessions:
         for partition in asked:
             key = (partition.topic, partition.partition)
             known = partitions.get(key)
-            if known is None:
-                partitions[key] = partition
-            else:
-                known.ask_again(partition)
+            if known is not None:
+                # Not changed in place: an earlier fetch of the session may still wait, on a connection that is lost.
+                partition.follow(known)
+            partitions[key] = partition
         for key in forgotten:
             partitions.pop(key, None)
         if not partitions:
@@ -242,8 +248,10 @@ class FetchSessions:
         partitions = session.partitions
         if len(partitions) == 1:
             return
-        if partitions.pop(partition.key, None) is not None:
-            partitions[partition.key] = partition
+        key = partition.key
+        if partitions.get(key) is partition:  # or a later request has forgotten it, or asked for it again
+            del partitions[key]
+            partitions[key] = partition
 
     def _make_room(self, plan: FetchPlan, now_ms: float) -> bool:
         if len(self._sessions) < self._slots_max:
