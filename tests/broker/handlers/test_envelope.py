@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
+import struct
+import tracemalloc
 from typing import Any
 
 import pytest
 
 from blumfeld.client.envelope import enveloped, inner_answer
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller, OnBehalf
 from blumfeld.spi.context import Principal
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
+from blumfeld.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
 from blumfeld.wire.schema import Message
 from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness
 
@@ -111,6 +120,59 @@ def test_an_inner_request_that_cant_be_read_closes_nothing() -> None:
     exchange = broker.send_frame(broker.frame(envelope, 0), connection)
     assert broker.response(exchange, envelope, 0).error_code == ErrorCode.INVALID_REQUEST
     assert connection.closed is None
+
+
+@pytest.mark.parametrize("values", [200, 4096])
+def test_a_large_inner_request_is_copied_once(values: int) -> None:
+    """Out of the frame, whose memory is used again. The strings of the decoded request are the second time that its
+    bytes are in memory. The request of 4,096 values is served in slices."""
+    size = (4 << 20) // values
+    configs = [AlterableConfig(name="retention.ms", value="9" * size) for _ in range(values)]
+    resource = AlterConfigsResource(resource_type=2, resource_name="t", configs=configs)
+    broker = BrokerHarness()
+    at_submit: list[int] = []
+
+    def submit(command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
+        at_submit.append(tracemalloc.get_traced_memory()[1])
+        refused: Completion[Message] = Completion()
+        refused.fail(BrokerError(ErrorCode.POLICY_VIOLATION))
+        return refused
+
+    broker.metadata.submit = submit  # type: ignore[method-assign]
+    envelope = enveloped(IncrementalAlterConfigsRequest(resources=[resource]), 1, 9, ALICE)
+    frame = broker.frame(envelope, 0)
+    connection = broker.connect(CONTROLLER_LISTENER)
+    tracemalloc.start()
+    try:
+        exchange = broker.send_frame(frame, connection)
+    finally:
+        tracemalloc.stop()
+    inner = inner_answer(broker.response(exchange, envelope, 0), 44, 1)
+    assert isinstance(inner, IncrementalAlterConfigsResponse)
+    assert inner.responses[0].error_code == ErrorCode.POLICY_VIOLATION
+    assert at_submit[0] < 2.6 * (4 << 20)
+
+
+@pytest.mark.parametrize("key", [0, 1, 3, 17, 36, 58, 62, 63])
+def test_other_requests_are_not_served_in_an_envelope(key: int) -> None:
+    """Produce, Fetch, Metadata, SASL, a second Envelope, a node's own commands: none may borrow a principal."""
+    broker = BrokerHarness()
+    envelope = enveloped(create(), 7, 9, ALICE)
+    for version in range(3):
+        envelope.request_data = struct.pack(">hh", key, version) + bytes(envelope.request_data)[4:]
+        assert send(broker, envelope).error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("data", [b"", b"\0", b"\0\x13\0\7\0\0\0\1", bytes(14), b"\xff" * 64])
+def test_garbage_in_an_envelope_fails_alone(data: bytes) -> None:
+    broker = BrokerHarness()
+    envelope = enveloped(create(), 7, 9, ALICE)
+    envelope.request_data = data
+    connection = broker.connect(CONTROLLER_LISTENER)
+    exchange = broker.send_frame(broker.frame(envelope, 0), connection)
+    assert broker.response(exchange, envelope, 0).error_code == ErrorCode.INVALID_REQUEST
+    assert connection.closed is None
+    assert "defect" not in str(broker.log.events)
 
 
 def test_it_is_served_on_controller_listeners_only() -> None:

@@ -72,5 +72,6 @@ class InnerRequests:
             answer.fail(BrokerError(ErrorCode.UNSUPPORTED_VERSION))
             return answer
         exchange = InnerExchange(InnerConnection(forwarded, outer, answer), answer)
-        self._dispatcher.request(exchange, memoryview(bytearray(forwarded.frame)))
+        # Not copied: no handler changes a request that may be forwarded, because only Produce patches what it is given.
+        self._dispatcher.request(exchange, memoryview(forwarded.frame))
         return answer

@@ -56,8 +56,9 @@ class Answering(Protocol):
 
 def lasting(frame: memoryview) -> memoryview:
     """Returns a frame that stays unchanged after this turn. A small frame lies in the shared receive buffer, which the
-    next turn overwrites, so it is copied. A large one has memory of its own."""
-    return frame if len(frame) > OWNED_FRAME_BYTES else memoryview(bytearray(frame))
+    next turn overwrites, so it is copied. A large one has memory of its own, and so has the request in an Envelope."""
+    owned = len(frame) > OWNED_FRAME_BYTES or type(frame.obj) is bytes
+    return frame if owned else memoryview(bytearray(frame))
 
 
 class LargeRequest:
