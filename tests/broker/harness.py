@@ -78,6 +78,9 @@ class FakeImage:
     def configured(self, resource_type: int) -> tuple[str, ...]:
         return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
 
+    def section(self, name: str) -> Any:
+        raise KeyError(name)
+
 
 class FakeMetadata:
     """A controller that says yes. ``refuse`` makes it fail with an error for the next command."""

@@ -110,6 +110,9 @@ class FakeImage:
     def configured(self, resource_type: int) -> tuple[str, ...]:
         return ()
 
+    def section(self, name: str) -> Any:
+        raise KeyError(name)
+
 
 def topic_id(name: str) -> bytes:
     """The id that :class:`FakeImage` gives a topic."""

@@ -23,6 +23,8 @@ from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import LogStorage, PartitionLog, SegmentedLog, SeveralDirectories
 from blumfeld.spi.transport import Listener, Transport
+from blumfeld.wire.messages.create_topics import CreateTopicsRequest
+from tests.metadata.acl_section import AclSection, CreateAcls
 
 FREE_PORT = 45_454
 
@@ -413,6 +415,46 @@ class Refuses(StorageFake):
         raise CompositionRefused("node.data_dirs", "2 directories", "one: it keeps one file")
 
 
+class PaperAcls:
+    """A plug-in with a section of the image and a command."""
+
+    options_class: type[msgspec.Struct] = NoOptions
+    roles: tuple[str, ...] = ("assignors",)
+
+    @hookimpl
+    def blumfeld_image_sections(self) -> Sequence[Any]:
+        return [AclSection()]
+
+
+class PaperCommands:
+    """A plug-in with a command."""
+
+    options_class: type[msgspec.Struct] = NoOptions
+    roles: tuple[str, ...] = ("assignors",)
+
+    @hookimpl
+    def blumfeld_controller_commands(self) -> Sequence[Any]:
+        return [CreateAcls()]
+
+
+class CoreCommands(PaperCommands):
+    """A plug-in with a command that the core has."""
+
+    @hookimpl
+    def blumfeld_controller_commands(self) -> Sequence[Any]:
+        command = CreateAcls()
+        command.request = CreateTopicsRequest
+        return [command]
+
+
+class NoSection(PaperAcls):
+    """A plug-in whose section lacks a method."""
+
+    @hookimpl
+    def blumfeld_image_sections(self) -> Sequence[Any]:
+        return [PaperAcls()]
+
+
 class PaperAssignors:
     """Brings assignors and nothing else."""
 
@@ -438,6 +480,12 @@ def registry(**more: str) -> Registry:
         "groups_fake": "GroupsFake",
         "makes_nothing": "MakesNothing",
         "more_assignors": "PaperAssignors",
+        "paper_acls": "PaperAcls",
+        "more_acls": "PaperAcls",
+        "paper_commands": "PaperCommands",
+        "more_commands": "PaperCommands",
+        "core_commands": "CoreCommands",
+        "no_section": "NoSection",
         "net_fake": "NetFake",
         "paper_assignors": "PaperAssignors",
         "reads_too_early": "ReadsTooEarly",

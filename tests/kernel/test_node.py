@@ -391,6 +391,35 @@ def test_the_builds_assignors_are_there_when_groups_are_made(tmp_path: Path) -> 
         with_node(twice, body)
 
 
+def test_the_builds_image_sections_and_commands_are_there_when_consensus_is_made(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        assert [section.name for section in node.composition.image_sections] == ["acls"]
+        assert len(node.composition.controller_commands) == 1
+
+    with_node(planned(tmp_path, 'groups.assignors=["paper_acls", "paper_commands"]'), body)
+
+
+@pytest.mark.parametrize(
+    ("plugins", "said"),
+    [
+        ("paper_acls,more_acls", "plug-in more_acls: two sections of the image are called acls"),
+        (
+            "paper_commands,more_commands",
+            "more_commands brings a command for CreateAclsRequest, which has one already",
+        ),
+        ("core_commands", "core_commands brings a command for CreateTopicsRequest, which has one already"),
+        ("no_section", "plug-in no_section: PaperAcls is no ImageSection: .*replay"),
+    ],
+)
+def test_sections_and_commands_that_do_not_fit_are_refused(tmp_path: Path, plugins: str, said: str) -> None:
+    async def never(node: Node) -> None:
+        raise AssertionError
+
+    named = ", ".join(f'"{name}"' for name in plugins.split(","))
+    with pytest.raises(PluginContractError, match=said):
+        with_node(planned(tmp_path, f"groups.assignors=[{named}]"), never)
+
+
 def test_a_plugin_that_cant_do_what_the_configuration_says_fails_with_its_path(tmp_path: Path) -> None:
     plan = planned(
         tmp_path, 'groups.plugins=["groups_kip848"]', 'config."group.consumer.assignors"=["sticky"]'

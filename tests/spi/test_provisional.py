@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import TransactionCoordinator
 from blumfeld.spi.hooks import Hooks
@@ -24,6 +25,7 @@ MARK = re.compile(r"Provisional: first used by [^.]+\.")
 HOOKS = {name: spec for name, spec in vars(Hooks).items() if name.startswith("blumfeld_")}
 PARTS = {
     ("context", "set_principal"): RequestContext.set_principal,
+    ("image", "section"): ClusterImage.section,
     ("peers", "channel"): PeerClient.channel,
     ("replicas", "apply"): Replicas.apply,
     ("replicas", "stop"): Replicas.stop,

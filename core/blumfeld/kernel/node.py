@@ -28,6 +28,7 @@ from blumfeld.spi.cluster import Membership
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.hooks import Metric
+from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.observing import Observer
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
@@ -37,6 +38,7 @@ from blumfeld.spi.security import Authorizer, BrokerConnectionHandler
 from blumfeld.spi.storage import several_directories
 from blumfeld.spi.transport import ConnectionHandler, Limits, Listener
 from blumfeld.wire.errors import PluginContractError
+from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
     from blumfeld.broker.coordination.group_lag import GroupLag
@@ -166,6 +168,34 @@ def _assignors(plugins: PluginSet) -> tuple[ConsumerAssignor, ...]:
     return tuple(brought.values())
 
 
+def _image_sections(plugins: PluginSet) -> tuple[ImageSection, ...]:
+    from blumfeld.metadata.image.sections import SectionKinds  # no plug-in brings one: a start needs no check
+
+    brought: list[ImageSection] = []
+    for plan, sections in plugins.each("blumfeld_image_sections"):
+        brought += sections
+        try:
+            SectionKinds(brought)
+        except ValueError as error:
+            raise PluginContractError(f"plug-in {plan.name}: {error}") from error
+    return tuple(brought)
+
+
+def _controller_commands(plugins: PluginSet) -> tuple[ControllerCommand, ...]:
+    from blumfeld.metadata.controller import COMMANDS
+
+    brought: dict[type[Message], ControllerCommand] = {}
+    for plan, commands in plugins.each("blumfeld_controller_commands"):
+        for command in commands:
+            name = command.request.__name__
+            if name in COMMANDS or command.request in brought:
+                raise PluginContractError(
+                    f"plug-in {plan.name} brings a command for {name}, which has one already"
+                )
+            brought[command.request] = command
+    return tuple(brought.values())
+
+
 class Node:
     """Made → started → stopped. Made inside the running loop; opens nothing until :meth:`start`.
 
@@ -213,6 +243,8 @@ class Node:
         composition.hook = plugins.hook
         composition.features = tuple(f for _, features in plugins.each("blumfeld_features") for f in features)
         composition.assignors = _assignors(plugins)
+        composition.image_sections = _image_sections(plugins)
+        composition.controller_commands = _controller_commands(plugins)
         for role, hook_name, part in (
             ("network", "blumfeld_make_transport", "transport"),
             ("local_storage", "blumfeld_make_storage", "local_storage"),

@@ -21,7 +21,8 @@ from blumfeld.metadata.decision import ControllerDecision, ControllerState, Mome
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.spi.hooks import Feature
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.spi.image_sections import ControllerCommand
+from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.metadata_records import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
 from blumfeld.wire.schema import Message
@@ -65,9 +66,17 @@ class Controller:
     :param image: as replayed so far; the controller owns it from now on
     :param config: the manifest's values
     :param brought: feature levels that plug-ins bring
+    :param commands: commands that plug-ins bring
     """
 
-    def __init__(self, image: MetadataImage, config: BrokerConfig, brought: Sequence[Feature] = ()) -> None:
+    def __init__(
+        self,
+        image: MetadataImage,
+        config: BrokerConfig,
+        brought: Sequence[Feature] = (),
+        commands: Sequence[ControllerCommand] = (),
+    ) -> None:
+        self._commands = {command.request: command for command in commands}
         self.sessions = BrokerSessions(config.int("broker.session.timeout.ms"))
         self.state = ControllerState(
             image=image,
@@ -84,14 +93,28 @@ class Controller:
     def command(self, request: Message, moment: Moment) -> ControllerDecision:
         """Decide on a request; changes nothing.
 
-        :raises BrokerError: UNSUPPORTED_VERSION: no command of this controller
+        :raises BrokerError: UNSUPPORTED_VERSION: no command of this controller; or what a plug-in's command raised
+        :raises PluginContractError: a plug-in's command gave a record that belongs to no section
         """
         command = command_for(type(request).__name__)
+        brought = self._commands.get(type(request))
+        if command is None and brought is not None:
+            return self._brought(brought, request, moment)
         if command is None:
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_VERSION, f"{type(request).__name__} is no command of this controller"
             )
         return command(self.state, request, moment)
+
+    def _brought(self, command: ControllerCommand, request: Message, moment: Moment) -> ControllerDecision:
+        decided = command.decide(self.image, request, moment.now_ms)
+        for record in decided.records:
+            if type(record) not in self.image.section_kinds.by_record:
+                raise PluginContractError(
+                    f"the command for {type(request).__name__} gave a {type(record).__name__}, which belongs to no "
+                    "section of the image"
+                )
+        return ControllerDecision(list(decided.records), decided.response)
 
     def replay(self, records: Sequence[Message], base_offset: int, epoch: int) -> None:
         """Apply the records of one batch, which are in the log from ``base_offset`` on. They need not

@@ -11,6 +11,7 @@ from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Feature, Metric
+from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.observing import Observer
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.security import Authorizer, Security
@@ -42,6 +43,13 @@ ITEMS: dict[str, type[Any]] = {
     "blumfeld_metrics": Metric,
 }
 """Hook that returns a sequence → the type of each item."""
+
+PROTOCOL_ITEMS: dict[str, type[Any]] = {
+    "blumfeld_assignors": ConsumerAssignor,
+    "blumfeld_controller_commands": ControllerCommand,
+    "blumfeld_image_sections": ImageSection,
+}
+"""Hook that returns a sequence → the Protocol of each item."""
 
 
 def check_part(plugin: str, hook_name: str, part: Any) -> None:
@@ -99,11 +107,12 @@ def check_given(plugin: str, hook_name: str, answer: Any) -> None:
 
     :raises PluginContractError: an item is something else
     """
-    if hook_name == "blumfeld_assignors":
+    protocol = PROTOCOL_ITEMS.get(hook_name)
+    if protocol is not None:
         for one in answer:
-            if lacks := problems(one, ConsumerAssignor):
+            if lacks := problems(one, protocol):
                 raise PluginContractError(
-                    f"plug-in {plugin}: {type(one).__name__} is no ConsumerAssignor: {'; '.join(lacks)}"
+                    f"plug-in {plugin}: {type(one).__name__} is no {protocol.__name__}: {'; '.join(lacks)}"
                 )
     kind = ITEMS.get(hook_name)
     if kind is None:

@@ -7,9 +7,11 @@ own.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol
+from typing import Any, Protocol
 
 import msgspec
+
+from blumfeld.wire.schema import Message
 
 BROKER_RESOURCE = 4
 TOPIC_RESOURCE = 2
@@ -115,6 +117,15 @@ class ClusterImage(Protocol):
         """Names of the resources of a type that have dynamic overrides, sorted."""
         ...
 
+    def section(self, name: str) -> Any:
+        """The value of a section that a plug-in brings (:mod:`blumfeld.spi.image_sections`). Read-only.
+
+        Provisional: first used by the security plug-in.
+
+        :raises KeyError: no plug-in of the build brings a section of this name
+        """
+        ...
+
 
 class ImageDelta(msgspec.Struct, kw_only=True):
     """The changes of one step of the image. All tuples are in a fixed order."""
@@ -127,6 +138,8 @@ class ImageDelta(msgspec.Struct, kw_only=True):
     configs_changed: tuple[tuple[int, str], ...] = ()
     """(resource type, name)."""
     features_changed: bool = False
+    section_records: Mapping[str, tuple[Message, ...]] = {}
+    """Records of the plug-ins' sections in this step, by the section's name, in the order of the log."""
     first: bool = False
     """The first delta: everything that there is."""
 

@@ -15,6 +15,7 @@ from blumfeld.spi.cluster import Membership, PartitionImage, TopicImage
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, Parking
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.observing import Observer
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
@@ -78,6 +79,10 @@ class Composition(Protocol):
     """Feature levels that the build's plug-ins bring."""
     assignors: Sequence[ConsumerAssignor]
     """Server-side assignors that the build's plug-ins bring, each name once."""
+    image_sections: Sequence[ImageSection]
+    """Sections of the image that the build's plug-ins bring. The consensus hands them to its images."""
+    controller_commands: Sequence[ControllerCommand]
+    """Commands that the build's plug-ins add to the controller. The consensus hands them to its controller."""
     options: Any
     """This plug-in's section of the manifest, decoded to its ``options_class``."""
     listeners: Sequence[Listener]
@@ -165,7 +170,7 @@ class Feature(msgspec.Struct, frozen=True):
 
 
 class Metric(msgspec.Struct, frozen=True):
-    """Register a value that is read at a scrape; it is never pushed."""
+    """A value that is read at a scrape; it is never pushed."""
 
     name: str
     """Prometheus's form, with the unit last: ``blumfeld_log_flush_seconds_total``."""
@@ -217,6 +222,24 @@ class Hooks:
         ApiVersions shows them; formatting finalizes their default levels.
 
         :return: the features
+        """
+
+    @hookspec
+    def blumfeld_image_sections(self) -> Sequence[ImageSection]:  # type: ignore[empty-body]
+        """Called once at composition, before anything is made: sections of the cluster image that this plug-in brings.
+
+        Provisional: first used by the security plug-in.
+
+        :return: the sections; two of one name, or with one type of record, fail the composition
+        """
+
+    @hookspec
+    def blumfeld_controller_commands(self) -> Sequence[ControllerCommand]:  # type: ignore[empty-body]
+        """Called once at composition, before anything is made: commands that this plug-in adds to the controller.
+
+        Provisional: first used by the security plug-in.
+
+        :return: the commands; two for one request, or one that the core has, fail the composition
         """
 
     @hookspec

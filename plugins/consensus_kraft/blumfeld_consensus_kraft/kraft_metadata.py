@@ -19,6 +19,7 @@ from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision, Moment
 from blumfeld.metadata.image.bootstrap import first_records
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.sections import SectionKinds
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import Controller as ControllerId
@@ -66,7 +67,11 @@ class KraftMetadata:
         self._config = composition.config
         self._events = composition.log("kraft")
         self._defects = RepeatedEvents(composition.runtime)
-        self._publisher = Publisher(MetadataImage(), composition.runtime, self._is_published)
+        self._publisher = Publisher(
+            MetadataImage(section_kinds=SectionKinds(composition.image_sections)),
+            composition.runtime,
+            self._is_published,
+        )
         self._node_id = composition.node_id
         self._leading: ControllerId | None = None
         self._controller: Controller | None = None
@@ -195,7 +200,9 @@ class KraftMetadata:
         assert self._voter is not None
         epoch = self._voter.lead(last_epoch, self._kraft_version)
         image = self._publisher.image.copy()
-        controller = Controller(image, self._config, self._composition.features)
+        controller = Controller(
+            image, self._config, self._composition.features, self._composition.controller_commands
+        )
         behind, transaction_open = self._publisher.unpublished()
         for step in behind:
             controller.replay(step.records, step.last_offset - len(step.records) + 1, step.epoch)

@@ -9,6 +9,7 @@ import msgspec
 from blumfeld.metadata.image.checkpoint import CheckpointId, batch_records, decode_checkpoint
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.records import image_of
+from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
 from blumfeld.spi.storage import PartitionLog
@@ -44,14 +45,19 @@ def checkpoints(log: PartitionLog) -> list[CheckpointId]:
     return sorted(one for one in found if one is not None)
 
 
-def load(log: PartitionLog, cluster_id: str, warn: Callable[[str], None]) -> Loaded:
+def load(
+    log: PartitionLog,
+    cluster_id: str,
+    warn: Callable[[str], None],
+    section_kinds: SectionKinds = NO_SECTIONS,
+) -> Loaded:
     """Read it all. With one voter everything in the log is committed: there is nobody else to have more.
 
     :param warn: told of a snapshot that can't be read, where an older one or the log itself can stand in
     :raises ValueError: the log is damaged, or begins behind every snapshot that can be read
     :raises OSError: it can't be read
     """
-    loaded = _newest_snapshot(log, cluster_id, warn)
+    loaded = _newest_snapshot(log, cluster_id, warn, section_kinds)
     start = 0 if loaded.snapshot is None else loaded.snapshot.end_offset
     if log.log_start_offset > start:
         raise ValueError(
@@ -70,12 +76,16 @@ def load(log: PartitionLog, cluster_id: str, warn: Callable[[str], None]) -> Loa
     return loaded
 
 
-def _newest_snapshot(log: PartitionLog, cluster_id: str, warn: Callable[[str], None]) -> Loaded:
+def _newest_snapshot(
+    log: PartitionLog, cluster_id: str, warn: Callable[[str], None], section_kinds: SectionKinds
+) -> Loaded:
     for snapshot in reversed(checkpoints(log)):
         data = log.aux.read(snapshot.name)
         try:
             content = decode_checkpoint(data or b"", snapshot.name)
-            image = image_of(cluster_id, content.records, snapshot.end_offset - 1, snapshot.epoch)
+            image = image_of(
+                cluster_id, content.records, snapshot.end_offset - 1, snapshot.epoch, section_kinds
+            )
         except ValueError as error:
             warn(str(error))
             continue
@@ -87,7 +97,7 @@ def _newest_snapshot(log: PartitionLog, cluster_id: str, warn: Callable[[str], N
             kraft_version=content.kraft_version,
             voters=content.voters,
         )
-    return Loaded(image=MetadataImage(cluster_id))
+    return Loaded(image=MetadataImage(cluster_id, section_kinds))
 
 
 def _replay(loaded: Loaded, gate: TransactionGate, batch: RecordBatch) -> None:

@@ -13,6 +13,7 @@ from blumfeld.metadata.image.checkpoint import BOOTSTRAP_NAME, decode_checkpoint
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
 from blumfeld.metadata.image.record_frame import METADATA_VERSION
 from blumfeld.metadata.image.records import feature_records
+from blumfeld.metadata.image.sections import SectionKinds
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.storage import LogDirInfo, PartitionLog, TopicPartition, lasting
@@ -57,7 +58,8 @@ async def open_metadata(
     if others and METADATA_PARTITION not in found:
         raise _metadata_is_lost(directory, others)
     log = await _open(composition, directory)
-    loaded = load(log, composition.cluster_id, warn)
+    section_kinds = SectionKinds(composition.image_sections)
+    loaded = load(log, composition.cluster_id, warn, section_kinds)
     check_alone(composition.node_id, composition.config.list("controller.quorum.voters"), loaded.voters)
     level = loaded.image.features.get(METADATA_VERSION_FEATURE)
     if level is None and others:

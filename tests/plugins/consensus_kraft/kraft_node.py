@@ -9,6 +9,7 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, Feature
+from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.transport import Listener
 from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.testing.fakes.runtime import FakeRuntime
@@ -67,6 +68,8 @@ class Parts:
         node_id: int,
         data_dir: str,
         features: tuple[Feature, ...],
+        image_sections: tuple[ImageSection, ...] = (),
+        controller_commands: tuple[ControllerCommand, ...] = (),
     ) -> None:
         self.runtime = runtime
         self.config = BrokerConfig(config)
@@ -75,6 +78,8 @@ class Parts:
         self.cluster_id = CLUSTER_ID
         self.incarnation_id = runtime.new_uuid()
         self.features = features
+        self.image_sections = image_sections
+        self.controller_commands = controller_commands
         self.listeners = (
             Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092),
             Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093),
@@ -99,11 +104,15 @@ class KraftNode:
         runtime: FakeRuntime | None = None,
         data_dir: str = DATA_DIR,
         features: tuple[Feature, ...] = (),
+        image_sections: tuple[ImageSection, ...] = (),
+        controller_commands: tuple[ControllerCommand, ...] = (),
         seed: int = 0,
         force_empty_metadata: bool = False,
     ) -> None:
         self.runtime = runtime if runtime is not None else FakeRuntime(seed, disk=disk)
-        self.parts = Parts(self.runtime, config or {}, node_id, data_dir, features)
+        self.parts = Parts(
+            self.runtime, config or {}, node_id, data_dir, features, image_sections, controller_commands
+        )
         self.metadata = KraftMetadata(
             cast("Composition", self.parts), force_empty_metadata=force_empty_metadata
         )

@@ -12,6 +12,7 @@ from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import Parking
 from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
 from blumfeld.spi.hooks import Composition, EventLog, Feature
+from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.observing import Observer
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.peers import PeerClient
@@ -59,6 +60,8 @@ class NodeComposition:
         self.listeners: Sequence[Listener] = tuple(listeners)
         self.features: tuple[Feature, ...] = ()
         self.assignors: Sequence[ConsumerAssignor] = ()
+        self.image_sections: Sequence[ImageSection] = ()
+        self.controller_commands: Sequence[ControllerCommand] = ()
         self.group_protocols: tuple[GroupProtocol, ...] = ()
         self.transactions: TransactionCoordinator | None = None
         self.security: Security | None = None

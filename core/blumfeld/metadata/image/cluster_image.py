@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Mapping
 from types import MappingProxyType
+from typing import Any
 
 from blumfeld.metadata.image.partition_index import PartitionIndex
+from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.spi.cluster import BrokerImage, ImageDelta, TopicImage
 from blumfeld.wire.messages.metadata_records import (
     ProducerIdsRecord,
@@ -43,6 +45,8 @@ class MetadataImage:
         "offset",
         "producer_ids",
         "registrations",
+        "section_kinds",
+        "sections",
         "topic_names",
         "topics",
     )
@@ -68,11 +72,14 @@ class MetadataImage:
     producer_ids: ProducerIdsRecord | None
     """The block of producer ids that was allocated last."""
     kept: dict[Hashable, Message]
-    """Records of parts that this build does not have (ACLs, quotas, SCRAM…), by the entity that each
-    describes. A snapshot must not lose them.
+    """Records of parts that the core gives no meaning (ACLs, quotas, SCRAM…), by the entity that each describes. A
+    snapshot must not lose them, also in a build whose plug-ins bring no section for them.
     """
+    section_kinds: SectionKinds
+    sections: dict[str, Any]
+    """Values of the plug-ins' sections, by name. A value is replaced, never changed."""
 
-    def __init__(self, cluster_id: str = "") -> None:
+    def __init__(self, cluster_id: str = "", section_kinds: SectionKinds = NO_SECTIONS) -> None:
         self.cluster_id = cluster_id
         self.brokers = {}
         self.topics = {}
@@ -86,6 +93,8 @@ class MetadataImage:
         self.controllers = {}
         self.producer_ids = None
         self.kept = {}
+        self.section_kinds = section_kinds
+        self.sections = {name: section.empty() for name, section in section_kinds.by_name.items()}
         self.index = PartitionIndex()
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
@@ -103,6 +112,13 @@ class MetadataImage:
         """Returns the names of a type's resources that have dynamic overrides, sorted."""
         return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
 
+    def section(self, name: str) -> Any:
+        """Returns the value of a plug-in's section.
+
+        :raises KeyError: no plug-in of the build brings a section of this name
+        """
+        return self.sections[name]
+
     @property
     def elr_enabled(self) -> bool:
         """Whether eligible leader replicas are kept (KIP-966)."""
@@ -115,7 +131,7 @@ class MetadataImage:
 
     def copy(self) -> MetadataImage:
         """Returns an independent image with the same content. The frozen values are shared."""
-        other = MetadataImage(self.cluster_id)
+        other = MetadataImage(self.cluster_id, self.section_kinds)
         for name in MetadataImage.__slots__:
             value = getattr(self, name)
             setattr(other, name, dict(value) if isinstance(value, dict) else value)
@@ -131,14 +147,23 @@ class MetadataImage:
             brokers_changed=tuple(self.brokers),
             configs_changed=tuple(self.configs),
             features_changed=bool(self.features),
+            section_records=self._section_records(),
             first=True,
         )
+
+    def _section_records(self) -> dict[str, tuple[Message, ...]]:
+        found: dict[str, list[Message]] = {}
+        for record in self.kept.values():
+            section = self.section_kinds.by_record.get(type(record))
+            if section is not None:
+                found.setdefault(section.name, []).append(record)
+        return {name: tuple(records) for name, records in found.items()}
 
     def __eq__(self, other: object) -> bool:
         """Whether both images describe the same cluster state; offsets and epochs don't count."""
         if not isinstance(other, MetadataImage):
             return NotImplemented
-        ignored = ("offset", "epoch", "features_epoch", "cluster_id")
+        ignored = ("offset", "epoch", "features_epoch", "cluster_id", "section_kinds")
         return all(
             getattr(self, name) == getattr(other, name)
             for name in MetadataImage.__slots__

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
+from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.wire.messages.metadata_records import (
@@ -60,9 +61,15 @@ def partition_record(topic: TopicImage, partition: PartitionImage) -> PartitionR
     )
 
 
-def image_of(cluster_id: str, records: Iterable[Message], offset: int = -1, epoch: int = -1) -> MetadataImage:
+def image_of(
+    cluster_id: str,
+    records: Iterable[Message],
+    offset: int = -1,
+    epoch: int = -1,
+    section_kinds: SectionKinds = NO_SECTIONS,
+) -> MetadataImage:
     """Build the image that the records describe."""
-    image = MetadataImage(cluster_id)
+    image = MetadataImage(cluster_id, section_kinds)
     step = ImageStep(image)
     for record in records:
         step.replay(record)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import msgspec
 
 from blumfeld.metadata.brokers.security_protocols import protocol_name
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.kept import KEPT
 from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
 from blumfeld.spi.cluster import (
     TOPIC_RESOURCE,
@@ -32,7 +33,8 @@ class BrokenMetadata(ValueError):  # noqa: N818 - the noun says what it is
 class ImageStep:
     """Replays records into an image and collects what changed.
 
-    Each record is in the image when :meth:`replay` returns. Replay decides nothing: it does what the record
+    Each record is in the image when :meth:`replay` returns; in a plug-in's section after :meth:`finish`, which replays
+    there all records of the step at once. Replay decides nothing: it does what the record
     says. A step may span several batches. It ends with :meth:`finish` and is not used again.
     """
 
@@ -48,9 +50,10 @@ class ImageStep:
         self._brokers: dict[int, None] = {}
         self._configs: dict[tuple[int, str], None] = {}
         self._features = False
+        self._section_records: dict[str, list[Message]] = {}
 
     def replay(self, record: Message) -> None:
-        """Apply a record. Records of parts that this build does not have are kept for the snapshot.
+        """Apply a record. Records of parts that the core gives no meaning are kept for the snapshot.
 
         :raises BrokenMetadata: the record names a topic, partition or broker that does not exist
         """
@@ -60,8 +63,12 @@ class ImageStep:
         replay(self, record)
 
     def finish(self, offset: int, epoch: int) -> ImageDelta:
-        """End the step at ``offset`` in controller epoch ``epoch``, and return the changes."""
+        """End the step at ``offset`` in controller epoch ``epoch``, and return the changes.
+
+        :raises BrokenMetadata: a plug-in's section can't replay its records
+        """
         image = self.image
+        self._replay_sections()
         image.offset = offset
         image.epoch = epoch
         image.features_epoch = offset
@@ -78,6 +85,7 @@ class ImageStep:
             brokers_changed=tuple(self._brokers),
             configs_changed=tuple(self._configs),
             features_changed=self._features,
+            section_records={name: tuple(replayed) for name, replayed in self._section_records.items()},
         )
 
     # Topics and partitions
@@ -236,11 +244,26 @@ class ImageStep:
         self.image.producer_ids = record
 
     def _keep(self, record: Message) -> None:
-        key, keeps = _KEPT[type(record)](record)
-        if keeps:
+        kept = KEPT[type(record)]
+        key = kept.part, kept.entity(record)
+        if kept.sets(record):
             self.image.kept[key] = record
         else:
             self.image.kept.pop(key, None)
+        section = self.image.section_kinds.by_record.get(type(record))
+        if section is not None:
+            self._section_records.setdefault(section.name, []).append(record)
+
+    def _replay_sections(self) -> None:
+        image = self.image
+        for name, replayed in self._section_records.items():
+            section = image.section_kinds.by_name[name]
+            try:
+                image.sections[name] = section.replay(image.sections[name], replayed)
+            except Exception as error:
+                raise BrokenMetadata(
+                    f"section {name} of the image can't replay its records: {error!r}"
+                ) from error
 
     def _nothing(self, record: Message) -> None:
         """Ignore NoOpRecord and the brackets of a transaction: :class:`TransactionGate` has let the
@@ -289,23 +312,6 @@ def _broker_image(record: records.RegisterBrokerRecord) -> BrokerImage:
     )
 
 
-def _quota_key(record: records.ClientQuotaRecord) -> Hashable:
-    entity = sorted((e.entity_type, e.entity_name or "", e.entity_name is None) for e in record.entity)
-    return "quota", tuple(entity), record.key
-
-
-# Record → (the entity that it describes, whether it sets or removes the entity).
-_KEPT: dict[type[Message], Callable[[Any], tuple[Hashable, bool]]] = {
-    records.AccessControlEntryRecord: lambda r: (("acl", r.id), True),
-    records.RemoveAccessControlEntryRecord: lambda r: (("acl", r.id), False),
-    records.UserScramCredentialRecord: lambda r: (("scram", r.name, r.mechanism), True),
-    records.RemoveUserScramCredentialRecord: lambda r: (("scram", r.name, r.mechanism), False),
-    records.DelegationTokenRecord: lambda r: (("token", r.token_id), True),
-    records.RemoveDelegationTokenRecord: lambda r: (("token", r.token_id), False),
-    records.ClientQuotaRecord: lambda r: (_quota_key(r), not r.remove),
-    records.ZkMigrationStateRecord: lambda _: (("zk migration",), True),
-}
-
 _REPLAYS: dict[type[Message], Callable[[ImageStep, Any], None]] = {
     records.TopicRecord: ImageStep._topic,
     records.RemoveTopicRecord: ImageStep._remove_topic,
@@ -325,5 +331,5 @@ _REPLAYS: dict[type[Message], Callable[[ImageStep, Any], None]] = {
     records.BeginTransactionRecord: ImageStep._nothing,
     records.EndTransactionRecord: ImageStep._nothing,
     records.AbortTransactionRecord: ImageStep._nothing,
-    **dict.fromkeys(_KEPT, ImageStep._keep),
+    **dict.fromkeys(KEPT, ImageStep._keep),
 }

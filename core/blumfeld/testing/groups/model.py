@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from blumfeld.coordinator.runtime.shard_contract import LogItem
 from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
@@ -65,6 +66,10 @@ class ModelCluster:
     def configured(self, resource_type: int) -> tuple[str, ...]:
         """Return the names of resources with a dynamic configuration."""
         return tuple(sorted(name for kind, name in self.configs if kind == resource_type))
+
+    def section(self, name: str) -> Any:
+        """Return a plug-in's section: there is none."""
+        raise KeyError(name)
 
 
 def _partition(index: int, leader: int) -> PartitionImage:

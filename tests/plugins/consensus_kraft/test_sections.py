@@ -1,0 +1,51 @@
+"""A plug-in's section and command through the running consensus: committed, in the image, there after a restart."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.testing.fakes.files import FakeDisk
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.create_acls import CreateAclsResponse
+from tests.metadata.acl_section import AclSection, CreateAcls, creation
+from tests.plugins.consensus_kraft.kraft_node import KraftNode
+
+
+def node(disk: FakeDisk | None = None) -> KraftNode:
+    return KraftNode(disk, image_sections=(AclSection(),), controller_commands=(CreateAcls(),)).start()
+
+
+def test_the_answer_comes_when_the_image_has_the_section() -> None:
+    one = node()
+    one.ask(creation("User:k", "User:l"), CreateAclsResponse)
+    assert [acl.principal for acl in one.image.section("acls").values()] == ["User:k", "User:l"]
+    assert [len(delta.section_records.get("acls", ())) for delta in one.deltas if not delta.first][-1] == 2
+
+
+def test_a_section_is_there_after_a_restart_also_after_one_without_the_plug_in() -> None:
+    one = node()
+    one.ask(creation("User:k"), CreateAclsResponse)
+    one.stop()
+    disk = one.runtime.disk
+    without = KraftNode(disk, seed=1).start()
+    with pytest.raises(BrokerError) as refused:
+        without.ask(creation("User:l"), CreateAclsResponse)
+    assert refused.value.code is ErrorCode.UNSUPPORTED_VERSION
+    without.stop()
+    again = node(disk)
+    assert len(again.image.section("acls")) == 1
+    assert again.deltas[0].section_records["acls"][0] in again.image.section("acls").values()
+
+
+@pytest.mark.parametrize("principal", ["User:foreign", "User:broken"])
+def test_a_defect_of_the_plug_in_costs_its_request_alone(principal: str) -> None:
+    one = node()
+    with pytest.raises(BrokerError) as refused:
+        one.ask(creation(principal), CreateAclsResponse)
+    assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR
+    one.runtime.advance(5_000)
+    one.ask(creation("User:k"), CreateAclsResponse)
+    assert len(one.image.section("acls")) == 1
+    disk = one.runtime.disk
+    one.stop()
+    assert len(node(disk).image.section("acls")) == 1
