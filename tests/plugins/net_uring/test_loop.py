@@ -92,7 +92,7 @@ class TestAsyncio:
             await asyncio.sleep(0.03)
             return time.monotonic() - began
 
-        assert 0.0299 <= loop.run_until_complete(main()) < 5
+        assert 0.0299 <= loop.run_until_complete(main()) < 60
 
     def test_another_thread_wakes_it(self, loop: UringLoop) -> None:
         """The loop sleeps without a time-out."""
@@ -130,7 +130,7 @@ class TestAsyncio:
 
         loop.add_reader(near, on_ready)
         far.send(b"x" * 100)
-        loop.run_until_complete(asyncio.wait_for(done, 5))
+        loop.run_until_complete(asyncio.wait_for(done, 60))
         loop.remove_reader(near)
 
     def test_a_turn_ends_after_all_completions_and_before_what_was_queued(self, loop: UringLoop) -> None:
@@ -148,7 +148,7 @@ class TestAsyncio:
         loop.call_after_poll(lambda: seen.append("soon"))
         for _ in range(2):
             loop.ring.nop(loop.ring.attach(completed))
-        loop.run_until_complete(asyncio.wait_for(done, 5))
+        loop.run_until_complete(asyncio.wait_for(done, 60))
         assert seen == ["completed", "completed", "end", "end", "soon", "queued", "queued"]
 
     def test_registration_is_a_selectors(self, loop: UringLoop, pair: Pair) -> None:
@@ -315,7 +315,7 @@ class TestBusyPoll:
         loop.turns.select(None)
         began = time.monotonic()
         loop.turns.select(0.02)
-        assert 0.0199 <= time.monotonic() - began < 5
+        assert 0.0199 <= time.monotonic() - began < 60
 
     def test_asyncio_works_under_it(self) -> None:
         async def main() -> str:

@@ -108,7 +108,7 @@ class TestQueues:
     def test_waiting_ends_after_its_time(self, ring: Ring) -> None:
         began = time.monotonic()
         ring.enter(20_000_000)
-        assert 0.02 <= time.monotonic() - began < 5
+        assert 0.02 <= time.monotonic() - began < 60
         assert ring.reap() == 0
 
     def test_waiting_ends_with_a_signal(self, ring: Ring) -> None:
@@ -489,11 +489,11 @@ class TestThreads:
             ring.nop(told.token)
             turn(ring)
             done.set()
-            left.wait(5)
+            left.wait(60)
 
         thread = threading.Thread(target=first)
         thread.start()
-        assert done.wait(5)
+        assert done.wait(60)
         try:
             ring.enter(0)
         except OSError as failure:

@@ -64,7 +64,7 @@ def test_it_serves_a_test_that_runs_in_an_event_loop() -> None:
         await producer.stop()
         consumer = AIOKafkaConsumer("news", bootstrap_servers=servers, auto_offset_reset="earliest")
         await consumer.start()
-        record = await asyncio.wait_for(consumer.getone(), 10)
+        record = await asyncio.wait_for(consumer.getone(), 60)
         await consumer.stop()
         value: bytes | None = record.value
         return value
