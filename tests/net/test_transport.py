@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from blumfeld.net.connections.dialled import OutboundConnection
 from blumfeld.net.receive import ReceivePool
+from blumfeld.net.sending import SendQueue
 from blumfeld.net.transport import SWEEPS_PER_IDLE_TIME, BaseTransport
 from blumfeld.net.turn import Turn
 from blumfeld.spi.hooks import EventLog
-from blumfeld.spi.transport import FrameReceiver, Limits
+from blumfeld.spi.transport import ByteLayer, FrameReceiver, Limits
 from blumfeld.testing.fakes.runtime import FakeRuntime
 
 IDLE_MS = 8_000
@@ -24,20 +26,20 @@ class StallingRuntime(FakeRuntime):
         return super().monotonic_ms() + self.lost_ms
 
 
-class Peer:
-    """A connection that was active at some time."""
+class Peer(OutboundConnection):
+    """A connection without a socket."""
 
-    def __init__(self, active_ms: float) -> None:
-        self.active_ms = active_ms
+    def __init__(self, *args: Any) -> None:
+        super().__init__(*args)
         self.reasons: list[str] = []
 
-    def begin(self) -> None:
+    def resume_reading(self) -> None:
         pass
 
-    def idle_since(self) -> float:
-        return self.active_ms
+    def pause_reading(self) -> None:
+        pass
 
-    def die(self, reason: str) -> None:
+    def hang_up(self, reason: str) -> None:
         self.reasons.append(reason)
 
 
@@ -50,16 +52,21 @@ class Driver(BaseTransport):
     async def connect(self, host: str, port: int) -> object:
         return object()
 
-    def outbound(self, turn: Turn, *_: Any) -> Any:
-        return Peer(turn.now_ms)
+    def outbound(
+        self, turn: Turn, sock: Any, receiver: FrameReceiver, limits: Limits, layer: ByteLayer | None
+    ) -> Peer:
+        return Peer(turn, SendQueue(), receiver, limits, layer, self.forget_dialled)
 
 
-def dialled() -> tuple[StallingRuntime, Peer]:
+def dialled(quiet_ms: float = 0) -> tuple[StallingRuntime, Peer]:
+    """A new connection of a transport that was quiet for so long."""
     runtime = StallingRuntime()
     driver = Driver(runtime, cast("EventLog", None))
+    driver.turn()
+    runtime.advance(quiet_ms)
     receiver = cast("FrameReceiver", None)
-    peer = cast("Peer", runtime.run(driver.dial("nowhere", 1, receiver, Limits(idle_ms_max=IDLE_MS))))
-    peer.active_ms = runtime.monotonic_ms()
+    peer = runtime.run(driver.dial("nowhere", 1, receiver, Limits(idle_ms_max=IDLE_MS)))
+    assert isinstance(peer, Peer)
     return runtime, peer
 
 
@@ -68,7 +75,13 @@ def test_an_idle_peer_is_closed_within_an_eighth_of_its_time() -> None:
     runtime.advance(IDLE_MS - 1)
     assert peer.reasons == []
     runtime.advance(SWEEP_MS)
-    assert peer.reasons[:1] == [f"idle for {IDLE_MS} ms"]
+    assert peer.reasons == [f"idle for {IDLE_MS} ms"]
+
+
+def test_a_new_peer_has_its_whole_time_however_quiet_the_node_was() -> None:
+    runtime, peer = dialled(quiet_ms=10 * IDLE_MS)
+    runtime.advance(IDLE_MS - 1)
+    assert peer.reasons == []
 
 
 def test_time_in_which_the_loop_stood_still_is_not_the_peers() -> None:
@@ -78,4 +91,4 @@ def test_time_in_which_the_loop_stood_still_is_not_the_peers() -> None:
     runtime.advance(IDLE_MS - SWEEP_MS)
     assert peer.reasons == []
     runtime.advance(2 * SWEEP_MS)
-    assert peer.reasons[:1] == [f"idle for {IDLE_MS} ms"], "it is idle all the same"
+    assert peer.reasons == [f"idle for {IDLE_MS} ms"], "it is idle all the same"

@@ -62,7 +62,8 @@ class Stream:
         """Whether the driver calls us when bytes arrive."""
         self._writing = False
         """Whether the driver calls us when the socket takes more bytes."""
-        self._active_ms = turn.now_ms
+        # Not the turn's time: that is old if nothing was received for long, and the peer would pass for idle.
+        self._active_ms = turn.runtime.monotonic_ms()
         self.dead = False
 
     # Filled in by a kind of connection.
