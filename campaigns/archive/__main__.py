@@ -15,9 +15,10 @@ from pathlib import Path
 
 from rich.console import Console
 
-from campaigns.archive.bad_input import bad_input
-from campaigns.archive.golden import golden, started
-from campaigns.archive.kills import (
+from campaigns.archive.common.process import archive_command
+from campaigns.archive.common.report import Report
+from campaigns.archive.common.tallies import READERS
+from campaigns.archive.crashes.kills import (
     FILE_SINK,
     PLAIN,
     TRANSACTIONS,
@@ -26,11 +27,10 @@ from campaigns.archive.kills import (
     kills,
     transactional_kills,
 )
-from campaigns.archive.oracle import oracle
-from campaigns.archive.process import archive_command
-from campaigns.archive.report import Report
+from campaigns.archive.golden import golden, started
+from campaigns.archive.inputs.bad_input import bad_input
+from campaigns.archive.oracles.oracle import oracle
 from campaigns.archive.round_trip import round_trip
-from campaigns.archive.tallies import READERS
 
 Act = Callable[[Path, Report, argparse.Namespace, Console], None]
 

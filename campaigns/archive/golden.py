@@ -8,13 +8,13 @@ from pathlib import Path
 
 from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.brokers.process import BrokerProcess
-from campaigns.archive import ledger
-from campaigns.archive.capture import decoder_of, read_capture, write_capture
-from campaigns.archive.expected import WORDS, Tallies, differences, expected_of
-from campaigns.archive.process import Archive, Command, Outcome, archive_command
-from campaigns.archive.report import Report
-from campaigns.archive.tallies import READERS
-from campaigns.archive.topics import ends
+from campaigns.archive.common import ledger
+from campaigns.archive.common.capture import decoder_of, read_capture, write_capture
+from campaigns.archive.common.expected import WORDS, Tallies, differences, expected_of
+from campaigns.archive.common.process import Archive, Command, Outcome, archive_command
+from campaigns.archive.common.report import Report
+from campaigns.archive.common.tallies import READERS
+from campaigns.archive.common.topics import ends
 
 MADE_MESSAGES = 6_000
 TOPIC = "feed"

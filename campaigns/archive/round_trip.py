@@ -7,10 +7,10 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from blumfeld.feeds.binance import MadeFeed
-from campaigns.archive.capture import decoder_of, read_capture, write_capture
+from campaigns.archive.common.capture import decoder_of, read_capture, write_capture
+from campaigns.archive.common.process import Archive, Command, archive_command
+from campaigns.archive.common.report import Report
 from campaigns.archive.golden import LOAD_S, MADE_MESSAGES, started, step
-from campaigns.archive.process import Archive, Command, archive_command
-from campaigns.archive.report import Report
 
 FIRST, SECOND = "first", "again"
 ONCE_S = 300.0

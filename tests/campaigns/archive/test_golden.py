@@ -9,8 +9,8 @@ import pytest
 
 from campaigns.archive import golden as module
 from campaigns.archive.__main__ import main
-from campaigns.archive.report import Report
-from campaigns.archive.tallies import READERS
+from campaigns.archive.common.report import Report
+from campaigns.archive.common.tallies import READERS
 
 pytest.importorskip("pyspark")
 

@@ -21,9 +21,9 @@ from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.reading.producing.load import Record
 from blumfeld_sink_spark.stores.opening import open_store
-from campaigns.archive.expected import added, differences, expected_of
-from campaigns.archive.process import Command, archive_command
-from campaigns.archive.tallies import READERS
+from campaigns.archive.common.expected import added, differences, expected_of
+from campaigns.archive.common.process import Command, archive_command
+from campaigns.archive.common.tallies import READERS
 from tests.plugins.sink_spark.archive_tools import archive, rows_of
 
 PARTITIONS = 4

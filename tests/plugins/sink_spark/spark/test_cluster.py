@@ -9,7 +9,7 @@ import pytest
 
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld_sink_spark.settings import ArchiveSettings, absolute
-from campaigns.archive.process import Command, archive_command
+from campaigns.archive.common.process import Command, archive_command
 from tests.plugins.sink_spark.spark_tools import make_topic, produce
 
 

@@ -13,11 +13,11 @@ import attrs
 
 from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.brokers.process import BrokerProcess
-from campaigns.archive import ledger
-from campaigns.archive.expected import differences, expected_of
-from campaigns.archive.process import Archive, Outcome
-from campaigns.archive.tallies import READERS
-from campaigns.archive.topics import fill, make_topic
+from campaigns.archive.common import ledger
+from campaigns.archive.common.expected import differences, expected_of
+from campaigns.archive.common.process import Archive, Outcome
+from campaigns.archive.common.tallies import READERS
+from campaigns.archive.common.topics import fill, make_topic
 
 ONCE_S = 180.0
 MESSAGES = 2_000

@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from campaigns.archive.capture import read_capture
-from campaigns.archive.rebuild import KNOWN, Best, Level, Update, compare
+from campaigns.archive.common.capture import read_capture
+from campaigns.archive.oracles.rebuild import KNOWN, Best, Level, Update, compare
 from tests.shared_facts import shared_path
 
 pytestmark = pytest.mark.archive

@@ -7,8 +7,8 @@ import time
 import pytest
 
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
-from campaigns.archive.feeding import Feeding
-from campaigns.archive.topics import ends, make_topic
+from campaigns.archive.common.topics import ends, make_topic
+from campaigns.archive.crashes.feeding import Feeding
 
 pytestmark = pytest.mark.archive
 
@@ -39,7 +39,7 @@ def test_what_is_acknowledged_lies_at_its_offsets() -> None:
 
 
 def test_without_a_broker_a_feed_says_what_was_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("campaigns.archive.feeding.FLUSH_S", 0.2)
+    monkeypatch.setattr("campaigns.archive.crashes.feeding.FLUSH_S", 0.2)
     feeding = Feeding("127.0.0.1:9", "feed", 1, rate=400, seed=1)
     feeding.start()
     sent_at_least(feeding, 1)

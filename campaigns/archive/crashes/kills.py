@@ -10,15 +10,16 @@ from typing import Any
 
 import attrs
 
-from campaigns.archive import file_sink, ledger
-from campaigns.archive.brokers import Broker, PeerBroker, our_broker
-from campaigns.archive.expected import SUMMED
-from campaigns.archive.feeding import Feeding, TransactionalFeeding
+from campaigns.archive.common import ledger
+from campaigns.archive.common.brokers import Broker, PeerBroker, our_broker
+from campaigns.archive.common.expected import SUMMED
+from campaigns.archive.common.process import Archive, Command
+from campaigns.archive.common.report import Report
+from campaigns.archive.common.topics import ends, make_topic
+from campaigns.archive.crashes import file_sink
+from campaigns.archive.crashes.feeding import Feeding, TransactionalFeeding
+from campaigns.archive.crashes.killing import VICTIMS, Killed, Killing
 from campaigns.archive.golden import counted, look, step
-from campaigns.archive.killing import VICTIMS, Killed, Killing
-from campaigns.archive.process import Archive, Command
-from campaigns.archive.report import Report
-from campaigns.archive.topics import ends, make_topic
 
 TOPIC = "kills"
 PARTITIONS = 2

@@ -9,13 +9,13 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from campaigns.archive import ledger
-from campaigns.archive.capture import decoder_of, read_capture, write_capture
-from campaigns.archive.faults import KINDS, Fault, breaks, plant
+from campaigns.archive.common import ledger
+from campaigns.archive.common.capture import decoder_of, read_capture, write_capture
+from campaigns.archive.common.process import Archive
+from campaigns.archive.common.report import Report
 from campaigns.archive.golden import load, started, step
-from campaigns.archive.process import Archive
-from campaigns.archive.rebuild import KNOWN, by_the_archives_book, compare, quotes_in, updates_in
-from campaigns.archive.report import Report
+from campaigns.archive.oracles.faults import KINDS, Fault, breaks, plant
+from campaigns.archive.oracles.rebuild import KNOWN, by_the_archives_book, compare, quotes_in, updates_in
 
 BORDER = 1_000
 FAULTS = 24

@@ -9,8 +9,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from campaigns.archive.expected import Tallies, added, expected_at
-from campaigns.archive.topics import PRODUCER, send
+from campaigns.archive.common.expected import Tallies, added, expected_at
+from campaigns.archive.common.topics import PRODUCER, send
 
 FLUSH_S = 120.0
 SYMBOLS = ("BTCUSDT", "ETHUSDT", "SOLUSDT", "XRPUSDT")

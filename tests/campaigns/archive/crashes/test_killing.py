@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.archive import killing
-from campaigns.archive.killing import Killing
-from campaigns.archive.process import Command
+from campaigns.archive.common.process import Command
+from campaigns.archive.crashes import killing
+from campaigns.archive.crashes.killing import Killing
 
 pytestmark = pytest.mark.archive
 

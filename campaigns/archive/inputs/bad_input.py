@@ -12,14 +12,14 @@ from pathlib import Path
 
 from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.brokers.process import free_port
-from campaigns.archive import ledger
-from campaigns.archive.brokers import our_broker
-from campaigns.archive.case import ONCE_S, Case, Scene, run_case, stopped
-from campaigns.archive.expected import differences, expected_at
-from campaigns.archive.process import Archive
-from campaigns.archive.report import Report
-from campaigns.archive.tallies import READERS
-from campaigns.archive.topics import fill, make_topic
+from campaigns.archive.common import ledger
+from campaigns.archive.common.brokers import our_broker
+from campaigns.archive.common.expected import differences, expected_at
+from campaigns.archive.common.process import Archive
+from campaigns.archive.common.report import Report
+from campaigns.archive.common.tallies import READERS
+from campaigns.archive.common.topics import fill, make_topic
+from campaigns.archive.inputs.case import ONCE_S, Case, Scene, run_case, stopped
 
 AWAY_S = 90.0
 """The archive asks a broker that is away for a while before it says so."""

@@ -1,5 +1,5 @@
 """What is in the files, as four readers see it that know nothing of the archive. Runs alone for Spark's part:
-``python -m campaigns.archive.tallies ROOT`` prints Spark's tallies as JSON, in a process that can end.
+``python -m campaigns.archive.common.tallies ROOT`` prints Spark's tallies as JSON, in a process that can end.
 """
 
 from __future__ import annotations
@@ -13,8 +13,8 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-from campaigns.archive.expected import SUMMED, Tallies, Tally
-from campaigns.archive.process import QUICK_START
+from campaigns.archive.common.expected import SUMMED, Tallies, Tally
+from campaigns.archive.common.process import QUICK_START
 
 SPARK_TIMEOUT_S = 180.0
 MILLIONS = 1_000_000

@@ -13,8 +13,8 @@ from typing import Protocol
 
 import attrs
 
-from campaigns.archive.brokers import Broker
-from campaigns.archive.process import Command, kill_process
+from campaigns.archive.common.brokers import Broker
+from campaigns.archive.common.process import Command, kill_process
 
 VICTIMS = ("driver", "worker", "jvm", "broker")
 PROGRESS_S = 120.0

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from blumfeld.testing.brokers.process import BrokerProcess
-from campaigns.archive.case import Case, Scene, run_case
-from campaigns.archive.process import Outcome
+from campaigns.archive.common.process import Outcome
+from campaigns.archive.inputs.case import Case, Scene, run_case
 from campaigns.archive.round_trip import hashes
 
 REFUSAL = "blumfeld archive: 127.0.0.1:9 doesn't answer. Is the broker up?\n"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from campaigns.archive.expected import differences, expected_of, rows_of
-from campaigns.archive.tallies import READERS
+from campaigns.archive.common.expected import differences, expected_of, rows_of
+from campaigns.archive.common.tallies import READERS
 
 pytestmark = pytest.mark.archive
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from campaigns.archive.capture import decoder_of, read_capture, write_capture
-from campaigns.archive.faults import KINDS, Fault, breaks, plant, stream_of
+from campaigns.archive.common.capture import decoder_of, read_capture, write_capture
+from campaigns.archive.oracles.faults import KINDS, Fault, breaks, plant, stream_of
 
 COUNT = 24
 BORDER = 100

@@ -10,12 +10,12 @@ from pathlib import Path
 import pytest
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from campaigns.archive import ledger
-from campaigns.archive.capture import read_capture
-from campaigns.archive.expected import added, differences, expected_of
+from campaigns.archive.common import ledger
+from campaigns.archive.common.capture import read_capture
+from campaigns.archive.common.expected import added, differences, expected_of
+from campaigns.archive.common.process import Archive
+from campaigns.archive.common.report import Report
 from campaigns.archive.golden import GOLDEN
-from campaigns.archive.process import Archive
-from campaigns.archive.report import Report
 from tests.shared_facts import shared_path
 
 pytestmark = pytest.mark.archive

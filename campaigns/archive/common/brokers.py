@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from blumfeld.testing.brokers.process import BrokerProcess, free_port
-from campaigns.archive.process import Command
+from campaigns.archive.common.process import Command
 
 READY_S = 90.0
 

@@ -1,6 +1,6 @@
 """Spark's own way, for comparison under the same kills: its Kafka connector, ``from_json``, its Parquet file sink.
 
-``python -m campaigns.archive.file_sink BOOTSTRAP TOPIC ROOT CHECKPOINT MAX_OFFSETS [once]`` archives the trades
+``python -m campaigns.archive.crashes.file_sink BOOTSTRAP TOPIC ROOT CHECKPOINT MAX_OFFSETS [once]`` archives the trades
 of the feed until it is killed, or all that there is.
 """
 
@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from campaigns.archive.tallies import spark_session
+from campaigns.archive.common.tallies import spark_session
 
 
 @attrs.frozen

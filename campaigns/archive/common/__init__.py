@@ -1,0 +1,1 @@
+"""Parts that the campaigns of the archive share: processes, brokers, topics, feeds, tallies and the report."""

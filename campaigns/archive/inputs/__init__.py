@@ -1,0 +1,1 @@
+"""Input and surroundings that an archive cannot work with."""
