@@ -1,6 +1,8 @@
-"""The archive from outside: a broker, ``blumfeld archive …`` and readers that know nothing of either, each a process.
+"""Campaigns that look at the archive from outside. The broker, ``blumfeld archive …`` and each reader are processes.
 
-What must be there is worked out from the feed itself (:mod:`.expected`: ``json.loads`` and ``Decimal``), never by
-the archive's own decoders; what is there is read by DuckDB, Polars, pyarrow and Spark from the plain files
-(:mod:`.tallies`).
+The expected contents come from the feed itself by ``json.loads`` and ``Decimal`` (:mod:`.common.expected`), never from
+the archive's own decoders. DuckDB, Polars, pyarrow and Spark read the plain files (:mod:`.common.tallies`).
+
+``golden`` and ``round_trip`` are campaigns of one module. ``crashes`` kills processes, ``inputs`` has bad input, and
+``oracles`` compares with the exchange's own numbers.
 """

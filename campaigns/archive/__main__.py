@@ -1,5 +1,5 @@
-"""``python -m campaigns archive golden|oracle|kills|round-trip|bad-input|bench``: a table; 1 if anything is not
-as it must be.
+"""``python -m campaigns archive golden|oracle|kills|round-trip|bad-input|bench``: prints a table of checks. The exit
+status is 1 if a check failed.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Act = Callable[[Path, Report, argparse.Namespace, Console], None]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """0 if all was as it must be, 1 if something wasn't or nothing was looked at."""
+    """Runs a subcommand. Returns 0 if all checks passed, and 1 if one failed or there was none."""
     given = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 150)
     report = Report(given.title)
@@ -54,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _act(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
-    """What was found until something broke is shown too."""
+    """Runs a subcommand. An exception becomes a failed check, so that the report shows the checks before it."""
     try:
         given.act(folder, report, given, console)
     except Exception as error:
@@ -98,7 +98,7 @@ def _bad_input(folder: Path, report: Report, given: argparse.Namespace, console:
 
 
 def _bench(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
-    """``blumfeld archive bench`` with a broker to do it on."""
+    """Runs ``blumfeld archive bench`` with a broker of its own."""
     with ExitStack() as stack:
         bootstrap = started(stack, folder).address
         command = [*archive_command("bench"), str(given.capture), "--bootstrap", bootstrap]
@@ -128,7 +128,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def add_golden(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """``golden``."""
+    """Adds the subcommand ``golden``."""
     verb = _verb(verbs, "golden", "counts and sums of one feed, by four readers", _golden)
     verb.add_argument("--capture", type=Path, help="a capture file; without one a small feed is made")
     verb.add_argument("--decoder", default="", help="found from the capture without it")
@@ -136,7 +136,7 @@ def add_golden(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def add_kills(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """``kills``."""
+    """Adds the subcommand ``kills``."""
     verb = _verb(verbs, "kills", "SIGKILL of driver, worker, JVM and broker while a feed is archived", _kills)
     verb.add_argument("--kills", type=int, default=20)
     verb.add_argument("--seed", type=int, default=0)
@@ -147,7 +147,7 @@ def add_kills(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
 
 
 def add_oracle(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """``oracle``."""
+    """Adds the subcommand ``oracle``."""
     verb = _verb(
         verbs, "oracle", "the book against the exchange's own, and faults planted in the feed", _oracle
     )
@@ -158,14 +158,14 @@ def add_oracle(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> No
 
 
 def add_round_trip(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """``round-trip``."""
+    """Adds the subcommand ``round-trip``."""
     verb = _verb(verbs, "round-trip", "archive, replay, archive again: the same bytes and rows", _round_trip)
     verb.add_argument("--capture", type=Path)
     verb.add_argument("--decoder", default="", help="found from the capture without it")
 
 
 def add_bad_input(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """``bad-input``."""
+    """Adds the subcommand ``bad-input``."""
     verb = _verb(
         verbs, "bad-input", "what can't be archived: what is said, and that nothing is lost", _bad_input
     )
@@ -173,7 +173,7 @@ def add_bad_input(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) ->
 
 
 def add_bench(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """``bench``."""
+    """Adds the subcommand ``bench``."""
     verb = _verb(verbs, "bench", "blumfeld archive bench, with a broker of its own", _bench)
     verb.add_argument("--capture", type=Path, required=True)
     verb.add_argument("--out", type=Path)
@@ -193,7 +193,7 @@ def _verb(
 
 
 def _end(*_: object) -> None:
-    """SIGTERM ends what was started too."""
+    """Exits in good order at SIGTERM, so that the clean-up ends all started processes."""
     sys.exit(143)
 
 

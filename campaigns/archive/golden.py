@@ -20,14 +20,14 @@ MADE_MESSAGES = 6_000
 TOPIC = "feed"
 LOAD_S, ONCE_S = 180.0, 300.0
 GOLDEN = {"trades": 21_313, "bbo": 66_089, "book_deltas": 443_521}
-"""Rows of the USD-M capture of 8 August 2024, as its README has them: this module must count the same."""
+"""Rows of the USD-M capture of 8 August 2024, by its README. :mod:`.common.expected` must count the same."""
 GOLDEN_NAME = "btcusdt_20240808.gz"
 
 
 def golden(
     folder: Path, report: Report, *, capture: Path | None, decoder: str, reader: str, readers: tuple[str, ...]
 ) -> None:
-    """Add a row for each step and each reader."""
+    """Archives one feed and adds a check for each step and each reader."""
     path = capture or write_capture(folder / "made.gz", MadeFeed(1).messages(MADE_MESSAGES))
     messages = read_capture(path)
     decoder = decoder or decoder_of(messages)
@@ -59,7 +59,7 @@ def golden(
 
 
 def started(stack: ExitStack, folder: Path, port: int | None = None) -> BrokerProcess:
-    """A broker of this build until the stack ends."""
+    """Starts a broker of this build that runs until the stack ends."""
     home = folder / "broker"
     home.mkdir()
     broker = BrokerProcess(home, port=port)
@@ -69,13 +69,13 @@ def started(stack: ExitStack, folder: Path, port: int | None = None) -> BrokerPr
 
 
 def load(folder: Path, bootstrap: str, path: Path, topic: str = TOPIC) -> Outcome:
-    """``archive load`` of a capture."""
+    """Runs ``archive load`` with a capture."""
     arguments = [str(path), "--topic", topic, "--bootstrap", bootstrap]
     return Command([*archive_command("load"), *arguments], folder / f"load-{topic}.log").wait(LOAD_S)
 
 
 def step(report: Report, title: str, outcome: Outcome, status: int = 0) -> bool:
-    """A row for a command that must end with this status; whether it did."""
+    """Adds a check that a command ended with this status. Returns whether it did."""
     good = outcome.status == status
     found = f"exit status {outcome.status}" if outcome.status is not None else "did not end in time"
     report.add(title, found, [] if good else [f"expected {status}: {outcome.said}"], outcome.seconds)
@@ -83,7 +83,7 @@ def step(report: Report, title: str, outcome: Outcome, status: int = 0) -> bool:
 
 
 def look(report: Report, root: Path, expected: Tallies, readers: tuple[str, ...], prefix: str = "") -> None:
-    """A row for each reader: its counts, and where its counts or sums aren't those expected."""
+    """Adds a check for each reader: its counts, and where counts or sums differ from the expected ones."""
     for name in readers:
         began = time.monotonic()
         try:
@@ -96,17 +96,17 @@ def look(report: Report, root: Path, expected: Tallies, readers: tuple[str, ...]
 
 
 def counted(tallies: Tallies) -> str:
-    """The rows of each table."""
+    """Returns the number of rows of each table, for people."""
     return ", ".join(f"{int(tally['rows']):,} {WORDS[table]}" for table, tally in tallies.items())
 
 
 def ends_of(messages: list[Message]) -> dict[int, int]:
-    """Of a topic with one partition that holds just these."""
+    """Returns the end of a topic's one partition that holds just these messages."""
     return {0: len(messages)}
 
 
 def sizes(root: Path, expected: Tallies, messages: list[Message]) -> dict[str, object]:
-    """Bytes of the feed and of each table's files, by row and as a ratio."""
+    """Returns the size of the feed and of each table's files, per row and as a ratio."""
     bytes_in = sum(len(message.value) for message in messages)
     found: dict[str, object] = {"MB of JSON": round(bytes_in / 1e6, 2)}
     total = 0

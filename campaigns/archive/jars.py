@@ -14,11 +14,11 @@ JARS = (
     "org.apache.kafka:kafka-clients:3.9.2",
     "org.apache.commons:commons-pool2:2.13.1",
 )
-"""The connector and what it loads, without what Spark has already."""
+"""The connector and its dependencies, without those that Spark has."""
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Fetch one jar after the other; return Maven's status of the first that fails."""
+    """Fetches the jars one by one. Returns Maven's status of the first that fails, else 0."""
     argparse.ArgumentParser(prog="python -m campaigns archive-jars", description=__doc__).parse_args(
         arguments
     )

@@ -1,4 +1,4 @@
-"""An archive back into a topic, and that archived again: the same bytes in ``raw``, the same rows everywhere."""
+"""Replays an archive into a topic and archives it again: ``raw`` must have the same bytes, all tables the same rows."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ TABLES = ("raw", "trades", "bbo", "book_deltas", "quarantine", "gaps")
 
 
 def round_trip(folder: Path, report: Report, *, capture: Path | None, decoder: str, reader: str) -> None:
-    """With headers (the time of receipt), which must come back too."""
+    """Does a round trip of a capture. Its records have a header (the time of receipt), which must come back, too."""
     path = capture or write_capture(folder / "made.gz", MadeFeed(2).messages(MADE_MESSAGES))
     decoder = decoder or decoder_of(read_capture(path))
     settings = {"decoders": ["raw", decoder], "reader": reader, "recv_header": "ns", "headers": True}
@@ -49,7 +49,7 @@ def _replay(folder: Path, report: Report, bootstrap: str, root: Path) -> None:
 
 
 def _same_files(report: Report, first: Path, again: Path) -> None:
-    """By name (but for the topic in it) and sha256; of ``raw`` they must be the same."""
+    """Compares files by name (without the topic) and sha256. Those of ``raw`` must be the same."""
     for table in TABLES[:-1]:  # names of gaps have the query in them
         one, two = hashes(first, table), hashes(again, table)
         same = sum(two.get(name) == digest for name, digest in one.items())
@@ -62,7 +62,7 @@ def _same_files(report: Report, first: Path, again: Path) -> None:
 
 
 def hashes(root: Path, table: str) -> dict[str, str]:
-    """By the path below the root, without the topic."""
+    """Returns the sha256 of a table's files by path below the root, without the topic."""
     found = {}
     for path in sorted((root / table).rglob("*.parquet")):
         name = path.relative_to(root).with_name("topic+" + path.name.partition("+")[2])

@@ -13,30 +13,30 @@ READY_S = 90.0
 
 
 class Broker(Protocol):
-    """One that is under test; ``start`` returns when clients are served."""
+    """A broker that tests kill and start again."""
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """``host:port`` of the broker, the same at each start."""
         ...
 
     def start(self) -> None:
-        """On the data that is there."""
+        """Starts the broker on its data, and returns when it serves clients."""
         ...
 
     def kill(self) -> None:
-        """SIGKILL, and wait for it to be gone."""
+        """Kills the broker by SIGKILL and waits for its end."""
         ...
 
 
 def our_broker(folder: Path) -> BrokerProcess:
-    """Of this build; not started."""
+    """Returns a broker of this build, not started."""
     folder.mkdir(parents=True, exist_ok=True)
     return BrokerProcess(folder)
 
 
 class PeerBroker:
-    """``SCRIPT start DIR PORT``: Apache Kafka in one process that keeps its data in DIR."""
+    """Apache Kafka by a script: ``SCRIPT start DIR PORT`` starts it in one process with its data in DIR."""
 
     def __init__(self, script: str, folder: Path) -> None:
         self._script = script
@@ -47,13 +47,13 @@ class PeerBroker:
 
     @property
     def address(self) -> str:
-        """``host:port``."""
+        """``host:port`` of the broker, the same at each start."""
         return f"127.0.0.1:{self._port}"
 
     def start(self) -> None:
-        """Until it answers.
+        """Starts the broker and returns when it answers.
 
-        :raises RuntimeError: it ended, or did not answer in time
+        :raises RuntimeError: the broker ended, or didn't answer in time
         """
         command = [self._script, "start", str(self._folder / "data"), str(self._port)]
         self._command = Command(command, self._folder / "peer.log")
@@ -64,7 +64,7 @@ class PeerBroker:
                 raise RuntimeError(f"the peer does not start: see {self._folder / 'peer.err'}")
 
     def kill(self) -> None:
-        """SIGKILL to it and to what it started."""
+        """Kills the script and all processes that it started."""
         if self._command is not None:
             self._command.kill_all()
 

@@ -1,4 +1,6 @@
-"""Capture files as exchanges' clients write them: a line is ``<ns of receipt> <JSON as received>``, gzipped or not."""
+"""Capture files as exchanges' clients write them: each line is ``<ns of receipt> <JSON as received>``. They may be
+gzipped.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +12,7 @@ from blumfeld.feeds.binance import Message
 
 
 def read_capture(path: Path) -> list[Message]:
-    """All messages of a capture.
+    """Returns all messages of a capture.
 
     :raises ValueError: a line is not ``<ns> <JSON>``
     """
@@ -27,16 +29,17 @@ def read_capture(path: Path) -> list[Message]:
 
 
 def write_capture(path: Path, messages: Iterable[Message]) -> Path:
-    """A capture file of these; gzipped where the name ends so."""
+    """Writes messages as a capture file, gzipped if its name ends in ``.gz``. Returns the path."""
     lines = b"".join(b"%d %s\n" % (message.received_ns, message.value) for message in messages)
     path.write_bytes(gzip.compress(lines, 1) if path.suffix == ".gz" else lines)
     return path
 
 
 def decoder_of(messages: Iterable[Message]) -> str:
-    """The archive's decoder for a feed of Binance's: its futures say which diff came before, its spot doesn't.
+    """Returns the name of the archive's decoder for a feed of Binance. Diffs of its futures name the previous diff
+    (``pu``), those of its spot market don't.
 
-    :raises ValueError: it has no diff
+    :raises ValueError: the feed has no diff
     """
     for message in messages:
         if b'"depthUpdate"' in message.value:

@@ -1,6 +1,6 @@
-"""What the tables of a feed must hold, worked out from its JSON alone: the archive's decoders have no part in it.
+"""The expected contents of a feed's tables, computed from its JSON alone. The archive's decoders have no part in it.
 
-A tally is a number of rows and sums of columns, exact; ``ts_event_ms`` is the sum of the events' times in ms.
+A tally is the number of rows and the exact sum of each column; ``ts_event_ms`` is the sum of the events' times in ms.
 """
 
 from __future__ import annotations
@@ -12,26 +12,26 @@ from typing import Any
 from blumfeld.feeds.binance import Message
 
 Tally = dict[str, Decimal]
-"""``rows`` and the sum of each column."""
+"""The number of ``rows`` and the sum of each column."""
 Tallies = dict[str, Tally]
-"""By table."""
+"""Tallies by table."""
 
 SUMMED: Mapping[str, tuple[str, ...]] = {
     "trades": ("trade_id", "side", "price", "size", "k_offset"),
     "bbo": ("update_id", "bid", "bid_size", "ask", "ask_size", "k_offset"),
     "book_deltas": ("last_id", "side", "price", "size", "k_offset"),
 }
-"""The columns that are summed; of ``book_deltas`` the rows that aren't of a snapshot."""
+"""The columns that are summed. Rows of snapshots in ``book_deltas`` don't count."""
 WORDS = {"trades": "trades", "bbo": "bbo", "book_deltas": "levels"}
 
 
 def expected_of(messages: Iterable[Message], first_offset: int = 0) -> Tallies:
-    """Of a Binance feed in one partition, each message a record, offsets from ``first_offset``."""
+    """Returns the tallies of a Binance feed in one partition, with dense offsets from ``first_offset``."""
     return expected_at(enumerate(messages, first_offset))
 
 
 def expected_at(placed: Iterable[tuple[int, Message]]) -> Tallies:
-    """Of a Binance feed whose messages lie at these offsets."""
+    """Returns the tallies of a Binance feed, given as (offset, message)."""
     found: Tallies = {table: _empty(table) for table in SUMMED}
     timeless = set()
     for offset, message in placed:
@@ -54,7 +54,7 @@ def expected_at(placed: Iterable[tuple[int, Message]]) -> Tallies:
 
 
 def rows_of(data: Mapping[str, Any]) -> tuple[str, list[Tally]]:
-    """(table, its rows without times and offsets) of one message; a REST snapshot has none that count."""
+    """Returns (table, rows without times and offsets) of one message. A REST snapshot has no rows that count."""
     if "lastUpdateId" in data:
         return "", []
     kind = data.get("e", "bookTicker")
@@ -85,7 +85,7 @@ def rows_of(data: Mapping[str, Any]) -> tuple[str, list[Tally]]:
 
 
 def added(many: Iterable[Tallies]) -> Tallies:
-    """The sums of sums: of several partitions."""
+    """Returns the sum of several partitions' tallies."""
     found: Tallies = {table: _empty(table) for table in SUMMED}
     for tallies in many:
         for table, tally in tallies.items():
@@ -95,7 +95,7 @@ def added(many: Iterable[Tallies]) -> Tallies:
 
 
 def differences(expected: Tallies, found: Tallies, who: str) -> list[str]:
-    """Where they differ, a line each; columns that aren't expected aren't compared."""
+    """Returns a line for each difference. Columns that aren't expected aren't compared."""
     wrong = []
     for table, tally in expected.items():
         for column, value in tally.items():

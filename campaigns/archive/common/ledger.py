@@ -1,4 +1,4 @@
-"""The commit records as any tool may read them: JSON files under ``_commits``."""
+"""Reads the commit records as any tool may: JSON files under ``_commits``."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from typing import Any
 
 
 def records(root: Path) -> Iterator[Mapping[str, Any]]:
-    """Of all queries, each query's in the order of its batches."""
+    """Yields the records of all queries, those of each query in the order of its batches."""
     for path in _paths(root):
         yield json.loads(path.read_bytes())
 
 
 def covered(root: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
-    """By topic and partition the (start, end) of all commits, sorted."""
+    """Returns (start, end) of all committed ranges, sorted, by topic and partition."""
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for record in records(root):
         for item in record["ranges"]:
@@ -24,7 +24,7 @@ def covered(root: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
 
 
 def incomplete(root: Path, topic: str, ends: Mapping[int, int]) -> list[str]:
-    """Where the commits overlap, leave a hole, or don't reach from 0 to the end; a line each."""
+    """Returns a line for each place where the commits overlap, leave a hole, or don't reach from 0 to the end."""
     wrong = []
     all_ranges = covered(root)
     for partition, end in ends.items():
@@ -39,15 +39,15 @@ def incomplete(root: Path, topic: str, ends: Mapping[int, int]) -> list[str]:
 
 
 def borders(root: Path, topic: str, partition: int = 0) -> list[int]:
-    """Offsets at which batches begin."""
+    """Returns the offsets at which batches begin."""
     return [start for start, _ in covered(root).get((topic, partition), [])]
 
 
 def commits(root: Path) -> int:
-    """How many there are."""
+    """Returns the number of commit records."""
     return len(_paths(root))
 
 
 def _paths(root: Path) -> list[Path]:
-    """``_commits/<query>/<batch>.json``; what else lies there is no commit."""
+    """Returns the paths ``_commits/<query>/<batch>.json``. Other files in that folder aren't commits."""
     return sorted(path for path in (root / "_commits").glob("*/*.json") if path.stem.isdecimal())

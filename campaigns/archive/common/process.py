@@ -1,4 +1,4 @@
-"""``blumfeld archive …`` and other commands as processes of their own, with all that they start."""
+"""``blumfeld archive …`` and other commands as processes, together with the processes that they start."""
 
 from __future__ import annotations
 
@@ -15,34 +15,34 @@ from pathlib import Path
 import attrs
 
 TOKEN = "BLUMFELD_TEST_COMMAND"
-"""Of the environment of a command and all that it starts."""
+"""Environment variable that marks a command and all processes that it starts."""
 QUICK_START = "-XX:TieredStopAtLevel=1"
-"""A JVM that is killed soon needs no second compiler: half the time to the first batch."""
+"""JVM option: no second compiler. It halves the time to the first batch, and these JVMs don't live long."""
 
 
 @attrs.frozen
 class Outcome:
-    """How a command ended."""
+    """The end of a command."""
 
     status: int | None
-    """None: it did not end in time, and was killed."""
+    """Exit status; None if the command didn't end in time and was killed."""
     out: str
     err: str
     seconds: float
 
     @property
     def said(self) -> str:
-        """The last of what it printed, for a person."""
+        """The last lines that the command printed, for people."""
         lines = [line for line in (self.err or self.out).splitlines() if line.strip()]
         return " | ".join(lines[-3:])[-400:]
 
 
 class Command:
-    """A command in a session of its own: ``kill_all`` ends whatever it started, and nothing else."""
+    """A command in a session of its own. ``kill_all`` ends all processes that it started, and no others."""
 
     def __init__(self, arguments: Sequence[str], log: Path, env: Mapping[str, str] | None = None) -> None:
         self.log = log
-        # Ids of processes come again: what is killed must carry this, not only be in a session of that number.
+        # The kernel reuses process ids, so a session's number may be a stranger's. Only marked processes are killed.
         self._token = f"{TOKEN}={uuid.uuid4().hex}"
         name, _, value = self._token.partition("=")
         self._out, self._err = log.with_suffix(".out"), log.with_suffix(".err")
@@ -59,38 +59,38 @@ class Command:
 
     @property
     def pid(self) -> int:
-        """Of the command itself, which is its session's too."""
+        """Process id of the command, which is also its session's id."""
         return self._process.pid
 
     @property
     def running(self) -> bool:
-        """Whether the command itself goes on."""
+        """Whether the command itself still runs."""
         return self._process.poll() is None
 
     def wait(self, timeout_s: float) -> Outcome:
-        """Until it ends; one that doesn't is killed with all that it started."""
+        """Waits for the command's end. At the timeout kills it and all processes that it started."""
         status: int | None
         try:
             status = self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self.kill_all()
             status = None
-        except BaseException:  # we end ourselves: nothing that we started stays
+        except BaseException:  # this process ends too, and must leave none behind
             self.kill_all()
             raise
         return Outcome(status, _text(self._out), _text(self._err), time.monotonic() - self._began)
 
     def kill(self) -> None:
-        """SIGKILL to the command alone: what it started finds out by itself."""
+        """Kills only the command by SIGKILL. Processes that it started have to notice by themselves."""
         self._process.kill()
         self._process.wait()
 
     def stop(self) -> None:
-        """SIGTERM to the command alone."""
+        """Sends SIGTERM to the command alone."""
         self._process.terminate()
 
     def kill_all(self) -> None:
-        """SIGKILL to all of its session."""
+        """Kills the command and all processes that it started."""
         for pid, _ in self.family():
             _kill(pid)
         if self.running:
@@ -98,7 +98,10 @@ class Command:
         self._process.wait()
 
     def family(self) -> list[tuple[int, str]]:
-        """(pid, command line) of all living processes that came of it; the JVM has a session of its own."""
+        """Returns (pid, command line) of the command's living processes.
+
+        The mark in their environment finds them, because the JVM has a session of its own.
+        """
         return [(pid, line) for pid, line in _processes() if self._is_ours(pid)]
 
     def _is_ours(self, pid: int) -> bool:
@@ -109,7 +112,7 @@ class Command:
 
 
 def kill_process(pid: int) -> bool:
-    """SIGKILL; whether it was there."""
+    """Kills a process by SIGKILL. Returns whether it existed."""
     return _kill(pid)
 
 
@@ -137,10 +140,10 @@ def _processes() -> list[tuple[int, str]]:
 
 
 class Archive:
-    """One archive under test: its settings file, and ``blumfeld archive`` on it."""
+    """An archive under test: its settings, and ``blumfeld archive`` with them."""
 
     def __init__(self, folder: Path, bootstrap: str, topics: Sequence[str], **settings: object) -> None:
-        """``settings`` are those of ``[archive]``, by their names."""
+        """:param settings: keys of the section ``[archive]``"""
         self.folder = folder
         self.root = folder / "archive"
         self.settings: dict[str, object] = {
@@ -156,18 +159,18 @@ class Archive:
         folder.mkdir(parents=True, exist_ok=True)
 
     def start(self, verb: str, *arguments: str, **settings: object) -> Command:
-        """The verb with the settings file; ``settings`` are laid over those of this archive, for this run."""
+        """Starts a verb with a settings file. ``settings`` override those of this archive, for this run."""
         self._runs += 1
         config = self.folder / f"{self._runs:03d}-{verb}.toml"
         config.write_text(_toml({**self.settings, **settings}))
         return self._launch(verb, "--config", str(config), *arguments)
 
     def run(self, verb: str, *arguments: str, timeout_s: float = 180.0, **settings: object) -> Outcome:
-        """The same, to its end."""
+        """Runs a verb to its end, like ``start``."""
         return self.start(verb, *arguments, **settings).wait(timeout_s)
 
     def look(self, verb: str, *arguments: str, timeout_s: float = 120.0) -> Outcome:
-        """A verb that only reads the archive: ``--root`` is all that it needs."""
+        """Runs a verb that only reads the archive, with no option but ``--root``."""
         self._runs += 1
         return self._launch(verb, "--root", str(self.settings["root"]), *arguments).wait(timeout_s)
 
@@ -178,7 +181,7 @@ class Archive:
 
 
 def archive_command(verb: str) -> list[str]:
-    """``blumfeld archive VERB`` of this build."""
+    """Returns the command line of ``blumfeld archive VERB`` of this build."""
     return [sys.executable, "-m", "blumfeld.cli.main", "archive", verb]
 
 

@@ -1,4 +1,4 @@
-"""What was looked at, and whether it is as it must be: the one shape that all subcommands report in."""
+"""The report of a subcommand: a list of checks and their results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from rich.table import Table
 
 @attrs.frozen
 class Check:
-    """One row: what was looked at, what was found, and what is wrong with it (empty: nothing)."""
+    """One check: its title, its result, and what is wrong (empty if nothing is)."""
 
     title: str
     found: str
@@ -25,24 +25,24 @@ class Check:
 
 @attrs.define
 class Report:
-    """What a subcommand came to."""
+    """All checks of a subcommand."""
 
     title: str
     checks: list[Check] = attrs.field(factory=list)
     numbers: dict[str, Any] = attrs.field(factory=dict)
-    """For people and for ``--json``."""
+    """Further numbers, for people and for ``--json``."""
 
     def add(self, title: str, found: object, wrong: Iterable[str] = (), seconds: float | None = None) -> None:
-        """A check; ``wrong`` are the reasons why it isn't as it must be."""
+        """Adds a check. It fails if ``wrong`` names a reason."""
         self.checks.append(Check(title, str(found), "; ".join(wrong), seconds))
 
     @property
     def good(self) -> bool:
-        """Whether something was looked at, and all of it is as it must be."""
+        """Whether there was a check and all passed."""
         return bool(self.checks) and not any(check.wrong for check in self.checks)
 
     def show(self, console: Console) -> None:
-        """The table, the numbers, and the closing line."""
+        """Prints the table, the numbers and a closing line."""
         table = Table(title=self.title, title_justify="left")
         for column in ("", "what", "found", "s"):
             table.add_column(column, overflow="fold", justify="right" if column == "s" else "left")
@@ -61,7 +61,7 @@ class Report:
         console.print(f"{len(self.checks)} checks, {len(self.checks) - bad} as they must be, {bad} not")
 
     def save(self, path: Path) -> None:
-        """As JSON."""
+        """Writes the report as JSON."""
         path.write_text(
             json.dumps(
                 {

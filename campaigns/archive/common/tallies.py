@@ -1,5 +1,5 @@
-"""What is in the files, as four readers see it that know nothing of the archive. Runs alone for Spark's part:
-``python -m campaigns.archive.common.tallies ROOT`` prints Spark's tallies as JSON, in a process that can end.
+"""Tallies of an archive's files by four readers that know nothing of the archive. Spark has a process of its own:
+``python -m campaigns.archive.common.tallies ROOT`` prints its tallies as JSON.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ MILLIONS = 1_000_000
 
 
 def with_duckdb(root: Path) -> Tallies:
-    """By SQL on a glob."""
+    """Returns the tallies by SQL on a glob."""
     import duckdb
 
     def tally(table: str) -> Tally:
@@ -36,7 +36,7 @@ def with_duckdb(root: Path) -> Tallies:
 
 
 def with_polars(root: Path) -> Tallies:
-    """By a lazy scan of a glob."""
+    """Returns the tallies by a lazy scan of a glob."""
     import polars as pl
 
     def tally(table: str) -> Tally:
@@ -51,7 +51,7 @@ def with_polars(root: Path) -> Tallies:
 
 
 def with_pyarrow(root: Path) -> Tallies:
-    """By a dataset with hive partitions."""
+    """Returns the tallies by a dataset with hive partitions."""
     import pyarrow.compute as pc
     import pyarrow.dataset as ds
 
@@ -66,9 +66,9 @@ def with_pyarrow(root: Path) -> Tallies:
 
 
 def with_spark(root: Path) -> Tallies:
-    """By a Spark of its own.
+    """Returns the tallies by Spark, in a process of its own.
 
-    :raises RuntimeError: it ended with an error, whose last lines are the message
+    :raises RuntimeError: Spark ended with an error; the message has its last lines
     """
     ran = subprocess.run(
         [sys.executable, "-m", __name__, str(root)],
@@ -94,7 +94,7 @@ READERS: dict[str, Callable[[Path], Tallies]] = {
 
 
 def spark_session(name: str, **settings: str) -> Any:
-    """A small one on this machine, quiet."""
+    """Returns a small, quiet Spark session on this machine."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -135,7 +135,7 @@ def _inside_spark(root: Path) -> Tallies:
 
 
 def _each(root: Path, tally: Callable[[str], Tally]) -> Tallies:
-    """A table without files has no rows."""
+    """Returns the tally of each table. A table without files has no rows."""
     return {
         table: tally(table) if any((root / table).rglob("*.parquet")) else _tally(table, [0] * 9)
         for table in SUMMED
@@ -152,14 +152,14 @@ def _tally(table: str, values: Any) -> Tally:
 
 
 def _wide(pl: Any, column: str) -> Any:
-    """Polars sums in the column's own type: too narrow for ``side``."""
+    """Returns the type to sum a column in. Polars would sum in the column's own, which is too narrow for ``side``."""
     return (
         pl.Int64 if column in ("side", "trade_id", "update_id", "last_id", "k_offset") else pl.Decimal(38, 18)
     )
 
 
 def main() -> int:
-    """Spark's tallies of the root that is given, a line of JSON."""
+    """Prints Spark's tallies of the given root as a line of JSON."""
     found = _inside_spark(Path(sys.argv[1]))
     print(json.dumps({table: {name: str(v) for name, v in tally.items()} for table, tally in found.items()}))
     return 0

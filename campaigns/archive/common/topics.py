@@ -1,4 +1,4 @@
-"""Topics of the broker under test: made, filled, asked for their ends."""
+"""Makes and fills topics of the broker under test, and asks for their ends."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ PRODUCER = {
 
 
 def make_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
-    """One that keeps what is old: the feeds' records are of 2024.
+    """Makes a topic without retention by time, because the feeds' records are of 2024.
 
     :raises RuntimeError: the broker refuses it
     """
@@ -40,7 +40,7 @@ def make_topic(bootstrap: str, topic: str, partitions: int = 1) -> None:
 def fill(
     bootstrap: str, topic: str, messages: Iterable[Message], *, partition: int = 0, key: bytes = b"BTCUSDT"
 ) -> int:
-    """Send all of them into one partition, in their order; how many there were.
+    """Sends all messages into one partition, in their order. Returns their number.
 
     :raises RuntimeError: not all were acknowledged in time
     """
@@ -64,7 +64,7 @@ def send(
     message: Message,
     delivered: Callable[[Any, Any], None] | None = None,
 ) -> None:
-    """Into the producer's queue, with the time of receipt as the record's; waits while the queue is full."""
+    """Puts a message into the producer's queue, stamped with its time of receipt. Waits while the queue is full."""
     stamp_ms = message.received_ns // 1_000_000
     headers: Any = [(RECV_HEADER, b"%d" % message.received_ns)]
     while True:
@@ -80,7 +80,7 @@ def send(
 
 
 def ends(bootstrap: str, topic: str, partitions: int) -> Mapping[int, int]:
-    """Where the partitions end, as a consumer is told."""
+    """Returns the end offset of each partition, as a consumer sees it."""
     from confluent_kafka import Consumer, KafkaException, TopicPartition
 
     reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "archive-ends", "log_level": 0})

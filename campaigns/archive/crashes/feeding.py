@@ -1,4 +1,4 @@
-"""Producers that feed while brokers and archives are killed, and know in the end what must be archived."""
+"""Producers that feed a topic while brokers and archives are killed, and know which messages must be archived."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from campaigns.archive.common.topics import PRODUCER, send
 FLUSH_S = 120.0
 SYMBOLS = ("BTCUSDT", "ETHUSDT", "SOLUSDT", "XRPUSDT")
 TRANSACTION = (20, 150)
-"""A transaction has so many messages, at least and at most."""
+"""Least and greatest number of messages in a transaction."""
 ABORTED = 0.3
-"""So many of the transactions are aborted on purpose."""
+"""Share of the transactions that are aborted on purpose."""
 CALL_S = 10.0
 
 
 class Feeding:
-    """An idempotent producer at a steady rate in a thread; a partition has one symbol and one made feed."""
+    """An idempotent producer that sends at a steady rate from a thread. Each partition has a symbol and a made feed."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int, seed: int) -> None:
         self.wrong: list[str] = []
@@ -36,11 +36,11 @@ class Feeding:
         self._thread = threading.Thread(target=self._guarded, name="archive-feed", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
+        """Starts the thread."""
         self._thread.start()
 
     def stop(self) -> None:
-        """End; what was sent is acknowledged, or ``wrong`` says so."""
+        """Ends the feed and waits for all acknowledgements. ``wrong`` names what is missing."""
         self._done.set()
         self._thread.join(2 * FLUSH_S)
         if self._thread.is_alive():
@@ -48,11 +48,11 @@ class Feeding:
 
     @property
     def acknowledged(self) -> int:
-        """Messages that must be archived."""
+        """Number of messages that must be archived."""
         return sum(len(placed) for placed in self._placed)
 
     def expected(self) -> Tallies:
-        """Of all partitions."""
+        """Returns the tallies of all partitions."""
         return added(expected_at(placed) for placed in self._placed)
 
     def _guarded(self) -> None:
@@ -75,7 +75,7 @@ class Feeding:
             self.wrong.append(f"{left} messages of the feed were not acknowledged")
 
     def _send(self, producer: Any, placed: Sequence[list[tuple[int, Message]]]) -> None:
-        """The next message of the partitions in turn; ``placed`` gets it with its offset."""
+        """Sends the next message; partitions take turns. Once acknowledged, (offset, message) goes into ``placed``."""
         partition = self.sent % len(self._feeds)
         message = next(self._feeds[partition])
         self.sent += 1
@@ -94,7 +94,7 @@ class Feeding:
 
 
 class TransactionalFeeding(Feeding):
-    """The same in transactions, of which some are aborted on purpose, and some because the broker died in them."""
+    """The same feed in transactions. Some are aborted on purpose, others because the broker died."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int, seed: int) -> None:
         super().__init__(bootstrap, topic, partitions, rate, seed)
@@ -110,7 +110,7 @@ class TransactionalFeeding(Feeding):
             time.sleep(max(0.0, self.sent / self._rate - (time.monotonic() - began)))
 
     def _producer(self) -> Any:
-        """A new one of the same transactional id: whatever the one before left open is aborted."""
+        """Returns a new producer of the same transactional id. The broker aborts what the old one left open."""
         from confluent_kafka import Producer
 
         settings = {key: value for key, value in PRODUCER.items() if key != "message.timeout.ms"}
@@ -121,7 +121,10 @@ class TransactionalFeeding(Feeding):
         return producer
 
     def _transaction(self, producer: Any) -> bool:
-        """One; its messages must be archived if and only if it is committed. Whether the producer can go on."""
+        """Sends one transaction, whose messages must be archived if and only if it commits.
+
+        Returns whether the producer can continue.
+        """
         placed: list[list[tuple[int, Message]]] = [[] for _ in self._feeds]
         producer.begin_transaction()
         begun_at = self.sent
@@ -138,7 +141,10 @@ class TransactionalFeeding(Feeding):
         return self._abort(producer, placed)
 
     def _abort(self, producer: Any, placed: Sequence[Sequence[object]]) -> bool:
-        """With its messages in the log as far as the broker takes them: those must not be archived."""
+        """Aborts a transaction after its messages have reached the log, if possible: they must not be archived.
+
+        Returns whether the producer can continue.
+        """
         from confluent_kafka import KafkaException
 
         producer.flush(CALL_S)
@@ -152,13 +158,13 @@ class TransactionalFeeding(Feeding):
         return True
 
     def _failed(self, error: Any) -> None:
-        """Its transaction is aborted: nothing to tell."""
+        """Does nothing: the transaction is aborted, and its messages aren't expected."""
 
 
 def _until_done(call: Any) -> bool:
-    """Repeat it while that may help; False where the transaction must be aborted instead.
+    """Repeats a call while its error is retriable. Returns False if the transaction must be aborted instead.
 
-    :raises KafkaException: neither helps
+    :raises KafkaException: neither a retry nor an abort helps
     """
     from confluent_kafka import KafkaException
 

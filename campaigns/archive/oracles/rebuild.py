@@ -1,5 +1,5 @@
-"""A book from an archive's files by a plain loop, and the exchange's own best bid and ask at the same update id. Pure
-but for reading the files.
+"""A book from an archive's files by a plain loop, compared with the exchange's own best bid and ask at the same update
+id. Pure, except that it reads the files.
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ from typing import Any
 import attrs
 
 Best = tuple[Decimal, Decimal, Decimal, Decimal]
-"""Bid, its size, ask, its size."""
+"""Bid, size of the bid, ask, size of the ask."""
 Level = tuple[int, Decimal, Decimal]
 """Side, price, size."""
 KNOWN = {
     ("btcusdt_20240808.gz", "binance-usdm"): 629,
     ("btcusdt_20240808.gz,btcusdt_20240809.gz", "binance-spot"): 1072,
 }
-"""How often best bid and ask can be compared in captures whose numbers are known."""
+"""Number of comparable best bids and asks, for captures in which it is known."""
 
 
 @attrs.frozen
@@ -33,7 +33,7 @@ class Update:
 
 
 class Book:
-    """Diffs over a snapshot; those that came before it wait for it."""
+    """A book of one symbol: a snapshot and the diffs after it. Diffs that come earlier wait for the snapshot."""
 
     def __init__(self) -> None:
         self.synchronised = False
@@ -41,7 +41,7 @@ class Book:
         self._waiting: list[Update] = []
 
     def take(self, update: Update) -> list[int]:
-        """The update ids that the book went through with it; :meth:`best` is of the last."""
+        """Applies an update. Returns the update ids that the book has reached; :meth:`best` belongs to the last."""
         if update.snapshot:
             for side in self._sides.values():
                 side.clear()
@@ -58,7 +58,7 @@ class Book:
         return [update.last_id]
 
     def best(self) -> Best:
-        """Of both sides, which must not be empty."""
+        """Returns the best bid and ask. Neither side may be empty."""
         bid, ask = max(self._sides[1]), min(self._sides[-1])
         return bid, self._sides[1][bid], ask, self._sides[-1][ask]
 
@@ -71,7 +71,7 @@ class Book:
 
 
 def compare(updates: Iterable[Update], quotes: Mapping[int, Best]) -> tuple[int, list[str]]:
-    """(how often there was a quote at the book's update id, where it differed)."""
+    """Returns (number of update ids with a quote, a line for each that differs)."""
     book = Book()
     compared, wrong = 0, []
     for update in updates:
@@ -84,7 +84,7 @@ def compare(updates: Iterable[Update], quotes: Mapping[int, Best]) -> tuple[int,
 
 
 def by_the_archives_book(root: Path, quotes: Mapping[int, Best]) -> tuple[int, list[str]]:
-    """As :func:`compare`, by the book that ``blumfeld archive book`` shows."""
+    """Compares as :func:`compare` does, with the book that ``blumfeld archive book`` shows."""
     import pyarrow.dataset as ds
 
     from blumfeld_sink_spark.book.best import Tops
@@ -104,7 +104,7 @@ def by_the_archives_book(root: Path, quotes: Mapping[int, Best]) -> tuple[int, l
 
 
 def updates_in(root: Path, table: str = "book_deltas") -> list[Update]:
-    """Of an archive with one symbol, in the order of the offsets."""
+    """Returns the updates of an archive with one symbol, in the order of the offsets."""
     rows = _columns(root, table, ["k_offset", "last_id", "is_snapshot", "side", "price", "size"])
     rows.sort(key=lambda row: row[0])
     return [
@@ -114,7 +114,7 @@ def updates_in(root: Path, table: str = "book_deltas") -> list[Update]:
 
 
 def quotes_in(root: Path) -> dict[int, Best]:
-    """Best bid and ask by update id."""
+    """Returns the best bid and ask by update id."""
     rows = _columns(root, "bbo", ["update_id", "bid", "bid_size", "ask", "ask_size"])
     return {row[0]: row[1:] for row in rows}
 

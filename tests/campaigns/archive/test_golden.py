@@ -1,4 +1,4 @@
-"""A small feed through a broker of this build, Spark and four readers; and that the harness bites."""
+"""A small feed through a broker of this build, Spark and four readers, and a check that the harness finds faults."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ pytest.importorskip("pyspark")
 @pytest.mark.spark
 @pytest.mark.timeout(900)
 def test_every_reader_sees_what_the_json_says(tmp_path: Path) -> None:
-    """Exit status 0: all that is in the table is as it must be."""
+    """Exit status 0 says that all checks of the table passed."""
     assert main(["golden", "--json", str(tmp_path / "report.json")]) == 0
 
 

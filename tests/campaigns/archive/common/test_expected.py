@@ -1,4 +1,4 @@
-"""What a feed's tables must hold."""
+"""The expected contents of a feed's tables."""
 
 from __future__ import annotations
 

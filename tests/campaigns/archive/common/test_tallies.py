@@ -1,4 +1,4 @@
-"""What four readers say of the same plain files, before there is an archive: small ones made here."""
+"""The four readers' tallies of the same small files, without an archive."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ NUMBERS = {"price", "size", "bid", "bid_size", "ask", "ask_size"}
 
 
 def _write(root: Path, messages: list[Message]) -> None:
-    """Files such as an archive's, in two parts, and a level of a snapshot that nobody must count."""
+    """Writes files as an archive does, in two parts, with a level of a snapshot that no reader may count."""
     rows: dict[str, list[dict[str, Any]]] = defaultdict(list)
     for offset, message in enumerate(messages):
         data = message.parsed().get("data", {})
@@ -51,7 +51,7 @@ def _write(root: Path, messages: list[Message]) -> None:
     "reader", [pytest.param(name, marks=pytest.mark.spark if name == "spark" else ()) for name in READERS]
 )
 def test_a_reader_sums_what_the_json_says(reader: str, tmp_path: Path) -> None:
-    """Exactly: also in the last digit of a decimal, and without the rows of snapshots."""
+    """The tallies are exact to the last digit of a decimal, and leave out the rows of snapshots."""
     messages = MadeFeed(5).messages(300)
     _write(tmp_path, messages)
     expected = expected_of(messages)

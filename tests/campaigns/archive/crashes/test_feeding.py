@@ -1,4 +1,4 @@
-"""A feed knows what a broker was given."""
+"""A feed knows the messages that the broker acknowledged."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ pytest.importorskip("confluent_kafka")
 
 
 def sent_at_least(feeding: Feeding, count: int) -> None:
-    """Within a minute."""
+    """Waits until the feed has sent this many messages, a minute at most."""
     until = time.monotonic() + 60
     while feeding.sent < count and time.monotonic() < until:
         time.sleep(0.01)
 
 
 def test_what_is_acknowledged_lies_at_its_offsets() -> None:
-    """Rows, by offsets that are the partitions' own."""
+    """The expected rows have the offsets of their own partition."""
     with EmbeddedBroker() as broker:
         make_topic(broker.bootstrap_servers, "feed", 2)
         feeding = Feeding(broker.bootstrap_servers, "feed", 2, rate=400, seed=1)

@@ -1,4 +1,4 @@
-"""The killer against a driver that is a script: what it takes for going on, for an end, and for a hang."""
+"""The killer with a script as its driver: it tells a driver that continues from one that ends or hangs."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class _Broker:
 
 
 class _Sink:
-    """Commits are files."""
+    """A sink whose commits are files."""
 
     def __init__(self, folder: Path, when_the_jvm_is_gone: str, life_s: float = 60.0) -> None:
         self._folder = folder
@@ -92,7 +92,7 @@ def test_a_driver_that_never_commits_anything_ends_the_kills(tmp_path: Path) -> 
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
-    """Within a minute."""
+    """Waits for a condition, a minute at most."""
     deadline = time.monotonic() + 60
     while not holds():
         assert time.monotonic() < deadline, "in time"
@@ -107,7 +107,7 @@ def test_a_commands_whole_family_ends_with_it(tmp_path: Path) -> None:
 
 
 def test_a_process_of_someone_else_is_no_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ids come again: a session of the same number may be a stranger's."""
+    """The kernel reuses ids, so a session of the same number may be a stranger's."""
     stranger = Command([sys.executable, "-c", "import time; time.sleep(300)"], tmp_path / "stranger.log")
     ended = Command([sys.executable, "-c", ""], tmp_path / "ended.log")
     ended.wait(90)

@@ -1,4 +1,4 @@
-"""What a case of bad input must be, and what is no good."""
+"""A case of bad input: the checks that it passes, and those that it fails."""
 
 from __future__ import annotations
 

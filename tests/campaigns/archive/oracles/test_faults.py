@@ -1,4 +1,4 @@
-"""Planted faults are what they say, and nothing else is broken."""
+"""Planted faults are of their kind, and break nothing else."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The plain book that the oracle uses."""
+"""The plain book of the oracle."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def _levels(data: dict[str, list[list[str]]], bids: str, asks: str) -> tuple[Lev
 
 
 def _read(messages: list[Message]) -> tuple[list[Update], dict[int, Best]]:
-    """Of the JSON itself: no archive has a part in it."""
+    """Updates and quotes come from the JSON itself; no archive has a part in it."""
     updates, quotes = [], {}
     for message in messages:
         data = message.parsed()
