@@ -26,15 +26,15 @@ from blumfeld_sink_spark.tally import Tally
 
 CREATE_TIME = 0
 MIDNIGHT_S = 1_723_161_600
-"""2024-08-09 UTC."""
+"""2024-08-09 UTC, in ns."""
 DECODE_ROWS = 5000
-"""Messages at a time, as Spark hands them over."""
+"""Messages in one Arrow batch, as Spark hands them over."""
 
 
 def rows_of(
     sent: Iterable[Record], topic: str, partition: int = 0, start: int = 0, headers: bool = False
 ) -> pa.Table:
-    """Raw rows as a reader gives them, with dense offsets from ``start``."""
+    """Returns raw rows as a reader gives them, with dense offsets from ``start``."""
     listed = list(sent)
     columns: dict[str, Any] = {
         "key": pa.array([record.key for record in listed], pa.binary()),
@@ -54,7 +54,7 @@ def rows_of(
 
 
 def captured(files: Sequence[Path], topic: str, limit: int = 0, **options: Any) -> pa.Table:
-    """Raw rows of capture files, as ``blumfeld archive load`` sends them."""
+    """Returns raw rows of capture files, as ``blumfeld archive load`` sends them."""
     plan = LoadPlan(files=files, limit=limit, **options)
     return rows_of(islice(records(plan, 1), limit or None), topic, headers=bool(plan.recv_header))
 
@@ -62,9 +62,9 @@ def captured(files: Sequence[Path], topic: str, limit: int = 0, **options: Any) 
 def archive(
     root: Path | str, rows: pa.Table, *, batch_rows: int = 40_000, query: str = "query", **settings: Any
 ) -> list[CommitRecord]:
-    """Archive raw rows under ``root``, ``batch_rows`` of each partition in a commit.
+    """Archives raw rows under ``root``, ``batch_rows`` of each partition in a commit.
 
-    :param settings: of ``ArchiveSettings``; ``decoders`` at least, most often
+    :param settings: fields of ``ArchiveSettings``; nearly always ``decoders`` at least
     """
     told = ArchiveSettings(root=str(root), **{"topics": tuple(set(rows["topic"].to_pylist())), **settings})
     store = open_store(str(root))
@@ -143,10 +143,12 @@ def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, row
 def write_capture(
     path: Path, seconds: int = 40, symbol: str = "BTCUSDT", start_s: int = MIDNIGHT_S - 20, done: int = 0
 ) -> Path:
-    """A small made-up capture in the form of Binance's USD-M futures: each second one depth change, two quotes, one
-    trade; at the front a snapshot. By default it goes over midnight, so a range has files of two dates.
+    """Returns a small made-up capture in the form of Binance's USD-M futures.
 
-    :param done: seconds that came before, in other captures: ids go on behind theirs, and there is no snapshot
+    It begins with a snapshot. Each second has one depth change, two quotes and one trade. By default it goes over
+    midnight, so that a range has files of two dates.
+
+    :param done: seconds of earlier captures. If there are any, ids continue theirs, and there is no snapshot
     """
     lines, update = [], 1000 + 3 * done
     for second in range(seconds):

@@ -18,7 +18,7 @@ SETTINGS = ArchiveSettings(topics=("feed",), decimal="38,18")
 
 
 def raw_rows(captured: Sequence[CapturedMessage], start: int, key: bytes | None = None) -> pa.RecordBatch:
-    """As a broker gives them, from an offset on."""
+    """Returns raw rows as a broker gives them, from an offset on."""
     count = len(captured)
     return pa.RecordBatch.from_arrays(
         [
@@ -41,7 +41,7 @@ def decoded(
     batch: int = 5000,
     keep: Callable[[CapturedMessage], bool] = lambda message: True,
 ) -> Iterator[Applied]:
-    """What a decoder makes of captures, the offsets going on from one to the next."""
+    """Decodes captures. The offsets continue from one capture to the next."""
     decoders = [catalog.find(decoder)]
     feed = (message for path in paths for message in messages(path) if keep(message))
     start = 0
@@ -51,5 +51,5 @@ def decoded(
 
 
 def all_of(table: str, applied: Sequence[Applied]) -> pa.Table:
-    """One table of all batches."""
+    """Returns one table with the rows of all batches."""
     return pa.concat_tables([one.tables[table] for one in applied if table in one.tables])

@@ -17,7 +17,7 @@ PUBLISHER = 1
 
 
 def header(rtype: int, size: int, event_ns: int = EVENT_NS) -> bytes:
-    """Of a record of so many bytes."""
+    """Returns the header of a record of this many bytes."""
     return struct.pack("<BBHIQ", size // 4, rtype, PUBLISHER, INSTRUMENT, event_ns)
 
 
@@ -35,7 +35,7 @@ def event(
     levels: Sequence[tuple[int, int, int, int]] = (),
     more: bytes = b"",
 ) -> bytes:
-    """A record of trades, mbp-1, bbo and the like: (bid, ask, bid size, ask size) of each level."""
+    """Returns a record of trades, mbp-1, bbo and the like, with (bid, ask, bid size, ask size) of each level."""
     body = struct.pack(
         "<qIccBBQiI", price, size, action.encode(), side.encode(), flags, 0, received_ns, 10, sequence
     )
@@ -44,28 +44,28 @@ def event(
 
 
 def trade(**fields: int | str | bytes) -> bytes:
-    """A record of ``trades``."""
+    """Returns a record of ``trades``."""
     return event(0x00, **fields)  # type: ignore[arg-type]
 
 
 def order(action: str = "A", side: str = "B", price: int = 3_722_750_000_000, order_id: int = 99) -> bytes:
-    """A record of ``mbo``."""
+    """Returns a record of ``mbo``."""
     fields = (order_id, price, 3, 128, 0, action.encode(), side.encode(), RECEIVED_NS, 10, 8)
     return header(0xA0, 56) + struct.pack("<QqIBBccQiI", *fields)
 
 
 def bar(rtype: int = 0x21) -> bytes:
-    """A record of ``ohlcv``."""
+    """Returns a record of ``ohlcv``."""
     return header(rtype, 56) + struct.pack("<qqqqQ", 10**9, 3 * 10**9, 5 * 10**8, 2 * 10**9, 2**63 + 1)
 
 
 def status() -> bytes:
-    """A record that no table holds."""
+    """Returns a record that fits no table."""
     return header(0x12, 40) + bytes(24)
 
 
 def system() -> bytes:
-    """A record of the session."""
+    """Returns a record of the session."""
     return header(0x17, 80) + bytes(64)
 
 
@@ -73,12 +73,12 @@ BOOK = (3_720_250_000_000, 3_720_500_000_000, 24, 11)
 
 
 def quote(rtype: int = 0x01, action: str = "A", **fields: int) -> bytes:
-    """A record with one level."""
+    """Returns a record with one level."""
     return event(rtype, action=action, levels=[BOOK], **fields)  # type: ignore[arg-type]
 
 
 def ten_levels() -> bytes:
-    """A record of ``mbp-10``; four levels are empty on the bid's side."""
+    """Returns a record of ``mbp-10``; four levels of the bid side are empty."""
     step = 250_000_000
     levels = [
         (BOOK[0] - step * nth if nth < 6 else UNDEF_PRICE, BOOK[1] + step * nth, 24 + nth, 11 + nth)
@@ -88,7 +88,7 @@ def ten_levels() -> bytes:
 
 
 def file_of(records: bytes, version: int = 3, symbol: str = "ESH1", by_id: bool = False) -> bytes:
-    """A file: the header says what ``INSTRUMENT`` is called on 28 December 2020."""
+    """Returns a file. Its header names the symbol of ``INSTRUMENT`` on 28 December 2020."""
     width = 22 if version == 1 else 71
     body = struct.pack("<16sHQQQ", b"GLBX.MDP3", 0, EVENT_NS, EVENT_NS + 10**12, 2)
     body += struct.pack("<Q", 2) if version == 1 else b""
@@ -102,7 +102,7 @@ def file_of(records: bytes, version: int = 3, symbol: str = "ESH1", by_id: bool 
 
 
 def messages() -> list[bytes]:
-    """One of each that is decoded, alone, several, in files."""
+    """Returns messages with one record of each decoded kind: alone, several together, and in files."""
     mixed = trade() + quote() + trade(sequence=8, side="N") + order() + system()
     return [
         trade(),

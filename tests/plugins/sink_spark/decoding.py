@@ -16,7 +16,7 @@ STAMP_US = 1_723_161_255_030_314
 
 
 def rows_of(values: Sequence[bytes | str | None], key: bytes | None = b"BTCUSDT") -> Any:
-    """A batch of these values, all with one key and one timestamp, at offsets from 100."""
+    """Returns a batch of these values, all with one key and one timestamp, at offsets from 100."""
     count = len(values)
     packed = [value.encode() if isinstance(value, str) else value for value in values]
     stamps = pa.array(np.full(count, STAMP_US), pa.int64()).cast(pa.timestamp("us", tz="UTC"))
@@ -33,25 +33,25 @@ def rows_of(values: Sequence[bytes | str | None], key: bytes | None = b"BTCUSDT"
 
 
 def rows_in(decoded: Any, table: str) -> list[dict[str, Any]]:
-    """Rows of one table as dicts; none if it isn't there."""
+    """Returns the rows of one table as dicts; no rows if there is no such table."""
     found = decoded.tables.get(table)
     return [] if found is None else found.to_pylist()
 
 
 def errors(decoded: Any) -> dict[int, str]:
-    """Row → error."""
+    """Returns the error of each rejected row."""
     return {rejected.row: rejected.error for rejected in decoded.rejected}
 
 
 def feed(name: str) -> list[bytes]:
-    """The messages of a capture of ``ns JSON`` lines."""
+    """Returns the messages of a capture of ``ns JSON`` lines."""
     path = shared_path(f"market-data/hftbacktest/{name}.gz")
     with gzip.open(path, "rb") as lines:
         return [line.split(b" ", 1)[1].rstrip(b"\n") for line in lines]
 
 
 def capture(name: str) -> list[bytes]:
-    """What the venue sent, of a capture of ``[address <- ]time: text`` lines: answers, not requests."""
+    """Returns what the venue sent, from a capture of ``[address <- ]time: text`` lines. Requests are left out."""
     path = shared_path(f"market-data/cryptofeed/{name}")
     found = []
     for line in path.read_bytes().splitlines():

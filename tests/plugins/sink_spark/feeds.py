@@ -1,4 +1,4 @@
-"""Feeds made up for tests of what the archive says of them."""
+"""Made-up feeds with known faults, for tests of ``quality``."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CONTINUITY = {
 
 @attrs.frozen
 class Message:
-    """One message with ids, at an offset that its place in the feed decides."""
+    """One message with ids. Its index in the feed decides its offset."""
 
     first: int | None
     last: int | None
@@ -39,12 +39,12 @@ class Message:
 
 
 def trades(ids: Iterable[int], **more: Any) -> list[Message]:
-    """A message for each id."""
+    """Returns a message for each id."""
     return [Message(one, one, ts=one * 1000, **more) for one in ids]
 
 
 def sequences(messages: Sequence[Message], offsets: Sequence[int]) -> pa.Table:
-    """As ``apply.decode_rows`` gives them."""
+    """Returns the messages' sequences as ``apply.decode_rows`` gives them."""
     rows = [
         {
             "row": nth,
@@ -71,7 +71,7 @@ def count_of(
     files: Sequence[StagedFile] = (),
     quarantined: int = 0,
 ) -> RangeCount:
-    """The counts of a range that has a message at each offset, and a row of each message."""
+    """Returns the count of a range with a message at each offset and a row of each message."""
     messages, rows = end - start, Counter[str]()
     for file in files:
         rows[file.table] += file.rows
@@ -97,8 +97,8 @@ def result_of(
     topic: str = "feed",
     partition: int = 0,
 ) -> TaskResult:
-    """What a task says of these messages, the first of which is at the offset ``start``; handed to it in pieces cut
-    at ``cuts``.
+    """Returns a task's result for these messages. The first is at the offset ``start``; the task gets them in pieces,
+    cut at ``cuts``.
     """
     summariser = Summariser(topic, partition, CONTINUITY, skew_ms=10_000, at_once=1)
     edges = [0, *sorted(cuts), len(messages)]

@@ -1,4 +1,4 @@
-"""A broker that answers Metadata and ListOffsets with scripted error codes, as one does that restarts."""
+"""A broker that answers Metadata and ListOffsets with scripted error codes, as a restarting broker does."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from blumfeld.wire.messages.metadata import (
 
 TOPIC = "listed"
 END = 5
-"""The offset that it answers after all errors."""
+"""The offset in its answer after all errors."""
 LOST = -1000
-"""In place of a code: the connection closes without an answer."""
+"""Stands in place of an error code: the broker closes the connection without an answer."""
 
 
 class ListingBroker(socketserver.ThreadingTCPServer):
-    """Leads partition 0 of ``TOPIC``. Each list of codes is answered code by code, then success."""
+    """The leader of partition 0 of ``TOPIC``. It answers with each code of a list in turn, then with success."""
 
     daemon_threads = True
 
@@ -40,11 +40,11 @@ class ListingBroker(socketserver.ThreadingTCPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.offsets, self.topics = list(offsets), list(topics)
         self.asked = 0
-        """How many ListOffsets requests came."""
+        """Number of ListOffsets requests so far."""
 
     @property
     def address(self) -> str:
-        """For ``bootstrap.servers``."""
+        """Address for ``bootstrap.servers``."""
         return f"127.0.0.1:{self.server_address[1]}"
 
 
@@ -55,7 +55,9 @@ class _Handler(socketserver.StreamRequestHandler):
         while size := self.rfile.read(4):
             frame = self.rfile.read(int.from_bytes(size, "big"))
             header = request_header(memoryview(frame))
-            body = self._body(header.api_key)  # the script knows what is asked: the body is not read
+            body = self._body(
+                header.api_key
+            )  # requests' bodies aren't read: each test knows what its client asks
             if body is None:
                 return
             flexible = response_is_flexible(header.api_key, header.api_version)
@@ -93,7 +95,7 @@ class _Handler(socketserver.StreamRequestHandler):
 
 @contextmanager
 def listing(*, offsets: Sequence[int] = (), topics: Sequence[int] = ()) -> Iterator[ListingBroker]:
-    """:param offsets: what ListOffsets is answered with, in turn, before it succeeds
+    """:param offsets: the error codes that ListOffsets gets in turn before it succeeds
     :param topics: the same for the topic in Metadata
     """
     with ListingBroker(offsets, topics) as broker:

@@ -1,4 +1,4 @@
-"""S3 on this machine, where ``moto_server`` is installed."""
+"""S3 on this machine, if ``moto_server`` is installed."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import pytest
 
 @contextmanager
 def s3_server(folder: Path, patch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URL of a place in an empty bucket; the environment says how it is reached."""
+    """Yields the URL of a path in an empty bucket. The environment has the endpoint and keys."""
     command = shutil.which("moto_server")
     if command is None:
         pytest.skip("moto_server is not installed (pip install 'moto[server]')")

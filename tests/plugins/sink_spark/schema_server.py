@@ -20,7 +20,7 @@ Answer = dict[str, Any]
 
 @attrs.define
 class Registry:
-    """What it knows, by path; ``fails`` answers instead of it while it lasts: (status, body)."""
+    """The registry's answers by path. Each (status, body) in ``fails`` answers one request instead."""
 
     answers: dict[str, Answer] = attrs.field(factory=dict)
     asked: list[str] = attrs.field(factory=list)
@@ -29,16 +29,16 @@ class Registry:
     url: str = ""
 
     def add(self, schema_id: int, schema: str, **more: Any) -> None:
-        """A schema, with what else the answer says."""
+        """Adds a schema, with further fields of its answer."""
         self.answers[f"/schemas/ids/{schema_id}"] = {"schema": schema, **more}
 
     def add_protobuf(self, schema_id: int, file: descriptor_pb2.FileDescriptorProto, **more: Any) -> None:
-        """As text that nobody reads, and serialized."""
+        """Adds a schema of Protobuf: a text that no test reads, and the serialized form."""
         self.add(schema_id, "syntax…", schemaType="PROTOBUF", **more)
         self.add_serialized(f"/schemas/ids/{schema_id}", file)
 
     def add_serialized(self, path: str, file: descriptor_pb2.FileDescriptorProto) -> None:
-        """The form that ``format=serialized`` asks for."""
+        """Adds the answer to ``format=serialized``."""
         encoded = base64.b64encode(file.SerializeToString()).decode()
         self.answers[f"{path}?format=serialized"] = {"schema": encoded, "schemaType": "PROTOBUF"}
 
@@ -67,7 +67,7 @@ def serving() -> Iterator[Registry]:
             self.wfile.write(body)
 
         def log_message(self, *args: Any) -> None:
-            """Nothing."""
+            """Logs nothing."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         registry.url = f"http://127.0.0.1:{server.server_port}"
@@ -81,12 +81,12 @@ def serving() -> Iterator[Registry]:
 
 
 def framed(schema_id: int, payload: bytes) -> bytes:
-    """A zero byte, the id, the payload."""
+    """Returns a zero byte, the id and the payload."""
     return b"\0" + schema_id.to_bytes(4, "big") + payload
 
 
 def avro(schema_id: int, schema: Answer, *records: Answer) -> list[bytes]:
-    """A message for each record."""
+    """Returns a message for each record."""
     messages = []
     for record in records:
         stream = io.BytesIO()
@@ -125,7 +125,7 @@ QUOTE: Answer = {
 
 
 def trade_file() -> descriptor_pb2.FileDescriptorProto:
-    """Of three messages: ``Envelope`` with ``Trade`` in it, ``Level``, and ``Depth`` with levels."""
+    """Returns a file of message types: ``Envelope`` with ``Trade`` in it, ``Level``, and ``Depth`` with levels."""
     kinds = descriptor_pb2.FieldDescriptorProto
     file = descriptor_pb2.FileDescriptorProto(name="acme/trade.proto", package="acme", syntax="proto3")
     file.dependency.extend(["google/protobuf/timestamp.proto", "confluent/type/decimal.proto"])
@@ -156,7 +156,7 @@ def trade_file() -> descriptor_pb2.FileDescriptorProto:
 
 
 def protobuf_class(name: str) -> Any:
-    """Of a message of ``trade_file``, to make messages with."""
+    """Returns the class of a message of ``trade_file``."""
     from blumfeld_sink_spark.decoders.schemas.protobuf import _decimal_file
 
     pool = descriptor_pool.DescriptorPool()

@@ -17,11 +17,11 @@ from blumfeld_sink_spark.spark.topics.client import Topics
 from blumfeld_sink_spark.spark.topics.fetch import read_range
 
 TIME_MS = 1_723_161_256_299
-"""Of the first message of each ``produce``."""
+"""Timestamp of the first message of each ``produce``."""
 
 
 def make_topic(bootstrap: str, name: str, partitions: int = 1, root: Path | None = None) -> ArchiveSettings:
-    """A topic that keeps old times, and settings of an archive of it."""
+    """Makes a topic that keeps records with old timestamps, and returns settings of an archive of it."""
     admin = AdminClient({"bootstrap.servers": bootstrap})
     topic = NewTopic(name, partitions, 1, config={"retention.ms": "-1"})
     for future in admin.create_topics([topic]).values():
@@ -37,7 +37,7 @@ def make_topic(bootstrap: str, name: str, partitions: int = 1, root: Path | None
 
 
 def produce(bootstrap: str, topic: str, count: int, transactions: str = "", partition: int = 0) -> None:
-    """``count`` messages; with transactions (``c`` commits, ``a`` aborts) so many in each."""
+    """Sends ``count`` messages. With transactions (``c`` commits, ``a`` aborts) each has so many of them."""
     config: dict[str, str | int] = {"bootstrap.servers": bootstrap, "linger.ms": 0}
     producer = Producer(config | ({"transactional.id": topic} if transactions else {}))
     if transactions:
@@ -62,7 +62,7 @@ def produce(bootstrap: str, topic: str, count: int, transactions: str = "", part
 
 
 def send(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
-    """These messages, in partition 0, at one time."""
+    """Sends these messages to partition 0, all with one timestamp."""
     producer = Producer({"bootstrap.servers": bootstrap, "linger.ms": 0})
     for value in values:
         producer.produce(topic, value, timestamp=TIME_MS, partition=0)
@@ -70,8 +70,8 @@ def send(bootstrap: str, topic: str, values: Sequence[bytes]) -> None:
 
 
 def committed_end(settings: ArchiveSettings, wanted: int) -> int:
-    """The end of partition 0 for readers of committed records, once it is ``wanted``: Kafka writes the marker of a
-    transaction some time after the producer was told. What it is after a minute otherwise.
+    """Waits, a minute at most, until the end of partition 0 for readers of committed records is ``wanted``, and returns
+    the end. Kafka writes a transaction's marker some time after it has answered the producer.
     """
     topics, place = Topics(settings), (settings.topics[0], 0)
     until = time.monotonic() + 60
@@ -81,6 +81,6 @@ def committed_end(settings: ArchiveSettings, wanted: int) -> int:
 
 
 def rows_of(settings: ArchiveSettings, start: int, end: int) -> pa.Table:
-    """A range of partition 0, as a task reads it."""
+    """Reads a range of partition 0 as a task does."""
     batches = list(read_range(settings, OffsetRange(settings.topics[0], 0, start, end)))
     return pa.Table.from_batches(batches, RAW_ROWS_WITH_HEADERS if settings.with_headers else RAW_ROWS)

@@ -1,4 +1,4 @@
-"""What is in a topic, through librdkafka."""
+"""The contents of a topic, read by librdkafka."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blumfeld_sink_spark.reading.producing.load import Record
 
 
 def read_topic(bootstrap: str, topic: str, ends: Mapping[int, int]) -> list[Record]:
-    """The records of each partition up to an offset, partition after partition.
+    """Returns the records of each partition up to an offset, partition after partition.
 
     :raises AssertionError: offsets aren't dense from 0, or the broker doesn't give them within a minute
     """

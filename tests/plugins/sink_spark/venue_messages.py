@@ -67,5 +67,5 @@ VENUES = tuple(_MESSAGES)
 
 
 def of(venue: str) -> list[bytes]:
-    """What its decoder reads."""
+    """Returns the messages that the venue's decoder reads."""
     return [message.encode() for message in _MESSAGES[venue]]

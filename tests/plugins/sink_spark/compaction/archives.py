@@ -1,4 +1,4 @@
-"""Archives as batches leave them, for the tests of compaction."""
+"""Archives of many small batches, for the tests of compaction."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ SYMBOLS = ("BTCUSDT", "ETH/USDT")
 
 
 def archive(store: ArchiveStore, *, topics: tuple[str, ...] = ("ticks",), batches: int = 3) -> None:
-    """An archive of trades and raw rows: each batch of each topic has two partitions."""
+    """Makes an archive of trades and raw rows. Each batch of each topic has two partitions."""
     for topic in topics:
         for batch in range(batches):
             add_batch(store, topic, batch)
@@ -62,7 +62,7 @@ def add_batch(store: ArchiveStore, topic: str, batch: int) -> None:
 
 
 def rows_of(partition: int, batch: int) -> dict[str, pa.Table]:
-    """Times of batches and partitions overlap; some rows have the same time."""
+    """Returns rows whose times overlap those of other batches and partitions; some have the same time."""
     made = {}
     start = tools.MIDNIGHT + batch * 50 * 10**9
     for name, rows in (

@@ -1,4 +1,4 @@
-"""``blumfeld archive compact`` as it is typed."""
+"""The command ``blumfeld archive compact``."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def test_a_catalog_that_nobody_named_is_asked_for(store: LocalStore) -> None:
 
 
 def test_no_archive_and_no_table_are_refused(store: LocalStore, tmp_path: Path) -> None:
-    """And the folder of a wrong name isn't made."""
+    """The command doesn't make the folder of a wrong name."""
     result = run(LocalStore(str(tmp_path / "typo")))
     assert (result.exit_code, "no archive is there" in result.stderr) == (1, True)
     assert not (tmp_path / "typo").exists()

@@ -1,4 +1,4 @@
-"""Compaction: the same rows in fewer files, for every reader at every moment, whatever is cut short where."""
+"""Compaction: every reader sees the same rows in fewer files at every moment, wherever it is cut short."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ ROWS = 600
 
 
 class CrashError(BaseException):
-    """The process is gone: nothing after it is done, not even tidying up."""
+    """Stands for the death of the process: nothing happens after it, not even tidying up."""
 
 
 def compaction(store: ArchiveStore, **options: Any) -> Compaction:
@@ -56,7 +56,7 @@ def compact(store: ArchiveStore, before: str = "2024-08-10", **options: Any) -> 
 
 
 def by_glob(root: Path, table: str) -> list[dict[str, Any]]:
-    """What a reader of the files sees, sorted by lineage."""
+    """Returns the rows that a reader of the files sees, sorted by lineage."""
     rows = [
         row
         for path in sorted(root.glob(f"{table}/**/*.parquet"))
@@ -83,7 +83,7 @@ def data_files(root: Path) -> list[str]:
 
 @pytest.fixture(autouse=True)
 def unsynced(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A process that dies loses nothing of what wasn't synced: only power does."""
+    """Turns syncs off. A dead process loses no unsynced bytes; only a power cut does."""
     monkeypatch.setattr(os, "fsync", lambda handle: None)
 
 
@@ -94,7 +94,7 @@ def store(tmp_path: Path) -> LocalStore:
 
 @pytest.fixture(params=["folders", "files"])
 def way(request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    """Both ways of replacing files, on the same file system."""
+    """Each of the two ways to replace files, on the same file system."""
     if request.param == "folders" and not can_exchange(tmp_path):
         pytest.skip("this file system can't exchange folders")
     if request.param == "files":
@@ -187,7 +187,7 @@ def test_the_same_files_are_merged_to_the_same_bytes(tmp_path: Path) -> None:
 def test_what_is_held_at_once_does_not_matter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sort_rows: int
 ) -> None:
-    """Rows go out as soon as nothing older, nor of the same time, is still to be read."""
+    """The merge emits a row as soon as no row of the same or an earlier time is still unread."""
     hashes = []
     for name in ("one", "other"):
         store = LocalStore(str(tmp_path / name))
@@ -230,7 +230,7 @@ def test_a_large_group_becomes_several_files(store: LocalStore, way: str) -> Non
 
 
 def test_rows_of_one_message_stay_in_their_order(store: LocalStore) -> None:
-    """All levels of a message have the same time and ids: only their place tells them apart."""
+    """All levels of a message have the same time and ids. Only their order tells them apart."""
     count = 300
     rows = tools.book_deltas(count, levels=100)
     settings = tools.settings(row_group_rows=70)
@@ -353,8 +353,9 @@ def test_an_object_store_is_compacted_too() -> None:
 
 @contextmanager
 def crash_at(number: int, *, after: bool) -> Iterator[list[str]]:
-    """The process dies at the ``number``-th change to the disk: before it, or just after; nothing that it tries after
-    that happens. Yields what was done.
+    """The process dies at change ``number`` to the disk, before or just after it. Nothing that it tries later happens.
+
+    Yields the list of changes.
     """
     done: list[str] = []
 
@@ -381,8 +382,9 @@ def crash_at(number: int, *, after: bool) -> Iterator[list[str]]:
 def test_whatever_is_cut_short_readers_see_each_row_and_a_second_run_ends_it(
     tmp_path_factory: pytest.TempPathFactory, way: str, stride: int
 ) -> None:
-    """Every single change to the disk (every seventh, every day), before and after it. With folders exchanged a reader
-    by glob never sees anything else than all rows once, at any point; with files replaced it may see rows twice, but
+    """The process dies before and after each change to the disk (the everyday suite tries every seventh).
+
+    With exchanged folders a reader by glob always sees each row once. With replaced files it may see rows twice, and
     none is missing.
     """
     template = tmp_path_factory.mktemp("template") / "archive"
@@ -409,7 +411,7 @@ def test_whatever_is_cut_short_readers_see_each_row_and_a_second_run_ends_it(
 
 
 def crash(store: LocalStore, number: int, *, after: bool) -> bool:
-    """Compacts one group, which has a file beside it that stays, and dies; whether it came to its end before."""
+    """Compacts one group and dies in it; a file beside the group stays. Returns whether the compaction ended before."""
     with crash_at(number, after=after):
         try:
             one = compaction(store)
@@ -422,7 +424,7 @@ def crash(store: LocalStore, number: int, *, after: bool) -> bool:
 
 
 def cut_short(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Dies when the new files are shown and no record is there."""
+    """The process dies when readers see the new files and there is no record yet."""
 
     def dying(self: Ledger, record: Any) -> bool:
         raise CrashError
@@ -489,7 +491,7 @@ def test_table_formats_hear_of_it_before_the_old_files_are_gone(store: LocalStor
 def test_what_another_writer_does_meanwhile_is_kept(
     store: LocalStore, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, what: str
 ) -> None:
-    """Between the links and the swap a late file is published, replaced or taken back in the same folder."""
+    """Between the links and the swap another writer publishes, replaces or removes a late file in the same folder."""
     if not can_exchange(tmp_path):
         pytest.skip("this file system can't exchange folders")
     archive(store)

@@ -1,4 +1,4 @@
-"""Fingerprints: blind to order and batches, not to anything else."""
+"""Fingerprints: they ignore the order and the cut into batches, and nothing else."""
 
 from __future__ import annotations
 

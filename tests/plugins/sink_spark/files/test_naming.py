@@ -1,4 +1,4 @@
-"""Names of files: what goes in comes out, and nothing else parses."""
+"""Names of files: each parses back to its parts, and no other name parses."""
 
 from __future__ import annotations
 

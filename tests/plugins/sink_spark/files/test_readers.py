@@ -1,4 +1,4 @@
-"""Files as those see them who never heard of us: by folder, with the columns and values that were written."""
+"""Files as other tools read them: by folder, with the columns and values that were written."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from tests.plugins.sink_spark.files import tools
 pytestmark = pytest.mark.archive
 
 SYMBOLS = ("BTCUSDT", "XBT/USD", "005930", "币安", "A B%C")
-"""With a slash, all digits, beyond ASCII, and signs that mean something in a URL."""
+"""Symbols with a slash, of digits alone, beyond ASCII, and with characters that have a meaning in a URL."""
 COUNT = 2000
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Trades of two dates and five symbols, levels and raw rows, under their published names."""
+    """Writes trades of two dates and five symbols, levels and raw rows, under their published names."""
     root = tmp_path_factory.mktemp("archive")
     task = TaskWriter(tools.FolderStore(root), tools.settings(row_group_rows=300), "t", 0)
     trades = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 10**9)
@@ -40,7 +40,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(root: Path) -> tuple[int, Decimal, list[str]]:
-    """Rows, sum of the prices, symbols."""
+    """The expected number of rows, sum of prices, and symbols."""
     rows = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 10**9)
     return COUNT, sum(rows["price"].to_pylist(), Decimal(0)), sorted(SYMBOLS)
 
@@ -57,7 +57,7 @@ DATES = ["2024-08-08", "2024-08-09"]
 
 
 def test_pyarrow_reads_them(root: Path, expected: Facts) -> None:
-    """By its default calls: the date comes from the folders, the symbol from the files."""
+    """The tool's default calls take the date from the folders and the symbol from the files."""
     for found in (
         pq.read_table(root / "trades"),
         ds.dataset(root / "trades", partitioning="hive").to_table(),
@@ -124,7 +124,7 @@ def test_polars_reads_them(root: Path, expected: Facts) -> None:
 
 @pytest.mark.spark
 def test_spark_reads_them(root: Path, expected: Facts) -> None:
-    """By its default call: symbols beyond ASCII and of digits alone are right, as they come from the files."""
+    """Symbols beyond ASCII and of digits alone are right with the default call, because they come from the files."""
     sql = pytest.importorskip("pyspark.sql")
     rows = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 10**9).to_pylist()
     digits = sum(row["symbol"] == "005930" and row["ts_event"] >= tools.MIDNIGHT for row in rows)
@@ -162,7 +162,7 @@ SPARK: dict[str, Any] = {
 
 
 def test_row_groups_are_passed_over_by_time(root: Path) -> None:
-    """A reader that wants the last rows reads one row group of each file."""
+    """A reader of the last rows reads one row group of each file."""
     path = next((root / "trades/date=2024-08-09/BTCUSDT").iterdir())
     metadata = pq.ParquetFile(path).metadata
     column = metadata.schema.names.index("ts_event")

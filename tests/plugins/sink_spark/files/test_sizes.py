@@ -1,4 +1,4 @@
-"""What real feeds take on disk, lineage and all: the encodings are held to it."""
+"""Sizes of real feeds on disk, lineage included. They hold the encodings to their aims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ BATCH_ROWS = 5_000
 def archived(
     root: Path, capture: Path, decoder: str, *, messages_per_batch: int
 ) -> tuple[list[StagedFile], int]:
-    """A capture as it lies in one partition, archived in batches of so many messages; and how many batches."""
+    """Archives a capture from one partition in batches of so many messages. Returns the number of batches, too."""
     settings = tools.settings(decoders=(decoder,))
     decoders = apply.decoders_for("t", settings)
     found = list(messages(capture))
@@ -52,7 +52,7 @@ def archived(
 
 
 def bytes_per_row(files: list[StagedFile]) -> dict[str, float]:
-    """By table."""
+    """Returns the sizes by table."""
     found = {}
     for table in sorted({file.table for file in files}):
         mine = [file for file in files if file.table == table]

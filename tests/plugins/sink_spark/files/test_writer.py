@@ -1,4 +1,4 @@
-"""What a task writes: complete, sorted into folders, and the same bytes however the rows came."""
+"""A task's files: complete, sorted into folders, and with the same bytes however the rows were cut."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def write(root: Path, batches: list[dict[str, pa.Table]], **options: int) -> tup
 
 
 def read(root: Path, file: StagedFile) -> pa.Table:
-    """By content, not by name: staged files end in ``.inprogress``."""
+    """Reads a file without regard to its name: staged files end in ``.inprogress``."""
     return pq.ParquetFile(root / file.staged).read()
 
 
@@ -109,7 +109,7 @@ def test_a_time_before_the_epoch_has_its_date(tmp_path: Path) -> None:
 def test_bytes_do_not_depend_on_the_batches_nor_on_what_was_spilled(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], memory: int
 ) -> None:
-    """Row groups of 128 rows, so that cuts fall in every place of a group."""
+    """Row groups have 128 rows, so that cuts fall everywhere in a group."""
     rows = tools.trades(2000, symbols=SYMBOLS, start=tools.MIDNIGHT - 700 * 10**9)
     whole = write(tmp_path_factory.mktemp("whole"), [{"trades": rows}], row_group_rows=128)
     edges = [0, *sorted(cuts), 2000]
@@ -131,7 +131,7 @@ def test_row_groups_are_cut_by_their_count(tmp_path: Path) -> None:
 def test_large_messages_make_small_row_groups_whatever_the_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_rows: int
 ) -> None:
-    """A row group is full with the message that makes it reach the bound."""
+    """A row group ends with the message that makes it reach the bound."""
     for module in (parquet_module, output_module):
         monkeypatch.setattr(module, "WIDE_ROW_GROUP_BYTES", 2000)
     monkeypatch.setattr(writer_module, "SPLIT_ROWS", 1)
@@ -144,7 +144,7 @@ def test_large_messages_make_small_row_groups_whatever_the_batches(
 
 
 def test_many_symbols_are_held_in_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """More rows than the bound go to the disk and come back; no file is open before its end."""
+    """Rows beyond the bound go to the disk and come back. No file is opened before the task's end."""
     monkeypatch.setattr(writer_module, "SPLIT_ROWS", 1000)
     symbols = tuple(f"S{number:03d}" for number in range(100))
     store = tools.FolderStore(tmp_path)
@@ -189,7 +189,7 @@ def test_a_full_disk_is_told_and_leaves_nothing(tmp_path: Path) -> None:
 
 
 def test_files_hold_nothing_but_data(tmp_path: Path) -> None:
-    """No Arrow schema, no topic: a file of the same rows is the same file everywhere."""
+    """Files contain neither an Arrow schema nor the topic, so the same rows give the same bytes everywhere."""
     (file,) = write(tmp_path, [{"trades": tools.trades(10)}])
     found = pq.ParquetFile(tmp_path / file.staged)
     assert found.metadata.metadata is None

@@ -13,11 +13,11 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import tables
 
 MIDNIGHT = 1_723_161_600_000_000_000
-"""2024-08-09, ns."""
+"""2024-08-09 UTC, in ns."""
 
 
 class FolderStore:
-    """The part of a store that a task uses."""
+    """The operations of a store that a task uses."""
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -32,14 +32,14 @@ class FolderStore:
 
 
 def settings(**changes: Any) -> ArchiveSettings:
-    """Settings that are enough for files."""
+    """Returns settings that suffice for writing files."""
     return ArchiveSettings(topics=("t",), **changes)
 
 
 def trades(
     count: int, *, symbols: tuple[str, ...] = ("BTCUSDT",), start: int = MIDNIGHT, seed: int = 1
 ) -> pa.Table:
-    """Trades a second apart, of symbols taken at random."""
+    """Returns trades a second apart, of random symbols."""
     chance = random.Random(seed)
     stamps = [start + row * 1_000_000_000 for row in range(count)]
     return pa.table(
@@ -66,7 +66,7 @@ def trades(
 
 
 def raw(count: int, value_bytes: int = 20, seed: int = 1) -> pa.Table:
-    """Raw rows with keys, headers and tombstones here and there."""
+    """Returns raw rows; some have keys, headers or no value."""
     chance = random.Random(seed)
     return pa.table(
         {
@@ -86,7 +86,7 @@ def raw(count: int, value_bytes: int = 20, seed: int = 1) -> pa.Table:
 
 
 def book_deltas(count: int, levels: int) -> pa.Table:
-    """Messages of so many levels, with nothing that orders the levels of one."""
+    """Returns the rows of messages with this many levels. No column orders the levels of a message."""
     numbers = range(count)
     return pa.table(
         {
