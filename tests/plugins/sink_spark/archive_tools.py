@@ -143,7 +143,7 @@ def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, row
 def write_capture(
     path: Path, seconds: int = 40, symbol: str = "BTCUSDT", start_s: int = MIDNIGHT_S - 20, done: int = 0
 ) -> Path:
-    """Returns a small made-up capture in the form of Binance's USD-M futures.
+    """Writes a small made-up capture in the form of Binance's USD-M futures, and returns its path.
 
     It begins with a snapshot. Each second has one depth change, two quotes and one trade. By default it goes over
     midnight, so that a range has files of two dates.

@@ -1,4 +1,4 @@
-"""Bars are what a slow reader of the same trades makes, and follow from the committed trades alone."""
+"""Bars equal those of a slow reader of the same trades, and follow from the committed trades alone."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SECOND = 10**9
 
 
 def trades(rows: list[dict[str, Any]]) -> pa.Table:
-    """Rows of the table, what isn't said filled in."""
+    """Returns rows of the table with defaults for the fields that aren't given."""
     filled = [
         {
             "ts_recv": 0,
@@ -50,7 +50,7 @@ def trades(rows: list[dict[str, Any]]) -> pa.Table:
 
 
 def slow(rows: pa.Table, interval: int) -> list[dict[str, Any]]:
-    """One trade after the other."""
+    """Makes bars by a loop over the trades."""
     made: dict[tuple[str, int], dict[str, Any]] = {}
     turnover: dict[tuple[str, int], Decimal] = {}
     order = sorted(rows.to_pylist(), key=lambda row: (row["ts_event"], row["trade_id"], row["k_offset"]))
@@ -103,7 +103,7 @@ def slow(rows: pa.Table, interval: int) -> list[dict[str, Any]]:
     st.randoms(),
 )
 def test_bars_are_those_of_a_slow_reader(rows: list[dict[str, Any]], interval: int, shuffled: Any) -> None:
-    """To the last digit (the VWAP as far as a float goes), with doubled trades, whatever the order of the rows."""
+    """Equal to the last digit (the VWAP to a float's precision), with doubled trades and rows in any order."""
     rows = [{**row, "trade_id": nth} for nth, row in enumerate(sorted(rows, key=lambda row: row["ts_event"]))]
     rows += rows[:3]
     shuffled.shuffle(rows)
@@ -132,7 +132,7 @@ def test_what_is_off_the_market_makes_no_bar() -> None:
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty seconds over midnight."""
+    """An archive of forty seconds over midnight."""
     tmp_path = tmp_path_factory.mktemp("bars")
     rows = captured([write_capture(tmp_path / "feed.gz")], "feed")
     archive(tmp_path / "archive", rows, batch_rows=60, decoders=("binance-usdm",))
@@ -140,19 +140,19 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(query: str) -> list[Any]:
-    """What DuckDB answers."""
+    """Returns DuckDB's answer to a query."""
     with duckdb.connect() as connection:
         rows: list[Any] = connection.sql(query).fetchall()
         return rows
 
 
 def run(*words: str) -> Any:
-    """The command's result."""
+    """Runs the command."""
     return CliRunner().invoke(app, list(words))
 
 
 def test_bars_equal_what_duckdb_says(root: Path) -> None:
-    """Of every table's file, on both dates."""
+    """The bars of both dates equal DuckDB's over all files of trades."""
     done = run("bars", "--root", str(root), "--interval", "10s", "--through")
     assert done.exit_code == 0, done.output
     assert "the end of the date" in done.output
@@ -168,7 +168,7 @@ def test_bars_equal_what_duckdb_says(root: Path) -> None:
 
 
 def test_made_again_the_files_are_the_same(root: Path) -> None:
-    """Byte for byte; and only what is asked for is made."""
+    """The files have the same bytes, and only those of the requested dates are made."""
     found = [
         list(bars.make(Committed.open(str(root)), interval_ns("1s"), symbols=["BTCUSDT"])) for _ in range(2)
     ]
@@ -185,7 +185,7 @@ def test_made_again_the_files_are_the_same(root: Path) -> None:
 
 
 def test_a_bar_that_may_still_change_is_left_out(root: Path) -> None:
-    """The last event is 19.2 s after midnight: bars of 10 s are closed up to 10 s, the day before whole."""
+    """The last event is 19.2 s after midnight: 10 s bars are closed up to 10 s, and all of the day before."""
     made = list(bars.make(Committed.open(str(root)), interval_ns("10s")))
     assert [(one.date, one.bars, one.whole) for one in made] == [
         ("2024-08-08", 2, True),
@@ -198,7 +198,7 @@ def test_a_bar_that_may_still_change_is_left_out(root: Path) -> None:
 
 @pytest.mark.parametrize("span", ["1ms", "250ms", "1s", "7m", "1w", "0s", "", "2d", "m"])
 def test_intervals_divide_a_day(span: str) -> None:
-    """Those that do have a name that reads back."""
+    """The names of accepted intervals parse back."""
     if span in ("1ms", "250ms", "1s"):
         assert name_of(interval_ns(span)) == span
         return
@@ -207,7 +207,7 @@ def test_intervals_divide_a_day(span: str) -> None:
 
 
 def test_intervals_are_named_in_the_greatest_unit() -> None:
-    """So that one interval has one file."""
+    """Each interval has one name, so that it has one file."""
     assert [name_of(interval_ns(span)) for span in ("60s", "1440m", "24h", "90s")] == [
         "1m",
         "1d",
@@ -217,7 +217,7 @@ def test_intervals_are_named_in_the_greatest_unit() -> None:
 
 
 def test_the_command_says_what_is_wrong(tmp_path: Path, root: Path) -> None:
-    """In a line; exit status 2 for a wrong option, 1 for no archive."""
+    """The error is one line; the exit status is 2 for a wrong option and 1 for a missing archive."""
     wrong = run("bars", "--root", str(root), "--interval", "7m")
     assert (wrong.exit_code, "allowed: an interval that divides a day" in wrong.output) == (2, True)
     none = run("bars", "--root", str(tmp_path / "none"))

@@ -1,4 +1,4 @@
-"""The book at a time, and its periodic snapshots, out of an archive's files."""
+"""The book at a time, and its periodic snapshots, from an archive's files."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ pytestmark = pytest.mark.archive
 SECOND = 10**9
 MIDNIGHT = MIDNIGHT_S * SECOND
 FIRST = MIDNIGHT - 20 * SECOND
-"""The feed's snapshot; the change of each second comes 140 ms after the second."""
+"""Time of the feed's snapshot. The change of each second comes 140 ms after the second."""
 
 
 def run(*words: str) -> Any:
-    """The command's result."""
+    """Runs the command."""
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["book", *words])
 
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty seconds over midnight, in batches that cut anywhere."""
+    """An archive of forty seconds over midnight, cut into batches anywhere."""
     folder = tmp_path_factory.mktemp("books")
     rows = captured([write_capture(folder / "feed.gz")], "feed")
     archive(folder / "archive", rows, batch_rows=13, decoders=("binance-usdm",))
@@ -42,7 +42,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def slow(folder: Path, upto_ns: int) -> tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]]:
-    """Bids and asks out of the capture itself."""
+    """Returns bids and asks from the capture itself."""
     sides: dict[str, dict[Decimal, Decimal]] = {"b": {}, "a": {}}
     for message in messages(folder / "feed.gz"):
         data = json.loads(message.value)
@@ -62,7 +62,7 @@ def slow(folder: Path, upto_ns: int) -> tuple[dict[Decimal, Decimal], dict[Decim
 
 
 def levels(standing: books.Standing) -> tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]]:
-    """Bids and asks of a rebuilt book."""
+    """Returns bids and asks of a rebuilt book."""
     bids, asks = (
         {row["price"]: row["size"] for row in standing.ladder.side(side).to_pylist()} for side in (1, -1)
     )
@@ -73,7 +73,7 @@ def levels(standing: books.Standing) -> tuple[dict[Decimal, Decimal], dict[Decim
     "at", [FIRST, FIRST + 140_000_000, FIRST + 7 * SECOND, MIDNIGHT, MIDNIGHT + 99 * SECOND]
 )
 def test_the_book_at_a_time_is_that_of_a_slow_reader(root: Path, at: int) -> None:
-    """From the snapshot alone, within a batch, at midnight, behind the end."""
+    """The times are those of the snapshot alone, within a batch, at midnight, and after the end."""
     found = Committed.open(str(root))
     standing = books.at(found, deltas.find(found, "BTCUSDT"), at)
     assert levels(standing) == slow(root.parent, at)
@@ -82,13 +82,13 @@ def test_the_book_at_a_time_is_that_of_a_slow_reader(root: Path, at: int) -> Non
 
 
 def test_before_the_first_snapshot_there_is_no_book(root: Path) -> None:
-    """And the message says what is needed."""
+    """The message says what is needed."""
     done = run("--root", str(root), "--symbol", "BTCUSDT", "--at", str(FIRST - 1))
     assert (done.exit_code, "has no snapshot of BTCUSDT" in done.output) == (1, True)
 
 
 def test_the_ladder_is_shown(root: Path) -> None:
-    """Asks above bids, the spread, and where the book comes from."""
+    """The command prints asks above bids, the spread, and the snapshot that the book comes from."""
     done = run("--root", str(root), "--symbol", "BTCUSDT", "--at", "2024-08-09T00:00:05", "--depth", "3")
     assert done.exit_code == 0, done.output
     assert "from the snapshot at offset 2" in done.output
@@ -101,7 +101,7 @@ def test_the_ladder_is_shown(root: Path) -> None:
 
 
 def test_a_dropped_change_is_told(root: Path, tmp_path: Path) -> None:
-    """The book is shown all the same; snapshots behind the hole are left out unless they are asked for."""
+    """The book is shown all the same. Snapshots after the hole are left out unless an option asks for them."""
     lines = (json_line for json_line in messages(root.parent / "feed.gz"))
     kept = [
         f"{one.received_ns} {one.value.decode()}\n" for at, one in enumerate(lines) if at != 43
@@ -119,7 +119,7 @@ def test_a_dropped_change_is_told(root: Path, tmp_path: Path) -> None:
 
 
 def test_snapshots_are_the_book_at_their_times(root: Path) -> None:
-    """Top of five every four seconds; midnight has one, by which the next date can be read alone."""
+    """Five levels every four seconds. Midnight has a snapshot, so that the next date can be read alone."""
     found = Committed.open(str(root))
     book = deltas.find(found, "BTCUSDT")
     written = list(snapshots.write(found, book, 4 * SECOND, 5))
@@ -141,7 +141,7 @@ def test_snapshots_are_the_book_at_their_times(root: Path) -> None:
 
 
 def test_a_silence_has_no_snapshots(root: Path) -> None:
-    """A second in which nothing changed has none: the changes of the feed come every second."""
+    """A second without a change has no snapshot."""
     found = Committed.open(str(root))
     written = list(snapshots.write(found, deltas.find(found, "BTCUSDT"), SECOND // 4, 1, end="2024-08-08"))
     assert [(one.date, one.snapshots) for one in written] == [
@@ -150,7 +150,7 @@ def test_a_silence_has_no_snapshots(root: Path) -> None:
 
 
 def test_a_book_goes_on_from_a_full_snapshot(root: Path) -> None:
-    """The nearest one that is stored; it leads to the same book."""
+    """The book starts from the nearest stored snapshot, with the same result."""
     found = Committed.open(str(root))
     book = deltas.find(found, "BTCUSDT")
     at = MIDNIGHT + 7 * SECOND
@@ -170,7 +170,7 @@ def test_a_book_goes_on_from_a_full_snapshot(root: Path) -> None:
 
 
 def test_what_is_wrong_is_said(root: Path) -> None:
-    """No such symbol or topic, both things at once, a time that is none."""
+    """The symbol or topic doesn't exist, options exclude each other, or the time doesn't parse."""
     words = ("--root", str(root), "--symbol")
     assert "there are: BTCUSDT" in run(*words, "ETHUSDT", "--at", str(MIDNIGHT)).output
     assert "of the topic other" in run(*words, "BTCUSDT", "--topic", "other", "--at", str(MIDNIGHT)).output
@@ -182,7 +182,7 @@ def test_what_is_wrong_is_said(root: Path) -> None:
 
 
 def test_a_book_is_of_one_topic(root: Path, tmp_path: Path) -> None:
-    """And of one partition: there is no order among several."""
+    """A book comes from one partition, because several have no common order."""
     rows = captured([root.parent / "feed.gz"], "one")
     other = rows.set_column(2, "topic", pa.repeat("two", len(rows)))
     archive(tmp_path / "topics", pa.concat_tables([rows, other]), decoders=("binance-usdm",))

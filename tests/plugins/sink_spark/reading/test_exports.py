@@ -1,4 +1,4 @@
-"""Exports, read back with the formats' own rules."""
+"""Exports, read back by the formats' own rules."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ MIDNIGHT = MIDNIGHT_S * NS
 
 @pytest.fixture(scope="module")
 def small(tmp_path_factory: pytest.TempPathFactory) -> Committed:
-    """Forty seconds over midnight in five batches."""
+    """An archive of forty seconds over midnight in five batches."""
     folder = tmp_path_factory.mktemp("small")
     rows = captured([write_capture(folder / "feed.gz")], "ticks", recv_header="ns")
     archive(folder / "archive", rows, decoders=("binance-usdm",), recv_header="ns", batch_rows=40)
@@ -41,7 +41,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Committed:
 
 @pytest.fixture(scope="module")
 def spot_files(spot: Committed, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """Its export for hftbacktest."""
+    """The archive's export for hftbacktest."""
     return [one.path for one in hftbacktest.export(Selection(spot), tmp_path_factory.mktemp("events"))]
 
 
@@ -58,12 +58,12 @@ def spot(tmp_path_factory: pytest.TempPathFactory) -> Committed:
 
 
 def written(files: Iterator[Exported]) -> dict[str, int]:
-    """Rows of each file."""
+    """Returns the rows of each file."""
     return {one.path.name: one.rows for one in files}
 
 
 def lines_of(path: Path) -> list[str]:
-    """Of a gzipped file."""
+    """Returns the rows of a gzipped file."""
     return gzip.decompress(path.read_bytes()).decode().splitlines()
 
 
@@ -147,7 +147,7 @@ def test_plain_csv_has_every_column_as_it_is(small: Committed, tmp_path: Path) -
 
 
 def events_of(files: list[Path]) -> Any:
-    """All events, as hftbacktest's reader takes them: an npz with the member ``data``."""
+    """Returns all events as hftbacktest's reader takes them: from the member ``data`` of an npz."""
     return np.concatenate([np.load(path)["data"] for path in files])
 
 

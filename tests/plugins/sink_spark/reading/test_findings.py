@@ -1,4 +1,4 @@
-"""What is wrong with a feed, read back from its archive."""
+"""The faults of a feed, read back from its archive."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ pytestmark = pytest.mark.archive
 
 
 def run(*words: str) -> Any:
-    """The command's result."""
+    """Runs the command."""
     return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["gaps", *words])
 
 
 def archived(folder: Path, order: list[int]) -> Path:
-    """An archive of a made-up feed's messages, in this order, in batches of 37."""
+    """Archives a made-up feed's messages in this order, in batches of 37."""
     feed = list(messages(write_capture(folder / "feed")))
     lines = [f"{one.received_ns} {one.value.decode()}\n" for one in feed]
     (folder / "planted").write_text("".join(lines[at] if at >= 0 else lines[at + len(feed)] for at in order))
@@ -32,14 +32,14 @@ def archived(folder: Path, order: list[int]) -> Path:
 
 
 def test_a_whole_feed_has_none(tmp_path: Path) -> None:
-    """And says so; --fail is content."""
+    """The command says that there are none, and ``--fail`` exits with 0."""
     root = archived(tmp_path, list(range(161)))
     done = run("--root", str(root), "--fail")
     assert (done.exit_code, "no gaps" in done.output) == (0, True)
 
 
 def test_planted_faults_are_named(tmp_path: Path) -> None:
-    """A dropped trade, a doubled depth message, two quotes swapped: with their offsets, by date."""
+    """A dropped trade, a doubled depth message and two swapped quotes are shown with their offsets, by date."""
     # the feed: bbo bbo (snapshot) depth trade | bbo bbo depth trade | …, a second each
     order = list(range(161))
     order.remove(8)  # the trade of the second 1
@@ -78,7 +78,7 @@ def test_a_symbol_that_nobody_archived_is_no_feed_without_gaps(tmp_path: Path) -
 
 
 def test_a_swap_leaves_no_gap_open(tmp_path: Path) -> None:
-    """Two trades change places: a gap and a late message, and nothing is missing any more."""
+    """Two swapped trades give a gap and a late message that fills it: nothing is missing."""
     order = list(range(161))
     order[8], order[12] = order[12], order[8]
     told = run("--root", str(archived(tmp_path, order))).output

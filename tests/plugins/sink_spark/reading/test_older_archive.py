@@ -41,7 +41,7 @@ def root(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def mixed(root: Path, tmp_path: Path) -> Path:
-    """With another half minute of the same feed, archived by this version."""
+    """The old archive with another half minute of the same feed, archived by this version."""
     feed = write_capture(tmp_path / "more.gz", seconds=SECONDS, start_s=MIDNIGHT_S + 20, done=40)
     rows = rows_of(records(LoadPlan(files=[feed]), 1), "ticks", start=OLD_MESSAGES, headers=True)
     archive(root, rows, decoders=("binance-usdm", "raw"), batch_rows=50, query="later")
@@ -49,20 +49,20 @@ def mixed(root: Path, tmp_path: Path) -> Path:
 
 
 def run(*arguments: str) -> str:
-    """What a command printed; it must succeed."""
+    """Returns what a command printed; asserts that it succeeded."""
     done = CliRunner().invoke(app, list(arguments))
     assert done.exit_code == 0, (arguments, done.output)
     return done.output
 
 
 def verify(root: Path) -> None:
-    """Nothing is wrong with it. Its old commits don't count what was passed over, which is said (status 3)."""
+    """Nothing is wrong with it. Its old commits don't count passed-over messages, which the command says (status 3)."""
     done = CliRunner().invoke(app, ["verify", "--deep", "--root", str(root)])
     assert (done.exit_code, "0 problem(s)" in done.output) == (3, True), done.output
 
 
 def counts(root: Path) -> list[tuple[str | None, ...]]:
-    """Rows, dates, and rows with ``ts_sent`` of each table, as DuckDB's view has them."""
+    """Returns rows, dates, and rows with ``ts_sent`` of each table, by DuckDB's view."""
     query = " UNION ALL ".join(
         f"SELECT count(*), count(DISTINCT date), count(ts_sent), count(DISTINCT symbol) FROM {table}"
         for table in ("trades", "book_deltas", "bbo")
@@ -118,7 +118,7 @@ def test_every_command_reads_it(
 
 
 def test_files_of_before_the_column_are_merged_with_nulls(root: Path) -> None:
-    """Compacting brings them the columns that came later."""
+    """Compaction adds the columns that came later."""
     run("compact", "--before", "2024-08-10", "--root", str(root))
     archive = Committed.open(str(root))
     (entry,) = [one for one in archive.files("trades") if one.date == "2024-08-08"]

@@ -19,7 +19,7 @@ KEYS = st.lists(st.lists(st.integers(-5, 40), max_size=12), min_size=1, max_size
 
 
 def files_of(root: Path, keys: list[list[int]]) -> tuple[Committed, list[FileEntry]]:
-    """A file for each list, with its place and row beside the key."""
+    """Writes a file for each list, with the file's and the row's index beside the key."""
     entries = []
     for place, values in enumerate(keys):
         path = f"trades/{place}.parquet"
@@ -45,7 +45,7 @@ def files_of(root: Path, keys: list[list[int]]) -> tuple[Committed, list[FileEnt
 def test_every_row_once_by_key_then_by_file_then_by_row(
     tmp_path_factory: pytest.TempPathFactory, keys: list[list[int]], batch_rows: int
 ) -> None:
-    """Whatever the files' order and overlap, and however they are cut into batches."""
+    """The order holds for any order, overlap and cut of the files."""
     archive, entries = files_of(tmp_path_factory.mktemp("files"), keys)
     chunks = list(ordered(archive, entries, ["key", "file", "row"], "key", batch_rows))
     found = [tuple(row.values()) for chunk in chunks for row in chunk.to_pylist()]

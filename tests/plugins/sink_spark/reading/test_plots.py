@@ -1,4 +1,4 @@
-"""What pictures show: the numbers behind them, and that they are drawn."""
+"""Pictures: the numbers behind them, and that they are drawn."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NS = 10**9
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Forty seconds over midnight; a depth change, and later two trades, are missing; some lag."""
+    """An archive of forty seconds over midnight. It lacks a depth change and later two trades; some messages lag."""
     folder = tmp_path_factory.mktemp("plots")
     rows = captured([write_capture(folder / "feed.gz")], "ticks", recv_header="ns")
     missing = {3 + 4 * 5, 4 + 4 * 30, 4 + 4 * 31}
@@ -51,7 +51,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def found(root: Path) -> Committed:
-    """The archive."""
+    """The archive of the module."""
     return Committed.open(str(root))
 
 
@@ -132,7 +132,7 @@ def test_all_pictures_are_drawn_and_not_blank(root: Path, tmp_path: Path) -> Non
 
 
 def test_one_batch_has_bars_and_a_calendar_without_findings_the_whole_width(tmp_path: Path) -> None:
-    """No block over time that says nothing, and no empty third."""
+    """The picture has no meaningless block over time and no empty third."""
     rows = captured([write_capture(tmp_path / "feed.gz")], "ticks")
     archive(tmp_path / "archive", rows, decoders=("binance-usdm",))
     found = Committed.open(str(tmp_path / "archive"))

@@ -1,4 +1,4 @@
-"""The raw table back into a topic, and archived again."""
+"""The table ``raw`` is sent back into a topic and archived again."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ NS = 10**9
 
 @pytest.fixture
 def rows(tmp_path: Path) -> pa.Table:
-    """Two partitions over midnight, with headers."""
+    """Returns raw rows of two partitions over midnight, with headers."""
     one = captured([write_capture(tmp_path / "one.gz")], "ticks", recv_header="ns")
     two = captured(
         [write_capture(tmp_path / "two.gz", seconds=25, symbol="ETHUSDT")], "ticks", recv_header="ns"
@@ -37,12 +37,12 @@ def rows(tmp_path: Path) -> pa.Table:
 
 
 def raw_hashes(root: Path) -> dict[str, str]:
-    """Of the raw files, by path."""
+    """Returns the hashes of the raw files, by path."""
     return {entry.path: entry.sha256 for entry in Committed.open(str(root)).files("raw")}
 
 
 def archived(root: Path, rows: pa.Table, batch_rows: int = 30) -> RawTopic:
-    """The raw table of these rows."""
+    """Archives the table ``raw`` of these rows."""
     archive(root, rows, decoders=("raw",), headers=True, batch_rows=batch_rows)
     return RawTopic.find(Committed.open(str(root)))
 
@@ -64,7 +64,7 @@ def test_records_come_back_by_offset_though_midnight_splits_their_files(
 def test_records_of_a_range_go_by_their_offsets_though_their_stamps_jump_over_midnight(
     tmp_path: Path,
 ) -> None:
-    """Stamps of two dates in turn: each file has every other offset."""
+    """Timestamps alternate between two dates, so that each file has every other offset."""
     plain = captured([write_capture(tmp_path / "feed.gz", seconds=5)], "ticks")
     stamps = [(MIDNIGHT_S + (-1) ** nth * 5) * 10**6 for nth in range(plain.num_rows)]
     rows = plain.set_column(5, "timestamp", pa.array(stamps, plain.schema.field("timestamp").type))
@@ -166,7 +166,7 @@ def test_a_topic_with_fewer_partitions_is_refused(tmp_path: Path, rows: pa.Table
 
 
 def test_a_paced_replay_waits_for_each_stamp(tmp_path: Path, rows: pa.Table) -> None:
-    """Forty seconds of records at a hundred times their pace."""
+    """Sends forty seconds of records at a hundred times their pace."""
     source = archived(tmp_path / "archive", rows)
     with EmbeddedBroker() as broker:
         done = replay(source, Topic(broker.bootstrap_servers, "paced"), ReplayPlan(), pace=Pace(speed=100))

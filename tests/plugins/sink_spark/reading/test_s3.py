@@ -1,4 +1,4 @@
-"""Every command that reads an archive, on one in S3."""
+"""Every command that reads an archive, with an archive in S3."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MESSAGES = 161
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A small archive over midnight, in five batches."""
+    """A small archive over midnight in five batches."""
     folder = tmp_path_factory.mktemp("s3")
     with pytest.MonkeyPatch.context() as patch, s3_server(folder, patch) as url:
         rows = captured([write_capture(folder / "feed.gz")], "ticks")
@@ -37,7 +37,7 @@ def run(*words: str) -> Result:
 
 
 def said(*words: str) -> str:
-    """What a command that ends well prints."""
+    """Returns what a command printed; asserts that it succeeded."""
     done = run(*words)
     assert done.exit_code == 0, done.output
     return done.stdout

@@ -1,4 +1,4 @@
-"""DuckDB views of what is committed."""
+"""DuckDB views of the committed files."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def asked(root: Path, query: str) -> list[tuple[str | None, ...]]:
-    """Rows of an answer."""
+    """Returns the rows of an answer."""
     with connect(Committed.open(str(root))) as connection:
         return list(Rows(connection, query))
 
@@ -72,7 +72,7 @@ def test_macros(root: Path) -> None:
 
 
 def test_files_that_no_record_names_are_not_seen(root: Path, tmp_path: Path) -> None:
-    """A batch cut short between its files and its record leaves such a file."""
+    """A batch that is cut short between its files and its record leaves such a file."""
     entry = Committed.open(str(root)).files("trades")[0]
     stray = root / entry.path.replace("+00000+", "+00009+")
     stray.write_bytes((root / entry.path).read_bytes())
