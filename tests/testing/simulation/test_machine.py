@@ -161,7 +161,6 @@ def test_a_power_cut_is_told_before_the_next_process_starts_however_fast_it_is()
     told: list[str] = []
     machine.on_power_cut = lambda: told.append("power cut")
     machine.on_start = lambda: told.append("start")
-    machine.on_kill = lambda: told.append("kill")
 
     async def story() -> None:
         machine.crash(power_cut=True)
@@ -171,4 +170,4 @@ def test_a_power_cut_is_told_before_the_next_process_starts_however_fast_it_is()
         assert await machine.start()
 
     several.run(story())
-    assert told == ["start", "power cut", "start", "kill", "start"]
+    assert told == ["start", "power cut", "start", "start"]

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 from blumfeld.client.fetch import FetchSession
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.client import ClientConnection, Reach, connect_patiently
-from blumfeld.testing.simulation.oracle import Oracle, ViolationError
+from blumfeld.testing.simulation.oracle import Oracle, PartitionLedger, ViolationError
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.batches.records import records
-from blumfeld.wire.errors import ErrorCode, is_retriable
+from blumfeld.wire.errors import CorruptBatch, ErrorCode, is_retriable
 from blumfeld.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -24,13 +24,26 @@ FETCH_VERSION = 12
 RETRY_S = 0.2
 
 
-def values_of(data: PartitionData, position: int) -> Iterator[tuple[int, bytes]]:
-    """Return (offset, value) of every record from ``position`` on in one partition's part of an answer."""
+def values_of(
+    data: PartitionData, position: int, ledger: PartitionLedger
+) -> Iterator[tuple[int, bytes | None]]:
+    """Return (offset, value) of every record from ``position`` on in one partition's part of an answer.
+
+    The value of a record in a batch that is known to be rotten is ``None``: a client would seek over it.
+
+    :raises ViolationError: a batch is damaged in which no bit has flipped
+    """
     if not data.records:
         return
     assert isinstance(data.records, memoryview)
     for batch in split_batches(data.records, allow_partial=True):
-        batch.verify_crc()
+        try:
+            batch.verify_crc()
+        except CorruptBatch:
+            last_offset = ledger.skip_rotten(batch.base_offset)
+            for offset in range(max(batch.base_offset, position), last_offset + 1):
+                yield offset, None
+            continue
         for record in records(batch):
             if record.offset >= position:
                 assert record.value is not None
@@ -74,10 +87,10 @@ class Consumer:
             except ConnectionError:
                 await asyncio.sleep(RETRY_S)
 
-    async def read_all(self) -> dict[TopicPartition, list[tuple[int, bytes]]]:
+    async def read_all(self) -> dict[TopicPartition, list[tuple[int, bytes | None]]]:
         """Read every partition from its start to its high watermark, for the last check."""
         connection = await connect_patiently(self._network, self._address, self.name)
-        found: dict[TopicPartition, list[tuple[int, bytes]]] = {}
+        found: dict[TopicPartition, list[tuple[int, bytes | None]]] = {}
         for partition in self.positions:
             read = found[partition] = []
             position, end = 0, 1
@@ -92,7 +105,7 @@ class Consumer:
                 if data.error_code:
                     raise ViolationError(f"{partition}@{position}: {ErrorCode(data.error_code).name}")
                 end = data.high_watermark
-                read += values_of(data, position)
+                read += values_of(data, position, self._oracle.partitions[partition])
                 position = read[-1][0] + 1 if read else position
         connection.close()
         return found
@@ -132,10 +145,12 @@ class Consumer:
             if not is_retriable(code):
                 raise ViolationError(f"{partition}: Fetch was refused with {code.name}")
             return False
-        for offset, value in values_of(data, self.positions[partition]):
+        ledger = self._oracle.partitions[partition]
+        for offset, value in values_of(data, self.positions[partition], ledger):
             if offset != self.positions[partition]:
                 raise ViolationError(f"{partition}: {offset} follows {self.positions[partition] - 1}: a hole")
-            self._oracle.read(partition, offset, value)
+            if value is not None:
+                self._oracle.read(partition, offset, value)
             self.positions[partition] = offset + 1
         return True
 

@@ -142,8 +142,8 @@ class Machine:
         self.on_power_cut = on_power_cut
         self.on_start: Callable[[], None] = _nothing
         """Called before each start of a process."""
-        self.on_kill: Callable[[], None] = _nothing
-        """Called when a process is killed. Its page cache survives."""
+        self.on_event: Callable[[str, Mapping[str, Any]], None] = _nothing
+        """Called with the name and the values of each event that a process logs."""
         self._power_was_cut = False
         self.disk.watch = self._disk_used
         self._crash_in: int | None = None
@@ -247,8 +247,6 @@ class Machine:
         self.power_cuts += power_cut
         if power_cut:
             self._power_was_cut = True
-        else:
-            self.on_kill()
         self.down.set()
 
     def crash_in_operation(self, nth: int, *, power_cut: bool) -> None:
@@ -352,6 +350,7 @@ class Machine:
             if loop.dead:
                 return  # the process unwinds: nothing could have seen what it says
             self.said[event] += 1
+            self.on_event(event, values)
             said = " ".join(f"{name}={value!r}" for name, value in values.items())
             self._note(f"log {level} {logger}: {event} {said}")
             defect = values.get("exc_info")
@@ -362,7 +361,7 @@ class Machine:
         return render
 
 
-def _nothing() -> None:
+def _nothing(*_: object) -> None:
     """Nobody asked to be told."""
 
 

@@ -41,6 +41,45 @@ class PartitionLedger:
         refusal that it has them.
         """
 
+        self.rotten: dict[int, int] = {}
+        """Base offset → last offset of batches in which a bit has flipped."""
+        self.unreadable: dict[int, None] = {}
+        """Offsets in such batches that a reader came to."""
+        self.was_cut_at_rot = False
+        """Whether a recovery cut acknowledged records off, at a rotten batch."""
+
+    def rotted(self, base_offset: int, last_offset: int) -> None:
+        """Note that a bit flipped in the batch of these offsets, in bytes that its checksum covers."""
+        self.rotten[base_offset] = last_offset
+
+    def cut(self, end_offset: int) -> None:
+        """Note that a broker said that it cuts the log there. What is behind may be gone from now on.
+
+        :raises ViolationError: that takes acknowledged records, and the batch there isn't rotten
+        """
+        behind = [at for at in self.acked if at >= end_offset]
+        if behind and end_offset not in self.rotten:
+            raise ViolationError(
+                f"{self.name}@{end_offset}: the log is cut, where no bit has flipped; {behind[0]} was acknowledged"
+            )
+        self.was_cut_at_rot |= bool(behind)
+        for offset in behind:
+            self.maybe[offset] = self.acked.pop(offset)
+        for offset in [at for at in self.read if at >= end_offset]:
+            self.maybe[offset] = self.read.pop(offset)
+        self.claimed.clear()
+
+    def skip_rotten(self, base_offset: int) -> int:
+        """Return the last offset of a batch whose checksum a reader found wrong.
+
+        :raises ViolationError: no bit has flipped in it
+        """
+        last_offset = self.rotten.get(base_offset)
+        if last_offset is None:
+            raise ViolationError(f"{self.name}@{base_offset}: a batch with a wrong checksum")
+        self.unreadable.update(dict.fromkeys(range(base_offset, last_offset + 1)))
+        return last_offset
+
     def ack(self, base_offset: int, values: Sequence[bytes]) -> None:
         """Note that a batch was acknowledged at these offsets."""
         for offset, value in enumerate(values, base_offset):
@@ -92,24 +131,29 @@ class PartitionLedger:
         self.read = {}
         self.claimed.clear()
 
-    def check_claims(self, found: Iterable[tuple[int, bytes]]) -> None:
+    def check_claims(self, found: Iterable[tuple[int, bytes | None]]) -> None:
         """Check that the log has each batch whose repetition was refused. To be called while no power cut may have
         taken it.
         """
         there = {value for _, value in found}
         for value in self.claimed:
-            if value not in there:
+            if value not in there and not self.unreadable:
                 raise ViolationError(
                     f"{self.name}: the repetition of {value!r} was refused, and the log doesn't have it"
                 )
 
-    def check_whole(self, found: Iterable[tuple[int, bytes]]) -> int:
-        """Check the whole log: no record is lost, doubled, out of order or missing. Return the number of records."""
+    def check_whole(self, found: Iterable[tuple[int, bytes | None]]) -> int:
+        """Check the whole log: no record is lost, doubled, out of order or missing. Return the number of records.
+
+        :param found: the records in the order of the log; the value ``None``: nobody can read it, its batch is rotten
+        """
         expected, orders, values = 0, dict[bytes, int](), dict[int, bytes]()
         for offset, value in found:
             if offset != expected:
                 raise ViolationError(f"{self.name}: offset {offset} follows {expected - 1}: a hole")
             expected += 1
+            if value is None:
+                continue
             self.saw(offset, value)
             values[offset] = value
             producer, order = value.partition(b"#")[0], self.sent[value]
@@ -119,12 +163,13 @@ class PartitionLedger:
                 )
             orders[producer] = order
         for offset, value in self.acked.items():
-            if offset not in values:
+            if offset not in values and offset not in self.unreadable:
                 raise ViolationError(f"{self.name}@{offset}: {value!r} was acknowledged, and is lost")
         there = set(values.values())
         if len(there) != len(values):
             raise ViolationError(f"{self.name}: a record stands in the log twice")
-        self.taken = sum(value not in there for value in self._ever_acked)
+        hidden = {self.acked.get(offset) or self.maybe.get(offset) for offset in self.unreadable}
+        self.taken = sum(value not in there and value not in hidden for value in self._ever_acked)
         return expected
 
 
@@ -175,7 +220,8 @@ class Oracle:
 
         :param power_cuts: :attr:`power_cuts` when the producer had its id
         """
-        if self.partitions[partition].flushed or self.power_cuts == power_cuts:
+        ledger = self.partitions[partition]
+        if not ledger.was_cut_at_rot and (ledger.flushed or self.power_cuts == power_cuts):
             raise ViolationError(
                 f"{partition}: the broker forgot a producer whose batches it had acknowledged"
             )
@@ -188,7 +234,7 @@ class Oracle:
         :param power_cuts: as in :meth:`sequence_refused`
         """
         ledger = self.partitions[partition]
-        if ledger.flushed or self.power_cuts == power_cuts:
+        if not ledger.was_cut_at_rot and (ledger.flushed or self.power_cuts == power_cuts):
             ledger.claimed.update(dict.fromkeys(values))
 
     def restarted(self) -> None:

@@ -145,6 +145,10 @@ class RegisterWorkload:
     def power_cut(self, machine: Machine) -> None:
         """A power cut excuses nothing here."""
 
+    def rot(self, machine: Machine, chance: Random) -> bool:
+        """See ``Workload``: no bit flips here."""
+        return False
+
     async def converge(self, world: World) -> None:
         """Wait until some node writes and reads."""
         chance = world.chance("last")

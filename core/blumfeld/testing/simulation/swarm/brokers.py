@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections.abc import Coroutine, Mapping, Sequence
 from typing import Any
 
@@ -32,13 +33,14 @@ RETRY_S = 1.0
 class Brokers:
     """One oracle for each broker. Client ``n`` works with broker ``n`` modulo the number of brokers.
 
-    With one replica a bit that rots takes what was acknowledged, so the class is left out.
+    With one replica a bit that rots takes what was acknowledged, so the class is left to the workload ``rot``.
     """
 
     survives = frozenset(FaultClass) - {FaultClass.BIT_ROT}
 
     def __init__(self) -> None:
-        self._oracles: dict[str, Oracle] = {}
+        self.oracles: dict[str, Oracle] = {}
+        """Oracle of each broker, by the machine's address."""
 
     def plans(self, shape: Shape) -> Sequence[Plan]:
         """See ``Workload``."""
@@ -47,7 +49,7 @@ class Brokers:
     async def prepare(self, world: World) -> None:
         """Create the topics on every broker."""
         for machine in world.machines:
-            oracle = self._oracles[machine.address] = Oracle()
+            oracle = self.oracles[machine.address] = Oracle()
             machine.on_start = oracle.restarted
             for name, partitions in PARTITIONS.items():
                 connection = await connect(world.network, (machine.address, ADDRESS[1]), "admin")
@@ -66,7 +68,7 @@ class Brokers:
         return runs
 
     def _client(self, world: World, number: int, machine: Machine) -> Producer | Consumer | GroupMember:
-        oracle = self._oracles[machine.address]
+        oracle = self.oracles[machine.address]
         reach = Vantage(world.network, world.client_address(number))
         address = (machine.address, ADDRESS[1])
         every = list(oracle.partitions)
@@ -90,14 +92,18 @@ class Brokers:
 
     def power_cut(self, machine: Machine) -> None:
         """See ``Workload``."""
-        oracle = self._oracles.get(machine.address)
+        oracle = self.oracles.get(machine.address)
         if oracle is not None:
             oracle.power_cut()
+
+    def rot(self, machine: Machine, chance: random.Random) -> bool:
+        """Refuse."""
+        return False
 
     async def converge(self, world: World) -> None:
         """Wait until every broker serves a record that is produced now."""
         for machine in world.machines:
-            oracle = self._oracles[machine.address]
+            oracle = self.oracles[machine.address]
             producer = Producer(
                 "last",
                 world.network,
@@ -112,13 +118,13 @@ class Brokers:
     async def check(self, world: World) -> None:
         """Cut the power of every machine once more, and read everything."""
         for machine in world.machines:
-            await check_claims(world.network, (machine.address, ADDRESS[1]), self._oracles[machine.address])
+            await check_claims(world.network, (machine.address, ADDRESS[1]), self.oracles[machine.address])
         for machine in world.machines:
             machine.crash(power_cut=True)
         for machine in world.machines:
             while not machine.is_serving:
                 await asyncio.sleep(RETRY_S)
-            oracle = self._oracles[machine.address]
+            oracle = self.oracles[machine.address]
             reader = Consumer(
                 "auditor",
                 world.network,
@@ -132,12 +138,12 @@ class Brokers:
 
     def progress(self) -> int:
         """Return the records that were acknowledged."""
-        return sum(oracle.counts.acked for oracle in self._oracles.values())
+        return sum(oracle.counts.acked for oracle in self.oracles.values())
 
     def counts(self) -> Mapping[str, int]:
         """Return the sums over all brokers."""
         sums: dict[str, int] = {}
-        for oracle in self._oracles.values():
+        for oracle in self.oracles.values():
             for name, value in msgspec.structs.asdict(oracle.counts).items():
                 sums[name] = sums.get(name, 0) + value
         return sums

@@ -13,7 +13,6 @@ from blumfeld.kernel.node import StartError
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.simulation.host import Machine
-from blumfeld.testing.simulation.swarm.disk_files import files_of
 from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of, drawn
 from blumfeld.testing.simulation.swarm.world import World
 
@@ -40,17 +39,23 @@ WRONG_MS_MAX = 1_200_000
 class Injector:
     """The faults of one run.
 
+    :param flip: flips a bit on a machine's disk, as ``Workload.rot``
     :param on_error: called with what made a machine unable to start although its disk is well
     """
 
     def __init__(
-        self, world: World, allowed: frozenset[FaultClass], on_error: Callable[[BaseException], None]
+        self,
+        world: World,
+        allowed: frozenset[FaultClass],
+        flip: Callable[[Machine, random.Random], bool],
+        on_error: Callable[[BaseException], None],
     ) -> None:
         self.on = drawn(world.shape.seed, allowed)
         """Class → mean time between two faults."""
         self.counts: Counter[str] = Counter()
         """Faults that happened, by class."""
         self._world = world
+        self._flip = flip
         self._on_error = on_error
         self._tasks: list[asyncio.Task[None]] = []
         self._keepers: list[asyncio.Task[None]] = []
@@ -281,9 +286,4 @@ class Injector:
         self.counts[one.value] += not fault.times
 
     async def _rot(self, chance: random.Random) -> None:
-        machine = self._machine(chance)
-        files = files_of(machine.disk.tree)
-        if files:
-            path, size = files[chance.randrange(len(files))]
-            self.counts[FaultClass.BIT_ROT.value] += 1
-            machine.disk.flip_bit(path, chance.randrange(size), chance.randrange(8))
+        self.counts[FaultClass.BIT_ROT.value] += self._flip(self._machine(chance), chance)

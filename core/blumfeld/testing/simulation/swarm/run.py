@@ -89,7 +89,7 @@ class Swarm:
             machine.on_power_cut = partial(workload.power_cut, machine)
             self.world.machines.append(machine)
         allowed = workload.survives if shape.faults is None else frozenset(shape.faults)
-        self._injector = Injector(self.world, allowed, self._fail)
+        self._injector = Injector(self.world, allowed, workload.rot, self._fail)
         self._healed_s = 0.0
 
     def run(self) -> SwarmReport:

@@ -8,13 +8,14 @@ from importlib import import_module
 from typing import cast
 
 from blumfeld.testing.simulation.swarm.brokers import Brokers
+from blumfeld.testing.simulation.swarm.rot import Rot
 from blumfeld.testing.simulation.swarm.run import Swarm, SwarmFailure, SwarmReport
 from blumfeld.testing.simulation.swarm.shape import Shape
 from blumfeld.testing.simulation.swarm.world import Workload
 
 MakeWorkload = Callable[[], Workload]
 
-WORKLOADS: dict[str, MakeWorkload] = {"brokers": Brokers}
+WORKLOADS: dict[str, MakeWorkload] = {"brokers": Brokers, "rot": Rot}
 
 
 class UnknownWorkloadError(ValueError):

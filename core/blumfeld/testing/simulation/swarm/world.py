@@ -62,6 +62,13 @@ class Workload(Protocol):
         """Take note that a machine lost its power."""
         ...
 
+    def rot(self, machine: Machine, chance: random.Random) -> bool:
+        """Flip a bit on the machine's disk. Return whether one was flipped.
+
+        Only the workload knows which bytes a checksum covers, and what may be lost with them.
+        """
+        ...
+
     async def converge(self, world: World) -> None:
         """Return once everything is well again. Called after every fault was healed and every client has ended."""
         ...
