@@ -87,6 +87,12 @@ def test_the_answer_is_unwrapped() -> None:
     assert caught.value.code == ErrorCode.NOT_CONTROLLER
 
 
+def test_an_error_that_only_a_newer_controller_knows_is_unknown() -> None:
+    with pytest.raises(BrokerError) as caught:
+        inner_answer(EnvelopeResponse(error_code=9_999), 19, 7)
+    assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_a_header_of_a_key_that_nobody_knows_is_refused() -> None:
     envelope = enveloped(REQUEST, 7, 5, ALICE)
     envelope.request_data = b"\x7f\xff" + put_request_header(19, 7, 5, "app")[2:]

@@ -83,6 +83,12 @@ def test_a_server_that_refuses_twice_is_not_asked_for_ever() -> None:
         handshake.answered(answer({18: (0, 3)}, ErrorCode.UNSUPPORTED_VERSION))
 
 
+@pytest.mark.parametrize("named", [(-5, -1), (4, 2), (0, -1), (-32768, -32768)])
+def test_a_range_without_a_version_is_refused(named: tuple[int, int]) -> None:
+    with pytest.raises(NoCommonVersionError):
+        Handshake().answered(answer({18: named}, ErrorCode.UNSUPPORTED_VERSION))
+
+
 def test_a_server_that_is_too_new_is_named() -> None:
     with pytest.raises(NoCommonVersionError, match="names 9 to 12"):
         Handshake().answered(answer({18: (9, 12)}, ErrorCode.UNSUPPORTED_VERSION))

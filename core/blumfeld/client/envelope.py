@@ -13,7 +13,7 @@ from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.context import Principal
 from blumfeld.wire.api import ApiKey, response_class
 from blumfeld.wire.codec import decode, encode
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
 from blumfeld.wire.headers import put_request_header, request_header, response_body_offset
 from blumfeld.wire.messages.default_principal import DefaultPrincipalData
 from blumfeld.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
@@ -115,7 +115,7 @@ def inner_answer(envelope: EnvelopeResponse, key: int, version: int) -> Message:
     :raises DecodeError: the answer can't be read
     """
     if envelope.error_code:
-        raise BrokerError(ErrorCode(envelope.error_code), "the controller refused the Envelope")
+        raise BrokerError(known_code(envelope.error_code), "the controller refused the Envelope")
     data = memoryview(bytes(envelope.response_data or b""))
     _, offset = response_body_offset(data, key, version)
     return decode(response_class(key), data, version, offset)

@@ -102,7 +102,7 @@ class Handshake:
         if answer.error_code == ErrorCode.UNSUPPORTED_VERSION:
             least, most = offered.get(ApiKey.API_VERSIONS, (0, 0))
             fallback = min(most, self.version - 1)
-            if self._fell_back or fallback < least:
+            if self._fell_back or fallback < max(least, 0):
                 raise NoCommonVersionError(
                     ApiKey.API_VERSIONS,
                     f"API 18 (ApiVersions): the broker refuses version {self.version} and names {least} to {most}",

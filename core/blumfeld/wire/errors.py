@@ -225,6 +225,15 @@ def message_of(code: ErrorCode) -> str:
     return code.name.replace("_", " ").lower() if found is None else found
 
 
+def known_code(code: int) -> ErrorCode:
+    """Returns the error of a number that another node sent. A number of a newer release is UNKNOWN_SERVER_ERROR, as in
+    Kafka's ``Errors.forCode``."""
+    try:
+        return ErrorCode(code)
+    except ValueError:
+        return ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def is_retriable(code: int) -> bool:
     """Whether a client may send the same request again; an unknown number is not retriable."""
     return code in RETRIABLE

@@ -142,6 +142,37 @@ def test_a_controller_that_is_not_there_yet_is_asked_again() -> None:
     assert len(commands(broker, BrokerRegistrationRequest)) == 2
 
 
+def test_an_error_of_a_newer_controller_ends_no_series_of_heartbeats() -> None:
+    """Its number is unknown here."""
+    broker = BrokerHarness()
+    answering(
+        broker,
+        lambda command: (
+            BrokerHeartbeatResponse(error_code=9_999) if isinstance(command, BrokerHeartbeatRequest) else None
+        ),
+    )
+    before = len(commands(broker, BrokerHeartbeatRequest))
+    broker.runtime.advance(10_100)
+    assert len(commands(broker, BrokerHeartbeatRequest)) - before == 5
+    refused = [event[2] for event in broker.log.events if event[1] == "heartbeat refused"]
+    assert {values["error"] for values in refused} == {"UNKNOWN_SERVER_ERROR"}
+
+
+def test_a_registration_that_is_refused_with_an_unknown_error_fails_the_start() -> None:
+    broker = BrokerHarness(start=False)
+    answering(
+        broker,
+        lambda command: (
+            BrokerRegistrationResponse(error_code=9_999)
+            if isinstance(command, BrokerRegistrationRequest)
+            else None
+        ),
+    )
+    with pytest.raises(BrokerError) as caught:
+        broker.start()
+    assert caught.value.code == ErrorCode.UNKNOWN_SERVER_ERROR
+
+
 def test_a_lost_heartbeat_is_followed_by_the_next() -> None:
     broker = BrokerHarness()
     broker.metadata.refuse = ErrorCode.REQUEST_TIMED_OUT

@@ -11,7 +11,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC, is_internal
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import ErrorCode, known_code
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
@@ -85,7 +85,7 @@ class AutoCreate:
             assert isinstance(answer, CreateTopicsResponse)
             for topic in answer.topics:
                 if topic.error_code not in (0, ErrorCode.TOPIC_ALREADY_EXISTS):
-                    name = ErrorCode(topic.error_code).name
+                    name = known_code(topic.error_code).name
                     self._ports.events.warning(
                         "topic not created", topic=topic.name, error=name, reason=topic.error_message
                     )

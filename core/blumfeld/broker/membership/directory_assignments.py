@@ -14,7 +14,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -143,7 +143,7 @@ class DirectoryAssignments:
             return True
         answer = cast("AssignReplicasToDirsResponse", done.result())
         if answer.error_code:
-            self._events.warning("directory assignment refused", error=ErrorCode(answer.error_code).name)
+            self._events.warning("directory assignment refused", error=known_code(answer.error_code).name)
             return True
         refused = False
         for directory in answer.directories:

@@ -17,7 +17,7 @@ from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import lasting
-from blumfeld.wire.errors import BrokerError, ErrorCode, is_retriable
+from blumfeld.wire.errors import BrokerError, is_retriable, known_code
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -113,7 +113,7 @@ class Lifecycle:
         answer = await self._composition.metadata.submit(self._registration(), timeout_ms)
         assert isinstance(answer, BrokerRegistrationResponse)
         if answer.error_code:
-            raise BrokerError(ErrorCode(answer.error_code), "the controller refused to register this broker")
+            raise BrokerError(known_code(answer.error_code), "the controller refused to register this broker")
         self.broker_epoch = answer.broker_epoch
 
     def _registration(self) -> BrokerRegistrationRequest:
@@ -193,7 +193,7 @@ class Lifecycle:
             answer = done.result()
             assert isinstance(answer, BrokerHeartbeatResponse)
             if answer.error_code and not is_retriable(answer.error_code):
-                self._events.warning("heartbeat refused", error=ErrorCode(answer.error_code).name)
+                self._events.warning("heartbeat refused", error=known_code(answer.error_code).name)
                 if self._may_stop is not None:
                     self._stop_now()
                     return
