@@ -292,6 +292,54 @@ def test_a_gap_that_compaction_left_is_no_error() -> None:
     assert follower.log.written_end_offset == 10
 
 
+@pytest.mark.parametrize("together", [True, False])
+def test_gaps_that_compaction_left_at_the_leader_survive_a_kill(together: bool) -> None:
+    """Also where a segment ends with one. The topic's policy may have changed from compact to delete since."""
+    cluster, follower = two()
+    offsets = list(range(3, 90, 7))
+    copies = [batch_bytes(offset, leader_epoch=1) for offset in offsets]
+    for data in [b"".join(copies)] if together else copies:
+        follower.host.append_fetched(memoryview(data), 3, 0)
+        follower.end_turn()
+    assert len(follower.log.segments()) > 2
+    before = follower.bytes_from(0)
+    follower.restart(clean=False)
+    follower.apply(cluster.image())
+    assert follower.log.written_end_offset == offsets[-1] + 1
+    assert follower.bytes_from(0) == before
+    for offset in range(offsets[-1] + 1):
+        assert next(follower.log.batches(offset)).last_offset >= offset
+    follower.host.truncate_to(offsets[5] - 2)
+    follower.end_turn()
+    assert [batch.base_offset for batch in follower.log.batches(3)] == offsets[:5]
+
+
+@pytest.mark.parametrize("gap", [2**31 - 2, 2**31, 2**62])
+def test_a_gap_that_no_index_can_bridge_begins_a_segment(gap: int) -> None:
+    cluster, follower = two()
+    for offset in (3 + gap, 4 + gap):
+        follower.host.append_fetched(memoryview(batch_bytes(offset, leader_epoch=1)), 3, 0)
+        follower.end_turn()
+    follower.restart(clean=True)
+    follower.apply(cluster.image())
+    assert [batch.base_offset for batch in follower.log.batches(3)] == [3 + gap, 4 + gap]
+    assert follower.log.written_end_offset == 5 + gap
+
+
+def test_a_truncation_below_the_log_start_begins_anew_there() -> None:
+    cluster, follower = two()
+    for _ in range(12):
+        cluster.append()
+    cluster.settle()
+    follower.partition.advance_log_start(9)
+    assert follower.host.truncate_to(4).done
+    ends = follower.partition
+    assert (ends.log.log_start_offset, ends.log.written_end_offset, ends.high_watermark) == (4, 4, 4)
+    assert follower.host.latest_epoch == -1, "the epochs of what was below the log start are forgotten"
+    cluster.settle()
+    cluster.check()
+
+
 def test_a_batch_of_a_later_epoch_and_one_that_is_cut_off_wait_for_the_next_fetch() -> None:
     _, follower = two()
     data = batch_bytes(3, leader_epoch=1) + batch_bytes(4, leader_epoch=2) + batch_bytes(5, leader_epoch=1)

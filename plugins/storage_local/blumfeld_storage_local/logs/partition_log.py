@@ -10,6 +10,7 @@ import errno
 from collections.abc import Iterator, Sequence
 
 from blumfeld.config.values import TopicConfig
+from blumfeld.log.segments.index import RELATIVE_OFFSET_MAX
 from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import AuxFiles, LogReadOutcome, SegmentInfo, WriteOutcome
@@ -146,11 +147,20 @@ class LocalLog:
         for at, batch in enumerate(placed):
             if writer.must_roll(batch, pending_bytes, now_ms):
                 self._write_run(placed[start:at], pending_bytes)
-                self._roll(batch.base_offset)
+                self._roll(self._base_of(batch))
                 writer, start, pending_bytes = self._active.wake(), at, 0
                 writer.must_roll(batch, 0, now_ms)  # it is the first of the new segment
             pending_bytes += batch.size_bytes
         self._write_run(placed[start:] if start else placed, pending_bytes)
+
+    def _base_of(self, first: RecordBatch) -> int:
+        """Return the base offset of the segment that begins with this batch: the end of the segment before it.
+
+        A follower's batch may lie behind a gap that compaction left at the leader. Recovery takes a gap between two
+        segments for lost records, and would cut the log there. A larger gap than an index can bridge stays one.
+        """
+        end_offset = self.appended_end_offset
+        return end_offset if first.last_offset - end_offset <= RELATIVE_OFFSET_MAX else first.base_offset
 
     def _write_run(self, batches: list[RecordBatch], size_bytes: int) -> None:
         if batches:
