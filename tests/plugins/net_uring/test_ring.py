@@ -21,6 +21,7 @@ from blumfeld_net_uring.io_uring.buffers import address_of, address_of_bytes
 from blumfeld_net_uring.io_uring.ring import IGNORED, Ring, RingUnavailable
 from tests.plugins.net_uring.ring_tools import (
     Told,
+    descriptors_without_garbage,
     needs_ring,
     open_descriptors,
     open_ring,
@@ -469,7 +470,7 @@ class TestMemory:
 
     def test_rings_leave_nothing_behind(self, pair: tuple[socket.socket, socket.socket]) -> None:
         near, _ = pair
-        descriptors, mappings = open_descriptors(), ring_mappings()
+        descriptors, mappings = descriptors_without_garbage(), ring_mappings()
         for _ in range(200):
             ring = Ring(8, 16)
             ring.poll_add(Told(ring).token, near.fileno(), select.POLLIN)
@@ -531,7 +532,7 @@ class TestRefusals:
         assert words in caught.value.reason
 
     def test_an_old_io_uring_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        before = open_descriptors()
+        before = descriptors_without_garbage()
         monkeypatch.setattr(abi, "FEAT_EXT_ARG", 1 << 31)
         with pytest.raises(RingUnavailable, match=r"older than Linux 5\.11"):
             Ring()
