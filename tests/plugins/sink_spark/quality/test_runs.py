@@ -16,8 +16,7 @@ from blumfeld_sink_spark.quality import Summariser, continuity_of, stitch
 from blumfeld_sink_spark.quality.summary import ROOM
 from blumfeld_sink_spark.records import TaskResult
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES, tables
-
-from .feeds import count_of, result_of
+from tests.plugins.sink_spark.feeds import count_of, result_of
 
 SECOND = 1_000_000_000
 

@@ -13,9 +13,8 @@ import pyarrow.compute as pc
 from blumfeld_sink_spark.book.best import Tops
 from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.reading.producing.captures import messages
+from tests.plugins.sink_spark.captured import all_of, decoded
 from tests.shared_facts import shared_path
-
-from .captured import all_of, decoded
 
 SCALE = 18
 

@@ -16,8 +16,7 @@ from blumfeld_sink_spark.quality import Summariser, stitch
 from blumfeld_sink_spark.quality.chain import HOLES
 from blumfeld_sink_spark.quality.summary import HEAD, ROOM
 from blumfeld_sink_spark.records import OffsetRange
-
-from .feeds import CONTINUITY, Message, result_of, sequences, trades
+from tests.plugins.sink_spark.feeds import CONTINUITY, Message, result_of, sequences, trades
 
 Rows = list[dict[str, Any]]
 
