@@ -109,7 +109,7 @@ def test_without_its_checkpoint_an_archive_goes_on_at_the_ledgers_end(
 def test_a_gap_where_the_checkpoint_was_lost_is_named(
     bootstrap: str, session: Session, tmp_path: Path
 ) -> None:
-    """A feed of 40 trades of which one is missing right where the second query begins."""
+    """A feed of 40 trades lacks one exactly where the second query begins."""
     settings = _named(make_topic(bootstrap, "seam", root=tmp_path / "archive"), "python")
     settings = msgspec.structs.replace(settings, decoders=("binance-usdm",), skew_ms=0)
     lines = write_capture(tmp_path / "capture", seconds=40).read_bytes().splitlines()
@@ -195,8 +195,10 @@ def test_a_live_archive_follows_the_topic_until_it_is_stopped(
 def test_a_live_archive_waits_for_a_broker_that_was_killed_and_goes_on(
     session: Session, tmp_path: Path, reader: str
 ) -> None:
-    """The client's patience is 3 s; the broker is away until the archive has asked it in vain once more."""
-    _named(ArchiveSettings(topics=("any",)), reader)  # skips before a broker runs that nobody would stop
+    """The client waits 3 s for the broker, which stays away until the archive has asked once more in vain."""
+    _named(
+        ArchiveSettings(topics=("any",)), reader
+    )  # may skip: before a broker starts that would not be stopped
     broker = BrokerProcess(tmp_path)
     broker.start()
     settings = make_topic(broker.address, "away", root=tmp_path / "archive")

@@ -1,4 +1,4 @@
-"""Where queries begin that have no checkpoint; no Spark."""
+"""The offsets at which queries without a checkpoint begin; no Spark."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def _texts(events: list[Event]) -> list[str]:
 
 
 def test_a_query_without_its_checkpoint_goes_on_at_the_ledgers_end() -> None:
-    """Of a partition that isn't in the ledger yet nothing may be lost either, so it begins at its beginning."""
+    """A partition that isn't in the ledger yet begins at its first offset, so that none of it is lost."""
     told: list[Event] = []
     found = behind({P0: 100, P1: 100}, {P0: [(0, 40), (60, 80)]}, {P0: 5, P1: 3}, told.append)
     assert found == {P0: 80, P1: 3}

@@ -1,4 +1,4 @@
-"""What the archive asks again, and what it takes for an answer."""
+"""Requests to the broker: errors after which the archive asks again, and answers that it accepts."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def test_no_broker_and_no_leader_pass_and_a_wrong_password_does_not() -> None:
     [ErrorCode.UNKNOWN_LEADER_EPOCH, ErrorCode.FENCED_LEADER_EPOCH, ErrorCode.KAFKA_STORAGE_ERROR, LOST],
 )
 def test_a_broker_that_restarts_is_asked_until_it_knows_its_end(code: int) -> None:
-    """A lost connection too: librdkafka gives the offset -1001 for it, and no error."""
+    """A lost connection counts as an error: librdkafka returns the offset -1001 for it, and no error."""
     with listing(offsets=[code, code]) as broker:
         assert _topics(broker).latest([PLACE]) == {PLACE: END}
         assert broker.asked == 3

@@ -1,4 +1,4 @@
-"""What a failed query's message comes to."""
+"""The archive's error for a failed query."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ def test_what_can_pass_is_told_from_what_cant(line: str) -> None:
 
 @pytest.mark.parametrize("fact", error_codes(), ids=lambda fact: fact["name"])
 def test_kafkas_java_client_tells_the_same_errors(fact: dict[str, Any]) -> None:
-    """The reader jvm: its exceptions are named in the query's message, and pass where Kafka's table says so."""
+    """The reader jvm: the query's message names its exceptions. Those that Kafka's table calls retriable may pass."""
     if fact["exception"] is None:
         return
     name = f"org.apache.kafka.common.errors.{fact['exception']}"

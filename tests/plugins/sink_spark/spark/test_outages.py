@@ -1,4 +1,4 @@
-"""What an archive tells of an outage and of a JVM that died, with a query that a test scripts in place of Spark's."""
+"""Events of an outage and of a dead JVM, with a scripted query in place of Spark's."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests.plugins.sink_spark.spark_tools import make_topic, produce
 
 
 class _Query:
-    """A query at work that never comes to a batch."""
+    """A running query that never finishes a batch."""
 
     isActive = True  # noqa: N815 — Spark's names
     recentProgress: tuple[dict[str, Any], ...] = ()  # noqa: N815
@@ -51,7 +51,7 @@ def _session(status: str = "") -> Any:
 def test_an_outage_is_told_while_the_query_waits_and_so_is_its_end(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """The query's own patience is a minute: the archive would be silent for it."""
+    """The query itself waits a minute for the broker; the archive must report the outage earlier."""
     stop, events, away = threading.Event(), list[Event](), threading.Event()
 
     def follow(event: Event) -> None:
@@ -128,7 +128,7 @@ def test_tracebacks_of_py4j_stay_out_of_the_root_log_and_no_others() -> None:
 
 @pytest.mark.parametrize("mode", ["once", "backfill"])
 def test_nothing_new_ends_without_spark(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mode: Any) -> None:
-    """And what is being waited for is told before each step that takes long."""
+    """Before each step that takes long an event names it."""
     events: list[Event] = []
 
     def no_spark(*given: Any) -> None:
@@ -151,7 +151,7 @@ def test_nothing_new_ends_without_spark(monkeypatch: pytest.MonkeyPatch, tmp_pat
 def test_a_batch_that_is_planned_and_not_published_needs_spark(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    """Though the topic has nothing behind it: a run before this one was killed in the middle of it."""
+    """An earlier run was killed within a batch. It must be finished although the topic has nothing after it."""
     monkeypatch.setattr(driver, "open_session", lambda *given: pytest.fail("Spark is started"))
     with EmbeddedBroker() as broker:
         settings = make_topic(broker.bootstrap_servers, "killed", root=tmp_path)

@@ -1,4 +1,4 @@
-"""When a live archive asks a broker again that is away."""
+"""The pauses after which a live archive asks an unreachable broker again."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from blumfeld_sink_spark.spark.run.patience import BACKOFF_MAX_S, FOREVER, Patie
 
 
 def _pauses(patience: Patience, now_s: float, answers_after_s: float = 0.0) -> list[float]:
-    """What it waits, try by try, until it gives up or has tried ten times."""
+    """Returns the pauses between attempts, until it gives up or has made ten attempts."""
     found: list[float] = []
     while len(found) < 10 and (pause_s := patience.pause_s(now_s)) is not None:
         found.append(pause_s)
@@ -37,7 +37,7 @@ def test_a_broker_that_answered_counts_from_the_start() -> None:
 
 
 def test_an_outage_counts_from_when_it_was_found() -> None:
-    """Not from when the query gave up, up to a minute later."""
+    """The outage doesn't begin when the query gives up, which may be a minute later."""
     patience = Patience(10_000)
     assert patience.found_away(100.0)
     assert not patience.found_away(101.0)

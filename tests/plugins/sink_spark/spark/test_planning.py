@@ -70,7 +70,7 @@ def test_batches_under_a_limit_come_to_the_ends(ends: planning.Offsets, limit: i
 
 
 def test_a_partition_that_is_new_is_first_met_and_then_read() -> None:
-    """Its first batch reads nothing of it, so that its range is in Spark's log before it is read."""
+    """The batch that finds a new partition reads none of it, so that its range is in Spark's log before it is read."""
     start, ends = {("t", 0): 5}, {("t", 0): 9, ("t", 1): 100}
     first = planning.next_ends(start, ends, {("t", 1): 40}, None)
     assert first == {("t", 0): 9, ("t", 1): 40}

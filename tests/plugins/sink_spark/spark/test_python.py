@@ -1,4 +1,4 @@
-"""The Python of Spark's processes: pyspark from where it is installed, and not from Spark's zip."""
+"""The Python of Spark's processes: it imports pyspark from its installation, not from Spark's zip."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_the_script_is_made_once() -> None:
 def test_this_python_is_taken_where_the_script_wouldnt_do(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """On other machines, where pyspark is in the zip alone, and where nothing can be kept."""
+    """The cases: executors on other machines, a cache folder that can't be made, and pyspark only in Spark's zip."""
     assert worker_python(local=False) == sys.executable
     (tmp_path / "a cache").write_text("no folder")
     assert worker_python(local=True) == sys.executable

@@ -1,4 +1,4 @@
-"""Which reader an archive takes; no Spark is started."""
+"""The choice of a reader; no Spark is started."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Finding = Callable[[str | None], None]
 
 @pytest.fixture
 def found(monkeypatch: pytest.MonkeyPatch) -> Finding:
-    """Says which connector lies on this machine: its version, or none."""
+    """Returns a function that sets the version of the connector on this machine, or that there is none."""
 
     def says(version: str | None) -> None:
         jars = Jars(("a.jar",), {CONNECTOR: version}, "a folder") if version else None

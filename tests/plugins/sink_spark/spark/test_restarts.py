@@ -44,7 +44,7 @@ class _Archive:
         return self._log.read_text()
 
     def until(self, words: str, times: int = 1) -> None:
-        """Wait until it printed these words so often."""
+        """Waits until the archive has printed these words so many times."""
         end = time.monotonic() + WAIT_S
         while self.text.count(words) < times:
             assert self.process.poll() is None, self.text
@@ -52,7 +52,7 @@ class _Archive:
             time.sleep(0.1)
 
     def jvm(self) -> int:
-        """The process id of its JVM."""
+        """Returns the process id of the archive's JVM."""
         children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         [found] = [
             int(pid)
@@ -76,7 +76,7 @@ def _archiving(folder: Path, bootstrap: str, topic: str) -> Iterator[_Archive]:
 
 @pytest.mark.parametrize("version", ["4.3.1", "4.4.0"])
 def test_a_live_archive_outlives_restarts_of_apache_kafka(tmp_path: Path, version: str) -> None:
-    """Stopped in order, then killed: after both it told the outage once and its end once, and goes on."""
+    """The broker is stopped in order, then killed. Each time the archive reports outage and end once, and goes on."""
     peer, port = peer_script(), free_pair()
     folder = tmp_path / "kafka"
     folder.mkdir()
@@ -110,7 +110,7 @@ def test_a_live_archive_outlives_restarts_of_apache_kafka(tmp_path: Path, versio
 
 
 def test_a_jvm_that_is_killed_is_one_line_and_a_status(tmp_path: Path) -> None:
-    """Then a supervisor starts the archive again, and it goes on."""
+    """The archive ends. When a supervisor starts it again, it goes on."""
     with EmbeddedBroker() as broker:
         bootstrap = broker.bootstrap_servers
         make_topic(bootstrap, "killed")

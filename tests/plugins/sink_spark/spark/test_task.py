@@ -1,4 +1,4 @@
-"""A task's work: how Spark cuts its batches makes no difference to what comes of them."""
+"""A task's work: its result doesn't depend on how Spark cuts the batches."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ STAMP_US = 1_723_161_256_000_000
 
 
 def trades() -> pa.RecordBatch:
-    """Trades of one partition, ids without a hole."""
+    """Returns trades of one partition, with ids without a hole."""
     values = [
         b'{"e":"trade","E":1723161256322,"T":1723161256322,"s":"BTCUSDT","t":%d,"p":"61800.%d0","q":"0.%03d",'
         b'"X":"MARKET","m":%s}' % (nth, nth % 10, nth, b"true" if nth % 3 else b"false")
@@ -40,7 +40,7 @@ def trades() -> pa.RecordBatch:
 def test_results_depend_on_the_rows_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int, batch_bytes: int
 ) -> None:
-    """Batches are put together and cut before they are decoded: files, counts and findings stay the same."""
+    """The task joins and cuts batches before it decodes them. Files, counts and findings stay the same."""
     rows = trades()
     expected = _result(tmp_path / "whole", [rows])
     monkeypatch.setattr(task, "BATCH_BYTES", batch_bytes)
@@ -51,7 +51,7 @@ def test_results_depend_on_the_rows_alone(
 
 
 def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
-    """What waited is given up too."""
+    """An abort also drops rows that waited to be decoded."""
     work = task.TaskWork(ArchiveSettings(root=str(tmp_path), decoders=("binance-usdm",), topics=("t",)))
     work.add(trades())
     work.abort()
