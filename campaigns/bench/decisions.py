@@ -2,9 +2,9 @@
 
 ``python -m campaigns decisions --partitions 100000 1000000``. A controller with a quorum of one runs in this process,
 on a simulated loop and a disk in memory: no other program and no offloaded work is in the numbers. It loads a snapshot
-of a cluster of four brokers whose partitions have three replicas each. Then one ISR shrinks, a topic is created, a
-broker falls silent and is fenced, and a snapshot is taken. Each turn is measured in CPU time of the thread. The
-cluster's partitions are in one topic, or in topics of ten.
+of a cluster of four brokers whose partitions have three replicas each. Then one ISR shrinks, topics of 1,000 and
+10,000 partitions are created, the second is deleted, a broker falls silent and is fenced, and a snapshot is taken. Each
+turn is measured in CPU time of the thread. The cluster's partitions are in one topic, or in topics of ten.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ from blumfeld.wire.messages.alter_partition import (
 )
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from blumfeld.wire.messages.metadata_records import (
     FeatureLevelRecord,
     PartitionRecord,
@@ -47,6 +48,8 @@ from blumfeld.wire.schema import Message
 T = TypeVar("T")
 BROKERS = (2, 3, 4, 5)
 SILENT = 2
+WORKS = 6
+"""Rows for each cluster."""
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 DATA_DIR = "/data"
 LOG_DIR = f"{DATA_DIR}/__cluster_metadata-0"
@@ -127,6 +130,8 @@ class Parts:
         self.cluster_id = CLUSTER_ID
         self.incarnation_id = runtime.new_uuid()
         self.features = ()
+        self.image_sections = ()
+        self.controller_commands = ()
         self.listeners = (Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093),)
         self.events = Silence()
         self.local_storage = LocalStorage(runtime, DATA_DIR, self.events)
@@ -245,11 +250,17 @@ class Node:
         assert isinstance(response, AlterPartitionResponse)
         return str(response.topics[0].partitions[0].error_code or "") or None
 
-    def create(self) -> str | None:
-        """A topic of 1,000 partitions."""
-        topic = CreatableTopic(name="another", num_partitions=1_000, replication_factor=3)
+    def create(self, partitions: int = 1_000) -> str | None:
+        """A topic."""
+        name = f"another-{partitions}"
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=3)
         self.ask(CreateTopicsRequest(topics=[topic]))
-        return None if "another" in self.image.topics else "not created"
+        return None if name in self.image.topics else "not created"
+
+    def delete(self) -> str | None:
+        """The largest topic that :meth:`create` made."""
+        self.ask(DeleteTopicsRequest(topics=[DeleteTopicState(name="another-10000")]))
+        return None if "another-10000" not in self.image.topics else "not deleted"
 
     def beat(self) -> None:
         """The other brokers are heard from."""
@@ -286,6 +297,8 @@ def measure(partitions: int, topics: int) -> list[Measure]:
         return [
             node.measured("one ISR shrinks", node.shrink),
             node.measured("a topic of 1,000 partitions", node.create),
+            node.measured("a topic of 10,000 partitions", lambda: node.create(10_000)),
+            node.measured("its deletion", node.delete),
             node.measured("a broker is fenced", node.fence),
             node.measured("a snapshot", node.snapshot),
         ]
@@ -320,7 +333,7 @@ def main() -> None:
     for partitions in args.partitions:
         for topics in (1, partitions // 10):
             measures += measure(partitions, topics)
-            Console().print(table_of(measures[-4:]))
+            Console().print(table_of(measures[-WORKS:]))
     if args.out is not None:
         args.out.parent.mkdir(parents=True, exist_ok=True)
         args.out.write_bytes(msgspec.json.encode(measures))

@@ -38,6 +38,10 @@ class PartitionTable(Mapping[int, PartitionImage]):
         other._count = self._count
         return other
 
+    def chunks(self) -> list[Mapping[int, PartitionImage]]:
+        """The chunks, each with up to ``CHUNK_PARTITIONS`` partitions."""
+        return list(self._chunks.values())
+
     def __setitem__(self, number: int, partition: PartitionImage) -> None:
         """Put a partition. Only the step that made this draft may."""
         at = number >> CHUNK_BITS

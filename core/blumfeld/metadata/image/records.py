@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
+from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.spi.cluster import PartitionImage, TopicImage
@@ -34,6 +35,27 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
     if image.producer_ids is not None:
         yield image.producer_ids
     yield from image.kept.values()
+
+
+def pieces(image: MetadataImage) -> list[object]:
+    """Returns values that together hold all partitions of the image, up to about 1,024 in each.
+
+    A caller that drops the image, and then these a few at a time, frees it in small steps.
+    """
+    found: list[object] = []
+    small: list[TopicImage] = []
+    partitions = 0
+    for topic in image.topics.values():
+        if isinstance(topic.partitions, PartitionTable):
+            found += topic.partitions.chunks()
+            continue
+        small.append(topic)
+        partitions += len(topic.partitions)
+        if partitions >= CHUNK_PARTITIONS:
+            found.append(small)
+            small, partitions = [], 0
+    found.append(small)
+    return found
 
 
 def feature_records(features: dict[str, int]) -> list[Message]:
