@@ -47,6 +47,8 @@ def test_a_dropped_image_is_freed_a_little_in_each_turn() -> None:
     snapshots = Snapshots(runtime, BrokerConfig({}), cast("Any", None), Events(), lambda: image)
     held = [sys.getrefcount(replicas)]
     runtime.spawn(snapshots._let_go(image), "let go")
+    runtime.run_turn()
+    held.append(sys.getrefcount(replicas))
     while held[-1] > before:
         assert len(held) < 100
         runtime.advance(1.0)
