@@ -57,7 +57,7 @@ class _Handler(socketserver.StreamRequestHandler):
             header = request_header(memoryview(frame))
             body = self._body(
                 header.api_key
-            )  # requests' bodies aren't read: each test knows what its client asks
+            )  # requests' bodies aren't read: each test knows the requests of its client
             if body is None:
                 return
             flexible = response_is_flexible(header.api_key, header.api_version)

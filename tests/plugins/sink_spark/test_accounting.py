@@ -1,4 +1,4 @@
-"""Every offset of a range accounted for, by the fetch, the decoders and the files; what doesn't close is refused."""
+"""Fetch, decoders and files account for every offset of a range. A count that doesn't close is refused."""
 
 from __future__ import annotations
 
@@ -130,7 +130,7 @@ def test_the_content_s_crc_sees_what_was_changed_or_moved() -> None:
 
 
 def test_a_range_of_which_the_reader_says_nothing_is_hidden() -> None:
-    """Spark's connector gives messages alone: what lies before, between and behind them may be anything."""
+    """Spark's connector gives messages alone: the offsets before, between and behind them may be anything."""
     count = accounting.over(tallied([rows_at([10, 11, 20])]).count(), RANGE)
     assert count.skipped == {HIDDEN: 97}
     assert [(span.start, span.end) for span in count.spans] == [(0, 10), (12, 20), (21, 100)]
@@ -208,7 +208,7 @@ def test_with_raw_beside_it_every_message_has_a_row_and_is_still_counted(tmp_pat
 
 
 def test_the_account_of_a_fetch_goes_to_the_sink_as_a_row(tmp_path: Path) -> None:
-    """As the reader ``python`` does it, with Spark between the two."""
+    """Decodes as the reader ``python`` does, with Spark between fetch and decoders."""
     skips = Skips([Span(90, 100, CONTROL)])
     feed = _feed().slice(0, 90)
     told = list(followed_by_account(iter([feed]), RANGE, skips, with_headers=False))

@@ -26,7 +26,7 @@ SETTINGS = ArchiveSettings(topics=("ticks",))
 
 @attrs.define
 class Words:
-    """Reads ``SYMBOL PRICE`` and as many trades as the message has lines; what it should do wrong it is told."""
+    """Reads a trade ``SYMBOL PRICE`` from each line of a message. Its fields can make it break the contract."""
 
     name: str = "words"
     version: int = 3
@@ -108,7 +108,7 @@ def errors(applied: Applied) -> dict[int, str]:
 
 
 def test_tables_have_the_archives_types_and_lineage() -> None:
-    """Every column in its place; what the decoder leaves out is null or from the message."""
+    """Every column is in its place. A column that the decoder leaves out is null or comes from the message."""
     applied = apply(b"A 1.5", b"B 2\nA 3")
     trades = applied.tables["trades"]
     assert trades.schema == tables()["trades"].schema
@@ -160,7 +160,7 @@ def test_what_is_rejected_is_kept_with_its_bytes() -> None:
 def test_a_value_that_the_table_cannot_hold_rejects_the_message_whole(
     decimal: str, value: bytes, error: str
 ) -> None:
-    """Also what of it fits, and its sequence; the neighbours aren't touched, nor rounded."""
+    """The fitting rows and the sequence of the message are rejected with it. Its neighbours stay exact."""
     applied = apply(b"A 9999.99", value, b"A -9999.99", decimal=decimal)
     assert error in errors(applied)[1]
     assert list(errors(applied)) == [1]
@@ -328,7 +328,7 @@ BATCHES = st.lists(VALUES | st.sampled_from([b"?", b"raise", b" 1", b"A 10000", 
 def test_every_message_is_in_the_tables_or_in_quarantine_wherever_batches_are_cut(
     values: list[bytes], cut: int, both: bool
 ) -> None:
-    """Never in both, never in neither, whole, in order; and two parts give what the whole gives."""
+    """A message is whole and in order in exactly one of the two, and two parts give the rows of the whole."""
     decoders = [Words(), Words(name="others")] if both else [Words()]
     settings = ArchiveSettings(topics=("ticks",), decimal="6,2")
     rows = batch(values)

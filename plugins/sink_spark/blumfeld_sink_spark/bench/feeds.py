@@ -28,8 +28,9 @@ class Feed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fill(bootstrap: str, capture: Path, kind: str, repeat: int, partitions: int) -> Feed:
-    """A topic with ``repeat`` times the capture's messages of this kind in each partition, ids and times going on from
-    one repetition to the next, so that the feed is continuous as a day of it would be.
+    """Fills a topic with ``repeat`` copies of the capture's messages of this kind in each partition.
+
+    Ids and times continue from one copy to the next, so the feed has no gaps, as in a real day.
 
     :raises ArchiveError: the broker is away, or the capture holds none of the kind
     """

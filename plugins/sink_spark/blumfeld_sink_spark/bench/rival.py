@@ -1,5 +1,4 @@
-"""The usual way: Spark's Kafka connector, ``from_json``, Spark's own Parquet sink. The rival of ``blumfeld
-archive bench``.
+"""The rival in ``blumfeld archive bench``: Spark's Kafka connector, ``from_json`` and Spark's own Parquet sink.
 
 It gets what its users would give it: a schema, big fetches, exact decimals, zstd or Spark's default, no
 partitioning by symbol (which would cost it a third of its rate), and no check of any sequence. It writes the
@@ -78,8 +77,9 @@ def _struct(columns: str) -> str:
 
 
 def archive(frame: Any, folder: str, checkpoint: str, compression: str) -> None:
-    """All that is there, into Parquet, by Spark's file sink. Returns when it is done; raises what the query
-    raised.
+    """Writes all records of the topic into Parquet by Spark's file sink, and waits for the end.
+
+    An error of the query is raised again here.
     """
     frame.sparkSession.conf.unset(FILE_MANAGER)  # of our queries in this session: it gets Spark's default
     query = (

@@ -63,7 +63,7 @@ class Tops:
         self._scale: int | None = None
 
     def take(self, changes: Iterable[Change]) -> Iterator[Best]:
-        """Applies what ``Sync.feed`` gives; the top after each message of it."""
+        """Applies changes from ``Sync.feed``, and yields the best bid and ask after each message."""
         for change in changes:
             if change.replaces:
                 self.bids, self.asks = Side(), Side()

@@ -24,7 +24,7 @@ class Ladder:
     _rows: int = 0
 
     def take(self, changes: Iterable[Change]) -> None:
-        """Applies what ``Sync.feed`` gives."""
+        """Applies changes from ``Sync.feed``."""
         for change in changes:
             if change.replaces:
                 self.levels, self._waiting, self._rows = None, [], 0
@@ -37,7 +37,7 @@ class Ladder:
                 self.settle()
 
     def settle(self) -> None:
-        """Makes ``levels`` what it says."""
+        """Merges the waiting changes into ``levels``. The last size of a price wins; a size of 0 removes the price."""
         if not self._waiting:
             return
         parts = self._waiting if self.levels is None else [self.levels, *self._waiting]

@@ -40,7 +40,7 @@ class Change:
     last_id: int | None
     """The id of the last message in the book."""
     broken: bool = False
-    """Whether a change is missing before one of its messages, since the last snapshot."""
+    """True where a change has been missing since the last snapshot."""
 
 
 @attrs.define
@@ -49,9 +49,9 @@ class Sync:
 
     id: int | None = None
     synced: bool = False
-    """Whether there is a book: a snapshot was seen."""
+    """True after the first snapshot: there is a book."""
     fresh: bool = False
-    """Whether nothing was applied on top of the snapshot yet."""
+    """True until the first diff is applied on top of the snapshot."""
     breaks: int = 0
     """Diffs since the last snapshot that didn't fit the one before."""
     broken_at: int | None = None
@@ -132,7 +132,7 @@ class Sync:
                     yield Change(piece.rows, False, self.id, broken)
 
     def _judge(self, part: Messages, before: Ints) -> int:
-        """Counts what doesn't fit. How many messages there are before the book is broken."""
+        """Counts the diffs that don't fit. Returns the number of messages before the book breaks."""
         straddles = (part.first != NULL) & (part.first <= before + 1)
         fits = np.where(part.prev != NULL, part.prev == before, straddles | (part.first == NULL))
         fits |= (part.last == NULL) | (before == NULL)

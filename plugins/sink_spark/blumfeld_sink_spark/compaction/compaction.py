@@ -45,8 +45,8 @@ class Compaction:
     """Compaction of one archive. The caller holds the lease ``compact``; archiving goes on in the meantime.
 
     :param now_ms: the wall clock, for the records
-    :param alive: is called again and again while files are merged, to renew the lease; what it raises ends the work
-    :param deliver: hands a commit on to table formats; where it raises, the next run tries again before all else
+    :param alive: renews the lease; called again and again while files are merged. Its error ends the work
+    :param deliver: hands a commit on to table formats. After an error the next run delivers first
     """
 
     def __init__(
@@ -101,8 +101,8 @@ class Compaction:
     def run(self, groups: list[Group]) -> Iterator[Done]:
         """Merges group after group.
 
-        :raises ArchiveError: a file isn't what its record says, or what was written doesn't read back the same;
-            nothing of that group was changed
+        :raises ArchiveError: a file differs from its record, or the merged file doesn't read back the same. The group
+            is unchanged
         :raises StoreError: the store is full or away; run again
         """
         if groups:
@@ -125,7 +125,8 @@ class Compaction:
             with suppress(OSError):
                 clear(self._store)
             raise
-        # Before the first step that readers see: after a crash the intent tells which files are whose.
+        # The intent must be durable before the first step that readers see: after a crash it is the only
+        # record that tells the new files from the old ones.
         self._store.put(INTENT, msgspec.json.encode(intent))
         swap.show(record)
         self._finish(swap, intent, committed=False)

@@ -1,4 +1,6 @@
-"""Whether two sets of rows are the same, whatever their order: sums that tie each value to its row's lineage."""
+"""Fingerprints that tell whether two sets of rows are the same in any order.
+
+Each is a sum that ties every value to its row's lineage."""
 
 from __future__ import annotations
 
@@ -102,7 +104,7 @@ def _weighed_lists(array: pa.Array, keys: Any) -> int:
 
 
 def _weighed_texts(array: pa.Array, keys: Any) -> int:
-    """Some at once, so that what is made of them stays small."""
+    """Weighs the texts in slices, so that the temporary arrays stay small."""
     offsets = np.frombuffer(array.buffers()[1], dtype=np.int32)[array.offset : array.offset + len(array) + 1]
     offsets = offsets.astype(np.int64)
     content = np.frombuffer(array.buffers()[2] or b"", dtype=np.uint8)

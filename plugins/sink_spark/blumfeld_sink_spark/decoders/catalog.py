@@ -39,8 +39,8 @@ def names(plugins: Sequence[str] = ()) -> tuple[str, ...]:
 def find(name: str, plugins: Sequence[str] = (), settings: ArchiveSettings | None = None) -> Decoder:
     """Returns the decoder of this name. Plug-ins come first, in their order, so that one may replace ours.
 
-    A class of ours that has ``of(settings, arguments)`` is made by it; ``arguments`` are what is behind the colon
-    in ``NAME:ARGUMENTS``.
+    A class of ours that has ``of(settings, arguments)`` is made by that method. ``arguments`` is the text behind the
+    colon in ``NAME:ARGUMENTS``.
 
     :raises SettingsError: no decoder has the name; the text lists those that exist
     """

@@ -22,7 +22,7 @@ class AbortedTransactions:
         self._open: set[int] = set()
 
     def has(self, batch: RecordBatch) -> bool:
-        """Whether no record of this batch is to be seen: it is aborted, or the broker's own.
+        """Returns True where a reader must not see this batch: it is aborted, or a control batch of the broker.
 
         :raises InvalidRecord: a control batch whose record can't be read
         """

@@ -34,10 +34,10 @@ def rows_of(
     with_headers: bool,
     skips: Skips | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a response that are wanted, in the order of their offsets. They hold nothing of ``data``.
+    """Yields the wanted rows of a response in the order of their offsets. The rows share no memory with ``data``.
 
-    ``skips`` is told why the other offsets, up to the last batch's end, have none. It goes by batch headers and by
-    what their records say, not by the rows that are given: rows that get lost behind it are found missing.
+    ``skips`` gets the reason for each other offset up to the last batch's end. The reasons come from the headers of
+    batches and records, not from the yielded rows. So a row that gets lost later is still found missing.
 
     :param data: where the batches stand, one after the other from its start; less than 2 GiB
     :param aborted: producer id and first offset of each aborted transaction, as the response lists them
@@ -91,11 +91,11 @@ class _Group:
 
     @property
     def is_full(self) -> bool:
-        """Whether it is enough."""
+        """True where the group has enough bytes or records to be read."""
         return self._bytes >= GROUP_BYTES or self._records >= BATCH_ROWS
 
     def suits(self, codec: Codec) -> bool:
-        """Whether such a batch may be added."""
+        """Returns True where a batch of this codec may join the group. A group is compressed or plain, never both."""
         return not self._sections or bool(self._parts) == (codec is not Codec.NONE)
 
     def add(self, batch: RecordBatch, codec: Codec, at: int) -> None:

@@ -63,7 +63,7 @@ class Brokers:
         raise failed or ConnectionError("no bootstrap server is given")
 
     def close(self) -> None:
-        """Lets go of all connections; what is asked later makes new ones."""
+        """Closes all connections. A later request opens new ones."""
         for connection in self._open.values():
             connection.close()
         self._open.clear()

@@ -1,8 +1,8 @@
-"""Records of the wire as columns of raw rows: lengths are walked one after the other, everything else is read of all
-records at once.
+"""Records of the wire as columns of raw rows. Lengths are walked one after the other; all else is read for all records
+at once.
 
-What is wrong inside of a batch raises, and never makes a row: every number is bounded by what its record has, and
-each record must be filled exactly.
+A damaged batch raises and never makes a row: every length is bounded by the bytes of its record, and each record must
+be filled exactly.
 """
 
 from __future__ import annotations
@@ -55,14 +55,14 @@ class _Fields(NamedTuple):
 def to_rows(
     data: memoryview, sections: Sequence[Section], topic: str, partition: int, *, with_headers: bool
 ) -> pa.RecordBatch:
-    """Raw rows of these sections, in their order, with offsets that grow. Nothing of ``data`` is kept.
+    """Returns the raw rows of these sections, in their order. They share no memory with ``data``.
 
     Times are of whole milliseconds, -1 where a record has none. A header's name that isn't UTF-8 gets replacement
     characters.
 
     :param sections: none without records
     :param data: less than 2 GiB
-    :raises InvalidRecord: a record breaks the format, or their number, size or offsets aren't what the header says
+    :raises InvalidRecord: a record breaks the format, or number, size or offsets differ from the header
     """
     try:
         fields = _fields(np.frombuffer(data, np.uint8), sections, _walk(data, sections))
@@ -148,9 +148,9 @@ def _fields(data: Bytes, sections: Sequence[Section], begins: list[int]) -> _Fie
 
 
 def _gather(data: memoryview, at: Numbers, length: Numbers) -> pa.Array:
-    """Copies what stands at these places; a length of -1 is null.
+    """Copies the bytes at these places; a length of -1 gives null.
 
-    The data are seen as an array of binaries in which every other one is wanted, so that Arrow does the copying.
+    Arrow does the copying: the data are seen as an array of binaries, and every other one is taken.
     """
     count = len(at)
     missing = length < 0

@@ -20,7 +20,7 @@ SPOKEN: dict[int, tuple[int, int]] = {
 
 
 class TooOldError(Exception):
-    """The broker doesn't speak what is needed, or holds records of formats 0 or 1: librdkafka can read there."""
+    """The broker lacks a needed API version, or holds records of formats 0 or 1. librdkafka can read such a broker."""
 
 
 class Connection(BlockingConnection):

@@ -45,8 +45,8 @@ class RangeReader:
         skips: Skips | None = None,
     ) -> None:
         """
-        :param committed: leave out what was aborted or is open
-        :param skips: is told of each offset that gives no row
+        :param committed: leave out records of aborted and open transactions
+        :param skips: gets each offset that gives no row
         """
         self._skips = Skips() if skips is None else skips
         self.position = wanted.start
@@ -141,7 +141,10 @@ class RangeReader:
         return batches
 
     def _grow(self) -> None:
-        """Not even one batch came whole: it is larger than what we allow."""
+        """Asks for more bytes after a response in which not even one batch was whole.
+
+        :raises ArchiveError: the limit is reached already
+        """
         if not self._fetching.grow():
             raise ArchiveError(
                 f"{self._name} at offset {self.position}: the broker cuts off a batch of more than "

@@ -21,7 +21,7 @@ class HashedFile:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called."""
+        """True after ``close``."""
         return self._file.closed
 
     @property

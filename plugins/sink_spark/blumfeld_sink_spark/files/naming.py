@@ -24,7 +24,7 @@ NO_SYMBOL = "~"
 
 _SAFE = "._-"
 _HIDDEN = ("_", ".")
-"""Readers pass over folders whose names begin so."""
+"""First characters of folders that readers such as Spark pass over. A symbol that begins with one is encoded."""
 _OLD_KEY, _OLD_NO_SYMBOL = "symbol=", "__HIVE_DEFAULT_PARTITION__"
 """The prefix of a symbol's folder in older archives, and the folder of an empty symbol."""
 _NAME = re.compile(
@@ -40,7 +40,7 @@ class FileName:
     table: str
     date: str
     symbol: str
-    """As the exchange spells it; empty where the table has no folders for symbols."""
+    """The symbol in the exchange's spelling; empty where the table has no folders for symbols."""
     topic: str
     partition: int
     """-1: of several (``all`` in the name)."""
@@ -71,7 +71,7 @@ def decode_symbol(part: str) -> str:
 
 
 def is_old_place(path: str) -> bool:
-    """Whether a file lies in a folder ``symbol=…``."""
+    """Returns True where a file lies in a folder ``symbol=…``."""
     return f"/{_OLD_KEY}" in path
 
 

@@ -26,8 +26,8 @@ from blumfeld_sink_spark.tables import Table
 class Output:
     """Collects rows until a row group is full, then writes it; opens its file with the first row group.
 
-    Which bytes come out depends on the rows and their order alone: not on how they were handed in, nor on what was
-    spilled when.
+    The bytes of the file depend on the rows and their order alone, not on the sizes of the calls, nor on the moments
+    of spilling.
     """
 
     def __init__(
@@ -73,15 +73,15 @@ class Output:
             self._write_groups(whole=False)
 
     def spill(self) -> None:
-        """Moves what waits in memory to the disk."""
+        """Moves the rows that wait in memory to the disk."""
         kept: list[pa.Table | Spilled] = [piece for piece in self._waiting if isinstance(piece, Spilled)]
         loose = [piece for piece in self._waiting if not isinstance(piece, Spilled)]
-        if loose:  # they are the youngest: what was spilled before lies in front of them
+        if loose:  # the youngest rows: those spilled before stay in front of them
             kept.append(self._spill.write(pa.concat_tables(loose).combine_chunks()))
         self._waiting, self.buffered_bytes = kept, 0
 
     def finish(self) -> HashedFile:
-        """Writes what waits and closes the file, which is synced then."""
+        """Writes the waiting rows, then closes and syncs the file."""
         self._write_groups(whole=True)
         writer, file = self._open()
         writer.close()
@@ -89,7 +89,7 @@ class Output:
         return file
 
     def abandon(self) -> None:
-        """Closes what is open; what is in the file is worth nothing."""
+        """Closes the open file. Its content is worth nothing."""
         self._waiting = []
         if self.file is not None:
             self.file.drop()
@@ -104,7 +104,7 @@ class Output:
         return self._writer, self.file
 
     def _write_groups(self, *, whole: bool) -> None:
-        """Writes full row groups, and with ``whole`` what is left as well."""
+        """Writes full row groups, and with ``whole`` the rest as a last, smaller one."""
         pieces = [self._spill.read(piece) if isinstance(piece, Spilled) else piece for piece in self._waiting]
         rows = pa.concat_tables(pieces) if pieces else file_schema(self.table).empty_table()
         while rows.num_rows:

@@ -31,8 +31,8 @@ PAGE_BYTES = 4 << 20
 DICTIONARY_BYTES = 4 << 20
 """262,144 prices. Arrow's 1 MiB is full after 65,536, behind which a price or size takes half as much again."""
 MANY_ROWS = 8
-"""Rows of a message, on average, from which on what they share is best left plain: zstd packs a run of equal values
-better than differences of zero with one that isn't (0.05 against 0.08 B a level, where messages have 68)."""
+"""Average rows of a message from which on the columns that they share stay plain. zstd packs equal values better
+than differences that are all zero but one (0.05 against 0.08 B a level, where messages have 68 levels)."""
 HARDER_LEVELS = 4
 """The levels that ``Table.hard`` columns get on top of zstd's level. A book's prices take 0.05 B of 4 a level less, for
 36 ms of 200 a million levels. Times would take 0.02 B less for 16 ms.
@@ -124,9 +124,9 @@ class TableWriter:
         self._writer: pq.ParquetWriter | None = None
 
     def write_table(self, rows: pa.Table) -> None:
-        """A row group of all these rows, which have the table's schema. The encodings follow from the first one.
+        """Writes all these rows, which have the table's schema, as one row group. The first one decides the encodings.
 
-        :raises OSError: what the file raised
+        :raises OSError: the file can't be written
         """
         rows = rows.combine_chunks()
         if self._writer is None:
@@ -168,8 +168,10 @@ def _levels(table: Table, codec: str, level: int | None) -> Any:
 
 
 def _judged_columns(table: Table) -> list[str]:
-    """Columns with least and greatest values: all but decimals, of which 16 bytes each are compared for a sixth of the
-    time that a file of book levels takes. Readers prune by times, ids and symbols.
+    """Returns the columns that get least and greatest values: all but decimals.
+
+    Readers prune by times, ids and symbols. Comparing decimals of 16 bytes would cost a sixth of the time that a
+    file of book levels takes.
     """
     found = []
     for field in table.schema:

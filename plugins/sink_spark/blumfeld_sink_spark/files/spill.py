@@ -19,9 +19,10 @@ class Spilled:
 
 
 class SpillFile:
-    """A nameless temporary file (``TMPDIR``) of one task, made on first use; the rows come back as they were.
+    """A nameless temporary file in ``TMPDIR`` for the rows of one task. It is made on first use.
 
-    It only grows, until ``close`` frees it; so does what a task reads. A dead process leaves nothing behind.
+    The file only grows until ``close`` frees it; a task's rows bound it. A dead process leaves nothing behind, because
+    the file has no name.
     """
 
     def __init__(self) -> None:

@@ -97,7 +97,7 @@ class TaskWriter:
         return found
 
     def abort(self) -> None:
-        """Removes what was staged."""
+        """Removes the staged files."""
         self._spill.close()
         self._unsplit.clear()
         for output in self._outputs.values():

@@ -1,6 +1,6 @@
-"""Whether the feed is whole: ids that are missing, doubled or late, crossed books, clocks that differ.
+"""Checks of a feed: ids that are missing, doubled or late, crossed books, clocks that differ.
 
-Each task summarises its range alone (``Summariser``); the driver puts the ranges together with what it carried
+Each task summarises its range alone (``Summariser``). The driver joins the ranges with the state of the batch before
 (``stitch``). Nothing here reads a clock.
 """
 

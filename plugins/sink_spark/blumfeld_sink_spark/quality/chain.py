@@ -41,7 +41,7 @@ class Finding(msgspec.Struct, array_like=True, kw_only=True):
     high: int = 0
     """The ids that the message covers: for telling late from doubled again, with more knowledge."""
     sure: bool = False
-    """Whether no earlier knowledge can change it (the chain began anew before it)."""
+    """True where no knowledge of earlier ranges can change it, because the chain began anew before it."""
 
 
 class Block(msgspec.Struct):
@@ -65,12 +65,12 @@ class Block(msgspec.Struct):
         return Block(*(np.concatenate([getattr(self, name), getattr(other, name)]) for name in BLOCK))
 
     def lists(self) -> dict[str, list[int]]:
-        """As JSON carries it."""
+        """Returns the columns as lists, for JSON."""
         return {name: getattr(self, name).tolist() for name in BLOCK}
 
     @classmethod
     def of(cls, lists: dict[str, list[int]]) -> Block:
-        """From what ``lists`` gave."""
+        """Returns the block whose ``lists`` these are."""
         return cls(*(np.array(lists[name], dtype=np.int64) for name in BLOCK))
 
 
@@ -83,7 +83,7 @@ class Chain(msgspec.Struct):
     high: int
     """The greatest ``last_id`` seen."""
     floor: int
-    """At or below it nothing is known of what came and what didn't."""
+    """The greatest id for which it is not known whether it came. The same holds for all ids below."""
     last: int
     """``last_id``, time and offset of the message before."""
     ts: int
@@ -94,7 +94,7 @@ class Chain(msgspec.Struct):
     at; nothing stands there where the gap was counted without a name, or an older version found it.
     """
     fresh: bool = False
-    """Whether the chain began anew since this value was first made."""
+    """True where the chain began anew after this value was first made."""
 
     def open_hole(self, hole: list[int]) -> None:
         """These ids are missing."""
@@ -103,7 +103,7 @@ class Chain(msgspec.Struct):
             self.floor = max(self.floor, dropped[1])
             for other in self.holes:
                 if other[2:] == dropped[2:]:
-                    del other[2:]  # a part of it is forgotten, so nobody can know when it is closed
+                    del other[2:]  # a part of the gap is forgotten, so its end can't be told any more
         del self.holes[:-HOLES]
 
     def classify(self, low: int, high: int) -> Late:
@@ -138,7 +138,7 @@ class Late(NamedTuple):
     filled: int
     """The number of missing ids that the message brought."""
     closed: list[list[int]]
-    """Gaps of which no id is missing any more: first and last id, time and offset."""
+    """The gaps that this message closed: first and last id, time and offset of each."""
 
     def told(self, rule: Continuity, finding: Finding) -> list[Finding]:
         """The message's finding, then the ends of the gaps that it closed."""
@@ -248,7 +248,7 @@ def _reset(chain: Chain, block: Block, at: int) -> Finding:
 
 
 def _advance(rule: Continuity, chain: Chain, block: Block, low: Ints, walk: Walk, room: int) -> Chain:
-    """Messages among which no chain begins anew."""
+    """Advances over messages among which no chain begins anew."""
     if not len(block):
         return chain
     highs = np.maximum.accumulate(np.concatenate([[chain.high], block.last]))
@@ -294,7 +294,7 @@ def _name(
     events: list[int],
     walk: Walk,
 ) -> None:
-    """A finding for each of these messages."""
+    """Adds a finding for each of these messages."""
     before, gaps = seen
     for at in events:
         place: dict[str, Any] = _place(chain, block, at)
@@ -347,7 +347,7 @@ def _overflow(
     events: NDArray[np.intp],
     walk: Walk,
 ) -> None:
-    """Counts findings without room; of their holes only the last are remembered, late ones fill none."""
+    """Counts findings without room. Only the last of their holes are remembered; late messages among them fill none."""
     if not len(events):
         return
     before, gaps = seen

@@ -1,10 +1,10 @@
-"""Whether clocks differ, judged by messages that are news: what a venue sends again is old, and no clock is wrong.
+"""Finds clocks that differ. Only new messages are judged: a repeated message is old although no clock is wrong.
 
-A trade (or quote) that came late is not judged if its id isn't greater than the one before: it is a duplicate, which
-the chain of ids names. It is ``stale``, and the next is judged, where it is the first of its stream or a trade behind
-a hole in the ids: that is how venues begin a subscription, with the last there was.
+A late trade or quote is not judged if its id isn't greater than the one before: it is a duplicate, and the chain of ids
+names it. It is ``stale`` if it is the first of its stream, or a trade behind a hole in the ids, and the next message is
+judged instead. The reason: venues begin a subscription with the last trade or quote, however old.
 
-What a message comes to depends on the one before it alone, and not even on that if it is in time.
+The verdict on a message in time depends on itself alone, on any other also on the message before it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from blumfeld_sink_spark.quality.runs import Change, Course, Ints, Runs, Watch, 
 from blumfeld_sink_spark.tables import AGG_TRADES, BBO, TRADES
 
 HEAD = 64
-"""Late messages at the front of a range that are judged once more where it is known what was before them."""
+"""Late messages at the front of a range that the driver judges, because it knows the messages before them."""
 WELL, SKEWED, STALE = 0, 1, 2
 EARLY = -1
 """The value of a message that was received before its event, in a course that isn't judged yet. There, ``SKEWED`` means
@@ -24,7 +24,7 @@ late."""
 NO_ID = -1
 
 _IDS = {TRADES: "trade_id", AGG_TRADES: "trade_id", BBO: "update_id"}
-"""Tables of which venues send the last row at a subscription."""
+"""Tables whose last row a venue sends at a subscription, and the column of its id."""
 
 
 def course(name: str, table: pa.Table, skew_ms: int) -> Course:
@@ -39,7 +39,7 @@ def course(name: str, table: pa.Table, skew_ms: int) -> Course:
 
 
 def taken_in(name: str, runs: Runs | None, found: Course, room: int) -> Runs:
-    """``runs`` with the messages of a course behind them. Late ones that nothing is known before wait in the head."""
+    """Returns ``runs`` with the messages of a course behind them. Late ones at the front wait in the head."""
     runs = runs or Runs()
     if runs.first is None and name in _IDS:
         have = len(runs.head.get("value", ()))
@@ -79,7 +79,7 @@ def _joined(head: dict[str, list[int]], more: Course) -> dict[str, list[int]]:
 
 
 def _judged(name: str, before: Watch | None, found: Course) -> Course:
-    """The course with what each message comes to, and of skipped ones the id that stays the one to beat."""
+    """Returns the course with the verdict on each message. A skipped message gets the greatest id before it."""
     away = found.value != WELL
     if name not in _IDS or not away.any():
         return found.replaced(away.astype(np.int64), found.ids)
@@ -97,7 +97,7 @@ def _judged(name: str, before: Watch | None, found: Course) -> Course:
 def _judge_run(
     name: str, state: Watch | None, found: Course, start: int, end: int, value: Ints, ids: Ints
 ) -> None:
-    """Messages that are away from their events, one after the other: until one is skewed, which all behind it are."""
+    """Judges a run of messages that are away from their events. From the first skewed one on, all of the run are."""
     now, high = (state.value, state.id) if state is not None else (WELL, NO_ID)
     for at in range(start, end):
         if now == SKEWED:

@@ -47,7 +47,7 @@ class Runs(msgspec.Struct):
     """The change at the first message behind the head; its ``was`` has no meaning yet."""
     last: Watch | None = None
     head: dict[str, list[int]] = {}
-    """Messages that can't be judged without knowing what was before the range: columns of a ``Course``."""
+    """Messages whose verdict depends on messages before the range: columns of a ``Course``."""
     changes: list[Change] = []
     more: int = 0
 
@@ -70,7 +70,7 @@ class Course(msgspec.Struct):
         return Course(**{name: column[start:end] for name, column in self.columns().items()})
 
     def replaced(self, value: Ints, ids: Ints) -> Course:
-        """With other values and ids."""
+        """Returns this course with other values and ids."""
         return Course(value, self.expected, self.got, self.ts, self.offset, ids)
 
     def end(self) -> Watch:
@@ -78,7 +78,7 @@ class Course(msgspec.Struct):
         return Watch(int(self.value[-1]), int(self.ts[-1]), int(self.offset[-1]), int(self.ids[-1]))
 
     def columns(self) -> dict[str, Ints]:
-        """By name."""
+        """Returns the columns by name."""
         return {name: getattr(self, name) for name in self.__struct_fields__}
 
 
@@ -118,7 +118,7 @@ def change(course: Course, at: int, last: Watch) -> Change:
 
 
 def kind_of(check: str, change: Change) -> str:
-    """As ``gaps`` names it: what begins, or what ended; empty where that is no news."""
+    """Returns the kind in ``gaps`` of a condition that begins or ends; empty for the end of ``stale``."""
     kinds = KINDS[check]
     if kinds[change.was] == STALE and not change.now:
         return ""
@@ -126,7 +126,7 @@ def kind_of(check: str, change: Change) -> str:
 
 
 def cross(table: pa.Table) -> Course:
-    """Whether bid and ask of each message are locked (equal) or crossed. ``got`` is the update's id."""
+    """Returns for each message whether bid and ask are locked (equal) or crossed. ``got`` is the update's id."""
     bid, ask = table.column("bid"), table.column("ask")
     locked = pc.fill_null(pc.greater_equal(bid, ask), False).to_numpy().astype(np.int64)
     crossed = pc.fill_null(pc.greater(bid, ask), False).to_numpy().astype(np.int64)

@@ -1,9 +1,8 @@
-"""Ranges put together: the state that a batch ends with, and the rows of ``gaps`` that it adds.
+"""Joins ranges: makes the state at the end of a batch, and the rows of ``gaps`` that the batch adds.
 
-The same messages give the same rows and the same state wherever they were cut into ranges, as long as no stream has
-more than ``ROOM`` findings in a range and no more than ``HEAD`` of its first messages are older than what came before
-the range. Beyond that the findings that aren't named are counted (kind ``more``), and the chain is taken up where
-the range left it.
+The same messages give the same rows and the same state wherever they were cut into ranges. Two limits apply: a stream
+has at most ``ROOM`` findings in a range, and at most ``HEAD`` of its first messages are older than the range before.
+Beyond them the other findings are counted (kind ``more``), and the chain continues from the end of the range.
 """
 
 from __future__ import annotations
@@ -55,11 +54,13 @@ class State(msgspec.Struct):
 def stitch(
     state: dict[str, Any], results: Sequence[TaskResult], lost: Sequence[OffsetRange] = ()
 ) -> tuple[dict[str, Any], pa.Table]:
-    """The state after these ranges, and what is wrong in them as rows of ``gaps``, sorted by topic, partition and
-    offset.
+    """Returns the state after these ranges, and their findings as rows of ``gaps``.
 
-    ``state`` is that of the commit before, ``{}`` at the start, and isn't changed. Of one partition the results are
-    taken in the order of their offsets. ``lost`` are ranges that the topic no longer had.
+    The rows are sorted by topic, partition and offset. The results of a partition are taken in the order of their
+    offsets.
+
+    :param state: the state of the commit before, ``{}`` at the start; it isn't changed
+    :param lost: ranges that the topic no longer had
     """
     carried = msgspec.convert(state, State)
     rows: list[Row] = []
@@ -81,8 +82,9 @@ def stitch(
 
 
 def carried_over(parts: Sequence[tuple[dict[str, Any], str, int]]) -> dict[str, Any]:
-    """The state that a query begins with which goes on where others ended: of each of these states what it says of
-    one topic and partition.
+    """Returns the first state of a query that goes on where others ended.
+
+    :param parts: state of another query, and the topic and partition to take from it
     """
     begun = State()
     for state, topic, partition in parts:
@@ -130,9 +132,11 @@ def _streamed(carried: State, result: TaskResult, key: str, stream: StreamSummar
 
 
 def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: Walk, walk: Walk) -> Chain:
-    """The chain at the end of a range whose head led to ``chain``, where the task, which knew only the range, was
-    led to ``middle`` and then to ``tail``. Findings of the tail go into ``walk``, told again where the task could not
-    know.
+    """Returns the chain at the end of a range.
+
+    ``chain`` is the state after the head, with the ranges before it. The task knew its range alone: it had ``middle``
+    after the head and ``tail`` at the end. Its findings in the tail go into ``walk``; those that earlier ranges
+    change are judged again.
     """
     ahead = chain.high
     for finding in found.findings:
@@ -164,7 +168,7 @@ def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: W
 
 
 def _again(rule: Continuity, chain: Chain, middle: int, ahead: int, finding: Finding) -> list[Finding]:
-    """A finding of the tail, with what is known of the ranges before; and the ends of gaps that only they knew of."""
+    """Judges a finding of the tail again with the ranges before, and adds the ends of gaps that began in them."""
     if finding.sure or rule is Continuity.MONOTONE:
         return [finding]
     if finding.kind in (DUPLICATE, OUT_OF_ORDER) and finding.high <= middle:
@@ -172,7 +176,7 @@ def _again(rule: Continuity, chain: Chain, middle: int, ahead: int, finding: Fin
     if finding.kind == GAP and ahead > middle and finding.high <= ahead:
         return []
     if finding.kind == GAP_END and finding.high < ahead > middle:
-        return []  # it never was a gap
+        return []  # the ids came in the ranges before, so it never was a gap
     return [finding]
 
 

@@ -16,8 +16,9 @@ Columns = Mapping[str, NDArray[Any]]
 def split(
     table: pa.Table, names: Sequence[str], columns: Columns
 ) -> Iterator[tuple[tuple[str, ...], Columns]]:
-    """For each combination of the values of these string columns of a table, sorted: the combination, and of
-    ``columns``, which have a value for each row, those of its rows in the order that they had.
+    """Yields each combination of values of these string columns, sorted, with its rows of ``columns`` in their order.
+
+    ``columns`` have a value for each row of the table.
 
     Whole columns are sorted once, so that many streams cost little more than one.
     """
@@ -49,7 +50,7 @@ def split(
 
 
 def is_constant(texts: pa.ChunkedArray) -> bool:
-    """Whether all are the same text; there is one at least."""
+    """Returns True where all texts are the same. There must be at least one."""
     if texts.null_count:
         return False
     first = texts[0]
@@ -65,7 +66,7 @@ def _words(code: int, words: list[list[str]]) -> tuple[str, ...]:
 
 
 def messages(table: pa.Table, columns: Sequence[str]) -> pa.Table:
-    """The first row of each message.
+    """Returns the first row of each message.
 
     :param columns: those that are wanted
     """

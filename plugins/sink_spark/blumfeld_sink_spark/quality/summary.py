@@ -21,12 +21,12 @@ from blumfeld_sink_spark.quality.streams import Columns, messages, split
 from blumfeld_sink_spark.tables import AGG_TRADES, BBO, BOOK_DELTAS, TRADES
 
 HEAD = 64
-"""Messages that are judged once more where the state before them is known."""
+"""Messages that the driver judges once more, because it knows the state before them."""
 ROOM = 100
 """Findings of one stream and range that are named; the rest is counted in one row of the kind ``more``."""
 
 ROWS = 65_536
-"""So many at a time, and a thousand symbols cost twice what one does."""
+"""Rows that are judged at once. With so many, a thousand symbols cost twice as much as one."""
 
 SEQUENCES = "sequences"
 NUMBERED = ("venue", "symbol", "stream", "first_id", "last_id", "prev_id", "ts_event", "offset")
@@ -59,11 +59,11 @@ class Summary(msgspec.Struct):
 
 
 class Summariser:
-    """Takes in what was decoded, batch after batch of one partition, in the order of the offsets.
+    """Summarises the decoded batches of one partition, given in the order of the offsets.
 
-    :param continuity: of each stream, from the decoders; streams that aren't named are not followed
-    :param skew_ms: 0 is off
-    :param at_once: rows that are collected before they are judged, which changes nothing but the pace
+    :param continuity: the rule of each stream, from the decoders; other streams are not followed
+    :param skew_ms: greatest distance of a clock that is still well; 0 turns the check off
+    :param at_once: rows that are collected before they are judged; it changes the pace alone
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Summariser:
         self._rows += rows.num_rows
 
     def _judge(self) -> None:
-        """Takes in what waits."""
+        """Judges the waiting rows."""
         for name, parts in self._waiting.items():
             rows = pa.concat_tables(parts)
             if not rows.num_rows:
@@ -190,7 +190,7 @@ def _numbers(rows: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
 
 
 def _block(rule: Continuity, columns: Columns) -> Block:
-    """Messages with ids. What a chain can't judge (a snapshot by REST has no id before it) is left out."""
+    """Returns the messages that a chain can judge. A snapshot by REST, for example, names no id before it."""
     known = columns["has_last"]
     if rule is Continuity.CHAINED:
         known = known & columns["has_prev"]

@@ -30,8 +30,8 @@ class ArchiveStore(Protocol):
     root: str
     """The folder or URL as the settings have it."""
     certain: bool
-    """Whether an operation that raised has had no effect. False for an object store: one whose answer got lost may
-    have done the work.
+    """True where an operation that raised has had no effect. False for an object store: it may have done the work
+    although its answer got lost.
     """
 
     def create(self, path: str) -> BinaryIO:

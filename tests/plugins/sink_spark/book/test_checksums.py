@@ -20,7 +20,7 @@ SCALE = 18
 
 
 def checked(path: Path, decoder: str, checksum: Callable[[str, Tops], int]) -> tuple[int, int, int]:
-    """How many checksums were right, how many wrong, and of how many books."""
+    """Returns the numbers of right checksums, wrong checksums, and books."""
     rows = all_of("book_deltas", list(decoded([path], decoder)))
     right = wrong = 0
     symbols = pc.unique(rows.column("symbol")).to_pylist()
@@ -37,7 +37,7 @@ def checked(path: Path, decoder: str, checksum: Callable[[str, Tops], int]) -> t
 
 
 def test_krakens_checksums_are_right() -> None:
-    """Of the ten best levels of each side, digits only, with as many decimals as the pair's prices have."""
+    """Kraken sums the digits of the ten best levels of each side, with as many decimals as the pair's prices have."""
     path = shared_path("market-data/cryptofeed/KRAKEN.ws.50.0")
     decimals: dict[str, int] = {}
     for message in messages(path):
@@ -59,7 +59,7 @@ def test_krakens_checksums_are_right() -> None:
 
 
 def test_okxs_checksums_are_right() -> None:
-    """Of the 25 best levels of each side, bids and asks in turn, as they were sent."""
+    """OKX sums the 25 best levels of each side as it sent them, bids and asks in turn."""
     path = shared_path("market-data/cryptofeed/OKX.ws.1.0")
 
     def text(number: int) -> str:

@@ -1,4 +1,4 @@
-"""Which messages make a book: snapshots and changes by the venue's rules, wherever the rows are cut."""
+"""Snapshots and changes make a book by the venue's rules, wherever the rows are cut."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Levels = dict[str, str]
 
 @attrs.frozen
 class Sent:
-    """One message: ids, and what is at which price of the bids (of the asks, in ``asks``)."""
+    """One message: ids, and the sizes by price of bids and asks."""
 
     first: int | None = None
     last: int | None = None
@@ -161,7 +161,7 @@ def test_changes_that_came_before_their_snapshot_are_applied_on_it() -> None:
 
 
 def test_of_many_changes_the_last_are_kept() -> None:
-    """As many as a snapshot may be late; then there is a hole."""
+    """``RECENT`` changes are kept. A snapshot that is older than all of them leaves a hole."""
     feed = [change(at, at, p5=str(at)) for at in range(1, 3 * RECENT)]
     late = snapshot(2 * RECENT + 10, p5="1")
     assert built([*feed, late], [RECENT // 2, RECENT, 2 * RECENT])[1].breaks == 0
@@ -257,6 +257,6 @@ def test_prices_come_and_go_without_end() -> None:
 
 @given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), max_size=20), st.integers(0, 3))
 def test_integers_are_exact(numbers: list[int], skipped: int) -> None:
-    """Of any size that fits the column, negative or not, of a slice too."""
+    """Integers of any size and sign that the column holds are exact, in a slice, too."""
     column = pa.array([Decimal(number) for number in numbers], pa.decimal128(38, 0))
     assert integers(column.slice(skipped)) == numbers[skipped:]

@@ -1,4 +1,4 @@
-"""Golden counts on real captures, and what the sequences of the venues are held to be."""
+"""Golden counts on real captures, and the rules that the ids of each venue follow in them."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def decode(name: str, messages: list[bytes], size: int = 5_000) -> tuple[Any, di
 
 
 def breaks(decoder: Any, sequences: Any) -> Counter[str]:
-    """How often each stream's rule doesn't hold."""
+    """Returns for each stream how often its rule is broken."""
     found: Counter[str] = Counter()
     places = sequences.group_by(["symbol", "stream"]).aggregate([]).to_pylist()
     for place in places:

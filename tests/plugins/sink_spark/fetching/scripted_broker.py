@@ -1,4 +1,4 @@
-"""A broker that answers what it is told: for what no broker does on demand."""
+"""A broker with scripted answers, for behaviour that no real broker shows on demand."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from blumfeld.wire.messages.metadata import (
 TOPIC = "scripted"
 
 Answer = PartitionData | bytes | None
-"""Of a fetch: what there is of the partition, bytes in place of the frame, or nothing and the connection closes."""
+"""The answer to a fetch: a partition's data, or bytes in place of the frame. None closes the connection."""
 
 
 class ScriptedBroker:

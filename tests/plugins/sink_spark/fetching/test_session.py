@@ -92,7 +92,7 @@ def test_errors_that_pass_are_waited_for(error: ErrorCode) -> None:
 
 
 def test_an_answer_that_is_cut_off_is_asked_for_again() -> None:
-    """A connection that dies in a frame, and one that sends what is none."""
+    """A connection that dies inside a frame, and one that sends bytes that aren't a frame."""
     answers: dict[int, Answer] = {1: b"\0\0\1\0abc", 3: b"\x7f\xff\xff\xff", 5: None}
     with scripted(lambda nth: answers.get(nth, of(batch(nth // 2)))) as broker:
         assert offsets_of(broker, 4) == [0, 1, 2, 3]

@@ -30,7 +30,7 @@ Seen = tuple[int | None, float]
 
 
 def named(feed: list[Seen], cuts: list[int] | None = None, table: str = TRADES) -> list[tuple[str, int]]:
-    """Kind and offset of what is wrong with the clocks of a feed, a batch between each two cuts."""
+    """Returns kind and offset of each finding about the clocks of a feed, cut into batches."""
     return archived(feed, cuts, table)[1]
 
 
@@ -113,14 +113,14 @@ def test_the_same_is_named_wherever_batches_were_cut(feed: list[Seen], cuts: set
 
 
 def test_behind_many_old_messages_clocks_are_wrong() -> None:
-    """A range can't keep them all for what it doesn't know."""
+    """The head of a range is bounded, so a range with more late messages than that is skewed."""
     feed: list[Seen] = [(500, 0.0), *[(400, 99.0)] * HEAD]
     assert named(feed, [1]) == []
     assert named([*feed, (400, 99.0)], [1]) == [("skew", HEAD + 1)]
 
 
 def _okx(number: int, happened_ms: int, received_ms: int) -> Record:
-    """As OKX pushes a trade; the last one before a subscription looks no different."""
+    """Makes a trade as OKX pushes it. The last one before a subscription looks the same."""
     value = (
         f'{{"arg":{{"channel":"trades","instId":"BTC-USD-220527"}},"data":[{{"instId":"BTC-USD-220527","tradeId":'
         f'"{number}","px":"30218.8","sz":"1","side":"buy","ts":"{happened_ms}"}}]}}'

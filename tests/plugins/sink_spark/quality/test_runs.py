@@ -62,7 +62,7 @@ def timed(delays_s: list[float], start: int = 0, table: str = TRADES, rows_each:
 
 
 def summed(parts: list[pa.Table], table: str, skew_ms: int = 10_000) -> TaskResult:
-    """What a task says of these parts of a table."""
+    """Returns a task's result for these parts of a table."""
     summariser = Summariser("feed", 0, {}, skew_ms, at_once=1)
     for part in parts:
         summariser.add(result_sequences(), {table: part})
@@ -120,7 +120,7 @@ def test_skewed_clocks_are_named_once() -> None:
 
 
 def test_a_feed_that_begins_skewed_is_named_at_its_second_message() -> None:
-    """The first of all may be what the venue sends at a subscription. Of changes of a book it can't be."""
+    """The first trade may be the old one that a venue sends at a subscription. The first change of a book can't."""
     _, found = stitch({}, [summed([timed([99, 99], 7)], TRADES)])
     assert rows_of(found) == [("trades", "stale", 7, None), ("trades", "skew", 8, 7)]
     _, found = stitch({}, [summed([timed([99, 99], 7, table=BOOK_DELTAS)], BOOK_DELTAS)])

@@ -1,4 +1,4 @@
-"""What is wrong with a feed's ids, wherever its messages are cut into batches."""
+"""Findings about the ids of a feed, which are the same wherever its messages are cut into batches."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def chained(ids: list[int]) -> list[Message]:
 
 
 def everywhere(messages: list[Message]) -> list[tuple[str, int, int, int | None]]:
-    """What is named, which must be the same in one batch, with a cut at any place, and cut everywhere."""
+    """Returns the findings. They must be the same in one batch, with one cut at any place, and cut everywhere."""
     whole = archived(messages)
     for cut in range(1, len(messages)):
         assert archived(messages, [cut]) == whole
@@ -56,14 +56,14 @@ def everywhere(messages: list[Message]) -> list[tuple[str, int, int, int | None]
 
 
 def test_a_whole_feed_has_no_gaps() -> None:
-    """Of none of the rules."""
+    """A whole feed breaks none of the rules."""
     feed = trades(range(1, 30)) + chained([5, 9, 14, 20]) + trades([3, 7, 90], stream="bbo")
     assert everywhere(feed) == []
 
 
 @pytest.mark.parametrize("size", [10, 300])
 def test_a_dropped_message_is_named(size: int) -> None:
-    """With what was expected, and the offsets of the message after the hole and of the one before it."""
+    """The finding has the expected id, and the offsets of the messages after the hole and before it."""
     feed = trades([one for one in range(size) if one != 7])
     assert named(archived(feed)[1]) == [("gap", 107, 106, 1)]
     row = archived(feed, [7])[1][0]
@@ -100,7 +100,7 @@ def test_swapped_messages_are_both_named_and_the_gap_is_closed(feed: list[Messag
 
 
 def test_the_end_of_a_gap_says_of_which() -> None:
-    """With the ids, message and time of the gap; what is still missing is the sum."""
+    """The end names ids, message and time of its gap. The sum of ``missing`` is the number that is still missing."""
     for cuts in ([], [2], [3], [1, 2, 3, 4, 5]):
         rows = archived(trades([1, 5, 3, 2, 4, 6]), cuts)[1]
         assert [(row["kind"], row["missing"]) for row in rows] == [
@@ -120,7 +120,7 @@ def test_a_gap_of_which_something_stays_missing_stays_open() -> None:
 
 
 def test_a_gap_that_is_forgotten_is_never_closed() -> None:
-    """More gaps than a stream remembers: the first one's message comes, and nobody knows what it closes."""
+    """After more gaps than a stream remembers, the missing message of the first gap is late and closes nothing."""
     ids = [*range(1, 2 * HOLES + 9, 2), 2]
     kinds = [(row["kind"], row["k_offset"]) for row in archived(trades(ids), list(range(0, len(ids), 20)))[1]]
     assert kinds[-1] == ("out_of_order", 99 + len(ids))
@@ -176,7 +176,7 @@ def test_ids_that_only_grow_are_held_to_no_more() -> None:
 
 
 def test_a_venue_may_begin_a_chain_anew() -> None:
-    """As OKX does with a snapshot (-1), and when its ids fall after maintenance; a heartbeat repeats an id."""
+    """OKX begins a chain anew with a snapshot (-1), and when ids fall after maintenance. A heartbeat repeats an id."""
     feed = chained([5, 9, 9])
     feed[2] = attrs.evolve(feed[2], prev=9)
     feed += [Message(3, 3, -1, "depth"), Message(4, 4, 3, "depth"), Message(1, 1, 4, "depth")]
@@ -216,7 +216,7 @@ def test_a_feed_that_is_all_wrong_is_named_briefly() -> None:
 
 
 def test_a_feed_sent_again_is_taken_up_where_it_goes_on() -> None:
-    """More is old than a head: what isn't named is counted as more, and what comes next is judged as ever."""
+    """More messages are old than a head holds: findings beyond it are counted, and new messages are judged as ever."""
     feed = trades([*range(500), *range(200, 500), *range(500, 510), 511])
     for cuts in ([500], [500, 700]):
         rows = archived(feed, cuts)[1]
@@ -225,14 +225,14 @@ def test_a_feed_sent_again_is_taken_up_where_it_goes_on() -> None:
 
 
 def test_a_venue_that_counts_from_one_again_is_followed() -> None:
-    """After a batch of it at most."""
+    """The chain follows the new count after one batch at most."""
     feed = trades([*range(5000, 5100), *range(1, 1000)])
     rows = archived(feed, [100, 400])[1]
     assert all(row["k_offset"] < 600 for row in rows)
 
 
 def test_lost_offsets_are_named() -> None:
-    """With a time near by, or none at all."""
+    """The row has the time of a message near by; 0 where there is none."""
     state, _ = archived(trades([3, 4]))
     lost = OffsetRange("feed", 0, 102, 150)
     row = stitch(state, [], [lost])[1].to_pylist()[0]
@@ -242,7 +242,7 @@ def test_lost_offsets_are_named() -> None:
 
 
 def test_rows_may_be_judged_many_at_once() -> None:
-    """The pace of a task changes nothing of what it says."""
+    """The number of rows that are judged at once doesn't change the result."""
     feed = [one for at in range(50) for one in trades([at + at // 7], symbol=f"S{at % 3}")]
     told = []
     for at_once in (1, 7, 1000):
@@ -255,7 +255,7 @@ def test_rows_may_be_judged_many_at_once() -> None:
 
 
 def test_partitions_are_apart() -> None:
-    """And results may come in any order."""
+    """Each partition has chains of its own, and results may come in any order."""
     results = [result_of(trades([n, n + 1]), 10 * n, partition=p) for n, p in ((3, 0), (1, 0), (5, 1))]
     state, rows = stitch({}, results)
     assert rows.num_rows == 0
@@ -263,7 +263,7 @@ def test_partitions_are_apart() -> None:
 
 
 class Slow:
-    """The same, a message at a time, with all ids remembered: what ``gaps`` should say."""
+    """The oracle for ``gaps``: it reads a message at a time and remembers all ids."""
 
     def __init__(self) -> None:
         self.seen: dict[tuple[str, str], list[Message]] = {}
@@ -293,7 +293,7 @@ class Slow:
             self.gaps.setdefault((one.symbol, one.stream), []).append((offset, set(range(high + 1, end))))
 
     def close(self, one: Message, key: tuple[str, str], offset: int) -> None:
-        """Names the gaps of which the last id came."""
+        """Names the gaps whose last missing id came."""
         low = (one.prev or 0) + 1 if one.stream == "depth" else one.first or 0
         for gap in list(self.gaps.get(key, ())):
             before = len(gap[1])

@@ -2,7 +2,7 @@
 
 | schema | table |
 |---|---|
-| trades, and what the others tell of trades (``action`` T) | ``trades``; ``trade_id`` is the sequence number |
+| trades, and records of other schemas with ``action`` T | ``trades``; ``trade_id`` is the sequence number |
 | mbp-1, tbbo, bbo-1s, bbo-1m, cmbp-1, tcbbo, cbbo-1s, cbbo-1m | ``bbo`` |
 | mbp-10 | ``bbo`` of the best level, ``book_deltas`` of all: a snapshot each |
 | mbo | ``orders`` |
@@ -10,13 +10,13 @@
 | error, symbol mapping, system | skipped |
 | definition, imbalance, statistics, status, ohlcv-eod | the message is rejected |
 
-Venue and symbol are those of the header (its dataset, and the instrument's name on that day), where a message has one;
-else ``publisher-<id>`` and the instrument's id. ``ts_event`` of a sampled record (bbo-1s, cbbo-1m…) is the instant that
-it is of, Databento's ``ts_recv``: its own is that of the last trade. Where a record has no ``ts_event``, its
-``ts_recv`` stands for it.
+If a message has a header, venue and symbol come from it: its dataset, and the instrument's name on that day. Else they
+are ``publisher-<id>`` and the instrument's id. A sampled record (bbo-1s, cbbo-1m…) gets its instant, Databento's
+``ts_recv``, as ``ts_event``, because its own ``ts_event`` is the time of the last trade. A record without ``ts_event``
+gets its ``ts_recv``, too.
 
-A book is rebuilt message by message: for ``archive book`` a message should hold one mbp-10 record of an instrument, for
-of several their levels would count as one snapshot. ``bbo`` and the rows themselves don't mind.
+``archive book`` rebuilds a book message by message. So a message should hold one mbp-10 record of an instrument: the
+levels of several would count as one snapshot. ``bbo`` and the rows themselves are right either way.
 """
 
 from __future__ import annotations

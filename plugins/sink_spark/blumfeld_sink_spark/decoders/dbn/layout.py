@@ -56,8 +56,8 @@ _BAR = [*_HEADER, *((name, "<i8") for name in ("open", "high", "low", "close")),
 MBO = np.dtype(_ORDER)
 TRADE = np.dtype(_EVENT)
 LEVEL_1 = np.dtype([*_EVENT, ("levels", _PAIR, (1,))])
-"""Also of the consolidated and the sampled ones: what differs (publishers instead of counts, reserved bytes) isn't
-read.
+"""Layout of a record with one level. It serves consolidated and sampled records, too: they differ only in bytes that
+are not read (publishers instead of counts, reserved bytes).
 """
 LEVEL_10 = np.dtype([*_EVENT, ("levels", _PAIR, (10,))])
 OHLCV = np.dtype(_BAR)
@@ -76,7 +76,7 @@ class Kind:
     """It may tell of a trade: ``action`` is ``T``."""
     sequenced: bool = True
     sampled: bool = False
-    """Whether its time is that of an instant (``ts_recv``), not that of an event."""
+    """True where the record's time is the instant of the sample (``ts_recv``), not the time of an event."""
     interval_ns: int = 0
 
 

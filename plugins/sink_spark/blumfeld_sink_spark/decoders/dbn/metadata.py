@@ -1,4 +1,4 @@
-"""The header of a DBN file: what the records are of, and which names their instruments had on which day."""
+"""The header of a DBN file: its dataset and schema, and the names of the instruments on each day."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Metadata:
 
 def read(data: bytes | memoryview) -> Metadata:
     """
-    :raises MetadataError: what is wrong with it
+    :raises MetadataError: the header is damaged or of an unknown version; the text says which
     """
     view = memoryview(data)
     try:

@@ -69,7 +69,7 @@ class Part:
 
     @classmethod
     def of(cls, kind: Kind, records: Records, nth: Int64s, made: Made) -> Part:
-        """Those records, without the ones whose time can't be; their messages are rejected."""
+        """Returns a part with these records. A record with an impossible time rejects its message."""
         structs = gather(records.data, records.at[nth], kind.struct)
         row, header = records.row[nth], records.header[nth]
         event, received = _times(kind, structs)

@@ -51,7 +51,7 @@ class Records:
     """Place of its message's header in ``headers``; -1 where it has none."""
     headers: tuple[Metadata, ...]
     rejected: dict[int, str]
-    """Row → what is wrong with the message."""
+    """Row → the reason for which the message is rejected."""
     skipped: dict[int, int]
     """Row → ``rtype`` of the message's first record that gives no row."""
 
@@ -97,7 +97,7 @@ def _bare(data: Bytes, start: Places, end: Places) -> npt.NDArray[np.bool_]:
 
 @attrs.define
 class _Walker:
-    """Gathers what the messages hold that aren't one record."""
+    """Gathers the records of messages that aren't one bare record: with a header, several records, or zstd."""
 
     pieces: list[Bytes]
     """The bytes in which the places count, one message after another."""
@@ -137,7 +137,7 @@ class _Walker:
             raise WalkError("damaged zstd data") from error
 
     def records(self) -> Records:
-        """All that were found, without what is skipped."""
+        """Returns all records found, without the skipped ones."""
         data = self.pieces[0] if len(self.pieces) == 1 else np.concatenate(self.pieces)
         at = np.concatenate([found[0] for found in self.found])
         row = np.concatenate([found[1] for found in self.found])

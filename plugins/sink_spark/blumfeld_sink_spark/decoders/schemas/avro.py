@@ -25,7 +25,7 @@ class Compiled:
     name: str
     """The name of the record, without its namespace."""
     read: Callable[[bytes], dict[str, Any]]
-    """Raises whatever it likes for what isn't the schema's."""
+    """Reads a payload. It may raise any exception for bytes that don't match the schema."""
     units: dict[str, str]
     """The unit of each field that is a time: ``ms``, ``us`` or ``ns``."""
 
@@ -48,7 +48,7 @@ def compile_avro(text: str, references: Sequence[str] = ()) -> Compiled:
             fastavro.parse_schema(_plain(msgspec.json.decode(reference)), named_schemas=named)
         given = msgspec.json.decode(text)
         schema = fastavro.parse_schema(_plain(given), named_schemas=named)
-    except Exception as error:  # fastavro raises many kinds for what it can't read
+    except Exception as error:  # fastavro raises many kinds for a bad schema
         raise UnknownSchemaError(f"the Avro schema can't be read: {type(error).__name__}") from error
     if not isinstance(given, dict) or given.get("type") != "record":
         raise UnknownSchemaError("the Avro schema is not of a record")

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
 HEADER_BYTES = 5
 SCHEMAS_KEPT = 512
 _JSON_OBJECT = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
-"""Numbers with a point keep their digits: a float would round what has more than 15 of them."""
+"""Numbers with a point become ``Decimal``: a float would round a number of more than 15 digits."""
 _NOT_THE_MESSAGE = (ArchiveError, ImportError, MemoryError)
 
 
@@ -54,7 +54,7 @@ class Reader:
     """A schema made ready."""
 
     read: Callable[[bytes], tuple[str, Mapping[str, Any]]]
-    """The record's name, and its fields. Raises whatever it likes for what isn't the schema's."""
+    """Returns the record's name and its fields. It may raise any exception for bytes that don't match the schema."""
     units: Mapping[str, str]
 
 

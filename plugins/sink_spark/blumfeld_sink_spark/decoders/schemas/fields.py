@@ -271,7 +271,7 @@ def levels(value: Any) -> list[Any]:
 
 
 def boolean(value: Any) -> bool:
-    """Also from ``true`` and ``false``."""
+    """Returns a boolean. The texts ``true`` and ``false`` count as booleans, too."""
     if isinstance(value, bool):
         return value
     if value not in ("true", "false"):
@@ -293,8 +293,10 @@ def _number(places: str) -> Callable[[Any], Decimal]:
 
 
 def number(value: Any, shift: int = 0) -> Decimal:
-    """Exact: of a float, the shortest decimal that is that float. A text is what the exchanges' decoders take for a
-    number, too: Python's Decimal would also read ``1_000``, spaces and the digits of other scripts.
+    """Returns the exact number. A float gives the shortest decimal that reads back as that float.
+
+    A text must match ``NUMBER_TEXT``, as in the exchanges' decoders. Python's Decimal alone would accept ``1_000``,
+    spaces and the digits of other scripts.
     """
     if isinstance(value, float):
         value = repr(value) if math.isfinite(value) else "not finite"

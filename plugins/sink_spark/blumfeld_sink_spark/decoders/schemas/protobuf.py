@@ -21,8 +21,9 @@ class Nanos(int):
 
 
 def compile_protobuf(files: Sequence[bytes]) -> Callable[[bytes], tuple[str, dict[str, Any]]]:
-    """A function from what follows the schema's id (which of the file's messages, then the message) to the message's
-    name and fields. It raises whatever it likes for what isn't that.
+    """Returns a function that reads the payload behind the schema's id: the message indexes, then the message.
+
+    It returns the message's name and fields. It may raise any exception for bytes that don't match the schema.
 
     Imports of ``google/protobuf`` and ``confluent/type/decimal.proto`` need not be among the files.
 
@@ -44,7 +45,7 @@ def compile_protobuf(files: Sequence[bytes]) -> Callable[[bytes], tuple[str, dic
         main = pool.FindFileByName(protos[-1].name)
     except UnknownSchemaError:
         raise
-    except Exception as error:  # its pools raise many kinds for what they can't read
+    except Exception as error:  # protobuf's pools raise many kinds for a bad file
         raise UnknownSchemaError(f"the Protobuf schema can't be read: {type(error).__name__}") from error
     order = [message.name for message in protos[-1].message_type]
 
@@ -60,10 +61,11 @@ def compile_protobuf(files: Sequence[bytes]) -> Callable[[bytes], tuple[str, dic
 
 
 def message_indexes(payload: bytes) -> tuple[list[int], int]:
-    """(path to the message in its file, where the message begins): zigzag varints, of which the first is how many; one
-    0 stands for the first message.
+    """Returns the path to the message type in its file, and the position at which the message begins.
 
-    :raises ValueError: they aren't that
+    The path is a count and that many indexes, as zigzag varints. A single 0 stands for the first message type.
+
+    :raises ValueError: the payload doesn't begin with such a path
     """
     count, at = _zigzag(payload, 0)
     if count == 0:

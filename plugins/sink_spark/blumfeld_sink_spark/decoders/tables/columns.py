@@ -1,7 +1,7 @@
-"""Columns out of parsed messages: whole arrays at a time, and a clear word for what isn't there.
+"""Columns out of parsed messages, whole arrays at a time.
 
-Every function here raises :class:`BadMessageError` for a batch in which *some* message is not as it should be;
-which one it was is found by :mod:`blumfeld_sink_spark.decoders.tables.json_table`, which halves the batch.
+Every function here raises :class:`BadMessageError` for a batch in which *some* message is bad.
+:mod:`blumfeld_sink_spark.decoders.tables.json_table` halves the batch until it has found that message.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ _LAST_US = 9_223_372_036_854_775
 
 
 class BadMessageError(Exception):
-    """Some message of a batch isn't what the decoder reads: what is wrong, in one line."""
+    """The decoder can't read some message of a batch. The text is one line that says what is wrong."""
 
 
 class LateStrings(Protocol):
-    """A column of strings of which none is null, that are made when they are asked for."""
+    """A column of strings without nulls. The strings are made on request."""
 
     def strings(self) -> Any:
-        """As an array."""
+        """Returns an Arrow array of strings."""
         ...
 
     def decimal_words(self) -> Any:
-        """(n, 2) int64: low and high words of the decimals that they are.
+        """Returns the strings as decimals: an (n, 2) int64 array of low and high words.
 
-        :raises pyarrow.ArrowInvalid: one is none
+        :raises pyarrow.ArrowInvalid: a string is not a decimal
         """
         ...
 
@@ -58,7 +58,7 @@ class Batch:
         return len(self.rows)
 
     def exploded(self, name: str) -> tuple[Batch, Any]:
-        """A batch of the elements of a list of objects, and the place of the message of each in this one."""
+        """Returns a batch of the elements of a list of objects, and for each element the index of its message here."""
         lists = self.need(name)
         elements = lists.flatten()
         if elements.null_count:
@@ -75,9 +75,9 @@ class Batch:
         return Batch(columns, self.rows, self.stamps, self.keys, self.venue)
 
     def has(self, name: str) -> bool:
-        """Whether the messages have this key: all of them or none.
+        """Returns True where all messages have this key, False where none has.
 
-        :raises BadMessageError: some have it
+        :raises BadMessageError: only some have it
         """
         column = self.column(name)
         if 0 < column.null_count < len(column):
@@ -142,9 +142,9 @@ class Batch:
 
 
 def nanoseconds(times: Any, name: str) -> Any:
-    """int64 ms or µs since the epoch in ns.
+    """Returns times in ns. ``times`` are int64 ms since the epoch, or µs where they are too great for ms.
 
-    :raises BadMessageError: negative, or past what int64 holds
+    :raises BadMessageError: a time is negative, or doesn't fit into int64 as ns
     """
     if not len(times):
         return times

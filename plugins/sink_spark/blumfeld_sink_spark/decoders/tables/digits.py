@@ -106,9 +106,9 @@ def _same(words: Any, ends: Any, size: Any, places: int, made: Any) -> None:
 
 
 def _sum(texts: Any, mask: Any) -> Any:
-    """The value of eight ASCII digits in each word, of which only those under the mask count.
+    """Returns the value of the ASCII digits in each eight-byte word. Only the bytes under the mask count.
 
-    :raises NotPlainError: one is no digit
+    :raises NotPlainError: a byte under the mask is no digit
     """
     digits = (texts ^ _ZEROS) & mask
     if ((digits + _PAST_NINE) & _HIGH).any():

@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 DECIMAL = pa.decimal128(38, 18)
-"""The type of prices and sizes as decoders give them. A message whose number doesn't fit goes to quarantine."""
+"""The type of prices and sizes in decoded tables. A message whose number doesn't fit goes to quarantine."""
 JSON_NUMBER = pa.decimal256(38, 18)
 """The type that Arrow's JSON parser reads numbers as. A text of 38 digits times ten to 18 stays in 256 bits, and the
 parser refuses longer texts, so it is exact where ``decimal128`` would wrap. ``narrowed`` makes a ``DECIMAL`` of it.

@@ -86,7 +86,7 @@ class Text:
     ends: Any
 
     def strings(self) -> Any:
-        """As Arrow has them."""
+        """Returns an Arrow array of the texts."""
         return self.heap.texts(self.begins, self.ends)
 
     def decimal_words(self) -> Any:

@@ -32,7 +32,7 @@ from blumfeld_sink_spark.decoders.tables.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.tables.exact import hold_exponents
 
 UNKNOWN = -1
-"""The kind of a message whose first bytes don't tell it."""
+"""The guess for a message whose first bytes fit no kind."""
 _NULL = -2
 KIND_CHARS_MAX = 40
 """Longest name of a kind that is passed over, where the message itself says the name."""
@@ -51,19 +51,23 @@ class Parts:
 
 @attrs.frozen
 class Kind:
-    """One kind of message: what is parsed of it, and what that becomes."""
+    """One kind of message: the keys to parse, and the function that makes tables of them."""
 
     name: str
     schema: Any
     """The types of the keys that are read. Other keys are skipped."""
     read: Callable[[Batch], Parts]
-    """:raises BadMessageError: (or Arrow's own) some message isn't as it should be; nothing is told of the rest"""
+    """Makes tables of a batch.
+
+    :raises BadMessageError: some message of the batch is bad; the error says nothing about the others. Arrow's own
+        errors mean the same
+    """
     inside: str = ""
     """The key of the object that holds them, where there is an envelope."""
     rewrite: Callable[[Any], Any] | None = None
     """Makes objects of values that are arrays."""
     closed: bool = False
-    """A key that isn't in ``schema`` is an error: what ``rewrite`` made must be what it was to make."""
+    """True where a key outside ``schema`` is an error. It checks the objects that ``rewrite`` made."""
     has_numbers: bool = False
     """``schema`` has a ``JSON_NUMBER``."""
 
@@ -109,7 +113,7 @@ class JsonDecoder:
 
 
 def guess_by_prefix(values: Any, prefixes: Mapping[str, int]) -> Any:
-    """int8: the kind whose prefix a value has, or ``UNKNOWN``."""
+    """Returns an int8 array: for each value the kind whose prefix it has, or ``UNKNOWN``."""
     codes = np.full(len(values), UNKNOWN, np.int8)
     for prefix, code in prefixes.items():
         codes[pc.fill_null(pc.starts_with(values, prefix), False).to_numpy(zero_copy_only=False)] = code
@@ -215,9 +219,9 @@ class _Run:
             self._reject(row, f"{self._decoder.kinds[kind].name}: {_words_of(other)}")
 
     def _take(self, picked: _Picked) -> None:
-        """Reads messages as their kind; what holds nothing (an update without levels) is passed over.
+        """Reads messages as their kind. A message without content (an update without levels) is passed over.
 
-        :raises BadMessageError: (or Arrow's own) as ``Kind.read``; nothing was taken
+        :raises BadMessageError: (or Arrow's own) as in ``Kind.read``; no message was taken
         """
         kind = self._decoder.kinds[picked.kind]
         parts = kind.read(self._batch(picked))
@@ -285,7 +289,7 @@ def _one(column: Any) -> Any:
 
 
 def _in_order(tables: Sequence[Any]) -> Any:
-    """One table whose rows don't fall."""
+    """Returns one table, sorted by the row of the message. The sort is stable."""
     if len(tables) == 1:
         return tables[0]
     table = pa.concat_tables(tables, promote_options="default").combine_chunks()

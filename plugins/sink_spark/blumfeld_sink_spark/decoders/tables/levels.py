@@ -56,7 +56,7 @@ def levels(bids: Any, asks: Any) -> Levels:
 
 
 def _in_place(book: Book) -> Levels:
-    """A book whose bids come first."""
+    """Returns the levels of books whose messages hold the bids before the asks."""
     firsts, seconds = book.counts
     both = np.stack([firsts, seconds], axis=1).ravel()
     sides = np.tile(np.array([1, -1], np.int8), len(firsts))

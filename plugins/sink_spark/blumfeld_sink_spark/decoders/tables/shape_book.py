@@ -16,9 +16,9 @@ _3, _5 = np.uint64(0xFFFFFF), np.uint64(0xFFFFFFFFFF)
 
 
 def read_book(heap: Heap, head_quotes: int, begins: Any, second: bytes, tail: bytes) -> Book:
-    """Two lists of ``["price","size"]``, of which the first begins at ``begins`` in each message.
+    """Reads two lists of ``["price","size"]``. The first list begins at ``begins`` in each message.
 
-    :raises NoShapeError: something else is there
+    :raises NoShapeError: the bytes there aren't two such lists
     """
     from_quote = heap.first_quotes + head_quotes
     counts = np.diff(heap.first_quotes, append=len(heap.quotes)) - head_quotes - 2

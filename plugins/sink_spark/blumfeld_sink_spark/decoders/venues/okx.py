@@ -1,9 +1,9 @@
 """OKX v5: ``trades``, ``books``, ``books-l2-tbt``, ``books50-l2-tbt``, ``books5``, ``bbo-tbt``, ``tickers``.
 
-Books are chained: ``prevSeqId`` is the ``seqId`` before, -1 of a snapshot (older captures have neither and aren't
-numbered). ``books5`` sends whole books. A push of ``trades`` may stand for ``count`` trades of one taker order,
-of which ``tradeId`` is the last; so trade ids are consecutive (73 in the real capture, no hole). The checksum of a
-book is in ``flags`` of its levels.
+Books are chained: ``prevSeqId`` names the ``seqId`` before it, and is -1 for a snapshot. Older captures have neither
+key and aren't numbered. ``books5`` sends whole books. A push of ``trades`` may stand for ``count`` trades of one taker
+order; its ``tradeId`` is the last of them. So trade ids are consecutive (73 in the real capture, no hole). The checksum
+of a book is in ``flags`` of its levels.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""DBN: exact values, names of the day, what is refused; and Databento's own files."""
+"""DBN: exact values, names of the day, refused messages; and Databento's own files."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def decoded(*values: bytes) -> Decoded:
 
 
 def test_a_trade_alone_is_exact() -> None:
-    """Price to the ninth digit; time of receipt from the record; who traded by publisher and instrument id."""
+    """The price is exact to the ninth digit, receipt comes from the record, venue and symbol from its ids."""
     assert rows("trades", dbn.trade(price=3_720_250_000_001)) == [
         {
             "ts_event": dbn.EVENT_NS,
@@ -206,7 +206,7 @@ def test_the_session_is_skipped() -> None:
 
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What a message may come to is bounded."""
+    """A message that decompresses to too many bytes is rejected."""
     monkeypatch.setattr("blumfeld_sink_spark.decoders.dbn.walk.DECOMPRESSED_BYTES_MAX", 1 << 20)
     ((_, error),) = rejections_of(decoded(compress(Codec.ZSTD, bytes(1 << 21))))
     assert "more than the 1048576 bytes" in error

@@ -178,7 +178,7 @@ def test_a_name_says_what_names_do_not(registry: Registry) -> None:
 
 
 def test_a_wish_does_not_forget_the_units_of_the_schema(registry: Registry) -> None:
-    """The logical type says microseconds, whoever names the field."""
+    """The logical type says microseconds, whatever name the settings give the field."""
     applied = apply(registry, *avro(TRADE_ID, TRADE, TRADED), name="confluent:trades?ts_event=eventTime")
     assert applied.tables["trades"].column("ts_event").to_pylist() == [STAMP_US * 1000]
 

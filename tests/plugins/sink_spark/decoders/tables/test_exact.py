@@ -40,7 +40,7 @@ WRAPPED = [
     "0e-999999999",
     "1e-999999999",
 ]
-"""Texts of which Arrow's cast, or its JSON parser, makes another number without an error, or ends the process."""
+"""Texts that Arrow's cast or its JSON parser turns into another number without an error, or that end the process."""
 
 
 def numbers(plain_json: bool) -> st.SearchStrategy[str]:
@@ -60,7 +60,7 @@ def numbers(plain_json: bool) -> st.SearchStrategy[str]:
 
 
 def fits(text: str) -> bool:
-    """Whether a ``decimal(38,18)`` can be exactly this number."""
+    """Returns True where a ``decimal(38,18)`` holds exactly this number."""
     value = Decimal(text)
     if not value:
         return True
@@ -262,7 +262,7 @@ CARRIERS = {
         more=True,
     ),
 }
-"""By what they are called in a failure."""
+"""The cases, by the name that a failure shows."""
 
 
 @pytest.fixture(scope="module")
@@ -429,7 +429,7 @@ def test_what_is_no_number_goes_to_quarantine(name: str, schemas: Path) -> None:
 def test_a_decoder_s_own_decimals_fit_to_the_last_digit_or_not_at_all(
     value: int, scale: int, wanted: tuple[int, int], as_text: bool
 ) -> None:
-    """A decoder may bring decimals of any type, or texts; ``--set decimal=`` says what they become."""
+    """A decoder may bring decimals of any type, or texts. ``--set decimal=`` gives their type in the table."""
     number = Decimal((int(value < 0), tuple(map(int, str(abs(value)))), -scale))
     given_kind = pa.decimal256(76, scale) if abs(value) >= 10**38 else pa.decimal128(38, scale)
     given = pa.array([f"{number:f}"]) if as_text else pa.array([number], given_kind)

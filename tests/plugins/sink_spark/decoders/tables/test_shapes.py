@@ -1,4 +1,4 @@
-"""The short way says what the parser says, wherever it says anything."""
+"""Where the short way gives columns, they equal the parser's."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ DEPTHS = '{"e":"depthUpdate","E":%s,"T":%s,"s":"%s","U":%s,"u":2,"pu":1,"b":%s,"
 
 
 def enveloped(message: str) -> str:
-    """As a combined stream sends it."""
+    """Wraps a message as a combined stream does."""
     return f'{{"stream":"x@y","data":{message}}}'
 
 
@@ -59,7 +59,7 @@ def _is_levels(column: Any) -> bool:
 
 
 def agree(messages: list[str] | list[bytes], kind: Kind) -> bool:
-    """Whether the short way read them; then the parser reads the same."""
+    """Returns True where the short way read the messages. Then the parser must read the same."""
     values = pa.array([m.encode() if isinstance(m, str) else m for m in messages], pa.binary())
     found = shapes.read(values, kind.schema, kind.inside)
     if found is not None:

@@ -1,4 +1,4 @@
-"""What each venue's messages become, by small messages of our own."""
+"""Small messages of our own for each venue, and the rows that they become."""
 
 from __future__ import annotations
 
