@@ -105,6 +105,16 @@ CLIENTS_AND_FAULTS = (
         (Run(CLI, fixed=("simulate",), defaults=("--seeds", "0-199", "--seconds", "120")),),
     ),
     Campaign(
+        "rot",
+        "The same while bits flip below the checksums of batches: nothing else is lost, and nothing in silence.",
+        "5 min",
+        (
+            Run(
+                CLI, fixed=("simulate", "--workload", "rot"), defaults=("--seeds", "0-199", "--seconds", "60")
+            ),
+        ),
+    ),
+    Campaign(
         "groups",
         "Group members of both protocols on virtual time, by seed, with an oracle.",
         "10 min",

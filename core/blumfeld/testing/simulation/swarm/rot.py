@@ -16,7 +16,7 @@ from blumfeld.testing.simulation.swarm.disk_files import files_of
 from blumfeld.testing.simulation.swarm.faults import FaultClass
 from blumfeld.testing.simulation.swarm.world import World
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
-from blumfeld.wire.errors import CorruptBatch
+from blumfeld.wire.errors import BrokerError, CorruptBatch
 
 CRC_AT, CRC_BYTES = 17, 4
 CUT = "log cut after a crash"
@@ -98,7 +98,7 @@ def _sound(machine: Machine, path: str) -> Iterator[tuple[int, RecordBatch]]:
     while position + LOG_OVERHEAD_BYTES < len(data):
         try:
             batch = RecordBatch(data, position)
-        except CorruptBatch:
+        except BrokerError:
             return  # it is being written, or the file is filled up in advance
         try:
             batch.verify_crc()
