@@ -45,9 +45,7 @@ CAPTURE = (("--capture", "capture"),)
 
 
 def _bench(name: str, sentence: str, duration: str, *runs: Run, needs: str = "") -> Campaign:
-    return Campaign(
-        name, sentence, duration, runs or (Run(f"campaigns.bench.{name.replace('-', '_')}"),), needs
-    )
+    return Campaign(name, sentence, duration, runs, needs)
 
 
 def _archive(name: str, sentence: str, duration: str, run: Run) -> Campaign:
@@ -268,66 +266,72 @@ BENCHES = (
         "Instructions and system calls of one produce request, beside bare servers.",
         "3 min",
         Run(
-            "campaigns.bench.instructions",
+            "campaigns.bench.counting.instructions",
             defaults=("--floor", "{floor_epoll}", "--floor", "{floor_ring}"),
         ),
-        Run("campaigns.bench.instructions", defaults=("--set", "network.plugin=net_uring")),
+        Run("campaigns.bench.counting.instructions", defaults=("--set", "network.plugin=net_uring")),
         needs="valgrind, strace",
     ),
     _bench(
         "steps",
         "Instructions of one produce request, step by step through the broker.",
         "5 min",
+        Run("campaigns.bench.counting.steps"),
         needs="valgrind",
     ),
     _bench(
         "bytecodes",
         "Bytecodes of one produce request by function, as a trace counts them.",
         "2 min",
+        Run("campaigns.bench.counting.bytecodes"),
     ),
     _bench(
         "codec",
         "The wire codec beside kio's and kafka-python's, on the same bytes.",
         "3 min",
+        Run("campaigns.bench.codec.contest"),
     ),
     _bench(
         "engine",
         "Append and read rate of the log engine alone, beside a bare loop of system calls.",
         "5 min",
+        Run("campaigns.bench.storage.engine"),
     ),
     _bench(
         "compaction",
         "Log compaction beside Kafka's cleaner on the same log.",
         "15 min",
-        Run("campaigns.bench.compaction", references=PEER),
+        Run("campaigns.bench.storage.compaction", references=PEER),
     ),
     _bench(
         "while-compacting",
         "What a producer feels while the cleaner works.",
         "3 min",
+        Run("campaigns.bench.storage.while_compacting"),
     ),
     _bench(
         "recovery",
         "A start after a kill and after a clean stop on a full directory, beside Kafka on the same bytes.",
         "15 min",
-        Run("campaigns.bench.recovery", references=PEER),
+        Run("campaigns.bench.starts.recovery", references=PEER),
     ),
     _bench(
         "startup",
         "Start-up to the first answer, and idle memory, beside Kafka.",
         "2 min",
-        Run("campaigns.bench.startup", references=PEER),
+        Run("campaigns.bench.starts.startup", references=PEER),
     ),
     _bench(
         "group-load",
         "How long a killed node takes to have 10,000 groups of 100 offsets back, beside Kafka.",
         "10 min",
-        Run("campaigns.bench.group_load", references=PEER),
+        Run("campaigns.bench.starts.group_load", references=PEER),
     ),
     _bench(
         "assignment",
         "What heartbeats feel while 10,000 partitions are dealt to 1,000 members again and again.",
         "3 min",
+        Run("campaigns.bench.assignment"),
     ),
 )
 """Measurements that no verb of ``blumfeld bench`` makes alone."""

@@ -15,7 +15,7 @@ from rich.table import Table
 
 from blumfeld.testing.brokers.process import BrokerProcess
 from campaigns.clients.catalogue import CLIENTS
-from campaigns.clients.columns import COLUMNS_OF
+from campaigns.clients.checks.columns import COLUMNS_OF
 from campaigns.clients.java import PEER_VARIABLE
 from campaigns.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
+from campaigns.clients.checks.records import Received, Sample, Traits
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -17,8 +18,7 @@ from campaigns.clients.client import (
     ClusterView,
     Consumed,
 )
-from campaigns.clients.members import MemberSpec
-from campaigns.clients.records import Received, Sample, Traits
+from campaigns.clients.members.live import MemberSpec
 
 T = TypeVar("T")
 
@@ -129,7 +129,7 @@ class AioKafka(Client):
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By ``aio_member``."""
         self.offers(spec)
-        return [sys.executable, "-m", "campaigns.clients.aio_member"], spec.to_json(self.bootstrap)
+        return [sys.executable, "-m", "campaigns.clients.members.aio_member"], spec.to_json(self.bootstrap)
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By beginning_offsets, end_offsets and offsets_for_times."""

@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
-from campaigns.clients.members import MemberSpec, Protocol
-from campaigns.clients.records import Received, Sample, Traits
-from campaigns.clients.verdicts import CheckFailed as CheckFailed
-from campaigns.clients.verdicts import NotOffered as NotOffered
+from campaigns.clients.checks.records import Received, Sample, Traits
+from campaigns.clients.checks.verdicts import CheckFailed as CheckFailed
+from campaigns.clients.checks.verdicts import NotOffered as NotOffered
+from campaigns.clients.members.live import MemberSpec, Protocol
 
 WAIT_S = 40.0
 """How long a client may wait for records or answers before it gives up."""
@@ -151,7 +151,7 @@ class Client:
 
     def load(self, topic: str, group: str, count: int, size_bytes: int) -> int:
         """Produce many records, consume them with a group; how many came."""
-        from campaigns.clients.records import numbered_samples
+        from campaigns.clients.checks.records import numbered_samples
 
         samples = numbered_samples(count, 3 if self.traits.chooses_partition else 1, size_bytes)
         self.produce(topic, samples)

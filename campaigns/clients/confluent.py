@@ -10,6 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
+from campaigns.clients.checks.records import Received, Sample
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -18,9 +19,8 @@ from campaigns.clients.client import (
     ClusterView,
     Consumed,
 )
-from campaigns.clients.members import MemberSpec, Protocol
-from campaigns.clients.records import Received, Sample
-from campaigns.clients.threads import share_by_threads
+from campaigns.clients.members.live import MemberSpec, Protocol
+from campaigns.clients.members.threads import share_by_threads
 
 
 class ConfluentKafka(Client):
@@ -121,7 +121,9 @@ class ConfluentKafka(Client):
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By ``confluent_member``."""
         self.offers(spec)
-        return [sys.executable, "-m", "campaigns.clients.confluent_member"], spec.to_json(self.bootstrap)
+        return [sys.executable, "-m", "campaigns.clients.members.confluent_member"], spec.to_json(
+            self.bootstrap
+        )
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By watermarks and offsets_for_times."""

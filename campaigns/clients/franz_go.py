@@ -12,7 +12,7 @@ from typing import ClassVar
 
 from campaigns.clients.client import CheckFailed, run_program
 from campaigns.clients.json_program import JsonProgram
-from campaigns.clients.processes import cache_folder
+from campaigns.clients.members.processes import cache_folder
 
 GO_FOLDERS = ("/usr/local/go/bin", "/usr/lib/go/bin")
 """Where Go's own installers put it, without touching anyone's PATH."""

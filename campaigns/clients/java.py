@@ -14,6 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
+from campaigns.clients.checks.records import Headers, Received, Sample, Traits
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -23,9 +24,8 @@ from campaigns.clients.client import (
     Consumed,
     run_program,
 )
-from campaigns.clients.members import MemberSpec, Protocol
-from campaigns.clients.processes import share_by_processes
-from campaigns.clients.records import Headers, Received, Sample, Traits
+from campaigns.clients.members.live import MemberSpec, Protocol
+from campaigns.clients.members.processes import share_by_processes
 
 PEER_VARIABLE = "KAFKA_PEER"
 TOOLS = "org.apache.kafka.tools."

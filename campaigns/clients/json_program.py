@@ -12,6 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+from campaigns.clients.checks.records import Received, Sample
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -20,9 +21,8 @@ from campaigns.clients.client import (
     Consumed,
     run_program,
 )
-from campaigns.clients.members import MemberSpec
-from campaigns.clients.processes import share_by_processes
-from campaigns.clients.records import Received, Sample
+from campaigns.clients.members.live import MemberSpec
+from campaigns.clients.members.processes import share_by_processes
 
 
 class JsonProgram(Client):

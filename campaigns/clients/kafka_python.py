@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
+from campaigns.clients.checks.records import Received, Sample, Traits
 from campaigns.clients.client import SESSION_TIMEOUT_MS, WAIT_S, Client, ClusterView, Consumed
-from campaigns.clients.members import MemberSpec
-from campaigns.clients.records import Received, Sample, Traits
-from campaigns.clients.threads import share_by_threads
+from campaigns.clients.members.live import MemberSpec
+from campaigns.clients.members.threads import share_by_threads
 
 
 class KafkaPython(Client):
@@ -101,7 +101,9 @@ class KafkaPython(Client):
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By ``kafka_python_member``."""
         self.offers(spec)
-        return [sys.executable, "-m", "campaigns.clients.kafka_python_member"], spec.to_json(self.bootstrap)
+        return [sys.executable, "-m", "campaigns.clients.members.kafka_python_member"], spec.to_json(
+            self.bootstrap
+        )
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By beginning_offsets, end_offsets and offsets_for_times."""

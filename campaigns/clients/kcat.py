@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Callable, Sequence
 from itertools import groupby
 
+from campaigns.clients.checks.records import Headers, Received, Sample, Traits
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     Client,
@@ -14,8 +15,7 @@ from campaigns.clients.client import (
     Consumed,
     run_program,
 )
-from campaigns.clients.processes import share_by_processes
-from campaigns.clients.records import Headers, Received, Sample, Traits
+from campaigns.clients.members.processes import share_by_processes
 
 RECORD_END = b"\x1e\x1d\x1e"
 KEY_END = b"\x1f\x1d\x1f"

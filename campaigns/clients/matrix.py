@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from campaigns.clients.catalogue import client_class
-from campaigns.clients.columns import COLUMNS, COLUMNS_OF, columns_of
+from campaigns.clients.checks.columns import COLUMNS, COLUMNS_OF, columns_of
 
 STEP_TIMEOUT_S = 300.0
 """For one check of one client; beyond, it is killed with all that it started."""

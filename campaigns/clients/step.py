@@ -10,9 +10,9 @@ import sys
 import traceback
 
 from campaigns.clients.catalogue import client_class
+from campaigns.clients.checks.columns import columns_of
+from campaigns.clients.checks.scene import Scene
 from campaigns.clients.client import CheckFailed, NotOffered
-from campaigns.clients.columns import columns_of
-from campaigns.clients.scene import Scene
 
 
 def run_step(name: str, column: str, bootstrap: str, tag: str) -> tuple[str, str]:

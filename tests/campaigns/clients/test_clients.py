@@ -10,7 +10,7 @@ import pytest
 from blumfeld.testing.brokers.process import BrokerProcess
 from campaigns.clients.__main__ import NO_REBALANCE_DELAY
 from campaigns.clients.catalogue import CLIENTS, client_class
-from campaigns.clients.columns import columns_of
+from campaigns.clients.checks.columns import columns_of
 from campaigns.clients.matrix import FAILED, NOT_OFFERED, run_cell
 
 pytestmark = pytest.mark.clients

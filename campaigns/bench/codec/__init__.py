@@ -1,0 +1,1 @@
+"""The wire codec beside kio's and kafka-python's."""

@@ -1,0 +1,192 @@
+"""The wire codec beside kio's and kafka-python's, in one process.
+
+``python -m campaigns codec [--rounds 10] [--only Metadata] [--instructions 20] [--out FILE]``. Before anything is
+timed, each rival has encoded the same message to the same bytes (:mod:`campaigns.bench.codec.rivals`).
+
+A round times all codecs one after the other, then again in reverse order. A time is the least of several stretches of
+CPU time, so that it excludes interruptions by other processes. Garbage collection is off, as in ``timeit``. That
+favours codecs whose objects the collector would have to visit; it need not visit ours. A ratio is taken over the
+rounds' ratios; its interval is that of :mod:`blumfeld.bench.statistics.intervals`.
+
+``--instructions N`` has callgrind count in a process of its own: (I(2N) - I(N)) / N, which other processes don't
+affect.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import json
+import os
+import statistics
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+import msgspec
+from rich.console import Console
+from rich.progress import track
+from rich.table import Table
+
+from blumfeld.bench.running.machine import this_machine
+from blumfeld.bench.statistics.intervals import paired
+from campaigns.bench.codec.counted import Count, counting
+from campaigns.bench.codec.messages import cases
+from campaigns.bench.codec.rivals import Contestant, contestants
+
+STRETCH_S = 0.005
+"""Length of a timed stretch: long enough for the CPU clock, short enough to fall between two interruptions."""
+STRETCHES = 4
+DIRECTIONS = ("encode", "decode")
+COUNTED_US = 1000.0
+"""Least work that callgrind counts, so that the interpreter's adaptive specialisation does not show."""
+WIDTH = 120
+
+
+@attrs.frozen
+class Beside:
+    """One rival's time for one message in one direction, and its ratio to ours."""
+
+    name: str
+    median_us: float
+    faster: float
+    """How many times faster ours is."""
+    interval: tuple[float, float]
+    """The 95 % interval."""
+    instructions: float | None = None
+
+
+@attrs.frozen
+class Row:
+    """One message in one direction."""
+
+    case: str
+    size_bytes: int
+    direction: str
+    ours_us: float
+    rivals: list[Beside]
+    instructions: float | None = None
+
+
+def main() -> None:
+    """Parse arguments, measure, print the table; write it with ``--out``."""
+    options = _arguments()
+    machine = this_machine()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    chosen = [case for case in cases() if options.only.lower() in case.name.lower()]
+    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    rows: list[Row] = []
+    missing: list[str] = []
+    for case in track(chosen, "Timing", console=Console(stderr=True), transient=True):
+        ours, rivals, absent = contestants(case)
+        missing += absent
+        rows += [measure(case.name, direction, ours, rivals, options.rounds) for direction in DIRECTIONS]
+    if options.instructions:
+        with counting() as count:
+            rows = [counted(row, count, options.instructions) for row in rows]
+    console.print(table(rows, options.rounds))
+    for line in missing:
+        console.print(f"[dim]{line}[/dim]")
+    if options.out:
+        found = {"machine": msgspec.to_builtins(machine), "rounds": options.rounds, "missing": missing}
+        options.out.write_text(json.dumps(found | {"rows": [attrs.asdict(row) for row in rows]}, indent=1))
+
+
+def _arguments() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="The wire codec beside kio's and kafka-python's.")
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--only", default="", metavar="TEXT", help="messages whose name holds this")
+    parser.add_argument(
+        "--instructions", type=int, default=0, metavar="N", help="count them, too, over N and 2N"
+    )
+    parser.add_argument("--out", type=Path, help="write the figures as JSON")
+    return parser.parse_args()
+
+
+def measure(name: str, direction: str, ours: Contestant, rivals: Sequence[Contestant], rounds: int) -> Row:
+    """Time one message in one direction, interleaved."""
+    calls: list[Callable[[], object]] = [getattr(one, direction) for one in (ours, *rivals)]
+    repeats = [_repeats(call) for call in calls]
+    times: list[list[float]] = [[] for _ in calls]
+    order = list(range(len(calls)))
+    gc.collect()
+    gc.disable()
+    try:
+        for _ in range(rounds):
+            there = {at: stretch(calls[at], repeats[at]) for at in order}
+            back = {at: stretch(calls[at], repeats[at]) for at in reversed(order)}
+            for at in order:
+                times[at].append(min(there[at], back[at]))
+    finally:
+        gc.enable()
+    size = len(bytes(ours.encode()))
+    beside = [_beside(one.name, times[0], theirs) for one, theirs in zip(rivals, times[1:], strict=True)]
+    return Row(name, size, direction, statistics.median(times[0]) * 1e6, beside)
+
+
+def _repeats(call: Callable[[], object]) -> int:
+    """Return the number of calls that fill a stretch; the first call, which may compile, is not timed."""
+    call()
+    once = min(stretch(call, 1) for _ in range(3))
+    return max(1, round(STRETCH_S / max(once, 1e-7)))
+
+
+def stretch(call: Callable[[], object], repeats: int) -> float:
+    """Return the CPU seconds of one call: the least of several stretches of ``repeats`` calls each."""
+    best = float("inf")
+    for _ in range(STRETCHES):
+        before = time.process_time()
+        for _ in range(repeats):
+            call()
+        best = min(best, time.process_time() - before)
+    return best / repeats
+
+
+def _beside(name: str, ours: Sequence[float], theirs: Sequence[float]) -> Beside:
+    found = paired(ours, theirs)
+    if found is None:
+        ratio = statistics.median(theirs) / statistics.median(ours)
+        return Beside(name, statistics.median(theirs) * 1e6, ratio, (0.0, float("inf")))
+    return Beside(name, statistics.median(theirs) * 1e6, found.ratio, found.interval())
+
+
+def counted(row: Row, count: Count, times: int) -> Row:
+    """Return the row with instructions added."""
+
+    def of(name: str, median_us: float) -> float:
+        return count(name, row.case, row.direction, max(times, round(COUNTED_US / median_us)))
+
+    rivals = [attrs.evolve(one, instructions=of(one.name, one.median_us)) for one in row.rivals]
+    return attrs.evolve(row, instructions=of("blumfeld", row.ours_us), rivals=rivals)
+
+
+def table(rows: Sequence[Row], rounds: int) -> Table:
+    """Return a row for each message and direction: each codec's time, and how many times faster ours is."""
+    shown = Table(
+        title=f"CPU time of one message, median of {rounds} rounds; ours is faster by (95 % interval)",
+        title_justify="left",
+    )
+    names = list(dict.fromkeys(one.name for row in rows for one in row.rivals))
+    shown.add_column("message")
+    for column in ("bytes", "", "blumfeld µs", *(f"{name} µs" for name in names)):
+        shown.add_column(column, justify="right")
+    for row in rows:
+        beside = {one.name: one for one in row.rivals}
+        cells = [_cell(beside[name], row) if name in beside else "–" for name in names]
+        ours = f"{row.ours_us:,.2f}" + (f"\n{row.instructions:,.0f} instr." if row.instructions else "")
+        shown.add_row(row.case, f"{row.size_bytes:,}", row.direction, ours, *cells)
+    return shown
+
+
+def _cell(one: Beside, row: Row) -> str:
+    low, high = one.interval
+    text = f"{one.median_us:,.2f}  [bold]{one.faster:.2f}×[/bold] ({low:.2f}–{high:.2f})"
+    if one.instructions and row.instructions:
+        text += f"\n{one.instructions:,.0f} instr.  {one.instructions / row.instructions:.2f}×"
+    return text
+
+
+if __name__ == "__main__":
+    main()

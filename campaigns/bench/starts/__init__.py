@@ -1,0 +1,1 @@
+"""Starts of a node: empty, after a kill, with many groups."""

@@ -1,0 +1,1 @@
+"""The log alone: appends and reads, and its cleaner beside Apache Kafka's."""

@@ -1,0 +1,226 @@
+"""Log compaction beside Apache Kafka's cleaner, on copies of the same log, interleaved.
+
+``python -m campaigns compaction --peer kafka-peer``. In a round a server with an idle cleaner starts on a fresh copy
+of the directory. Once it is at rest the log is released, and the round ends when the server's
+``cleaner-offset-checkpoint`` says that the log is clean. The figures are the log's bytes divided by the time that the
+cleaner reports, and the CPU time and memory of all the server's processes. The remaining records are read from the
+disk; both servers must keep the same ones.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import re
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import attrs
+from rich.console import Console
+from rich.table import Table
+
+from blumfeld.bench.running.servers import Server, start_server
+from campaigns.bench.storage.compacted_log import (
+    MIB,
+    SHAPES,
+    Shape,
+    broker_command,
+    cleaned_end_offset,
+    log_files,
+    release,
+    survivors,
+    write,
+)
+
+CLEAN_TIMEOUT_S = 600.0
+POLL_S = 0.05
+SETTLE_S = 4.0
+"""Time from the start until the log is released to the cleaner; by then the resident set is stable."""
+BACKOFF_MS = 500
+_KAFKA_SECONDS = re.compile(r"cleaned[- ]?\d*-?.*?MB of log processed in ([\d,.]+) seconds", re.DOTALL)
+_OUR_SECONDS = re.compile(r"log cleaned.*?seconds[\"=: ]+([\d.]+)")
+
+
+class BenchError(RuntimeError):
+    """A cleaner did not finish, or kept other records than its rival."""
+
+
+@attrs.frozen
+class Cleaner:
+    """A server with its cleaner on."""
+
+    name: str
+    command: Sequence[str]
+    data: str
+    """Path of its log directory, below a round's folder."""
+    seconds: Callable[[str], float | None]
+    """Function that finds the duration of a cleaning in the server's output."""
+
+
+@attrs.frozen
+class Sample:
+    """One round."""
+
+    log_bytes: int
+    seconds: float
+    cpu_s: float
+    rest_bytes: int
+    """Resident set of all its processes before cleaning."""
+    peak_bytes: int
+    """Highest resident set during cleaning."""
+    records: int
+    digest: str
+
+    @property
+    def mb_per_s(self) -> float:
+        """Megabytes of log a second."""
+        return self.log_bytes / 1e6 / self.seconds
+
+
+def ours() -> Cleaner:
+    """Return this build."""
+    settings = (f'"log.cleaner.backoff.ms"={BACKOFF_MS}',)
+    return Cleaner("blumfeld", broker_command(True, settings), "data", _seconds(_OUR_SECONDS))
+
+
+def kafka(peer: Path) -> Cleaner:
+    """Return Apache Kafka by its start script, which keeps its log below ``data/data``."""
+    command = [str(peer), "start", "{folder}/data", "{port}", f"log.cleaner.backoff.ms={BACKOFF_MS}"]
+    return Cleaner("kafka", command, "data/data", _seconds(_KAFKA_SECONDS))
+
+
+def _seconds(pattern: re.Pattern[str]) -> Callable[[str], float | None]:
+    def found(printed: str) -> float | None:
+        match = pattern.search(printed)
+        return float(match[1].replace(",", "")) if match else None
+
+    return found
+
+
+def measure(cleaner: Cleaner, data: Path, folder: Path) -> Sample:
+    """Run one round on a copy of ``data``.
+
+    :raises BenchError: the cleaner did not finish
+    """
+    copy = folder / cleaner.data
+    wrapped = ["sh", "-c", f'mkdir -p "{copy.parent}" && cp -r "{data}" "{copy}" && exec "$@"', "-"]
+    log_bytes = sum(file.stat().st_size for file in log_files(data)[:-1])
+    server = start_server(cleaner.name, [*wrapped, *cleaner.command], folder)
+    try:
+        time.sleep(SETTLE_S)
+        before = server.totals()
+        server.reset_peak()
+        began = time.perf_counter()
+        release(server.port)
+        peak = _await_clean(cleaner, server, copy)
+        waited = time.perf_counter() - began
+        after = server.totals()
+        seconds = cleaner.seconds((folder / "log").read_text(errors="replace")) or waited
+        count, digest = survivors(copy)
+        return Sample(log_bytes, seconds, after.cpu_s - before.cpu_s, before.rss_bytes, peak, count, digest)
+    finally:
+        server.stop()
+
+
+def _await_clean(cleaner: Cleaner, server: Server, copy: Path) -> int:
+    """Wait until the checkpoint has the log; return the highest resident set meanwhile."""
+    peak, deadline = 0, time.monotonic() + CLEAN_TIMEOUT_S
+    while not cleaned_end_offset(copy):
+        peak = max(peak, server.totals().rss_max_bytes)
+        if time.monotonic() > deadline or not server.is_up:
+            raise BenchError(
+                f"{cleaner.name} cleaned nothing in {CLEAN_TIMEOUT_S:.0f} s:\n{server.printed()}"
+            )
+        time.sleep(POLL_S)
+    peak = max(peak, server.totals().rss_max_bytes)
+    # Kafka prints its figures after the checkpoint; both servers remove old segments after it.
+    time.sleep(SETTLE_S)
+    return peak
+
+
+def run(shape: Shape, cleaners: Sequence[Cleaner], rounds: int) -> dict[str, list[Sample]]:
+    """Run all rounds of one shape; return samples by cleaner.
+
+    :raises BenchError: the log fits into one segment, or the cleaners keep different records
+    """
+    with tempfile.TemporaryDirectory(prefix="blumfeld-compaction-") as folder:
+        data = write(shape, Path(folder) / "written")
+        if len(log_files(data)) < 2:
+            raise BenchError(f"{shape.name}: all of it is in the active segment, which no cleaner takes")
+        samples: dict[str, list[Sample]] = {cleaner.name: [] for cleaner in cleaners}
+        for number in range(rounds):
+            for cleaner in cleaners:
+                work = Path(folder) / f"{cleaner.name}-{number}"
+                samples[cleaner.name].append(measure(cleaner, data, work))
+                shutil.rmtree(work)
+    kept = {(s.records, s.digest) for series in samples.values() for s in series}
+    if len(kept) != 1:
+        raise BenchError(f"{shape.name}: different records are left: {sorted(kept)}")
+    return samples
+
+
+def table(found: dict[str, dict[str, list[Sample]]], rounds: int) -> Table:
+    """Return a row for each shape and cleaner: medians, and our ratio to the last cleaner."""
+    out = Table(title=f"Compaction, medians of {rounds} interleaved rounds", title_justify="left")
+    for column in (
+        "log",
+        "cleaner",
+        "MB",
+        "s",
+        "MB/s",
+        "of the last",
+        "CPU s",
+        "MB above rest",
+        "records left",
+    ):
+        out.add_column(column, justify="left" if column in ("log", "cleaner") else "right")
+    for shape, samples in found.items():
+        last = statistics.median(s.mb_per_s for s in list(samples.values())[-1])
+        for name, series in samples.items():
+            rate = statistics.median(s.mb_per_s for s in series)
+            out.add_row(
+                shape,
+                name,
+                f"{series[0].log_bytes / 1e6:,.0f}",
+                f"{statistics.median(s.seconds for s in series):.2f}",
+                f"{rate:.0f}",
+                f"{rate / last:.2f}×",
+                f"{statistics.median(s.cpu_s for s in series):.2f}",
+                f"{statistics.median(s.peak_bytes - s.rest_bytes for s in series) / 1e6:.0f}",
+                f"{series[0].records:,} ({series[0].digest[:8]})",
+            )
+    return out
+
+
+def main() -> None:
+    """Parse arguments, run, print the table."""
+    parser = argparse.ArgumentParser(description="Compaction beside Apache Kafka's cleaner, on the same log.")
+    parser.add_argument("--peer", type=Path, help="start script of Apache Kafka: PEER start DIR PORT")
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--scale", type=float, default=1.0, help="part of the records and keys of each shape")
+    parser.add_argument("--json", type=Path, help="where to write every round")
+    options = parser.parse_args()
+    shapes = [
+        attrs.evolve(
+            shape,
+            records=int(shape.records * options.scale),
+            keys=int(shape.keys * options.scale),
+            segment_bytes=max(MIB, int(shape.segment_bytes * min(1.0, options.scale * 4))),
+        )
+        for shape in SHAPES
+    ]
+    cleaners = [ours()] + ([kafka(options.peer.resolve())] if options.peer else [])
+    found: dict[str, dict[str, list[Sample]]] = {}
+    for shape in shapes:
+        found[shape.name] = run(shape, cleaners, options.rounds)
+        Console().print(table({shape.name: found[shape.name]}, options.rounds))
+        if options.json:
+            options.json.write_text(json.dumps(found, default=attrs.asdict, indent=1))
+
+
+if __name__ == "__main__":
+    main()

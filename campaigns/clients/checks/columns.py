@@ -1,0 +1,18 @@
+"""All columns of the matrix, by title, in the order in which they run."""
+
+from __future__ import annotations
+
+from campaigns.clients.checks.client_checks import COLUMNS as CLIENT_COLUMNS
+from campaigns.clients.checks.client_checks import Check
+from campaigns.clients.checks.group_checks import GROUP_COLUMNS
+from campaigns.clients.checks.tool_checks import TOOL_COLUMNS
+
+COLUMNS: dict[str, Check] = {**CLIENT_COLUMNS, **GROUP_COLUMNS}
+"""What clients are asked."""
+COLUMNS_OF: dict[str, dict[str, Check]] = {"kafka-tools": TOOL_COLUMNS}
+"""Clients that have columns of their own."""
+
+
+def columns_of(client: str) -> dict[str, Check]:
+    """The columns of a client."""
+    return COLUMNS_OF.get(client, COLUMNS)

@@ -1,0 +1,77 @@
+"""A member with kafka-python: ``python -m campaigns.clients.members.kafka_python_member``, its spec on stdin."""
+
+from __future__ import annotations
+
+import json
+import sys
+from importlib import import_module
+from typing import Any
+
+from campaigns.clients.client import SESSION_TIMEOUT_MS
+from campaigns.clients.members.live import commitment, consumption, places, say, until_terminated
+
+ASSIGNORS = {
+    "": "range.RangePartitionAssignor",
+    "range": "range.RangePartitionAssignor",
+    "roundrobin": "roundrobin.RoundRobinPartitionAssignor",
+    "cooperative-sticky": "cooperative_sticky.CooperativeStickyAssignor",
+}
+
+
+def assignor(name: str) -> Any:
+    """The client's class for an assignor."""
+    module, _, found = ASSIGNORS[name].partition(".")
+    return getattr(import_module(f"kafka.coordinator.assignors.{module}"), found)
+
+
+def main() -> None:
+    """Consume until SIGTERM."""
+    from kafka import ConsumerRebalanceListener, KafkaConsumer
+
+    class Listener(ConsumerRebalanceListener):  # type: ignore[misc, unused-ignore]
+        def on_partitions_assigned(self, assigned: Any) -> None:
+            say("partitions_assigned", partitions=places(sorted(assigned)))
+
+        def on_partitions_revoked(self, revoked: Any) -> None:
+            say("partitions_revoked", partitions=places(sorted(revoked)))
+
+    spec = json.load(sys.stdin)
+    goes_on = until_terminated()
+    consumer = KafkaConsumer(
+        bootstrap_servers=spec["bootstrap"],
+        group_id=spec["group"],
+        group_instance_id=spec["instance_id"] or None,
+        partition_assignment_strategy=[assignor(spec["assignor"])],
+        auto_offset_reset="earliest",
+        enable_auto_commit=False,
+        session_timeout_ms=SESSION_TIMEOUT_MS,
+        heartbeat_interval_ms=500,
+        metadata_max_age_ms=1000,
+    )
+    what: dict[str, Any] = {"pattern": spec["topic"]} if spec["regex"] else {"topics": [spec["topic"]]}
+    consumer.subscribe(**what, listener=Listener())
+    say("startup_complete")
+    while goes_on():
+        _poll(consumer)
+    consumer.close()
+    say("shutdown_complete")
+
+
+def _poll(consumer: Any) -> None:
+    seen = {
+        (p.topic, p.partition): [m.offset for m in messages]
+        for p, messages in consumer.poll(timeout_ms=200).items()
+    }
+    if not seen:
+        return
+    say("records_consumed", **consumption(seen))
+    try:
+        consumer.commit()
+    except Exception as error:
+        say("offsets_committed", success=False, error=f"{type(error).__name__}: {error}")
+    else:
+        say("offsets_committed", **commitment(seen))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,228 @@
+"""Live members of a group, each a program that tells what becomes of it.
+
+What they print is what Kafka's own ``VerifiableConsumer`` prints, a JSON object a line: ``startup_complete``,
+``partitions_assigned`` and ``partitions_revoked`` (or ``_lost``) with ``partitions``, ``records_consumed``
+with a row for each partition (``count``, ``minOffset``, ``maxOffset``), ``offsets_committed`` with
+``offsets`` and ``success``, ``shutdown_complete``; each with ``timestamp``, ms of the wall clock. After each
+poll a member commits, synchronously, what it got; SIGTERM makes it leave in good order.
+"""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal
+
+from campaigns.clients.checks.verdicts import CheckFailed
+
+Protocol = Literal["classic", "consumer"]
+TopicPartition = tuple[str, int]
+LEAVE_S = 30.0
+
+
+@dataclass(frozen=True)
+class MemberSpec:
+    """What a member is to be. With ``regex`` the topic is a regular expression (RE2, matching whole names).
+
+    ``assignor`` is the client's own for a classic member and the broker's for a KIP-848 one; empty is the default.
+    """
+
+    topic: str
+    group: str
+    protocol: Protocol = "classic"
+    assignor: str = ""
+    instance_id: str = ""
+    regex: bool = False
+
+    def to_json(self, bootstrap: str) -> str:
+        """For a member that is a module of this package."""
+        return json.dumps({"bootstrap": bootstrap, **asdict(self)})
+
+
+@dataclass(frozen=True)
+class Consumption:
+    """A run of records of one partition that one poll gave, first and last offset included."""
+
+    at: TopicPartition
+    count: int
+    first: int
+    last: int
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class Ownership:
+    """That a member has a partition since a time, or has it no more."""
+
+    at: TopicPartition
+    owned: bool
+    time_ms: int
+
+
+@dataclass(frozen=True)
+class Commitment:
+    """That a member's commit was accepted: the next offset to read."""
+
+    at: TopicPartition
+    offset: int
+    time_ms: int
+
+
+@dataclass
+class Story:
+    """What a member has told so far."""
+
+    ownerships: list[Ownership] = field(default_factory=list)
+    consumptions: list[Consumption] = field(default_factory=list)
+    commitments: list[Commitment] = field(default_factory=list)
+    refused_commits: list[str] = field(default_factory=list)
+    owned: set[TopicPartition] = field(default_factory=set)
+
+    def tell(self, event: Mapping[str, Any]) -> None:
+        """Take in one event; what isn't known is passed over."""
+        name, time_ms = event.get("name"), int(event.get("timestamp", 0))
+        if name in ("partitions_assigned", "partitions_revoked", "partitions_lost"):
+            self._own(_places(event["partitions"]), name == "partitions_assigned", time_ms)
+        elif name == "records_consumed":
+            self.consumptions += [
+                Consumption((p["topic"], p["partition"]), p["count"], p["minOffset"], p["maxOffset"], time_ms)
+                for p in event["partitions"]
+            ]
+        elif name == "offsets_committed" and event.get("success"):
+            self.commitments += [
+                Commitment((o["topic"], o["partition"]), o["offset"], time_ms) for o in event["offsets"]
+            ]
+        elif name == "offsets_committed":
+            self.refused_commits.append(str(event.get("error")))
+
+    def ended(self, time_ms: int) -> None:
+        """The member is gone, and so is what it owned."""
+        self._own(sorted(self.owned), False, time_ms)
+
+    def _own(self, places: Sequence[TopicPartition], owned: bool, time_ms: int) -> None:
+        self.ownerships += [Ownership(at, owned, time_ms) for at in places]
+        if owned:
+            self.owned |= set(places)
+        else:
+            self.owned -= set(places)
+
+
+class Member:
+    """A member's process. What it tells is read by a thread as it comes."""
+
+    def __init__(self, command: Sequence[str], stdin: str = "", name: str = "member") -> None:
+        self.name = name
+        self.story = Story()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the member has ended
+        self._process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
+        )
+        assert self._process.stdin is not None
+        self._process.stdin.write(stdin.encode())
+        self._process.stdin.close()
+        self._reader = threading.Thread(target=self._read, daemon=True)
+        self._reader.start()
+
+    @property
+    def owned(self) -> frozenset[TopicPartition]:
+        """What it has now."""
+        return frozenset(self.story.owned)
+
+    @property
+    def alive(self) -> bool:
+        """Whether its process runs."""
+        return self._process.poll() is None
+
+    def stop(self) -> None:
+        """Let it leave in good order, and wait.
+
+        :raises CheckFailed: it does not end, or with another status than 0 or of SIGTERM
+        """
+        self._process.terminate()
+        self._end()
+        # Java ends with 128 + SIGTERM when a signal has run its shutdown hooks.
+        if self._process.returncode not in (0, -signal.SIGTERM, 128 + signal.SIGTERM):
+            raise CheckFailed(f"{self.name} ended with status {self._process.returncode}: {self.errors()}")
+
+    def kill(self) -> None:
+        """SIGKILL: it says good-bye to nobody. Harmless when it has ended."""
+        self._process.kill()
+        self._end()
+
+    def errors(self) -> str:
+        """The last of what it printed on stderr."""
+        if self._errors.closed:
+            return self._last
+        self._errors.seek(0)
+        lines = self._errors.read().decode(errors="replace").strip().splitlines()
+        return " / ".join(lines[-3:])[-400:]
+
+    def _end(self) -> None:
+        try:
+            self._process.wait(LEAVE_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._reader.join(5)
+        assert self._process.stdout is not None
+        self._process.stdout.close()
+        self._last = self.errors()
+        self._errors.close()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            try:
+                event = json.loads(line)
+            except ValueError:
+                continue
+            if isinstance(event, dict):
+                self.story.tell(event)
+        self.story.ended(int(time.time() * 1000))
+
+
+def say(name: str, **fields: object) -> None:
+    """Print an event, for members that are modules of this package."""
+    print(json.dumps({"name": name, "timestamp": int(time.time() * 1000), **fields}), flush=True)
+
+
+def places(partitions: Sequence[Any]) -> list[dict[str, object]]:
+    """The form of partitions in an event, of anything that has ``topic`` and ``partition``."""
+    return [{"topic": p.topic, "partition": p.partition} for p in partitions]
+
+
+def consumption(offsets: Mapping[TopicPartition, Sequence[int]]) -> dict[str, object]:
+    """The fields of ``records_consumed``, of the offsets of each partition in their order."""
+    rows = [
+        {"topic": t, "partition": n, "count": len(seen), "minOffset": seen[0], "maxOffset": seen[-1]}
+        for (t, n), seen in offsets.items()
+    ]
+    return {"count": sum(map(len, offsets.values())), "partitions": rows}
+
+
+def commitment(offsets: Mapping[TopicPartition, Sequence[int]]) -> dict[str, object]:
+    """The fields of ``offsets_committed``, when all that was consumed is committed."""
+    rows = [{"topic": t, "partition": n, "offset": seen[-1] + 1} for (t, n), seen in offsets.items()]
+    return {"success": True, "offsets": rows}
+
+
+def until_terminated() -> Callable[[], bool]:
+    """Catch SIGTERM from now on; true until it comes."""
+    gone = threading.Event()
+    signal.signal(signal.SIGTERM, lambda *_: gone.set())
+    return lambda: not gone.is_set()
+
+
+def member_module(name: str) -> str:
+    """The full name of a module of this package that is a member: what ``python -m`` runs."""
+    return f"{__package__}.{name}"
+
+
+def _places(partitions: Sequence[Mapping[str, Any]]) -> list[TopicPartition]:
+    return [(p["topic"], p["partition"]) for p in partitions]

@@ -1,0 +1,118 @@
+"""The three codecs do the same work, and what is made of their times is right."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from blumfeld.wire.messages.heartbeat import HeartbeatRequest
+from campaigns.bench.codec import rivals as codec_rivals
+from campaigns.bench.codec.contest import Beside, Row, measure, table
+from campaigns.bench.codec.counted import counting
+from campaigns.bench.codec.messages import Case, cases, metadata_response
+from campaigns.bench.codec.rivals import Contestant, IncomparableError, contestants
+
+
+# kafka-python reads its schemas as one did before Python 3.11.
+@pytest.mark.filterwarnings("ignore:(read_text|open_text) is deprecated:DeprecationWarning")
+def test_every_message_is_the_same_bytes_in_all_three() -> None:
+    """Else nothing could be compared; the two rivals know every version that is asked for."""
+    for case in cases():
+        ours, rivals, missing = contestants(case)
+        assert [one.name for one in rivals] == ["kio", "kafka-python"], missing
+        data = ours.encode()
+        for rival in rivals:
+            assert rival.encode() == data
+            rival.decode()
+
+
+def test_a_thousand_partitions_are_a_thousand() -> None:
+    response = metadata_response(1000)
+    partitions = [partition for topic in response.topics for partition in topic.partitions]
+    assert len(partitions) == 1000
+    assert {len(partition.replica_nodes) for partition in partitions} == {3}
+    assert len({partition.leader_id for partition in partitions}) == 3
+
+
+def test_a_rival_with_other_bytes_is_named_and_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(case: Case, data: bytes) -> Contestant:
+        raise IncomparableError("knows no such thing")
+
+    monkeypatch.setattr(codec_rivals, "_kio", refuse)
+    monkeypatch.setattr(codec_rivals, "_kafka_python", refuse)
+    ours, rivals, missing = contestants(Case(HeartbeatRequest(group_id="g"), 4))
+    assert ours.encode() == b"\x02g\x00\x00\x00\x00\x01\x00\x00"
+    assert rivals == []
+    assert missing == ["HeartbeatRequest v4: knows no such thing"] * 2
+
+
+def test_a_codec_that_works_twice_as_long_is_half_as_fast(monkeypatch: pytest.MonkeyPatch) -> None:
+    """CPU time is what the calls say it is here, so that the ratio is known."""
+    clock = [0.0]
+    monkeypatch.setattr("time.process_time", lambda: clock[0])
+
+    def taking(seconds: float) -> Contestant:
+        def call() -> bytes:
+            clock[0] += seconds
+            return b"12345"
+
+        return Contestant("slow", call, call)
+
+    row = measure("m", "encode", taking(0.001), [taking(0.002)], rounds=3)
+    assert row.ours_us == pytest.approx(1000)
+    assert row.size_bytes == 5
+    assert row.rivals[0].median_us == pytest.approx(2000)
+    assert row.rivals[0].faster == pytest.approx(2)
+    assert row.rivals[0].interval == pytest.approx((2, 2), rel=0.02)
+
+
+def test_the_table_says_times_ratios_and_instructions() -> None:
+    beside = Beside("kio", 12.5, 5.0, (4.9, 5.1), 60_000.0)
+    rows = [Row("Message v1", 1234, "encode", 2.5, [beside], 10_000.0)]
+    console = Console(width=140, record=True, file=io.StringIO())
+    console.print(table(rows, 10))
+    text = console.export_text()
+    for part in ("Message v1", "1,234", "2.50", "12.50", "5.00×", "(4.90–5.10)", "60,000 instr.", "6.00×"):
+        assert part in text
+
+
+def test_the_command_times_and_writes_what_it_found(tmp_path: Path) -> None:
+    out = tmp_path / "codec.json"
+    command = [
+        sys.executable,
+        "-m",
+        "campaigns.bench.codec.contest",
+        "--only",
+        "ResponseHeader v1",
+        "--rounds",
+        "3",
+    ]
+    done = subprocess.run(
+        [*command, "--out", str(out)], capture_output=True, text=True, timeout=90, check=True
+    )
+    assert "ResponseHeader v1" in done.stdout
+    found = msgspec.json.decode(out.read_bytes())
+    assert [row["direction"] for row in found["rows"]] == ["encode", "decode"]
+    assert all(row["ours_us"] > 0 and len(row["rivals"]) == 2 for row in found["rows"])
+    assert found["machine"]["cores"] >= 1
+
+
+@pytest.mark.skipif(shutil.which("valgrind") is None, reason="counts with valgrind")
+@pytest.mark.slow
+def test_instructions_are_those_of_the_call_alone() -> None:
+    """Twice as much to do is about twice as much; what start-up takes is in neither."""
+    name = "FetchRequest v16, 100 partitions"
+    with counting() as count:
+        small = count("blumfeld", "ResponseHeader v1", "encode", 50)
+        large = count("blumfeld", name, "encode", 50)
+        again = count("blumfeld", name, "encode", 100)
+    assert 500 < small < 20_000
+    assert large > 10 * small
+    assert again == pytest.approx(large, rel=0.05)
