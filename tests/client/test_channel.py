@@ -452,6 +452,20 @@ def test_a_refused_authentication_fails_what_waits() -> None:
     assert world.connection.closed
 
 
+def test_a_new_address_has_no_failures_yet() -> None:
+    """The pauses of the old one say nothing about it."""
+    world = World()
+    world.peer.refuse = ConnectionRefusedError("no")
+    for _ in range(6):
+        world.send()
+        world.runtime.advance(300)
+    world.endpoint = Endpoint("L", "elsewhere", 9092)
+    world.send()
+    assert world.channel.state is State.BACKING_OFF
+    world.runtime.advance(61)
+    assert world.channel.state is State.IDLE
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_each_request_ends_once_with_its_own_answer(seed: int) -> None:
     """Random requests, answers, losses, refusals, moves and waits. The answer is the request's number."""

@@ -158,9 +158,7 @@ class Channel:
         return request.answer
 
     def _moved(self) -> None:
-        """Leave an address. Another node may have it now, so an answer from there may come from the wrong node; and
-        failures there say nothing about the new address."""
-        self._failures = 0
+        """Leave an address. Another node may have it now, so an answer from there may come from the wrong node."""
         if self.state is State.BACKING_OFF:  # what waits has been nowhere yet
             self._stop_timer()
             self.state = State.IDLE
@@ -218,7 +216,9 @@ class Channel:
             self._end(ConnectionError(f"{self._about}: its address is not known"))
             return
         self.state = State.OPENING
-        self._endpoint = endpoint
+        if endpoint != self._endpoint:
+            self._failures = 0  # failures at an earlier address say nothing about this one
+            self._endpoint = endpoint
         client = DialedClient(self._settings.client_id, self._about, self._gone)
         self._client = client
         self._timer = self._runtime.call_later(

@@ -515,6 +515,9 @@ def test_who_has_gone_waits_no_longer(broker: BrokerHarness) -> None:
     assert (waiting.settled, parking.waiting) == (False, 2)
     broker.broker.connection_handler("broker").closed(cast("Any", connection), "reset")
     assert (waiting.settled, other.settled, parking.waiting) == (True, False, 1)
+    partition = broker.broker.partitions.find("t", 0)
+    assert partition is not None
+    assert len(partition.watchers.committed_end) == 1, "only the other one watches on"
 
 
 def test_who_goes_after_an_answer_has_nothing_to_forget(broker: BrokerHarness) -> None:

@@ -15,7 +15,7 @@ from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.wire.batches.builder import build_empty_batch
 from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
 from tests.broker.replicas.following import Cluster, Replica
-from tests.log.batches import batch_bytes, marker
+from tests.log.batches import batch_bytes, data_batch, marker
 
 REPLICAS = st.integers(1, 3)
 Step = st.one_of(
@@ -338,6 +338,37 @@ def test_a_truncation_below_the_log_start_begins_anew_there() -> None:
     assert follower.host.latest_epoch == -1, "the epochs of what was below the log start are forgotten"
     cluster.settle()
     cluster.check()
+
+
+def test_a_log_that_begins_inside_of_a_batch_keeps_epochs_and_producers() -> None:
+    """The leader's log start lies inside of the first batch that it sends."""
+    _, follower = two()
+    state = ProducerState()
+    state.place(data_batch(20, 9, 3, 4))
+    state.written(21)
+    follower.host.restart_at(30, [EpochEntry(0, 5)], state.snapshot(30))
+    follower.host.append_fetched(memoryview(batch_bytes(29, 3, leader_epoch=1)), 32, 30)
+    follower.end_turn()
+    assert (follower.log.log_start_offset, follower.log.written_end_offset) == (30, 32)
+    assert follower.producers == {9: (3, 4, -1)}
+    assert [entry.epoch for entry in follower.partition.state.epochs.entries][-1] == 1
+    assert follower.host.epoch_end(0).epoch == 0
+
+
+def test_each_append_is_told_also_if_an_earlier_write_ends_behind_it() -> None:
+    """Where an ack waits for a sync, batches are placed between a write and its outcome."""
+    _, follower = two()
+    log, held = cast("Any", follower.log), []
+    real = log.write
+    log.write = lambda done: real(lambda outcome: held.append((done, outcome)))
+    for offset in (3, 4):
+        follower.host.append_fetched(memoryview(batch_bytes(offset, leader_epoch=1)), offset, 0)
+        follower.end_turn()
+    follower.follower.calls.clear()
+    for done, outcome in held:
+        done(outcome)
+        follower.end_turn()
+    assert follower.follower.calls == [("written", 4), ("written", 5)]
 
 
 def test_a_batch_of_a_later_epoch_and_one_that_is_cut_off_wait_for_the_next_fetch() -> None:

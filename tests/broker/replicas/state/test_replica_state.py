@@ -77,6 +77,23 @@ def test_a_replay_in_steps_takes_each_batch_once(
     assert [batch.base_offset for batch in state._batches(replica.log, 3)] == list(range(3))
 
 
+def test_a_roll_in_the_middle_of_a_replay_writes_no_snapshot(
+    replica: ReplicaOnDisk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only some of the producers are known then, and a start would believe the snapshot."""
+    monkeypatch.setattr(state_module, "REPLAY_STEP", 1)
+    for producer in (7, 8, 9):
+        replica.put(of(producer, 0))
+    steps = replica.state.truncate_in_steps(2)
+    next(steps)
+    assert replica.sequences == {7: 0}
+    replica.roll()
+    assert 2 not in replica.files(".snapshot")
+    for _ in steps:
+        pass
+    assert replica.sequences == {7: 0, 8: 0}
+
+
 # Transaction index
 
 
