@@ -20,8 +20,8 @@ from blumfeld.spi.storage import TopicPartition
 
 APPLIED_AT_ONCE = 128
 """Partitions that change in one turn."""
-REMOVED_AT_ONCE = 16
-"""Partitions that are removed in one turn: each renames a directory."""
+REMOVED_AT_ONCE = 2
+"""Partitions that are removed in one turn: each closes files and renames a directory, up to 3 ms on a busy disk."""
 
 
 class ImageFollower:
