@@ -43,7 +43,8 @@ class ImageSection(Protocol):
 
 
 class Decided(msgspec.Struct, frozen=True):
-    """The decision on a command of a plug-in. The records are appended as one batch, then the response is sent."""
+    """The decision on a command of a plug-in. All records are appended or none, then the response is
+    sent. Many records take several batches, in a metadata transaction (KIP-868)."""
 
     records: tuple[Message, ...]
     """Records of the build's sections only."""

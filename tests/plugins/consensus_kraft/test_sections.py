@@ -37,6 +37,15 @@ def test_a_section_is_there_after_a_restart_also_after_one_without_the_plug_in()
     assert again.deltas[0].section_records["acls"][0] in again.image.section("acls").values()
 
 
+def test_a_large_decision_of_a_command_is_one_transaction() -> None:
+    one = node()
+    before = len(one.deltas)
+    one.ask(creation(*["User:k"] * 600), CreateAclsResponse)
+    assert [len(delta.section_records.get("acls", ())) for delta in one.deltas[before:]] == [600]
+    again = KraftNode(one.runtime.disk, seed=1, image_sections=(AclSection(),)).start()
+    assert len(again.image.section("acls")) == 600
+
+
 @pytest.mark.parametrize("principal", ["User:foreign", "User:broken"])
 def test_a_defect_of_the_plug_in_costs_its_request_alone(principal: str) -> None:
     one = node()
