@@ -14,8 +14,8 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.kernel.node import Node
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.host import Machine, plan_of
-from blumfeld.testing.simulation.network import Network
+from blumfeld.testing.simulation.machine.host import Machine, plan_of
+from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 

@@ -14,7 +14,7 @@ from blumfeld.spi.storage import LogStorage, TopicPartition, WriteOutcome
 from blumfeld.testing.fakes.files import Fault, Luck
 from blumfeld.testing.fakes.loop import SimulationError
 from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.simulation.oracle import Oracle
+from blumfeld.testing.simulation.clients.oracle import Oracle
 from blumfeld.testing.simulation.run import Simulation
 from blumfeld.testing.storage_contract import StorageContract
 from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch

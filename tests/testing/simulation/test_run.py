@@ -16,8 +16,8 @@ import pytest
 from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.simulation import Pace, Simulation, SimulationFailure
 from blumfeld.testing.simulation.__main__ import main
-from blumfeld.testing.simulation.host import DATA_DIR, Machine, plan_of
-from blumfeld.testing.simulation.network import Network, Weather, Wire
+from blumfeld.testing.simulation.machine.host import DATA_DIR, Machine, plan_of
+from blumfeld.testing.simulation.network.network import Network, Weather, Wire
 from blumfeld.testing.simulation.run import CONFIG
 from blumfeld.testing.simulation.seeds import seeds_of
 from blumfeld.testing.simulation.trace import Trace

@@ -7,7 +7,7 @@ transport are other ones. The same seed gives the same trace.
 
 from __future__ import annotations
 
-from blumfeld.testing.simulation.oracle import Oracle, ViolationError
+from blumfeld.testing.simulation.clients.oracle import Oracle, ViolationError
 from blumfeld.testing.simulation.run import Pace, Report, Simulation, SimulationFailure
 
 __all__ = ["Oracle", "Pace", "Report", "Simulation", "SimulationFailure", "ViolationError"]

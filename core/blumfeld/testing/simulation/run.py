@@ -14,13 +14,13 @@ import msgspec
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.client import connect
-from blumfeld.testing.simulation.consumer import Consumer, check_claims
-from blumfeld.testing.simulation.group_member import GroupMember
-from blumfeld.testing.simulation.host import ADDRESS, Machine, plan_of
-from blumfeld.testing.simulation.network import Network
-from blumfeld.testing.simulation.oracle import Counts, Oracle, ViolationError
-from blumfeld.testing.simulation.producer import Producer
+from blumfeld.testing.simulation.clients.client import connect
+from blumfeld.testing.simulation.clients.consumer import Consumer, check_claims
+from blumfeld.testing.simulation.clients.group_member import GroupMember
+from blumfeld.testing.simulation.clients.oracle import Counts, Oracle, ViolationError
+from blumfeld.testing.simulation.clients.producer import Producer
+from blumfeld.testing.simulation.machine.host import ADDRESS, Machine, plan_of
+from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.messages.create_topics import (

@@ -12,9 +12,9 @@ import msgspec
 
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.plugging.registry import GROUP
-from blumfeld.testing.simulation.host import Machine, address_of, plan_of
-from blumfeld.testing.simulation.network import Network, Wire
-from blumfeld.testing.simulation.oracle import ViolationError
+from blumfeld.testing.simulation.clients.oracle import ViolationError
+from blumfeld.testing.simulation.machine.host import Machine, address_of, plan_of
+from blumfeld.testing.simulation.network.network import Network, Wire
 from blumfeld.testing.simulation.swarm import FaultClass, Operation, Shape, World, violation_of
 from tests.testing.simulation.register.node import ACK_BEFORE_SYNC, NO_EPOCH, PORT, STALE_READ
 

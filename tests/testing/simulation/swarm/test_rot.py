@@ -10,12 +10,12 @@ import pytest
 
 from blumfeld.log.segments.recovery import RecoveredSegment, recover_segment
 from blumfeld.testing.fakes.files import FakeDisk
-from blumfeld.testing.simulation.oracle import Oracle, ViolationError
+from blumfeld.testing.simulation.clients.oracle import Oracle, ViolationError
 from blumfeld.testing.simulation.swarm import Shape, Swarm, SwarmFailure
 from blumfeld.testing.simulation.swarm.rot import Rot
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_local.start import recovering
-from tests.testing.simulation.test_oracle import AT, a_ledger
+from tests.testing.simulation.clients.test_oracle import AT, a_ledger
 
 SHAPE = Shape(seed=3, clients=12, seconds=60.0, workload="rot")
 """Bits flip in this seed; processes are killed, and not all of them."""

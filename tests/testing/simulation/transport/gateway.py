@@ -8,10 +8,10 @@ from random import Random
 
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, Limits, Listener
-from blumfeld.testing.simulation.links import Weather
-from blumfeld.testing.simulation.network import Network, Wire
+from blumfeld.testing.simulation.network.links import Weather
+from blumfeld.testing.simulation.network.network import Network, Wire
+from blumfeld.testing.simulation.network.transport import SimulatedTransport
 from blumfeld.testing.simulation.trace import Trace
-from blumfeld.testing.simulation.transport import SimulatedTransport
 
 ADDRESS = "10.0.0.1"
 HERE = "127.0.0.1"

@@ -11,13 +11,13 @@ import msgspec
 
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.simulation.client import connect
-from blumfeld.testing.simulation.consumer import Consumer, check_claims
-from blumfeld.testing.simulation.group_member import GroupMember
-from blumfeld.testing.simulation.host import ADDRESS, Machine, plan_of
-from blumfeld.testing.simulation.network import Vantage
-from blumfeld.testing.simulation.oracle import Oracle
-from blumfeld.testing.simulation.producer import Producer
+from blumfeld.testing.simulation.clients.client import connect
+from blumfeld.testing.simulation.clients.consumer import Consumer, check_claims
+from blumfeld.testing.simulation.clients.group_member import GroupMember
+from blumfeld.testing.simulation.clients.oracle import Oracle
+from blumfeld.testing.simulation.clients.producer import Producer
+from blumfeld.testing.simulation.machine.host import ADDRESS, Machine, plan_of
+from blumfeld.testing.simulation.network.network import Vantage
 from blumfeld.testing.simulation.run import CONFIG, FLUSHED, PARTITIONS, topic_request
 from blumfeld.testing.simulation.swarm.faults import FaultClass
 from blumfeld.testing.simulation.swarm.shape import Shape

@@ -12,7 +12,7 @@ from typing import Any
 from blumfeld.kernel.node import StartError
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.testing.fakes.files import Fault
-from blumfeld.testing.simulation.host import Machine
+from blumfeld.testing.simulation.machine.host import Machine
 from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of, drawn
 from blumfeld.testing.simulation.swarm.world import World
 

@@ -9,8 +9,8 @@ from random import Random
 from typing import Any
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.simulation.host import Machine
-from blumfeld.testing.simulation.oracle import Oracle
+from blumfeld.testing.simulation.clients.oracle import Oracle
+from blumfeld.testing.simulation.machine.host import Machine
 from blumfeld.testing.simulation.swarm.brokers import Brokers
 from blumfeld.testing.simulation.swarm.disk_files import files_of
 from blumfeld.testing.simulation.swarm.faults import FaultClass

@@ -12,9 +12,9 @@ from typing import Any
 import msgspec
 
 from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.host import SEEDS_A_RUN, Machine
-from blumfeld.testing.simulation.network import Network
-from blumfeld.testing.simulation.oracle import ViolationError
+from blumfeld.testing.simulation.clients.oracle import ViolationError
+from blumfeld.testing.simulation.machine.host import SEEDS_A_RUN, Machine
+from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.swarm.faults import chance_of
 from blumfeld.testing.simulation.swarm.injector import Injector
 from blumfeld.testing.simulation.swarm.shape import Shape

@@ -8,8 +8,8 @@ from typing import Any, Protocol
 
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.host import Machine
-from blumfeld.testing.simulation.network import Network
+from blumfeld.testing.simulation.machine.host import Machine
+from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of
 from blumfeld.testing.simulation.swarm.shape import Shape
 

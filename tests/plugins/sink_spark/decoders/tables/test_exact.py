@@ -426,6 +426,9 @@ def test_what_is_no_number_goes_to_quarantine(name: str, schemas: Path) -> None:
     as_text=st.booleans(),
 )
 @example(value=123456789012345678901234567890, scale=0, wanted=(38, 18), as_text=False)
+@example(value=10**76 - 5 * 10**12, scale=24, wanted=(18, 8), as_text=False)
+@example(value=10**76 - 1, scale=60, wanted=(38, 18), as_text=False)
+@example(value=1 - 10**76, scale=76, wanted=(38, 18), as_text=False)
 def test_a_decoder_s_own_decimals_fit_to_the_last_digit_or_not_at_all(
     value: int, scale: int, wanted: tuple[int, int], as_text: bool
 ) -> None:

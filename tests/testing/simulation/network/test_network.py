@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.links import Weather
-from blumfeld.testing.simulation.network import CLIENTS, Network, Wire
-from blumfeld.testing.simulation.streams import ACK_S_MAX
+from blumfeld.testing.simulation.network.links import Weather
+from blumfeld.testing.simulation.network.network import CLIENTS, Network, Wire
+from blumfeld.testing.simulation.network.streams import ACK_S_MAX
 from blumfeld.testing.simulation.trace import Trace
 
 HERE, THERE = "10.0.0.1", "10.0.0.2"

@@ -1,6 +1,7 @@
 """The links between simulated machines: a matrix, one link for each direction of each pair.
 
-Pure: a link holds its quality and its present trouble; :mod:`blumfeld.testing.simulation.network` carries the bytes.
+Pure: a link holds its quality and its present trouble. :mod:`blumfeld.testing.simulation.network.network` carries the
+bytes.
 """
 
 from __future__ import annotations

@@ -12,8 +12,8 @@ from blumfeld.client.produce import ProducerIdentity, one_batch, only_outcome
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fakes.runtime import EPOCH_MS
-from blumfeld.testing.simulation.client import ClientConnection, Reach, connect_patiently
-from blumfeld.testing.simulation.oracle import Oracle, ViolationError
+from blumfeld.testing.simulation.clients.client import ClientConnection, Reach, connect_patiently
+from blumfeld.testing.simulation.clients.oracle import Oracle, ViolationError
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.errors import ErrorCode, is_retriable

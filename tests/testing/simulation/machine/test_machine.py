@@ -12,11 +12,11 @@ import pytest
 from blumfeld.client.connection import ClientConnection
 from blumfeld.spi.transport import DialedConnection, Limits
 from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.host import ADDRESS, DATA_DIR, Machine, address_of, plan_of
-from blumfeld.testing.simulation.network import Network
+from blumfeld.testing.simulation.machine.host import ADDRESS, DATA_DIR, Machine, address_of, plan_of
+from blumfeld.testing.simulation.network.network import Network
+from blumfeld.testing.simulation.network.transport import SimulatedTransport
 from blumfeld.testing.simulation.run import CONFIG
 from blumfeld.testing.simulation.trace import Trace
-from blumfeld.testing.simulation.transport import SimulatedTransport
 from blumfeld.testing.transport_contract.kit import Receiver
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest
 

@@ -13,8 +13,8 @@ from enum import Enum
 from typing import Protocol
 
 from blumfeld.spi.runtime import Random
-from blumfeld.testing.simulation.links import Link, Links
-from blumfeld.testing.simulation.sites import Site
+from blumfeld.testing.simulation.network.links import Link, Links
+from blumfeld.testing.simulation.network.sites import Site
 from blumfeld.testing.simulation.trace import Trace
 
 ACK_S_MAX = 30.0

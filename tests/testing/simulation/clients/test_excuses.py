@@ -8,10 +8,10 @@ import pytest
 
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.client import ANSWER_S_MAX, ClientConnection, connect
-from blumfeld.testing.simulation.network import CLIENTS, Network, Wire
-from blumfeld.testing.simulation.oracle import Oracle, ViolationError
-from blumfeld.testing.simulation.producer import Batch, Producer
+from blumfeld.testing.simulation.clients.client import ANSWER_S_MAX, ClientConnection, connect
+from blumfeld.testing.simulation.clients.oracle import Oracle, ViolationError
+from blumfeld.testing.simulation.clients.producer import Batch, Producer
+from blumfeld.testing.simulation.network.network import CLIENTS, Network, Wire
 from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse

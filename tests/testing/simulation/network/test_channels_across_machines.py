@@ -9,10 +9,10 @@ import pytest
 from blumfeld.client.channel import Channel, ChannelSettings
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.simulation.host import ADDRESS, address_of
+from blumfeld.testing.simulation.machine.host import ADDRESS, address_of
 from blumfeld.wire.codec import decode
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
-from tests.testing.simulation.test_machine import Several
+from tests.testing.simulation.machine.test_machine import Several
 
 TIMEOUT_MS = 2_000
 

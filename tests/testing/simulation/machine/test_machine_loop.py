@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from blumfeld.testing.fakes.loop import SimulatedLoop, SimulationError
-from blumfeld.testing.simulation.clocks import MachineClock
-from blumfeld.testing.simulation.machine_loop import MachineLoop
+from blumfeld.testing.simulation.machine.clocks import MachineClock
+from blumfeld.testing.simulation.machine.machine_loop import MachineLoop
 
 
 class Process:

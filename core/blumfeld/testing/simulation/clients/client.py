@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Protocol, TypeVar
 
 from blumfeld.client.asyncio_connection import AsyncioConnection
-from blumfeld.testing.simulation.network import End, Wire
-from blumfeld.testing.simulation.oracle import ViolationError
+from blumfeld.testing.simulation.clients.oracle import ViolationError
+from blumfeld.testing.simulation.network.network import End, Wire
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 

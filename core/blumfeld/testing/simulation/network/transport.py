@@ -1,4 +1,4 @@
-"""The transport of a simulated node: frames over :mod:`blumfeld.testing.simulation.network`.
+"""The transport of a simulated node: frames over :mod:`blumfeld.testing.simulation.network.network`.
 
 It applies the contract of ``spi.transport`` strictly: a frame's bytes turn to garbage when its turn is over, so code
 that keeps them for longer fails.
@@ -26,7 +26,7 @@ from blumfeld.spi.transport import (
     Limits,
     Listener,
 )
-from blumfeld.testing.simulation.network import End, Network, Wire
+from blumfeld.testing.simulation.network.network import End, Network, Wire
 
 LOOPBACK = ("127.0.0.1", "::1", "localhost", "0.0.0.0", "::")
 """Hosts that stand for the machine itself."""

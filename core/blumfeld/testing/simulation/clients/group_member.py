@@ -14,9 +14,9 @@ from blumfeld.client.classic_group import (
 from blumfeld.client.fetch import Place
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.simulation.client import ClientConnection, Reach, connect_patiently
-from blumfeld.testing.simulation.consumer import Consumer
-from blumfeld.testing.simulation.oracle import Oracle, ViolationError
+from blumfeld.testing.simulation.clients.client import ClientConnection, Reach, connect_patiently
+from blumfeld.testing.simulation.clients.consumer import Consumer
+from blumfeld.testing.simulation.clients.oracle import Oracle, ViolationError
 from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.heartbeat import HeartbeatResponse

@@ -19,10 +19,10 @@ from blumfeld.spi.runtime import NodeFailure
 from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.fakes.runtime import EPOCH_MS, FakeRuntime
-from blumfeld.testing.simulation.clocks import MachineClock
-from blumfeld.testing.simulation.machine_loop import MachineLoop
-from blumfeld.testing.simulation.network import Network
-from blumfeld.testing.simulation.transport import SimulatedTransport
+from blumfeld.testing.simulation.machine.clocks import MachineClock
+from blumfeld.testing.simulation.machine.machine_loop import MachineLoop
+from blumfeld.testing.simulation.network.network import Network
+from blumfeld.testing.simulation.network.transport import SimulatedTransport
 
 T = TypeVar("T")
 
@@ -64,7 +64,7 @@ def plan_of(
         "config": dict(config),
         **(sections or {}),
     }
-    network = EntryPoint("net_simulated", "blumfeld.testing.simulation.transport:Plugin", GROUP)
+    network = EntryPoint("net_simulated", "blumfeld.testing.simulation.network.transport:Plugin", GROUP)
     registry = Registry([*entry_points(group=GROUP), network, *plugins])
     return make_plan(decode_section(raw, Manifest, "simulation"), "simulation", registry)
 

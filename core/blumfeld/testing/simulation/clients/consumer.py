@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 from blumfeld.client.fetch import FetchSession
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.simulation.client import ClientConnection, Reach, connect_patiently
-from blumfeld.testing.simulation.oracle import Oracle, PartitionLedger, ViolationError
+from blumfeld.testing.simulation.clients.client import ClientConnection, Reach, connect_patiently
+from blumfeld.testing.simulation.clients.oracle import Oracle, PartitionLedger, ViolationError
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import CorruptBatch, ErrorCode, is_retriable

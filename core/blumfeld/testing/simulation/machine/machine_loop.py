@@ -15,7 +15,7 @@ from contextvars import Context
 from typing import Any
 
 from blumfeld.testing.fakes.loop import SimulatedLoop, SimulationError
-from blumfeld.testing.simulation.clocks import MachineClock
+from blumfeld.testing.simulation.machine.clocks import MachineClock
 
 UNWIND_ROUNDS_MAX = 100
 """Cancellations after which a task that doesn't end is left alone."""

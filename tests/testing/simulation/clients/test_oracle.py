@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.simulation.oracle import Oracle, PartitionLedger, ViolationError
+from blumfeld.testing.simulation.clients.oracle import Oracle, PartitionLedger, ViolationError
 
 AT = TopicPartition("topic", 0)
 

@@ -13,9 +13,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from blumfeld.spi.runtime import Random
-from blumfeld.testing.simulation.links import Links, Weather
-from blumfeld.testing.simulation.sites import Site
-from blumfeld.testing.simulation.streams import End, NetworkConnection, Stream, Wire
+from blumfeld.testing.simulation.network.links import Links, Weather
+from blumfeld.testing.simulation.network.sites import Site
+from blumfeld.testing.simulation.network.streams import End, NetworkConnection, Stream, Wire
 from blumfeld.testing.simulation.trace import Trace
 
 __all__ = ["CLIENTS", "End", "Network", "NetworkConnection", "Vantage", "Weather", "Wire"]
