@@ -137,10 +137,12 @@ def _fits(column: Any, wanted: pa.DataType) -> Any:
     if pa.types.is_decimal(column.type) and pa.types.is_decimal(wanted):
         wide = column.cast(pa.decimal256(76, column.type.scale))
         whole_digits = wanted.precision - wanted.scale
-        limit = pa.scalar(Decimal(10) ** whole_digits, pa.decimal256(whole_digits + 1, 0))
         # Towards zero: Arrow refuses to round 76 digits up, because that may take a 77th.
         rounded = pc.round(wide, ndigits=wanted.scale, round_mode="towards_zero")
-        fits = pc.and_(pc.less(pc.abs(wide), limit), pc.equal(rounded, wide))
+        fits = pc.equal(rounded, wide)
+        if whole_digits + column.type.scale < _DIGITS_256:  # otherwise no value of the type has more whole digits
+            limit = pa.scalar(Decimal(10) ** whole_digits, pa.decimal256(whole_digits + 1, 0))
+            fits = pc.and_(pc.less(pc.abs(wide), limit), fits)
         return pc.fill_null(fits, True)
     return pa.chunked_array([pa.array(list(_each_fits(column, wanted)), pa.bool_())])
 
