@@ -71,6 +71,7 @@ class KraftMetadata:
             MetadataImage(section_kinds=SectionKinds(composition.image_sections)),
             composition.runtime,
             self._is_published,
+            self._listener_failed,
         )
         self._node_id = composition.node_id
         self._leading: ControllerId | None = None
@@ -340,6 +341,15 @@ class KraftMetadata:
             "a controller's command met a defect",
             (type(command), place_of(defect)),
             command=command_text(command),
+            exc_info=defect,
+        )
+
+    def _listener_failed(self, listener: ImageListener, defect: Exception) -> None:
+        self._defects.say(
+            self._events.error,
+            "a listener of the metadata image met a defect",
+            (place_of(defect),),
+            listener=getattr(listener, "__qualname__", repr(listener)),
             exc_info=defect,
         )
 

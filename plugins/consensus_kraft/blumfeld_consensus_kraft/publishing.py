@@ -76,15 +76,23 @@ class Publisher:
     reader never sees half of it.
 
     :param published: is told of each batch that is in the image
+    :param defect: is told what a listener raised; the other listeners, and later steps, go on
     """
 
-    def __init__(self, image: MetadataImage, runtime: Runtime, published: Callable[[Placed], None]) -> None:
+    def __init__(
+        self,
+        image: MetadataImage,
+        runtime: Runtime,
+        published: Callable[[Placed], None],
+        defect: Callable[[ImageListener, Exception], None],
+    ) -> None:
         self.image = image
         self.loaded = False
         self.uncommitted: deque[Placed] = deque()
         """Batches whose publishing has not begun."""
         self._runtime = runtime
         self._published = published
+        self._defect = defect
         self._committed_end = -1
         self._replies: deque[Reply] = deque()
         self._listeners: list[ImageListener] = []
@@ -185,7 +193,11 @@ class Publisher:
 
     def _tell(self, listeners: Sequence[ImageListener], delta: ImageDelta) -> None:
         for listener in listeners:
-            applying = listener(self.image, delta)
+            try:
+                applying = listener(self.image, delta)
+            except Exception as defect:
+                self._defect(listener, defect)
+                continue
             if applying is not None and not applying.done:
                 self._applying.append(applying)
 

@@ -140,7 +140,9 @@ def _fits(column: Any, wanted: pa.DataType) -> Any:
         # Towards zero: Arrow refuses to round 76 digits up, because that may take a 77th.
         rounded = pc.round(wide, ndigits=wanted.scale, round_mode="towards_zero")
         fits = pc.equal(rounded, wide)
-        if whole_digits + column.type.scale < _DIGITS_256:  # otherwise no value of the type has more whole digits
+        if (
+            whole_digits + column.type.scale < _DIGITS_256
+        ):  # otherwise no value of the type has more whole digits
             limit = pa.scalar(Decimal(10) ** whole_digits, pa.decimal256(whole_digits + 1, 0))
             fits = pc.and_(pc.less(pc.abs(wide), limit), fits)
         return pc.fill_null(fits, True)

@@ -701,3 +701,18 @@ def test_a_full_disk_costs_changes_until_there_is_room(disk: FakeDisk) -> None:
     assert node.create("after") == [0]
     node.stop()
     assert list(KraftNode(disk, seed=1).start().image.topics) == ["before", "after"]
+
+
+def test_a_listener_that_raises_holds_up_nobody_else() -> None:
+    """A plug-in may subscribe. Later steps and the listeners behind it go on, and its defect is logged."""
+    node = KraftNode()
+
+    def raises(image: ClusterImage, delta: ImageDelta) -> None:
+        raise ZeroDivisionError
+
+    node.metadata.subscribe(raises)
+    node.start()
+    node.join()
+    assert node.create("one", "two") == [0, 0]
+    assert [t.name for delta in node.deltas for t in delta.topics_created] == ["one", "two"]
+    assert ("error", "a listener of the metadata image met a defect") in node.parts.events.told
