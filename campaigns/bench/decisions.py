@@ -189,8 +189,8 @@ class Node:
             await self.parts.local_storage.start(CLUSTER_ID, 1)
             await self.metadata.start()
 
-        self.runtime.run(start())
         spare_the_collector()
+        self.runtime.run(start())
         settle()
 
     @property

@@ -67,8 +67,11 @@ class PartitionImage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     directories: tuple[bytes, ...] = ()
 
 
-class TopicImage(msgspec.Struct, frozen=True, kw_only=True):
-    """One topic. ``partitions`` has every number from 0 on; it is replaced, never changed."""
+class TopicImage(msgspec.Struct, frozen=True, kw_only=True, gc=False):
+    """One topic. ``partitions`` has every number from 0 on; it is replaced, never changed.
+
+    The garbage collector doesn't track it (``gc=False``): nothing in it refers back to it.
+    """
 
     name: str
     topic_id: bytes

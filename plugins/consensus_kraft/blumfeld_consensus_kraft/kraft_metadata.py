@@ -160,9 +160,7 @@ class KraftMetadata:
         self._kraft_version = loaded.kraft_version
         self._voter = Voter(self._node_id, log.directory_id, log.aux)
         self._raft = RaftLog(self._runtime, log, self._publisher.committed, self._failed)
-        self._snapshots = Snapshots(
-            self._runtime, self._config, log, self._events, lambda: self._publisher.image
-        )
+        self._snapshots = Snapshots(self._runtime, self._config, log, self._events, self._publisher.copied)
         self._snapshots.kraft_version = loaded.kraft_version
         self._snapshots.voters = loaded.voters
         if loaded.bytes_since_snapshot:

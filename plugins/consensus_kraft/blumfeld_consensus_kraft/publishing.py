@@ -95,6 +95,8 @@ class Publisher:
         self._defect = defect
         self._committed_end = -1
         self._replies: deque[Reply] = deque()
+        self._copies: deque[Completion[MetadataImage]] = deque()
+        """Copies of the image that were asked for, and are made between two batches."""
         self._listeners: list[ImageListener] = []
         self._applying: list[Completion[None]] = []
         """Deltas that listeners have not applied to the end."""
@@ -124,6 +126,15 @@ class Publisher:
         """Keep a reply; they are placed in the order of their ends."""
         self._replies.append(reply)
 
+    def copied(self) -> Completion[MetadataImage]:
+        """A copy of the image as of one moment. Copying a large image takes several turns, and publishing waits for it;
+        otherwise a busy image would change between them.
+        """
+        copy: Completion[MetadataImage] = Completion()
+        self._copies.append(copy)
+        self._begin()
+        return copy
+
     def committed(self, end_offset: int) -> None:
         """Everything below ``end_offset`` is committed: publish it, and answer."""
         self._committed_end = end_offset
@@ -132,6 +143,9 @@ class Publisher:
                 break
             if not reply.wait_image:
                 reply.settle()
+        self._begin()
+
+    def _begin(self) -> None:
         if self._steps is None:
             self._steps = self._publish_committed()
             self._go_on()
@@ -153,6 +167,7 @@ class Publisher:
 
     def _publish_committed(self) -> Steps[None]:
         records = 0
+        yield from self._copy()
         while self.uncommitted and self.uncommitted[0].end_offset <= self._committed_end:
             placed = self.uncommitted.popleft()
             yield from self._publish(placed)
@@ -162,7 +177,13 @@ class Publisher:
             if records >= SLICE_RECORDS:
                 records = 0
                 yield None
+            yield from self._copy()
         self._answer(self._committed_end)
+
+    def _copy(self) -> Steps[None]:
+        while self._copies:
+            copy = yield from self.image.copied()
+            self._copies.popleft().complete(copy)
 
     def _publish(self, placed: Placed) -> Steps[None]:
         for record in placed.records:
@@ -178,7 +199,7 @@ class Publisher:
         self._replaying = Unpublished(ready, placed.end_offset - 1, placed.epoch)
         yield from self._applied()
         is_large = len(ready) > BATCH_RECORDS_MAX
-        image = self.image.copy() if is_large else self.image
+        image = (yield from self.image.copied()) if is_large else self.image
         step = ImageStep(image)
         for number, record in enumerate(ready, start=1):
             step.replay(record)
@@ -241,5 +262,7 @@ class Publisher:
         """Publish no more. All replies get ``error``."""
         self._steps = None
         self.uncommitted.clear()
+        while self._copies:
+            self._copies.popleft().fail(error)
         while self._replies:
             self._replies.popleft().settle(error)

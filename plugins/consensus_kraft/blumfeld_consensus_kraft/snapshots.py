@@ -3,33 +3,38 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from errno import ECANCELED
 from typing import TypeVar
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.image.checkpoint import CheckpointId, checkpoint_in_steps
 from blumfeld.metadata.image.cluster_image import MetadataImage
-from blumfeld.metadata.image.records import image_records, pieces
+from blumfeld.metadata.image.records import emptied, image_records
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.storage import PartitionLog, segmented
+from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld_consensus_kraft.loading import checkpoints
 
 T = TypeVar("T")
 OFFLOAD_BYTES = 1 << 20
 """Size from which a snapshot is written off the loop. To sync a smaller one takes no longer than to sync a batch."""
-PIECES_FREED_AT_ONCE = 8
-"""Pieces of a dropped image that are freed in one turn: up to 8,192 partitions, less than 1 ms."""
+STEPS_FREED_AT_ONCE = 4
+"""Steps in which a dropped image is emptied, in one turn: about 4,096 partitions."""
 KEPT = 2
 """Snapshots that stay: the newest, and one before it in case that can't be read."""
+_ENDED = object()
+
+
+class _StoppedError(Exception):
+    """The node stops: the snapshot under way is dropped."""
 
 
 class Snapshots:
     """Takes a snapshot after so many bytes of records, or so much time, and deletes the log below the oldest kept.
 
-    :param image: the committed image
+    :param copied: makes a copy of the committed image
     """
 
     def __init__(
@@ -38,14 +43,14 @@ class Snapshots:
         config: BrokerConfig,
         log: PartitionLog,
         events: EventLog,
-        image: Callable[[], MetadataImage],
+        copied: Callable[[], Completion[MetadataImage]],
     ) -> None:
         self.kraft_version = 0
         self.voters: VotersRecord | None = None
         self._runtime = runtime
         self._log = log
         self._events = events
-        self._image = image
+        self._copied = copied
         self._bytes_max = config.int("metadata.log.max.record.bytes.between.snapshots")
         self._interval_ms = config.int("metadata.log.max.snapshot.interval.ms")
         self._retention_bytes = config.int("metadata.max.retention.bytes")
@@ -86,11 +91,12 @@ class Snapshots:
         self._runtime.spawn(self._take(), "metadata snapshot")
 
     async def _take(self) -> None:
-        # A copy: the image goes on while the snapshot is encoded over many turns. The values in it are shared.
-        image = self._image().copy()
         try:
+            image = await self._copied()
             await self._write(image)
             await self._let_go(image)
+        except (_StoppedError, BrokerError):
+            pass  # the node stops
         finally:
             self._taking = False
 
@@ -121,13 +127,12 @@ class Snapshots:
                 self._events.warning("no metadata snapshot", error=str(error))
 
     async def _let_go(self, image: MetadataImage) -> None:
-        """Free a copy of the image over several turns. To free the values that only this copy still has, those of a
-        broker's 750,000 ISRs for example, would hold the loop for 50 ms.
-        """
-        held = pieces(image)
-        image.topics.clear()
-        while held and not self._stopped:
-            del held[-PIECES_FREED_AT_ONCE:]
+        """Free a copy of the image over several turns."""
+        steps = emptied(image)
+        while not self._stopped:
+            for _ in range(STEPS_FREED_AT_ONCE):
+                if next(steps, _ENDED) is _ENDED:
+                    return
             await self._turn()
 
     async def _turn(self) -> None:
@@ -146,7 +151,7 @@ class Snapshots:
                 result: T = end.value
                 return result
             await self._turn()
-        raise OSError(ECANCELED, "the node stops")
+        raise _StoppedError
 
     def _clean(self) -> None:
         found = checkpoints(self._log)

@@ -6,14 +6,17 @@ import sys
 from itertools import pairwise
 from typing import Any, cast
 
+import pytest
+
 from blumfeld.config.values import BrokerConfig
+from blumfeld.metadata.image import cluster_image
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
-from blumfeld.metadata.image.records import pieces
+from blumfeld.metadata.image.records import emptied, image_of, image_records
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld_consensus_kraft.snapshots import PIECES_FREED_AT_ONCE, Snapshots
-from tests.plugins.consensus_kraft.kraft_node import Events
+from blumfeld_consensus_kraft.snapshots import STEPS_FREED_AT_ONCE, Snapshots
+from tests.plugins.consensus_kraft.kraft_node import Events, KraftNode, creation
 
 LARGE, SMALL, SMALL_TOPICS = 40_000, 100, 300
 
@@ -44,7 +47,7 @@ def test_a_dropped_image_is_freed_a_little_in_each_turn() -> None:
     runtime = FakeRuntime()
     call_later = runtime.call_later
     runtime.call_later = lambda delay_ms, callback: call_later(max(delay_ms, 1.0), callback)  # type: ignore[method-assign]
-    snapshots = Snapshots(runtime, BrokerConfig({}), cast("Any", None), Events(), lambda: image)
+    snapshots = Snapshots(runtime, BrokerConfig({}), cast("Any", None), Events(), cast("Any", None))
     held = [sys.getrefcount(replicas)]
     runtime.spawn(snapshots._let_go(image), "let go")
     runtime.run_turn()
@@ -54,14 +57,48 @@ def test_a_dropped_image_is_freed_a_little_in_each_turn() -> None:
         runtime.advance(1.0)
         held.append(sys.getrefcount(replicas))
     freed = [earlier - later for earlier, later in pairwise(held)]
-    assert 0 < max(freed) <= PIECES_FREED_AT_ONCE * (CHUNK_PARTITIONS + SMALL)
+    assert 0 < max(freed) <= STEPS_FREED_AT_ONCE * (CHUNK_PARTITIONS + SMALL)
 
 
-def test_the_pieces_hold_every_partition() -> None:
-    image = image_with((1,))
-    found = 0
-    for piece in pieces(image):
-        held = piece if isinstance(piece, dict) else [n for t in cast("Any", piece) for n in t.partitions]
-        assert len(held) <= CHUNK_PARTITIONS + SMALL
-        found += len(held)
-    assert found == LARGE + SMALL * SMALL_TOPICS
+def test_an_image_is_emptied_in_small_steps() -> None:
+    replicas = tuple(int(one) for one in "123")
+    before = sys.getrefcount(replicas)
+    image = image_with(replicas)
+    held = [sys.getrefcount(replicas)]
+    held += [sys.getrefcount(replicas) for _ in emptied(image)]
+    freed = [earlier - later for earlier, later in pairwise(held)]
+    assert max(freed) <= CHUNK_PARTITIONS + SMALL
+    assert held[-1] == before
+    assert image == MetadataImage("c")
+
+
+def test_a_copy_is_the_image_of_one_moment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it takes several turns, and batches are committed in each of them."""
+    monkeypatch.setattr(cluster_image, "LARGE_TABLE", 1)
+    node = KraftNode().start()
+    node.join()
+    node.create("before")
+    runtime, publisher = node.runtime, node.metadata._publisher
+    copies: list[MetadataImage] = []
+
+    async def copy() -> None:
+        copies.append(await publisher.copied())
+
+    runtime.spawn(copy(), "copy")
+    asked = [node.submit(creation(f"after-{number}")) for number in range(20)]
+    runtime.advance(5_000)
+    assert all(one.done for one in asked)
+    (found,) = copies
+    assert len(found.topics) < 21
+    assert found == image_of("", image_records(found)), "its tables belong together"
+    assert len(found.topic_names) == len(found.topics) == len(found.index.led(1))
+    assert len(node.image.topics) == 21
+
+
+def test_a_copy_that_a_stop_cuts_short_ends() -> None:
+    node = KraftNode().start()
+    publisher = node.metadata._publisher
+    publisher._steps = (None for _ in range(1))  # publishing is under way
+    copy = publisher.copied()
+    node.stop()
+    assert copy.done

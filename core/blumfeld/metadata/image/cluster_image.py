@@ -14,6 +14,8 @@ from typing import Any
 from blumfeld.metadata.image.partition_index import PartitionIndex
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.spi.cluster import BrokerImage, ImageDelta, TopicImage
+from blumfeld.spi.completion import Steps
+from blumfeld.spi.steps import drained
 from blumfeld.wire.messages.metadata_records import (
     ProducerIdsRecord,
     RegisterBrokerRecord,
@@ -24,6 +26,8 @@ from blumfeld.wire.schema import Message
 _NONE_SET: Mapping[str, str] = MappingProxyType({})
 METADATA_VERSION_FEATURE = "metadata.version"
 ELR_FEATURE = "eligible.leader.replicas.version"
+LARGE_TABLE = 10_000
+"""Entries of a table that is copied in a turn of its own."""
 
 
 class MetadataImage:
@@ -131,11 +135,22 @@ class MetadataImage:
 
     def copy(self) -> MetadataImage:
         """Returns an independent image with the same content. The frozen values are shared."""
+        return drained(self.copied())
+
+    def copied(self) -> Steps[MetadataImage]:
+        """The steps of :meth:`copy`: one table in each, because a table of 100,000 topics takes milliseconds. The image
+        must not change between them.
+        """
         other = MetadataImage(self.cluster_id, self.section_kinds)
         for name in MetadataImage.__slots__:
             value = getattr(self, name)
-            setattr(other, name, dict(value) if isinstance(value, dict) else value)
-        other.index = self.index.copy()
+            if isinstance(value, dict):
+                setattr(other, name, dict(value))
+                if len(value) >= LARGE_TABLE:
+                    yield None
+            else:
+                setattr(other, name, value)
+        other.index = yield from self.index.copied(LARGE_TABLE)
         return other
 
     def first_delta(self) -> ImageDelta:

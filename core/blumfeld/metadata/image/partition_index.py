@@ -9,10 +9,15 @@ import msgspec
 
 from blumfeld.metadata.image.partition_table import CHUNK_BITS
 from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.completion import Steps
 
 NO_LEADER = -1
-Chunk: TypeAlias = tuple[bytes, int]
-"""Topic id, and the number of a chunk of its partitions."""
+Chunk: TypeAlias = bytes
+"""Topic id, and in the last four bytes the number of a chunk of its partitions.
+
+Bytes, and no tuple: the garbage collector doesn't look into a dict of bytes and numbers. With tuples, a pass over a
+copy of 100,000 topics held the loop for 70 ms.
+"""
 Masks: TypeAlias = dict[Chunk, int]
 """Chunk → one bit for each of its partitions. A set of partitions takes a hundredth of a set of their numbers."""
 _NUMBER_MASK = (1 << CHUNK_BITS) - 1
@@ -37,13 +42,22 @@ class PartitionIndex:
         self._led: dict[int, Masks] = {}
         self._in_sync: dict[int, Masks] = {}
 
-    def copy(self) -> PartitionIndex:
-        """Returns an independent index with the same content."""
+    def copied(self, large: int) -> Steps[PartitionIndex]:
+        """The steps to an independent index with the same content. A set of ``large`` chunks or more ends a step. The
+        index must not change between them.
+        """
         other = PartitionIndex()
         other.count = self.count
-        other._led = {broker: masks.copy() for broker, masks in self._led.items()}
-        other._in_sync = {broker: masks.copy() for broker, masks in self._in_sync.items()}
+        for masks_of, copies in ((self._led, other._led), (self._in_sync, other._in_sync)):
+            for broker, masks in masks_of.items():
+                copies[broker] = masks.copy()
+                if len(masks) >= large:
+                    yield None
         return other
+
+    def tables(self) -> list[Masks]:
+        """Returns the sets, for a caller that empties an index which nothing reads any more."""
+        return [*self._led.values(), *self._in_sync.values()]
 
     def led(self, broker_id: int) -> Mapping[Chunk, int]:
         """Returns the partitions that the broker leads. Broker -1 has those without a leader."""
@@ -63,7 +77,7 @@ class PartitionIndex:
             self.count += 1
         elif old.leader == new.leader and old.isr == new.isr:
             return
-        key, bit = (topic_id, new.partition >> CHUNK_BITS), 1 << (new.partition & _NUMBER_MASK)
+        key, bit = _chunk(topic_id, new.partition >> CHUNK_BITS), 1 << (new.partition & _NUMBER_MASK)
         if old is None or old.leader != new.leader:
             if old is not None:
                 _clear(self._led, old.leader, key, bit)
@@ -80,7 +94,7 @@ class PartitionIndex:
     def remove_topic(self, topic_id: bytes, partitions: Mapping[int, PartitionImage]) -> None:
         """Forget all partitions of a topic."""
         self.count -= len(partitions)
-        for key in {(topic_id, number >> CHUNK_BITS): None for number in partitions}:
+        for key in {_chunk(topic_id, number >> CHUNK_BITS): None for number in partitions}:
             for masks_of in (self._led, self._in_sync):
                 for broker in [b for b, masks in masks_of.items() if masks.pop(key, 0) and not masks]:
                     del masks_of[broker]
@@ -91,6 +105,10 @@ class PartitionIndex:
         return (self.count, self._led, self._in_sync) == (other.count, other._led, other._in_sync)
 
     __hash__ = None  # type: ignore[assignment]
+
+
+def _chunk(topic_id: bytes, number: int) -> Chunk:
+    return topic_id + number.to_bytes(4)
 
 
 def _members(partition: PartitionImage) -> tuple[int, ...]:
@@ -126,7 +144,7 @@ def along(masks: Mapping[Chunk, int], sweep: Sweep) -> Iterator[tuple[bytes, int
     bit = sweep.bit
     for at in range(sweep.at, len(sweep.chunks)):
         key = sweep.chunks[at]
-        topic_id, chunk = key
+        topic_id, chunk = key[:-4], int.from_bytes(key[-4:])
         mask = masks.get(key, 0) >> bit << bit
         while mask:
             lowest = mask & -mask

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, MutableMapping
+from typing import Any
 
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
 from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
@@ -37,25 +38,29 @@ def image_records(image: MetadataImage) -> Iterator[Message]:
     yield from image.kept.values()
 
 
-def pieces(image: MetadataImage) -> list[object]:
-    """Returns values that together hold all partitions of the image, up to about 1,024 in each.
+def emptied(image: MetadataImage) -> Iterator[None]:
+    """Empty an image that nothing reads any more: about 1,024 partitions, or one large table, in each step.
 
-    A caller that drops the image, and then these a few at a time, frees it in small steps.
+    To free it at once would hold the loop for as long as its values take: 50 ms for a broker's 750,000 ISRs.
     """
-    found: list[object] = []
-    small: list[TopicImage] = []
-    partitions = 0
-    for topic in image.topics.values():
+    topics, partitions = image.topics, 0
+    while topics:
+        _, topic = topics.popitem()
         if isinstance(topic.partitions, PartitionTable):
-            found += topic.partitions.chunks()
+            chunks = topic.partitions.chunks()
+            del topic
+            while chunks:
+                chunks.pop()
+                yield
             continue
-        small.append(topic)
-        partitions += len(topic.partitions)
+        partitions += 1 + len(topic.partitions)
         if partitions >= CHUNK_PARTITIONS:
-            found.append(small)
-            small, partitions = [], 0
-    found.append(small)
-    return found
+            partitions = 0
+            yield
+    tables: list[MutableMapping[Any, Any]] = [image.topic_names, image.configs, image.kept]
+    for table in (*tables, *image.index.tables()):
+        table.clear()
+        yield
 
 
 def feature_records(features: dict[str, int]) -> list[Message]:
