@@ -83,6 +83,14 @@ def test_what_cannot_be_altered(
     assert len(driven.log) == before
 
 
+def test_a_key_that_a_start_alone_reads_is_refused_in_kafkas_words(driven: Driven) -> None:
+    config = AlterableConfig(name="node.id", config_operation=SET, value="7")
+    resource = AlterConfigsResource(resource_type=BROKER, resource_name="1", configs=[config])
+    request = IncrementalAlterConfigsRequest(resources=[resource])
+    (response,) = driven.do(request, IncrementalAlterConfigsResponse).responses
+    assert response.error_message == "Cannot update these configs dynamically: node.id"
+
+
 def test_brokers_the_default_for_brokers_and_groups(driven: Driven) -> None:
     assert alter(driven, BROKER, "", ("log.retention.ms", SET, "7")) == 0
     assert alter(driven, BROKER, "1", ("log.retention.ms", SET, "8")) == 0
