@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -150,3 +152,17 @@ def test_look_ups_agree_with_a_scan(rows: list[tuple[int, int, int]], target: in
     times.truncate_to(target)
     assert [offsets.entry(n) for n in range(len(offsets))] == [e for e in at if e[0] < target]
     assert [times.entry(n) for n in range(len(times))] == [e for e in when if e[1] < target]
+
+
+@pytest.mark.parametrize(
+    "gap", [lambda n: n * n + 1, lambda n: 2 ** (n % 13), lambda n: 1 + 5_000 * (n == 40)]
+)
+def test_every_offset_is_found_where_batches_differ_in_size(gap: Callable[[int], int]) -> None:
+    """Where the guess by interpolation misses, the search goes on by halves."""
+    index, entries, offset = OffsetIndex(0), [(0, 0)], 0
+    for number in range(80):
+        offset += gap(number)
+        index.append(offset, number * 16 + 16)
+        entries.append((offset, number * 16 + 16))
+    for target in {one + away for one, _ in entries for away in (-1, 0, 1)} - {-1}:
+        assert index.lookup(target) == max(entry for entry in entries if entry[0] <= target)
