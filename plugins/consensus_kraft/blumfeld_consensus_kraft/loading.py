@@ -6,12 +6,16 @@ from collections.abc import Callable
 
 import msgspec
 
+from blumfeld.log.checkpoints import MalformedFile
+from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS_NAME
+from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.metadata.image.checkpoint import CheckpointId, batch_records, decode_checkpoint
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.records import image_of
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
+from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.batches.control_records import ControlType, control_type_of
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -53,27 +57,70 @@ def load(
 ) -> Loaded:
     """Read it all. With one voter everything in the log is committed: there is nobody else to have more.
 
+    A log that lacks the last record of the newest snapshot is emptied: the node died when it had fetched the snapshot
+    from the leader and had not cut its log (Kafka's ``truncateToLatestSnapshot``). ``leader-epoch-checkpoint`` is
+    written anew where it differs from what the log holds.
+
     :param warn: told of a snapshot that can't be read, where an older one or the log itself can stand in
     :raises ValueError: the log is damaged, or begins behind every snapshot that can be read
     :raises OSError: it can't be read
     """
     loaded = _newest_snapshot(log, cluster_id, warn, section_kinds)
     start = 0 if loaded.snapshot is None else loaded.snapshot.end_offset
+    if loaded.snapshot is not None and _lacks(log, loaded.snapshot):
+        warn(f"__cluster_metadata-0 ends before {loaded.snapshot.name}: the log goes on behind this snapshot")
+        log.truncate_fully(start)
     if log.log_start_offset > start:
         raise ValueError(
             f"__cluster_metadata-0 begins at offset {log.log_start_offset}, and no snapshot reaches that far"
         )
     gate = TransactionGate()
+    epochs = LeaderEpochCache(_epochs_before(log, start))
     for batch in log.batches(start) if start < log.written_end_offset else ():
         if batch.base_offset < start:
             continue
         try:
             batch.verify_crc()
             _replay(loaded, gate, batch)
-        except (BrokerError, DecodeError, BrokenMetadata) as error:
+            epochs.assign(batch.partition_leader_epoch, batch.base_offset)
+        except (BrokerError, DecodeError, BrokenMetadata, ValueError) as error:
             raise ValueError(f"__cluster_metadata-0 at offset {batch.base_offset}: {error}") from error
     loaded.transaction_open = gate.is_open
+    if epochs.encode() != (log.aux.read(EPOCHS_NAME) or LeaderEpochCache().encode()):
+        log.aux.write(EPOCHS_NAME, epochs.encode())
     return loaded
+
+
+def _lacks(log: PartitionLog, snapshot: CheckpointId) -> bool:
+    """Whether the snapshot contains a record that this log doesn't have: it ends before, or in an older epoch.
+
+    The epoch is that of the last batch, not of ``leader-epoch-checkpoint``: a lost file must not cost the log.
+    """
+    end_offset = log.written_end_offset
+    if snapshot.end_offset > end_offset:
+        return True
+    if log.log_start_offset >= end_offset:
+        return False
+    return snapshot.epoch > next(log.batches(end_offset - 1)).partition_leader_epoch
+
+
+def _epochs_before(log: PartitionLog, start: int) -> list[EpochEntry]:
+    """Epochs that begin below ``start``, from the file; or from the log, if there is no file that can be read.
+
+    From ``start`` on the log itself is asked: the file is written after it.
+    """
+    if start <= log.log_start_offset:
+        return []
+    try:
+        known = LeaderEpochCache.decode(log.aux.read(EPOCHS_NAME) or b"")
+    except MalformedFile:
+        known = LeaderEpochCache()
+    if not known.entries:
+        for batch in log.batches(log.log_start_offset):
+            if batch.base_offset >= start:
+                break
+            known.assign(batch.partition_leader_epoch, batch.base_offset)
+    return [entry for entry in known.entries if entry.start_offset < start]
 
 
 def _newest_snapshot(

@@ -12,10 +12,11 @@ from blumfeld.metadata.image.records import emptied, image_records
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
-from blumfeld.spi.storage import PartitionLog, segmented
+from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import VotersRecord
-from blumfeld_consensus_kraft.loading import checkpoints
+from blumfeld_consensus_kraft.kept_snapshots import KeptSnapshots
+from blumfeld_consensus_kraft.raft_log import RaftLog, drop_below
 
 T = TypeVar("T")
 OFFLOAD_BYTES = 1 << 20
@@ -35,6 +36,7 @@ class Snapshots:
     """Takes a snapshot after so many bytes of records, or so much time, and deletes the log below the oldest kept.
 
     :param copied: makes a copy of the committed image
+    :param raft: the log with its snapshots, where other voters fetch from both
     """
 
     def __init__(
@@ -44,6 +46,7 @@ class Snapshots:
         log: PartitionLog,
         events: EventLog,
         copied: Callable[[], Completion[MetadataImage]],
+        raft: RaftLog | None = None,
     ) -> None:
         self.kraft_version = 0
         self.voters: VotersRecord | None = None
@@ -51,6 +54,7 @@ class Snapshots:
         self._log = log
         self._events = events
         self._copied = copied
+        self._raft = raft
         self._bytes_max = config.int("metadata.log.max.record.bytes.between.snapshots")
         self._interval_ms = config.int("metadata.log.max.snapshot.interval.ms")
         self._retention_bytes = config.int("metadata.max.retention.bytes")
@@ -120,7 +124,7 @@ class Snapshots:
             else:
                 await self._runtime.offload(self._log.aux.write, snapshot.name, data)
             if not self._stopped:
-                self._clean()
+                self._clean(snapshot)
                 self._events.info("metadata snapshot taken", name=snapshot.name, size_bytes=len(data))
         except OSError as error:
             if not self._stopped:
@@ -153,13 +157,15 @@ class Snapshots:
             await self._turn()
         raise _StoppedError
 
-    def _clean(self) -> None:
-        found = checkpoints(self._log)
-        for old in found[:-KEPT]:
-            self._log.aux.delete(old.name)
-        oldest = found[-KEPT:][0]
+    def _clean(self, taken: CheckpointId) -> None:
+        kept = KeptSnapshots(self._runtime, self._log.aux) if self._raft is None else self._raft.snapshots
+        kept.added(taken)
+        # A follower that has fetched a snapshot goes on in the log behind it, so both must still be there.
+        held = [one for one in kept.ids if kept.is_held(one)]
+        oldest = min([kept.ids[-KEPT:][0], *held])
+        kept.delete_before(oldest)
         if self._log.size_bytes() > self._retention_bytes and oldest.end_offset > self._log.log_start_offset:
-            self._log.advance_log_start(oldest.end_offset)
-            kept = segmented(self._log)
-            if kept is not None:
-                kept.drop_segments(oldest.end_offset)
+            if self._raft is None:
+                drop_below(self._log, oldest.end_offset)
+            else:
+                self._raft.start_at(oldest)

@@ -1,0 +1,68 @@
+"""The finished snapshots beside the metadata log: which there are, which are in use, and which may go."""
+
+from __future__ import annotations
+
+from blumfeld.metadata.image.checkpoint import CheckpointId
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.storage import AuxFiles
+
+HOLD_MS = 60_000
+"""How long a snapshot stays after a follower asked for a part of it. Without this a slow follower would begin anew with
+each snapshot that the leader takes, and might never end.
+"""
+
+
+class KeptSnapshots:
+    """Snapshot ids, oldest first. Kept in memory, because each fetch of a follower asks for them.
+
+    :raises OSError: the directory can't be read
+    """
+
+    def __init__(self, runtime: Runtime, aux: AuxFiles) -> None:
+        self._runtime = runtime
+        self._aux = aux
+        self._held_until_ms: dict[CheckpointId, float] = {}
+        found = (CheckpointId.of(name) for name in aux.names())
+        self.ids = sorted(one for one in found if one is not None)
+
+    @property
+    def latest(self) -> CheckpointId | None:
+        """The newest snapshot."""
+        return self.ids[-1] if self.ids else None
+
+    @property
+    def earliest(self) -> CheckpointId | None:
+        """The oldest snapshot."""
+        return self.ids[0] if self.ids else None
+
+    def added(self, snapshot: CheckpointId) -> None:
+        """Take note of a snapshot whose file is on the device."""
+        if snapshot not in self.ids:
+            self.ids = sorted([*self.ids, snapshot])
+
+    def hold(self, snapshot: CheckpointId) -> None:
+        """Keep a snapshot for ``HOLD_MS`` from now: a follower fetches from it."""
+        self._held_until_ms[snapshot] = self._runtime.monotonic_ms() + HOLD_MS
+
+    def is_held(self, snapshot: CheckpointId) -> bool:
+        """Whether a follower asked for a part of it within the last ``HOLD_MS``."""
+        return self._held_until_ms.get(snapshot, 0.0) > self._runtime.monotonic_ms()
+
+    def delete_before(self, kept: CheckpointId) -> None:
+        """Delete all snapshots that are older than ``kept``, off the loop.
+
+        A file that can't be removed is only found again by the next start, so the error goes nowhere.
+        """
+        gone = [one for one in self.ids if one < kept]
+        self.ids = [one for one in self.ids if one >= kept]
+        for snapshot in gone:
+            self._held_until_ms.pop(snapshot, None)
+        if gone:
+            self._runtime.spawn(self._delete(gone), "delete metadata snapshots")
+
+    async def _delete(self, snapshots: list[CheckpointId]) -> None:
+        for snapshot in snapshots:
+            try:
+                await self._runtime.offload(self._aux.delete, snapshot.name)
+            except OSError:
+                return

@@ -1,0 +1,640 @@
+"""The raft log of a voter among others: what it appends, cuts, tells and finds again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from random import Random
+
+import pytest
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS_NAME
+from blumfeld.metadata.image.checkpoint import CheckpointId
+from blumfeld.spi.completion import Completion
+from blumfeld.testing.fakes.files import FakeDisk, Fault
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.errors import CorruptBatch
+from blumfeld_consensus_kraft.kept_snapshots import HOLD_MS
+from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_consensus_kraft.snapshots import Snapshots
+from tests.plugins.consensus_kraft.kraft_node import Events
+from tests.plugins.consensus_kraft.log_node import Deaths, LogNode, batch, epochs_of, history, topics
+
+
+@pytest.fixture
+def node() -> Iterator[LogNode]:
+    """A voter with an empty log."""
+    made = LogNode().start()
+    yield made
+    made.runtime.run_turn()
+
+
+def end_of(data: bytes) -> int:
+    """The offset behind a batch."""
+    return RecordBatch(memoryview(data)).next_offset
+
+
+# Append
+
+
+def test_a_follower_keeps_the_leaders_bytes(node: LogNode) -> None:
+    sent = history((1, 2), (4, 1))
+    placed = node.raft.append_fetched(memoryview(b"".join(sent)))
+    assert [one.base_offset for one in placed] == [0, 2, 4]
+    assert node.raft.end_offset == 6
+    node.settle()
+    assert node.batches() == sent
+    assert [bytes(one.data) for one in node.read(2)] == sent[1:]
+    assert (node.flushed, node.raft.flushed_end, node.raft.last_epoch) == ([6], 6, 4)
+    assert node.epochs() == [(1, 0), (4, 4)]
+
+
+def test_a_fetched_batch_may_change_in_its_buffer_afterwards(node: LogNode) -> None:
+    """The bytes lie in the memory of a frame, which belongs to the next one soon."""
+    (sent,) = history((1, 1))
+    buffer = bytearray(sent)
+    (placed,) = node.raft.append_fetched(memoryview(buffer))
+    buffer[:] = bytes(len(buffer))
+    node.settle()
+    assert node.batches() == [sent]
+    assert bytes(placed.data) == sent
+
+
+def damaged(data: bytes) -> bytes:
+    """The batch with a flipped bit."""
+    return data[:-1] + bytes([data[-1] ^ 1])
+
+
+@pytest.mark.parametrize(
+    ("sent", "says"),
+    [
+        ([batch(2, 3, "a"), batch(4, 3, "b")], "records 4 to 4, where offset 3 comes next"),
+        ([batch(3, 3, "a")], "records 3 to 3, where offset 2 comes next"),
+        ([batch(0, 3, "a", "b")], "records 0 to 1, where offset 2 comes next"),
+        ([batch(1, 3, "a", "b")], "records 1 to 2, where offset 2 comes next"),
+        ([batch(2, 3, "a"), batch(3, 2, "b")], "epoch 2 at offset 3, behind records of epoch 3"),
+        ([batch(2, 2, "a")], "epoch 2 at offset 2, behind records of epoch 3"),
+        ([batch(2, 3, "a"), damaged(batch(3, 3, "b"))], "CRC"),
+    ],
+    ids=["gap", "gap at once", "old", "overlap", "epoch back", "epoch back at once", "crc"],
+)
+def test_what_does_not_follow_is_refused_and_nothing_is_placed(
+    node: LogNode, sent: list[bytes], says: str
+) -> None:
+    before = batch(0, 3, "x", "y")
+    node.follow(before)
+    with pytest.raises((ValueError, CorruptBatch), match=says):
+        node.raft.append_fetched(memoryview(b"".join(sent)))
+    assert node.raft.end_offset == 2
+    node.settle()
+    assert node.batches() == [before]
+    node.follow(batch(2, 3, "z"))
+    assert node.raft.flushed_end == 3
+
+
+def test_a_batch_that_is_cut_off_ends_the_data(node: LogNode) -> None:
+    first, second = history((1, 2))
+    placed = node.raft.append_fetched(memoryview(first + second[:-1]))
+    assert len(placed) == 1
+    assert node.raft.append_fetched(memoryview(b"")) == []
+    node.settle()
+    assert node.batches() == [first]
+
+
+def test_batches_of_an_epoch_that_is_not_known_yet_are_left_out(node: LogNode) -> None:
+    """They may follow a truncation that this voter has not made (KAFKA-18723)."""
+    sent = history((1, 1), (2, 1))
+    assert len(node.raft.append_fetched(memoryview(b"".join(sent)), 1)) == 1
+
+
+def test_appends_of_a_turn_share_a_write_and_a_flush(node: LogNode) -> None:
+    node.follow(batch(0, 1, "x"))
+    before = dict(node.disk.operations)
+    for offset in range(1, 21):
+        node.raft.append_fetched(memoryview(batch(offset, 1, f"t{offset}")))
+    node.settle()
+    assert node.disk.operations["pwritev"] - before["pwritev"] == 1
+    assert node.disk.operations["fdatasync"] - before["fdatasync"] == 1
+    assert node.flushed == [1, 21]
+
+
+def test_a_leader_appends_in_its_epoch(node: LogNode) -> None:
+    node.follow(*history((1, 1)))
+    assert node.raft.append(bytearray(batch(0, 0, "a", "b")), 5) == 2
+    assert node.raft.last_epoch == 5
+    node.settle()
+    assert [(one.base_offset, one.partition_leader_epoch) for one in node.read(0)] == [(0, 1), (2, 5)]
+    assert node.epochs() == [(1, 0), (5, 2)]
+
+
+# Commit
+
+
+def test_the_own_flush_commits_nothing_where_others_vote(node: LogNode) -> None:
+    node.follow(*history((1, 3)))
+    assert (node.raft.flushed_end, node.raft.committed_end, node.committed) == (6, 0, [])
+    node.raft.commit_to(4)
+    node.raft.commit_to(2)
+    assert (node.raft.committed_end, node.committed) == (4, [4])
+
+
+def test_alone_what_is_flushed_is_committed() -> None:
+    node = LogNode().start()
+    committed: list[int] = []
+    alone = RaftLog(node.runtime, node.raft.log, committed.append, lambda *_: None)
+    alone.append(bytearray(batch(0, 0, "a")), 1)
+    assert committed == []
+    node.runtime.run(alone.settle())
+    assert committed == [1]
+
+
+def test_a_commit_ahead_of_this_log_follows_its_writes(node: LogNode) -> None:
+    """A follower hears of a high watermark beyond what it has."""
+    sent = history((1, 3))
+    node.raft.commit_to(4)
+    assert node.committed == []
+    node.follow(sent[0])
+    node.follow(*sent[1:])
+    assert node.committed == [2, 4]
+
+
+def test_a_flush_is_told_when_it_is_done_and_not_before(node: LogNode) -> None:
+    node.follow(batch(0, 1, "x"))
+    node.runtime.offload_delay_ms = lambda: 50.0
+    node.raft.append_fetched(memoryview(batch(1, 1, "y")))
+    node.runtime.run_turn()
+    assert [one.base_offset for one in node.read(1)] == [1], (
+        "other voters may have it before it is flushed here"
+    )
+    assert node.flushed == [1]
+    node.runtime.advance(60)
+    assert node.flushed == [1, 2]
+
+
+def test_the_flushed_end_waits_for_the_file_of_epochs(node: LogNode) -> None:
+    """A crash must find the epoch of each record that this voter has counted."""
+    delays = iter([200.0])
+    node.runtime.offload_delay_ms = lambda: next(delays, 1.0)
+    node.raft.append_fetched(memoryview(batch(0, 1, "x")))
+    node.runtime.advance(100)
+    assert (node.raft.log.flushed_end_offset, node.flushed) == (1, [])
+    assert node.epochs() == []
+    node.runtime.advance(200)
+    assert node.flushed == [1]
+    assert node.epochs() == [(1, 0)]
+
+
+def test_a_late_file_of_epochs_holds_up_the_new_epoch_alone(node: LogNode) -> None:
+    node.follow(batch(0, 1, "x"))
+    node.runtime.offload_delay_ms = lambda: 20.0
+    node.raft.append_fetched(memoryview(batch(1, 1, "y")))
+    node.runtime.run_turn()
+    node.runtime.advance(10)
+    delays = iter([500.0])
+    node.runtime.offload_delay_ms = lambda: next(delays, 1.0)
+    node.raft.append_fetched(memoryview(batch(2, 2, "z")))
+    node.runtime.advance(100)
+    assert node.flushed == [1, 2]
+    node.runtime.advance(500)
+    assert node.flushed == [1, 2, 3]
+
+
+# Fail
+
+
+def test_a_failed_write_leaves_nothing_of_what_was_fetched(node: LogNode) -> None:
+    sent = history((1, 1), (2, 1))
+    node.follow(sent[0])
+    node.disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", error_number=28))
+    node.raft.append_fetched(memoryview(sent[1]))
+    assert node.raft.last_epoch == 2
+    node.settle()
+    assert [for_good for _, for_good in node.failed] == [False]
+    assert (node.raft.end_offset, node.raft.last_epoch, node.raft.flushed_end) == (2, 1, 2)
+    node.follow(batch(2, 3, "other"))
+    assert node.raft.flushed_end == 3
+    assert node.epochs() == [(1, 0), (3, 2)]
+
+
+def test_a_failed_flush_is_for_good(node: LogNode) -> None:
+    node.disk.inject(Fault(operation="fdatasync", path_part="__cluster_metadata-0/0"))
+    node.raft.append_fetched(memoryview(batch(0, 1, "x")))
+    node.settle()
+    assert [for_good for _, for_good in node.failed] == [True]
+    assert node.flushed == []
+
+
+def test_epochs_that_find_no_room_are_written_with_the_next_batch(node: LogNode) -> None:
+    fault = Fault(operation="write_atomically", path_part=EPOCHS_NAME, error_number=28)
+    node.disk.inject(fault)
+    node.follow(batch(0, 1, "x"))
+    assert [for_good for _, for_good in node.failed] == [False]
+    assert node.flushed == []
+    node.follow(batch(1, 1, "y"))
+    assert node.flushed[-1] == 2
+    assert node.epochs() == [(1, 0)]
+
+
+# Epochs
+
+
+def test_the_end_of_an_epoch_is_kafkas(node: LogNode) -> None:
+    node.follow(*history((1, 5), (3, 2)))
+    found = {epoch: tuple(node.raft.end_offset_for_epoch(epoch)) for epoch in (0, 1, 2, 3, 4)}
+    assert found == {0: (0, 0), 1: (1, 10), 2: (1, 10), 3: (3, 14), 4: (3, 14)}
+    assert [node.raft.epoch_before(offset) for offset in (0, 1, 10, 11, 14)] == [0, 1, 1, 3, 3]
+
+
+def test_an_empty_log_ends_in_epoch_0(node: LogNode) -> None:
+    assert node.raft.last_epoch == 0
+    assert tuple(node.raft.end_offset_for_epoch(7)) == (0, 0)
+    assert node.raft.latest_snapshot_id is None
+    assert node.raft.earliest_snapshot_id is None
+
+
+def test_an_epoch_older_than_the_log_gives_its_snapshot(node: LogNode) -> None:
+    node.follow(*history((2, 3), (5, 3)))
+    node.raft.commit_to(12)
+    snapshot = CheckpointId(8, 5)
+    node.write_snapshot(snapshot, "a")
+    node.raft.start_at(snapshot)
+    assert tuple(node.raft.end_offset_for_epoch(3)) == (5, 8)
+    assert tuple(node.raft.end_offset_for_epoch(5)) == (5, 12)
+    assert node.raft.start_offset == 8
+    with pytest.raises(LookupError):
+        node.raft.read(7, 1000)
+
+
+# Cut
+
+
+def test_a_follower_cuts_what_its_leader_does_not_have(node: LogNode) -> None:
+    sent = history((1, 2), (2, 2), (3, 1))
+    node.follow(*sent)
+    node.raft.commit_to(4)
+    assert node.raft.truncate_to(6) == 6
+    assert (node.raft.end_offset, node.raft.flushed_end, node.raft.last_epoch) == (6, 6, 2)
+    node.settle()
+    assert node.epochs() == [(1, 0), (2, 4)]
+    other = batch(6, 4, "other")
+    node.follow(other)
+    assert node.batches() == [*sent[:3], other]
+    assert node.flushed == [10, 7]
+    assert node.epochs() == [(1, 0), (2, 4), (4, 6)]
+
+
+@pytest.mark.parametrize("offset", [0, 3, 4, 5])
+def test_nothing_committed_is_cut(node: LogNode, offset: int) -> None:
+    """Also not with a batch that begins below the committed end."""
+    sent = [*history((1, 2)), batch(4, 1, "a", "b", "c")]
+    node.follow(*sent)
+    node.raft.commit_to(5)
+    with pytest.raises(ValueError, match="committed up to 5"):
+        node.raft.truncate_to(offset)
+    assert node.batches() == sent
+
+
+def test_a_cut_takes_what_is_only_placed(node: LogNode) -> None:
+    sent = history((1, 1), (2, 1))
+    node.follow(sent[0])
+    node.raft.append_fetched(memoryview(sent[1]))
+    node.raft.truncate_to(2)
+    node.settle()
+    assert node.batches() == sent[:1]
+    assert node.raft.last_epoch == 1
+    node.follow(batch(2, 1, "more"))
+    assert node.epochs() == [(1, 0)]
+
+
+def test_a_flush_from_before_a_cut_proves_nothing_behind_it(node: LogNode) -> None:
+    sent = history((1, 4))
+    node.follow(sent[0])
+    node.runtime.offload_delay_ms = lambda: 50.0
+    node.raft.append_fetched(memoryview(b"".join(sent[1:])))
+    node.runtime.run_turn()
+    node.raft.truncate_to(4)
+    node.raft.append_fetched(memoryview(batch(4, 2, "a", "b", "c")))
+    node.runtime.advance(60)
+    assert node.raft.flushed_end <= 4
+    node.runtime.advance(200)
+    assert node.raft.flushed_end == 7
+
+
+def test_the_commit_of_a_leader_ends_with_a_cut(node: LogNode) -> None:
+    """What a former leader said of offsets that this log lacks does not commit what the next one sends there."""
+    sent = history((1, 3))
+    node.follow(*sent)
+    node.raft.commit_to(20)
+    assert node.raft.committed_end == 6
+    node.raft.append_fetched(memoryview(batch(6, 1, "x", "y")))
+    node.raft.truncate_to(6)
+    node.follow(batch(6, 2, "a"))
+    assert node.committed == [6]
+
+
+def test_a_log_goes_on_behind_a_snapshot_that_was_installed(node: LogNode) -> None:
+    node.follow(*history((1, 3)))
+    node.write_snapshot(CheckpointId(4, 1), "old")
+    node.install(CheckpointId(100, 7), "a", "b")
+    raft = node.raft
+    assert (raft.start_offset, raft.end_offset, raft.flushed_end, raft.committed_end) == (100,) * 4
+    assert (raft.last_epoch, node.committed) == (7, [])
+    assert tuple(raft.end_offset_for_epoch(9)) == (7, 100)
+    node.runtime.advance(10)
+    assert raft.log.aux.names().count(CheckpointId(4, 1).name) == 0
+    assert raft.earliest_snapshot_id == raft.latest_snapshot_id == (100, 7)
+    with pytest.raises(ValueError, match="epoch 6 at offset 100"):
+        raft.append_fetched(memoryview(batch(100, 6, "c")))
+    node.follow(batch(100, 7, "c"), batch(101, 8, "d"))
+    assert node.flushed[-1] == 102
+    assert node.epochs() == [(7, 100), (8, 101)]
+    node.runtime.crash()
+    again = LogNode(node.disk, seed=1).start()
+    assert again.loaded is not None
+    assert list(again.loaded.image.topics) == ["a", "b", "c", "d"]
+    assert (again.raft.start_offset, again.raft.committed_end) == (100, 100)
+
+
+def test_a_log_goes_on_behind_no_snapshot_that_is_not_there(node: LogNode) -> None:
+    sent = history((1, 3))
+    node.follow(*sent)
+    with pytest.raises(ValueError, match="no such snapshot"):
+        node.raft.truncate_fully_to(100, 7)
+    node.raft.commit_to(6)
+    node.write_snapshot(CheckpointId(4, 1), "old")
+    with pytest.raises(ValueError, match="committed up to 6"):
+        node.raft.truncate_fully_to(4, 1)
+    assert node.batches() == sent
+
+
+# Log start
+
+
+def test_whole_segments_below_a_snapshot_go() -> None:
+    node = LogNode(segment_bytes=600).start()
+    node.follow(*history((1, 6), (2, 6)))
+    node.raft.commit_to(24)
+    older, newer = CheckpointId(6, 1), CheckpointId(20, 2)
+    node.write_snapshot(older, "a")
+    node.write_snapshot(newer, "b")
+    size = node.raft.log.size_bytes()
+    node.raft.start_at(newer)
+    assert node.raft.start_offset == 20
+    assert node.raft.log.size_bytes() < size / 2
+    node.settle()
+    assert node.epochs() == [(2, 20)]
+    node.runtime.advance(10)
+    assert (node.raft.earliest_snapshot_id, older.name in node.raft.log.aux.names()) == (newer, False)
+    node.runtime.crash(power_cut=False)
+    again = LogNode(node.disk, seed=1).start()
+    assert again.raft.end_offset == 24
+    assert again.warnings == []
+
+
+def test_a_snapshot_that_a_follower_fetches_from_is_held_for_a_minute(node: LogNode) -> None:
+    snapshot = CheckpointId(4, 1)
+    assert not node.raft.snapshots.is_held(snapshot)
+    node.raft.snapshots.hold(snapshot)
+    node.runtime.advance(HOLD_MS - 1_000)
+    assert node.raft.snapshots.is_held(snapshot)
+    node.raft.snapshots.hold(snapshot)
+    node.runtime.advance(HOLD_MS - 1_000)
+    assert node.raft.snapshots.is_held(snapshot)
+    node.runtime.advance(1_001)
+    assert not node.raft.snapshots.is_held(snapshot)
+
+
+def test_the_log_behind_a_held_snapshot_stays() -> None:
+    """A follower that has fetched a snapshot goes on in the log where it ends."""
+    node = LogNode(segment_bytes=600).start()
+    node.follow(*history((1, 12)))
+    node.raft.commit_to(24)
+    snapshots = Snapshots(
+        node.runtime,
+        BrokerConfig({"metadata.max.retention.bytes": 1}),
+        node.raft.log,
+        Events(),
+        Completion,
+        node.raft,
+    )
+    held, middle, newest = CheckpointId(6, 1), CheckpointId(12, 1), CheckpointId(20, 1)
+    for one in (CheckpointId(2, 1), held, middle):
+        node.write_snapshot(one, "a")
+    node.raft.snapshots.hold(held)
+    node.write_snapshot(newest, "b")
+    snapshots._clean(newest)
+    assert node.raft.snapshots.ids == [held, middle, newest]
+    assert node.raft.start_offset == 6
+    assert node.read(6)
+    node.runtime.advance(HOLD_MS)
+    snapshots._clean(newest)
+    assert node.raft.snapshots.ids == [middle, newest]
+    assert node.raft.start_offset == 12
+    node.runtime.advance(10)
+    assert held.name not in node.raft.log.aux.names()
+
+
+# Start
+
+
+def test_a_start_flushes_what_a_kill_left_in_the_page_cache(node: LogNode) -> None:
+    """A power cut after it would take what this voter counts."""
+    sent = history((1, 3))
+    node.runtime.offload_delay_ms = lambda: 1e9
+    node.raft.append_fetched(memoryview(b"".join(sent)))
+    node.runtime.run_turn()
+    node.runtime.crash(power_cut=False)
+    again = LogNode(node.disk, seed=1).start()
+    assert again.raft.flushed_end == 6
+    again.runtime.crash(power_cut=True)
+    assert LogNode(node.disk, seed=2).start().batches() == sent
+
+
+@pytest.mark.parametrize("file", [b"", b"rubbish", b"0\n1\n9 2\n", b"0\n2\n1 0\n7 8\n", None])
+def test_a_start_mends_the_file_of_epochs(node: LogNode, file: bytes | None) -> None:
+    """The log itself says which epochs it has."""
+    sent = history((1, 3), (4, 2))
+    node.follow(*sent)
+    aux = node.raft.log.aux
+    aux.delete(EPOCHS_NAME) if file is None else aux.write(EPOCHS_NAME, file)
+    node.runtime.crash()
+    again = LogNode(node.disk, seed=1).start()
+    assert again.epochs() == epochs_of(sent) == [tuple(one) for one in again.raft.epochs.entries]
+
+
+def test_a_lost_file_of_epochs_is_mended_from_below_the_snapshot(node: LogNode) -> None:
+    sent = history((1, 3), (4, 3))
+    node.follow(*sent)
+    node.write_snapshot(CheckpointId(10, 4), *[f"e-{n}" for n in range(3)])
+    node.raft.log.aux.delete(EPOCHS_NAME)
+    node.runtime.crash()
+    again = LogNode(node.disk, seed=1).start()
+    assert again.epochs() == [(1, 0), (4, 6)]
+    assert again.raft.committed_end == 10
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "emptied"),
+    [((6, 1), False), ((10, 1), False), ((12, 1), True), ((10, 2), True), ((4, 2), True)],
+)
+def test_a_start_empties_a_log_that_lacks_what_its_snapshot_has(
+    node: LogNode, snapshot: tuple[int, int], emptied: bool
+) -> None:
+    """As after a crash between the last chunk of a fetched snapshot and the cut of the log."""
+    node.follow(*history((1, 5)))
+    found = CheckpointId(*snapshot)
+    node.write_snapshot(found, "a")
+    node.runtime.crash()
+    again = LogNode(node.disk, seed=1).start()
+    assert again.raft.start_offset == (found.end_offset if emptied else 0)
+    assert again.raft.end_offset == (found.end_offset if emptied else 10)
+    assert again.raft.last_epoch == found.epoch
+    assert bool(again.warnings) == emptied
+    assert again.raft.committed_end == found.end_offset
+
+
+# Deaths
+
+
+def whole(found: list[bytes], *possible: list[bytes]) -> bool:
+    """Whether the log is one of the possible ones up to some batch."""
+    return any(found == one[: len(found)] for one in possible)
+
+
+def test_a_death_in_the_middle_of_an_append() -> None:
+    """What was told flushed is there, what is there is a prefix, and the epochs are those of the log."""
+    sent = history((1, 3), (2, 2), (5, 4))
+
+    def prepare(it: LogNode) -> None:
+        it.follow(*sent[:2])
+
+    def story(it: LogNode) -> None:
+        it.follow(*sent[2:4])
+        it.follow(*sent[4:7])
+        it.follow(*sent[7:])
+
+    deaths = Deaths(prepare, story)
+    for dead, again, where in deaths:
+        found = again.batches()
+        assert whole(found, sent), where
+        assert again.raft.end_offset >= max(dead.flushed), where
+        assert again.epochs() == epochs_of(found), where
+        again.follow(*sent[len(found) :])
+        assert again.batches() == sent, where
+        assert again.epochs() == epochs_of(sent), where
+    assert deaths.count > 50
+
+
+def test_a_death_in_the_middle_of_a_cut() -> None:
+    """The log is the old one, or cut, and then some of the new leader's: never old records behind new ones."""
+    old = history((1, 3), (2, 4))
+    new = [*old[:4], batch(8, 3, "new", "new-1"), batch(10, 5, "new-2")]
+
+    def prepare(it: LogNode) -> None:
+        it.follow(*old)
+        it.raft.commit_to(6)
+
+    def story(it: LogNode) -> None:
+        it.raft.truncate_to(8)
+        it.flushed.clear()
+        it.follow(*new[4:])
+
+    deaths = Deaths(prepare, story)
+    for dead, again, where in deaths:
+        found = again.batches()
+        assert whole(found, old, new), where
+        assert again.raft.end_offset >= max([6, *dead.flushed] if dead.flushed != [14] else [6]), where
+        assert again.epochs() == epochs_of(found), where
+        if not whole(found, new):
+            again.raft.truncate_to(8)
+            found = again.batches()
+        again.follow(*new[len(found) :])
+        assert again.batches() == new, where
+        assert again.epochs() == epochs_of(new), where
+    assert deaths.count > 40
+
+
+def test_a_death_between_a_snapshot_and_the_cut_behind_it() -> None:
+    """The image is that of the old log, or that of the snapshot with what follows. Nothing of both, and no hole."""
+    old = history((1, 3))
+    after = [batch(50, 4, "after"), batch(51, 6, "after-2")]
+
+    def prepare(it: LogNode) -> None:
+        it.follow(*old)
+        it.raft.commit_to(4)
+        it.write_snapshot(CheckpointId(4, 1), "e1-0", "e1-1", "e1-2", "e1-3")
+
+    def story(it: LogNode) -> None:
+        it.flushed.clear()
+        it.install(CheckpointId(50, 4), "from", "the", "leader")
+        it.runtime.advance(1)
+        it.follow(*after)
+
+    deaths = Deaths(prepare, story)
+    installed = 0
+    for dead, again, where in deaths:
+        assert again.loaded is not None
+        found, names = again.batches(), list(again.loaded.image.topics)
+        if again.raft.latest_snapshot_id == (50, 4):
+            installed += 1
+            assert again.raft.start_offset == 50, where
+            assert whole(found, after), where
+            assert names == ["from", "the", "leader", "after", "after-2"][: 3 + len(found)], where
+            assert again.raft.end_offset >= max([50, *dead.flushed]), where
+            assert again.epochs() == epochs_of(found), where
+        else:
+            assert not dead.flushed, where
+            assert found == old, where
+            assert names == [name.name for name in topics(*[f"e1-{n}" for n in range(6)])], where
+            again.install(CheckpointId(50, 4), "from", "the", "leader")
+        again.follow(*after[len(again.batches()) :])
+        assert again.batches() == after, where
+        assert again.raft.last_epoch == 6, where
+    assert 0 < installed < deaths.count
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_random_lives(seed: int) -> None:
+    """Appends, elections of other leaders, cuts, failing writes, slow disks, kills and power cuts. After each life
+    the log is a prefix of what its leader has, and reaches all that was told flushed.
+    """
+    chance = Random(seed)
+    disk = FakeDisk()
+    leader: list[bytes] = []
+    epoch = 1
+    node = LogNode(disk, seed=seed, segment_bytes=1_000).start()
+    committed = 0
+    for life in range(6):
+        node.runtime.offload_delay_ms = lambda: chance.choice([0.0, 0.0, 5.0, 30.0])
+        for _ in range(chance.randrange(5, 30)):
+            what = chance.random()
+            end = node.raft.end_offset
+            if what < 0.6:
+                mine = [one for one in leader if RecordBatch(memoryview(one)).base_offset >= end]
+                for _ in range(chance.randrange(3)):
+                    offset = end_of(leader[-1]) if leader else 0
+                    leader.append(batch(offset, epoch, *[f"{life}-{offset}-{n}" for n in range(2)]))
+                    mine.append(leader[-1])
+                node.raft.append_fetched(memoryview(b"".join(mine)))
+            elif what < 0.75:
+                flushed = max(node.raft.flushed_end, committed)
+                committed = max(committed, chance.randrange(committed, flushed + 1) // 2 * 2)
+                node.raft.commit_to(committed)
+            elif what < 0.9:
+                # Another leader: it has all that is committed, and maybe more.
+                epoch += chance.randrange(1, 3)
+                kept = chance.randrange(committed, (end_of(leader[-1]) if leader else 0) + 1) // 2 * 2
+                leader = [one for one in leader if end_of(one) <= kept]
+                if node.raft.end_offset > kept:
+                    node.raft.truncate_to(kept)
+            elif disk.struck < 3:
+                disk.inject(Fault(operation="pwritev", path_part=".log", error_number=28))
+            node.runtime.advance(chance.choice([0, 1, 4, 40]))
+        flushed_end = node.raft.flushed_end
+        disk.heal()
+        node.runtime.crash(power_cut=chance.random() < 0.7)
+        node = LogNode(disk, seed=1000 * seed + life, segment_bytes=1_000).start()
+        found = node.batches()
+        assert found == leader[: len(found)]
+        assert node.raft.end_offset >= flushed_end >= committed
+        assert node.epochs() == epochs_of(found)
