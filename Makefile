@@ -9,7 +9,7 @@ unexport PYTHONDONTWRITEBYTECODE
 # Some of: confluent-kafka kafka-python aiokafka kcat kafkajs franz-go java …; all without it.
 CLIENTS ?=
 
-.PHONY: setup demo test lint format bench archive clients clean archive-setup archive-test wheel-test
+.PHONY: setup demo test lint format bench archive clients cluster-faults clean archive-setup archive-test wheel-test
 
 # The demo needs the broker and one real client, and no more: 70 MB.
 $(VENV)/.demo: pyproject.toml
@@ -49,6 +49,9 @@ bench: setup  ## closed-loop produce, interleaved with the bare servers and Apac
 
 clients: setup  ## unmodified clients against this build: the matrix
 	$(BIN)/python -m campaigns clients $(if $(CLIENTS),--only "$(CLIENTS)")
+
+cluster-faults: setup  ## three nodes under load, killed, paused and stopped, beside Apache Kafka where it is there
+	$(BIN)/python -m campaigns cluster-faults
 
 $(VENV)/.archive: $(VENV)/.done
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable plugins/sink_spark

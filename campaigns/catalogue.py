@@ -91,6 +91,13 @@ CLIENTS_AND_FAULTS = (
         (Run("campaigns.crash"),),
     ),
     Campaign(
+        "cluster-faults",
+        "Three nodes under load, killed, paused, stopped, cut off: how long nothing is acknowledged, what is lost.",
+        "15 min",
+        (Run("campaigns.cluster", defaults=("--out", f"{RESULTS}/cluster-faults.json"), references=PEER),),
+        JAVA,
+    ),
+    Campaign(
         "simulation",
         "A broker with clients, kills, power cuts and full disks on virtual time, by seed.",
         "15 min",

@@ -12,7 +12,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.bench.plan.workload import shipped
+from blumfeld.bench.plan.workload import load_workload, shipped
+from campaigns.cluster.contenders import KAFKA_SETTINGS
 
 VERSIONS = ("4.3.1", "4.4.0")
 """Releases of Apache Kafka that this build is compared with."""
@@ -20,14 +21,20 @@ WARM_UP_S = 25
 """Seconds of load before Kafka is measured: its JIT has compiled the path of a request by then."""
 
 
-def variants(peer: Path) -> list[str]:
-    """Return what ``blumfeld bench`` is given: this build, and each release of Kafka."""
-    found = ["default --label blumfeld"]
+def variants(peer: Path, nodes: int = 1) -> list[str]:
+    """Return what ``blumfeld bench`` is given: this build, and each release of Kafka.
+
+    :param nodes: number of nodes of each cluster; 1 is a single server
+    """
+    cluster = f" --nodes {nodes}" if nodes > 1 else ""
+    found = [f"default --label blumfeld{cluster}"]
+    settings = " ".join(KAFKA_SETTINGS) if nodes > 1 else ""
     for version in VERSIONS:
-        start = f"env KAFKA_PEER_VERSION={version} {shlex.quote(str(peer))} start {{folder}}/data {{port}}"
+        start = f"env KAFKA_PEER_VERSION={version} {shlex.quote(str(peer))} start {{folder}}/data {{port}} {settings}"
         label = f"Kafka {version}"
         found.append(
-            f"kafka://127.0.0.1:0 --start {shlex.quote(start)} --warm-up {WARM_UP_S} --label {shlex.quote(label)}"
+            f"kafka://127.0.0.1:0 --start {shlex.quote(start.strip())} --warm-up {WARM_UP_S} "
+            f"--label {shlex.quote(label)}{cluster}"
         )
     return found
 
@@ -42,7 +49,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     asked.results.mkdir(parents=True, exist_ok=True)
     for workload in asked.workloads.split(","):
         out = asked.results / f"{workload}.json"
-        command = [sys.executable, "-m", "blumfeld.cli.main", "bench", *variants(asked.peer.resolve())]
+        given = variants(asked.peer.resolve(), load_workload(workload).topic.replication_factor)
+        command = [sys.executable, "-m", "blumfeld.cli.main", "bench", *given]
         status = subprocess.call([*command, "--workload", workload, "--out", str(out), *options])
         if status:
             return status

@@ -24,7 +24,7 @@ def test_each_option_of_a_run_is_documented_and_no_other() -> None:
         name for one in run.params for name in (*one.opts, *one.secondary_opts) if name.startswith("--")
     }
     named = set(re.findall(r"`(--[a-z-]+)[^`]*`", TEXT)) | set(re.findall(r", `?(--[a-z-]+)", TEXT))
-    of_variants = {"--label", "--start", "--running"}
+    of_variants = {"--label", "--start", "--running", "--nodes"}
     assert named - of_variants <= options
     assert options - named - {"--system-calls"} == set()
 

@@ -71,7 +71,7 @@ def run(
         list[str],
         typer.Argument(
             help="A manifest, 'default', or one quoted string: 'A.toml --set network.plugin=net_uring --label ring', "
-            "\"kafka://127.0.0.1:0 --start 'COMMAND {folder}/data {port}'\". "
+            "\"kafka://127.0.0.1:0 --start 'COMMAND {folder}/data {port}'\"; each with --nodes N for a cluster. "
             "The others are compared with the first."
         ),
     ],

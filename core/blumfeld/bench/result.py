@@ -44,7 +44,11 @@ class Variant(msgspec.Struct, frozen=True, kw_only=True):
     """Text of the manifest, for kind ``manifest``."""
     overrides: tuple[str, ...] = ()
     command: tuple[str, ...] = ()
-    """Start command; ``{port}`` and ``{folder}`` are filled in for each round."""
+    """Start command; ``{port}`` and ``{folder}`` are filled in for each round. With several nodes, for each node those
+    of :mod:`blumfeld.testing.brokers.cluster`.
+    """
+    nodes: int = 1
+    """Number of nodes; each is a process of its own, started by ``command``."""
     warm_up_s: float = 0.0
     """Seconds of extra load before the first step of a round, for servers that compile as they run, such as a JVM."""
     versions: dict[str, str] = {}
@@ -78,7 +82,9 @@ class Placement(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Usage(msgspec.Struct, frozen=True, kw_only=True):
-    """CPU, memory and context switches of the server's processes in the measured part of a step."""
+    """CPU, memory and context switches of the server's processes in the measured part of a step. Of a cluster, of all
+    nodes together.
+    """
 
     user_s: float
     system_s: float

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.bench.plan.variants import VariantError, parse_variant, parse_variants
+from blumfeld.testing.brokers.cluster import NODE_SETTINGS
 
 
 def manifest(folder: Path, text: str = "", name: str = "a.toml") -> str:
@@ -71,6 +72,24 @@ def test_a_running_broker_must_be_asked_for_by_name() -> None:
     assert (spec.variant.kind, spec.port, spec.variant.warm_up_s) == ("running", 9092, 0.0)
 
 
+def test_a_cluster_of_ours_is_one_command_for_every_node(tmp_path: Path) -> None:
+    """Its places are filled in for each node; what the variant sets is beneath what makes it one of several."""
+    text = f"{manifest(tmp_path)} --nodes 3 --set node.id=9 --set storage.plugin=storage_memory"
+    variant = parse_variant(text).variant
+    assert (variant.nodes, variant.label) == (3, "a id=9 storage_memory nodes=3")
+    assert "--listen" not in variant.command
+    sets = [variant.command[nth + 1] for nth, part in enumerate(variant.command) if part == "--set"]
+    assert sets == ["node.id=9", "storage.plugin=storage_memory", *NODE_SETTINGS]
+    assert "memory" in variant.durability
+    assert variant.overrides == ("node.id=9", "storage.plugin=storage_memory")
+
+
+def test_a_foreign_cluster_says_where_ids_and_ports_go() -> None:
+    spec = parse_variant("kafka://127.0.0.1:9600 --nodes 3 --start 'k {port} {id} {voters}' --label k3")
+    assert (spec.variant.nodes, spec.port, spec.label) == (3, 9600, "k3")
+    assert spec.variant.command == ("k", "{port}", "{id}", "{voters}")
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [
@@ -80,6 +99,10 @@ def test_a_running_broker_must_be_asked_for_by_name() -> None:
         ("default --set broken", "section.key=value"),
         ("default --sett x=1", "unrecognized arguments"),
         ("default 'unbalanced", "No closing quotation"),
+        ("default --nodes 0", "--nodes: found 0; allowed: 1 and more"),
+        ("default --nodes three", "invalid int value"),
+        ("kafka://127.0.0.1:0 --nodes 3 --start 'x {port}'", "put {id} and {port} into it"),
+        ("kafka://127.0.0.1:9092 --running --nodes 3", "--nodes is for servers that the bench starts"),
         ("default --warm-up 3", "--warm-up is for kafka://"),
         ("default --running", "--running is for kafka://"),
         ("kafka://127.0.0.1:9092", "data isn't fresh"),

@@ -13,6 +13,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from blumfeld.bench.command import app
+from blumfeld.bench.plan.variants import VariantError
 from blumfeld.bench.rebalance.command import specs_with
 from blumfeld.bench.rebalance.findings import Key, cautions_of, ratio_of, verdicts_of
 from blumfeld.bench.rebalance.plots import write_rebalance
@@ -46,6 +47,11 @@ def config_of(settings: Settings) -> dict[str, object]:
 def run(settings: Settings, port: int, rounds: int = 1) -> RebalanceResult:
     specs = specs_with([f"kafka://127.0.0.1:{port} --running --label here"], settings)
     return Session(specs, settings, rounds, None, lambda line: None).run()
+
+
+def test_a_cluster_is_refused() -> None:
+    with pytest.raises(VariantError, match="measures one node; found --nodes"):
+        specs_with(["default", "default --nodes 3"], SMALL)
 
 
 def test_groups_of_all_protocols_are_formed_broken_and_stable_again(tmp_path: Path) -> None:

@@ -35,6 +35,14 @@ def small(*labels: str, brokers: int = 1) -> tuple[VariantSpec, ...]:
     )
 
 
+def a_cluster(label: str) -> tuple[VariantSpec, ...]:
+    """One foreign cluster of three nodes."""
+    start = f"{sys.executable} -S {SMALL} {{port}} {{folder}} 3 {{id}}"
+    return parse_variants(
+        [f"kafka://127.0.0.1:0 --label {label} --nodes 3 --warm-up 0 --start {shlex.quote(start)}"]
+    )
+
+
 def run(
     driver: FakeDriver,
     options: Options = SPARE,
@@ -228,3 +236,18 @@ def test_to_go_first_where_it_is_forbidden_is_refused(monkeypatch: pytest.Monkey
     monkeypatch.setattr(os, "sched_setscheduler", forbidden)
     with pytest.raises(SessionError, match="CAP_SYS_NICE"):
         run(FakeDriver(), Options(rounds=1, driver_first=True), small("a"))
+
+
+def test_a_cluster_is_measured_as_one_server_and_its_result_reads_back(tmp_path: Path) -> None:
+    """Where a single server is left out, because the topic wants three brokers."""
+    replicated = msgspec.structs.replace(WORKLOAD, topic=Topic(partitions=1, replication_factor=3))
+    specs = (*small("one"), *a_cluster("three"))
+    result, _ = run(FakeDriver(), Options(rounds=1, system_calls=False), specs, replicated)
+    assert list(result.skipped) == ["one"]
+    (measured,) = result.measured
+    assert measured.server is not None
+    assert measured.server.rss_bytes > 6 * 4_000_000  # three nodes, each with a child
+    assert measured.server_placement is not None
+    save_result(result, tmp_path / "r.json")
+    again = specs_of(load_result(tmp_path / "r.json"))
+    assert [spec.variant.nodes for spec in again] == [1, 3]

@@ -4,6 +4,8 @@
 - ``A.toml``: a manifest; ``"A.toml --set network.plugin=net_uring --label ring"``: with overrides, by another name
 - ``"kafka://127.0.0.1:0 --start 'kafka-peer start {folder}/data {port}'"``: a foreign broker, started in each round;
   ``--warm-up SECONDS``, ``--durability WORDS`` and ``--server-version V`` describe it
+- either of these with ``--nodes 3``: a cluster of three nodes on loopback. A foreign broker's command is then run once
+  for each node, and says where ``{id}``, ``{port}``, ``{controller_port}`` and ``{voters}`` go
 - ``"kafka://127.0.0.1:9092 --running"``: a broker that runs already, with data of its own
 """
 
@@ -28,6 +30,7 @@ from blumfeld.kernel.node import Node
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import ManifestError
+from blumfeld.testing.brokers.cluster import LOOPBACK, NODE_SETTINGS, filled, node_places
 from blumfeld.wire.errors import PluginContractError
 
 DEFAULT = "default"
@@ -35,6 +38,10 @@ SCHEME = "kafka://"
 FOREIGN_WARM_UP_S = 25.0
 """Warm-up of a foreign broker: a JVM needs it to compile. Without it Kafka reaches a sixth of its warm rate."""
 NOT_KNOWN = "not known"
+NODE_PLACES = ("{id}", "{port}")
+"""What the start command of a foreign cluster must have: no two nodes may have the same id or port."""
+DESCRIBED_PORT = 1024
+"""Port of a cluster that is only described: nothing listens."""
 MANIFEST_FILE = "manifest.toml"
 """Name of the manifest in a server's folder. It holds the text that was checked, even if the original file changed
 since.
@@ -51,7 +58,7 @@ class VariantSpec:
 
     variant: Variant
     port: int = 0
-    """Port of a foreign broker; 0 is any free one."""
+    """Port of a foreign broker, or the first of a cluster's ports, two for each node; 0 takes free ones."""
 
     @property
     def label(self) -> str:
@@ -88,6 +95,8 @@ def parse_variant(text: str, label: str | None = None) -> VariantSpec:
     except VariantError as error:
         raise VariantError(f"{text!r}: {error}") from error
     given.label = label or given.label
+    if given.nodes < 1:
+        raise VariantError(f"{text!r}: --nodes: found {given.nodes}; allowed: 1 and more")
     if given.what.startswith(SCHEME):
         return _foreign(text, given)
     for option in ("start", "warm_up", "durability", "server_version"):
@@ -106,7 +115,7 @@ def specs_of(result: Result) -> tuple[VariantSpec, ...]:
     specs = []
     for variant in result.variants:
         if variant.kind == "manifest":
-            checked = _described(variant.manifest, variant.overrides, variant.given)
+            checked = _described(variant.manifest, variant.overrides, variant.given, variant.nodes)
             variant = msgspec.structs.replace(
                 variant,
                 versions=checked.versions,
@@ -132,6 +141,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--label", "--name", dest="label")
     parser.add_argument("--start")
     parser.add_argument("--running", action="store_true")
+    parser.add_argument("--nodes", type=int, default=1)
     parser.add_argument("--warm-up", type=float)
     parser.add_argument("--durability")
     parser.add_argument("--server-version")
@@ -147,12 +157,20 @@ def _foreign(text: str, given: argparse.Namespace) -> VariantSpec:
             f"{text!r}: say how it is started, --start 'COMMAND {{folder}} {{port}}', so that each round has fresh "
             "data; or --running for one that runs already: then data isn't fresh, and what it uses isn't known"
         )
+    if given.running and given.nodes > 1:
+        raise VariantError(
+            f"{text!r}: --nodes is for servers that the bench starts; a running one has its nodes"
+        )
     if given.running and port == 0:
         raise VariantError(f"{text!r}: --running needs the broker's port in the address, not 0")
     command = tuple(shlex.split(given.start)) if given.start else ()
     if command and not any("{port}" in part for part in command) and port == 0:
         raise VariantError(
             f"{text!r}: found no port; put {{port}} into the command, or a port into the address"
+        )
+    if given.nodes > 1 and not all(any(place in part for part in command) for place in NODE_PLACES):
+        raise VariantError(
+            f"{text!r}: --nodes runs the command once for each node; put {' and '.join(NODE_PLACES)} into it"
         )
     label = given.label or (Path(command[0]).name if command else given.what.removeprefix(SCHEME))
     warm_up_s = given.warm_up if given.warm_up is not None else 0.0 if given.running else FOREIGN_WARM_UP_S
@@ -162,6 +180,7 @@ def _foreign(text: str, given: argparse.Namespace) -> VariantSpec:
             kind="running" if given.running else "foreign",
             given=text,
             command=_absolute(command),
+            nodes=given.nodes,
             warm_up_s=warm_up_s,
             versions={label: given.server_version} if given.server_version else {},
             network=NOT_KNOWN,
@@ -188,20 +207,22 @@ def _address(what: str) -> int:
 def _ours(text: str, given: argparse.Namespace) -> VariantSpec:
     manifest = None if given.what == DEFAULT else _read(given.what)
     overrides = tuple(given.set)
-    checked = _described(manifest, overrides, given.what if manifest is not None else NO_FILE)
+    checked = _described(manifest, overrides, given.what if manifest is not None else NO_FILE, given.nodes)
     command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
     command += ["{folder}/" + MANIFEST_FILE] if manifest is not None else []
-    for override in overrides:
+    for override in (*overrides, *(NODE_SETTINGS if given.nodes > 1 else ())):
         command += ["--set", override]
-    command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
+    command += ["--data-dir", "{folder}/data"]
+    command += ["--listen", "127.0.0.1:{port}"] if given.nodes == 1 else []
     return VariantSpec(
         Variant(
-            label=given.label or _label(given.what, overrides),
+            label=given.label or _label(given.what, overrides, given.nodes),
             kind="manifest",
             given=text,
             manifest=manifest,
             overrides=overrides,
             command=tuple(command),
+            nodes=given.nodes,
             warm_up_s=0.0,
             versions=checked.versions,
             network=checked.network,
@@ -210,7 +231,7 @@ def _ours(text: str, given: argparse.Namespace) -> VariantSpec:
     )
 
 
-def _label(what: str, overrides: Sequence[str]) -> str:
+def _label(what: str, overrides: Sequence[str], nodes: int) -> str:
     """Return a label: the file's stem and the overrides. Plug-ins appear by value alone, other keys by their last part
     and value.
     """
@@ -219,6 +240,7 @@ def _label(what: str, overrides: Sequence[str]) -> str:
         key, _, value = override.partition("=")
         short = key.split('"')[1] if '"' in key else key.rpartition(".")[2]
         parts.append(value.strip('"') if short == "plugin" else f"{short}={value}")
+    parts += [f"nodes={nodes}"] if nodes > 1 else []
     return " ".join(parts)
 
 
@@ -237,7 +259,10 @@ class _Description:
     durability: str
 
 
-def _described(manifest: str | None, overrides: Sequence[str], source: str) -> _Description:
+def _described(manifest: str | None, overrides: Sequence[str], source: str, nodes: int) -> _Description:
+    if nodes > 1:
+        places = node_places([LOOPBACK] * nodes, DESCRIBED_PORT)
+        overrides = [*overrides, *filled(NODE_SETTINGS, places[0], places, Path())]
     try:
         plan = make_plan(read_manifest(manifest, source, overrides=overrides, listen="127.0.0.1:0"), source)
         return asyncio.run(_describe(plan))

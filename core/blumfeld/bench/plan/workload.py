@@ -36,6 +36,9 @@ class Produce(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """The writing side of a step."""
 
     connections: Positive = 1
+    """Connections to each broker that leads a partition, as the producers of a cluster have. Against three leaders
+    there are three times as many, and in a closed loop three times as many open requests.
+    """
     rate_per_s: Annotated[float, msgspec.Meta(ge=0)] = 0.0
     """Records a second over all connections, offered at intended times whatever the server does (open loop).
 

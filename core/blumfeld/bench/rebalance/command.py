@@ -102,9 +102,12 @@ def specs_with(texts: Sequence[str], settings: Settings) -> tuple[VariantSpec, .
 
     :raises VariantError: a variant can't be run
     """
-    from blumfeld.bench.plan.variants import parse_variant, parse_variants
+    from blumfeld.bench.plan.variants import VariantError, parse_variant, parse_variants
 
-    labels = [spec.label for spec in parse_variants(texts)]
+    specs = parse_variants(texts)
+    if several := next((spec.label for spec in specs if spec.variant.nodes > 1), None):
+        raise VariantError(f"{several}: bench rebalance measures one node; found --nodes")
+    labels = [spec.label for spec in specs]
     return tuple(
         parse_variant(with_common(text, settings.overrides()), label=label)
         for text, label in zip(texts, labels, strict=True)

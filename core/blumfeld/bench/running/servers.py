@@ -61,17 +61,32 @@ class Server:
         """Return the end of its output."""
         return (self.folder / "log").read_text(errors="replace")[-TAIL_CHARS:]
 
-    def stop(self) -> None:
-        """End all its processes: SIGTERM, then SIGKILL after 15 s. Its data is removed, its output is kept."""
-        pids = self.pids()
+    def terminate(self) -> None:
+        """Send SIGTERM to its processes without waiting."""
         self._signal(signal.SIGTERM)
+
+    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """End all its processes: SIGTERM, then SIGKILL after ``timeout_s``. Its data is removed, its output is kept."""
+        pids = self.pids()
+        self.terminate()
         try:
-            self.process.wait(STOP_TIMEOUT_S)
+            self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:
             self._signal(signal.SIGKILL)
             self.process.wait()
         _await_end([pid for pid in pids if pid != self.process.pid])
         shutil.rmtree(self.folder / "data", ignore_errors=True)
+
+    def await_ready(self, is_ready: Callable[[int], bool], deadline: float) -> None:
+        """Wait until ``is_ready`` says so of its port.
+
+        :param deadline: an instant of ``time.perf_counter``
+        :raises ServerError: it ended, or the deadline has passed
+        """
+        while not is_ready(self.port):
+            if not self.is_up or time.perf_counter() > deadline:
+                raise ServerError(f"{self.name} did not start:\n{self.printed()}")
+            time.sleep(POLL_S)
 
     def _signal(self, number: signal.Signals) -> None:
         with contextlib.suppress(ProcessLookupError):
@@ -97,30 +112,45 @@ def start_server(
     :param is_ready: tells whether the server on this port is ready; the default asks for ApiVersions
     :raises ServerError: the server did not start
     """
-    folder.mkdir(parents=True)
-    for file, text in (files or {}).items():
-        (folder / file).write_text(text, encoding="utf-8")
     port = port or free_port()
     filled = [part.replace("{port}", str(port)).replace("{folder}", str(folder)) for part in command]
-    if cores is not None:
-        filled = ["taskset", "-c", ",".join(map(str, sorted(cores))), *filled]
     began = time.perf_counter()
-    with (folder / "log").open("wb") as out:
-        try:
-            process = subprocess.Popen(filled, cwd=folder, stdout=out, stderr=out, start_new_session=True)
-        except OSError as error:
-            raise ServerError(f"{name} did not start: {filled[0]}: {error.strerror}") from error
-    server = Server(name, process, port, folder)
+    server = launch_server(name, filled, folder, port, files=files, cores=cores)
     try:
-        while not (is_ready or answers)(port):
-            if not server.is_up or time.perf_counter() - began > READY_TIMEOUT_S:
-                raise ServerError(f"{name} did not start:\n{server.printed()}")
-            time.sleep(POLL_S)
+        server.await_ready(is_ready or answers, began + READY_TIMEOUT_S)
     except BaseException:
         server.stop()
         raise
     server.ready_s = time.perf_counter() - began
     return server
+
+
+def launch_server(
+    name: str,
+    command: Sequence[str],
+    folder: Path,
+    port: int,
+    *,
+    files: Mapping[str, str] | None = None,
+    cores: frozenset[int] | None = None,
+) -> Server:
+    """Start a server's process with fresh data below ``folder``, without waiting; parameters as of
+    :func:`start_server`.
+
+    :raises ServerError: the program is not there
+    """
+    folder.mkdir(parents=True)
+    for file, text in (files or {}).items():
+        (folder / file).write_text(text, encoding="utf-8")
+    words = list(command)
+    if cores is not None:
+        words = ["taskset", "-c", ",".join(map(str, sorted(cores))), *words]
+    with (folder / "log").open("wb") as out:
+        try:
+            process = subprocess.Popen(words, cwd=folder, stdout=out, stderr=out, start_new_session=True)
+        except OSError as error:
+            raise ServerError(f"{name} did not start: {words[0]}: {error.strerror}") from error
+    return Server(name, process, port, folder)
 
 
 def _await_end(pids: Sequence[int]) -> None:

@@ -10,11 +10,12 @@ from typing import NamedTuple
 import msgspec
 
 from blumfeld.bench.drivers.contract import Driver, DriverError, Marks, Outcome, Progress, Task
-from blumfeld.bench.plan.variants import MANIFEST_FILE, VariantSpec
+from blumfeld.bench.plan.variants import VariantSpec
 from blumfeld.bench.plan.workload import Consume, Produce, Step, Workload
 from blumfeld.bench.result import Measured, Usage
 from blumfeld.bench.running import page_cache
-from blumfeld.bench.running.servers import Server, start_server
+from blumfeld.bench.running.clusters import ServerCluster, start_variant
+from blumfeld.bench.running.servers import Server
 from blumfeld.bench.running.usage import Totals, placement_of, used
 from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.bench.watching.watcher import Turn
@@ -33,14 +34,14 @@ class Place(NamedTuple):
 
     port: int
     topic: str
-    server: Server | None
+    server: Server | ServerCluster | None
     """None for a server that the bench did not start."""
 
 
 class ServerMarks:
     """Takes a server's usage right at the edges of the measured part."""
 
-    def __init__(self, server: Server | None) -> None:
+    def __init__(self, server: Server | ServerCluster | None) -> None:
         self._server = server
         self._before: Totals | None = None
         self._after: Totals | None = None
@@ -78,8 +79,7 @@ def server_of(
         _make_topic(spec.port, topic, workload)
         yield Place(spec.port, topic, None)
         return
-    files = {} if variant.manifest is None else {MANIFEST_FILE: variant.manifest}
-    server = start_server(variant.label, variant.command, folder, port=spec.port, files=files, cores=cores)
+    server = start_variant(spec, folder, cores)
     try:
         _make_topic(server.port, topic, workload)
         yield Place(server.port, topic, server)

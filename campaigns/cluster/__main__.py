@@ -1,0 +1,188 @@
+"""``python -m campaigns cluster-faults``: faults of a cluster under load; exit 1 if a promise was broken."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
+from campaigns.cluster.contenders import Contender, kafka, this_build
+from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, BadFaultError, Fault, plan_of
+from campaigns.cluster.load import CLIENT
+from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
+from campaigns.cluster.nodes import Cluster, NodeError
+from campaigns.cluster.report import (
+    CampaignReport,
+    ContenderReport,
+    account_table,
+    class_table,
+    fault_table,
+    save,
+)
+from campaigns.cluster.rounds import Run, Settings
+
+BAD_INPUT = 2
+NODES = 3
+WRONG_SHOWN = 20
+OURS = "blumfeld"
+KAFKA = "kafka"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return 0 if every run is good (:attr:`ContenderReport.is_good`), 1 if not, 2 for wrong input."""
+    given = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    try:
+        faults = plan_of(given.faults.split(",") if given.faults else DEFAULT_FAULTS, given.rounds)
+        contenders = _contenders(given)
+    except (BadFaultError, ValueError) as error:
+        return _refused(str(error))
+    settings = Settings(
+        partitions=given.partitions, rate_per_s=given.rate, down_s=given.down_s, settle_s=given.settle_s
+    )
+    try:
+        wires = Namespaces(NODES) if any(fault.action == "cut" for fault in faults) else None
+    except NoNamespacesError as error:
+        return _refused(str(error))
+    with (
+        tempfile.TemporaryDirectory(prefix="blumfeld-cluster-") as temporary,
+        wires or contextlib.nullcontext(),
+    ):
+        folder = given.folder or Path(temporary)
+        reports = []
+        for contender in contenders:
+            try:
+                cluster = _cluster(contender, folder, given.port, wires)
+                report = _run(contender, cluster, faults, settings, wires, console)
+            except NodeError as error:
+                console.print(f"[red]✗ {contender.name}: {escape(str(error))}[/]", highlight=False)
+                return 1
+            reports.append(report)
+            console.print(fault_table(report))
+            _print_wrong(report, console)
+            if given.out is not None:
+                save(_campaign(settings, reports), given.out)
+    console.print(class_table(reports))
+    console.print(account_table(reports))
+    return 0 if all(report.is_good for report in reports) else 1
+
+
+def _cluster(contender: Contender, folder: Path, port: int, wires: Namespaces | None) -> Cluster:
+    if wires is None:
+        return Cluster(contender.command, node_places([LOOPBACK] * NODES, port), folder / contender.name)
+    places = node_places(wires.hosts, port)
+    return Cluster(contender.command, places, folder / contender.name, wires.prefixes)
+
+
+def _run(
+    contender: Contender,
+    cluster: Cluster,
+    faults: Sequence[Fault],
+    settings: Settings,
+    wires: Namespaces | None,
+    console: Console,
+) -> ContenderReport:
+    console.print(f"{contender.name}: {len(faults)} faults on {NODES} nodes", highlight=False)
+
+    def say(line: str) -> None:
+        console.print(escape(line), highlight=False)
+
+    try:
+        return Run(contender, cluster, settings, wires, say).run(faults)
+    finally:
+        cluster.stop()
+
+
+def _contenders(given: argparse.Namespace) -> list[Contender]:
+    """Return the contenders that were asked for.
+
+    :raises ValueError: there is none, or a name is unknown
+    """
+    names = given.only.split(",") if given.only else [OURS, *([KAFKA] if given.peer else [])]
+    found = []
+    for name in names:
+        if name == OURS:
+            found.append(this_build(given.manifest, given.set))
+        elif name == KAFKA and given.peer:
+            found.append(kafka(given.peer))
+        else:
+            raise ValueError(
+                f"--only: found {name}; allowed: {OURS}, and {KAFKA} where --peer names its script"
+            )
+    return found
+
+
+def _campaign(settings: Settings, reports: Sequence[ContenderReport]) -> CampaignReport:
+    return CampaignReport(
+        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        partitions=settings.partitions,
+        rate_per_s=settings.rate_per_s,
+        down_s=settings.down_s,
+        client=dict(CLIENT),
+        contenders=tuple(reports),
+    )
+
+
+def _print_wrong(report: ContenderReport, console: Console) -> None:
+    for line in report.wrong[:WRONG_SHOWN]:
+        console.print(f"[red]✗ {escape(line)}[/]", highlight=False)
+    if len(report.wrong) > WRONG_SHOWN:
+        console.print(f"[red]… and {len(report.wrong) - WRONG_SHOWN} more[/]", highlight=False)
+
+
+def _refused(reason: str) -> int:
+    print(f"campaigns cluster-faults: {reason}", file=sys.stderr)
+    return BAD_INPUT
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns cluster-faults",
+        description="Kills, pauses, stops and restarts of three nodes under load, this build and Apache Kafka by the "
+        "same script: time without an acknowledgement, records lost or doubled.",
+    )
+    parser.add_argument(
+        "--peer", type=Path, help="script that starts Apache Kafka; without it only this build is run"
+    )
+    parser.add_argument("--only", metavar="NAMES", help=f"of the contenders {OURS} and {KAFKA}, by comma")
+    parser.add_argument(
+        "--faults",
+        metavar="NAMES",
+        help=f"by comma, in their order; {','.join(DEFAULT_FAULTS)} if not given; also {','.join(CUTS)}",
+    )
+    parser.add_argument("--rounds", type=int, default=1, help="how often the list of faults is run through")
+    parser.add_argument(
+        "--rate", type=float, default=Settings().rate_per_s, help="records a second, over all partitions"
+    )
+    parser.add_argument("--partitions", type=int, default=Settings().partitions)
+    parser.add_argument(
+        "--down-s",
+        type=float,
+        default=Settings().down_s,
+        help="seconds that a killed or paused node stays away",
+    )
+    parser.add_argument(
+        "--settle-s", type=float, default=Settings().settle_s, help="seconds of load before and after a fault"
+    )
+    parser.add_argument("--manifest", type=Path, help="what each node of this build is made of")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="laid over that manifest"
+    )
+    parser.add_argument(
+        "--port", type=int, default=0, help="the nodes take six ports from here on; 0: any free ones"
+    )
+    parser.add_argument("--folder", type=Path, help="data and logs of all nodes; it must be new, and is kept")
+    parser.add_argument("--out", type=Path, help="result file, JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

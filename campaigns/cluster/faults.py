@@ -1,0 +1,115 @@
+"""The faults of a run, and the nodes that each of them hits. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import attrs
+
+ACTIONS = {
+    "kill": "SIGKILL; the node is started again after the down time",
+    "pause": "SIGSTOP, and SIGCONT after the down time",
+    "stop": "SIGTERM; the node is started again as soon as it has ended",
+    "cut": "every packet from and to the node is dropped for the down time",
+}
+TARGETS = {
+    "leader": "the leader of partition 0; if that is the controller, the leader of the next partition",
+    "controller": "the active controller, whatever else it leads",
+    "follower": "a node that is not the controller and doesn't lead partition 0; the one that leads the fewest",
+    "both": "the leader of partition 0 and the controller, at once if they are two nodes",
+}
+ROLLING = "rolling"
+"""Every node in turn is stopped and started; the next one follows when all replicas are in sync again."""
+DEFAULT_FAULTS = (
+    *(f"{action}-{target}" for action in ("kill", "pause") for target in TARGETS),
+    *(f"stop-{target}" for target in ("leader", "controller", "follower")),
+    ROLLING,
+)
+CUTS = tuple(f"cut-{target}" for target in TARGETS)
+
+
+class BadFaultError(ValueError):
+    """There is no fault of this name; the message has the names that there are."""
+
+
+class NoTargetError(Exception):
+    """The cluster has no node that the fault could hit now; the message says why."""
+
+
+@attrs.frozen
+class Fault:
+    """One fault of the plan."""
+
+    action: str
+    """A key of :data:`ACTIONS`, or :data:`ROLLING`."""
+    target: str
+    """A key of :data:`TARGETS`, or ``each`` for a rolling restart."""
+
+    @property
+    def name(self) -> str:
+        """The name that a person types."""
+        return ROLLING if self.action == ROLLING else f"{self.action}-{self.target}"
+
+
+@attrs.frozen
+class Leadership:
+    """The nodes that lead, at one moment."""
+
+    controller: int
+    leaders: tuple[int, ...]
+    """Leader by partition; -1 where there is none."""
+    nodes: tuple[int, ...]
+    """All nodes of the cluster."""
+
+    def led_by(self, node: int) -> int:
+        """Return the number of partitions that a node leads."""
+        return self.leaders.count(node)
+
+
+def parse_fault(name: str) -> Fault:
+    """Return the fault of this name.
+
+    :raises BadFaultError: there is none
+    """
+    if name == ROLLING:
+        return Fault(ROLLING, "each")
+    action, _, target = name.partition("-")
+    if action not in ACTIONS or target not in TARGETS:
+        raise BadFaultError(
+            f"found {name}; allowed: {ROLLING}, or {', '.join(ACTIONS)} with -{', -'.join(TARGETS)}, as in kill-leader"
+        )
+    return Fault(action, target)
+
+
+def plan_of(names: Sequence[str], rounds: int) -> list[Fault]:
+    """Return the faults of a run: all names, in their order, ``rounds`` times.
+
+    :raises BadFaultError: a name is not that of a fault
+    """
+    return [parse_fault(name) for name in names] * rounds
+
+
+def targets_of(fault: Fault, now: Leadership) -> tuple[int, ...]:
+    """Return the nodes that the fault hits.
+
+    :raises NoTargetError: no node fits
+    """
+    if fault.target == "each":
+        return now.nodes
+    if now.controller not in now.nodes:
+        raise NoTargetError(f"the cluster has no controller (found {now.controller})")
+    if fault.target == "controller":
+        return (now.controller,)
+    if fault.target == "leader":
+        found = [leader for leader in now.leaders if leader in now.nodes and leader != now.controller]
+        if not found:
+            raise NoTargetError("the controller leads every partition, and another leader was wanted")
+        return (found[0],)
+    if fault.target == "follower":
+        others = [node for node in now.nodes if node not in (now.controller, now.leaders[0])]
+        if not others:
+            raise NoTargetError("every node is the controller or leads partition 0")
+        return (min(others, key=lambda node: (now.led_by(node), node)),)
+    if now.leaders[0] not in now.nodes:
+        raise NoTargetError("partition 0 has no leader")
+    return tuple(dict.fromkeys((now.leaders[0], now.controller)))

@@ -1,0 +1,41 @@
+"""The longest time without an acknowledgement, from the instants of all acknowledgements. Pure."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Sequence
+
+import msgspec
+
+
+class Gap(msgspec.Struct, frozen=True):
+    """The longest time without an acknowledgement of one partition around one fault."""
+
+    longest_s: float
+    recovered_s: float
+    """From the fault to the acknowledgement that ended that time; to the end of the window if none did."""
+    recovered: bool
+    """Whether an acknowledgement ended it."""
+
+
+def gap_of(acks: Sequence[float], begin: float, end: float) -> Gap:
+    """Return the longest gap that touches the window from ``begin`` to ``end``.
+
+    A gap may begin before the window: the last acknowledgement before a fault is where the silence starts. It ends
+    with an acknowledgement inside the window, or with the window. If two gaps are equally long the first one counts.
+
+    :param acks: instants in s, ascending
+    :param begin: instant of the fault
+    """
+    first = bisect_left(acks, begin)
+    last = bisect_left(acks, end)
+    edge = acks[first - 1] if first else begin
+    longest = Gap(0.0, 0.0, recovered=True)
+    for at in acks[first:last]:
+        if at - edge > longest.longest_s:
+            longest = Gap(at - edge, at - begin, recovered=True)
+        edge = at
+    if end - edge > longest.longest_s:
+        # The silence after the last acknowledgement of the window ends beyond it, if at all.
+        return Gap(end - edge, end - begin, recovered=False)
+    return longest

@@ -1,0 +1,119 @@
+"""A network namespace for each node, so that a node can be cut off: packets vanish, and no connection is told.
+
+The campaign moves into a namespace of its own, in which a bridge connects the nodes and the load. Nothing of the
+machine's network changes, and all of it is gone when the processes have ended. It takes root and Linux.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import shutil
+import subprocess
+import time
+from types import TracebackType
+from typing import Self
+
+CLONE_NEWNET = 0x40000000
+"""As in linux/sched.h."""
+BRIDGE = "hub"
+NETWORK = "10.83.0"
+OWN_HOST = f"{NETWORK}.254"
+TOOLS = ("ip", "nsenter", "unshare")
+HOLDER_S = 10.0
+
+
+class NoNamespacesError(Exception):
+    """This machine or this user can't have network namespaces; the message says why."""
+
+
+class Namespaces:
+    """One namespace for each node, with ids from 1 on, and wires between them that can be cut.
+
+    :raises NoNamespacesError: this process may not make them
+    """
+
+    def __init__(self, nodes: int) -> None:
+        """Move this process into a namespace of its own. No thread may run yet: only the calling one moves."""
+        absent = [tool for tool in TOOLS if shutil.which(tool) is None]
+        if absent:
+            raise NoNamespacesError(f"cuts need the program {absent[0]}, which is not installed")
+        libc = ctypes.CDLL(None, use_errno=True)
+        if libc.unshare(CLONE_NEWNET):
+            reason = os.strerror(ctypes.get_errno())
+            raise NoNamespacesError(
+                f"cuts need a network namespace, and unshare(2) said: {reason}. Run it as root"
+            )
+        self.hosts = tuple(f"{NETWORK}.{node}" for node in range(1, nodes + 1))
+        self._holders: list[subprocess.Popen[bytes]] = []
+
+    def __enter__(self) -> Self:
+        try:
+            self._connect()
+        except BaseException:
+            self.close()
+            raise
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def prefixes(self) -> list[list[str]]:
+        """For each node the command that runs another one in its namespace, with the same process id."""
+        return [["nsenter", f"--net=/proc/{holder.pid}/ns/net", "--"] for holder in self._holders]
+
+    def cut(self, node: int) -> None:
+        """Drop every packet from and to a node. Its interface stays up, as behind a switch that fails."""
+        _run("ip", "link", "set", _wire(node), "nomaster")
+
+    def heal(self, node: int) -> None:
+        """Connect a node again."""
+        _run("ip", "link", "set", _wire(node), "master", BRIDGE)
+
+    def close(self) -> None:
+        """End the namespaces of the nodes; harmless twice."""
+        for holder in self._holders:
+            holder.kill()
+            holder.wait()
+        self._holders.clear()
+
+    def _connect(self) -> None:
+        _run("ip", "link", "set", "lo", "up")
+        # With a forward delay a port that joins the bridge would drop packets for 15 s more.
+        _run("ip", "link", "add", BRIDGE, "type", "bridge", "forward_delay", "0")
+        _run("ip", "address", "add", f"{OWN_HOST}/24", "dev", BRIDGE)
+        _run("ip", "link", "set", BRIDGE, "up")
+        for node, host in enumerate(self.hosts, start=1):
+            holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+            self._holders.append(holder)
+            _await_namespace(holder.pid)
+            inside = ("nsenter", f"--net=/proc/{holder.pid}/ns/net", "--", "ip")
+            peer = ("peer", "name", "eth0", "netns", str(holder.pid))
+            _run("ip", "link", "add", _wire(node), "type", "veth", *peer)
+            _run("ip", "link", "set", _wire(node), "master", BRIDGE, "up")
+            _run(*inside, "address", "add", f"{host}/24", "dev", "eth0")
+            _run(*inside, "link", "set", "eth0", "up")
+            _run(*inside, "link", "set", "lo", "up")
+
+
+def _wire(node: int) -> str:
+    return f"wire{node}"
+
+
+def _await_namespace(pid: int) -> None:
+    """Wait until the process has left our namespace."""
+    ours = os.readlink("/proc/self/ns/net")
+    deadline = time.monotonic() + HOLDER_S
+    while os.readlink(f"/proc/{pid}/ns/net") == ours:
+        if time.monotonic() > deadline:
+            raise NoNamespacesError("unshare --net made no namespace")
+        time.sleep(0.005)
+
+
+def _run(*command: str) -> None:
+    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    if done.returncode:
+        raise NoNamespacesError(f"{' '.join(command)}: {done.stderr.strip()}")

@@ -1,0 +1,158 @@
+"""What a run came to: the result file, the table of faults, and the classes beside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from rich.markup import escape
+from rich.table import Table
+
+from campaigns.cluster.gaps import Gap
+from campaigns.crash.records import Account
+
+NOT_RECOVERED = "…"
+
+
+class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
+    """One fault and what the producer felt of it."""
+
+    fault: str
+    nodes: tuple[int, ...]
+    """Nodes that it hit; none if it was left out."""
+    led: tuple[int, ...]
+    """Partitions that each of them led at that moment."""
+    controller: int
+    """The controller at that moment."""
+    at_s: float
+    """Since the start of the load."""
+    down_s: float
+    """From the fault to the moment when its last node was started, resumed or connected again."""
+    in_sync_s: float
+    """From that moment until all replicas were in sync again."""
+    gaps: tuple[Gap, ...]
+    """By partition."""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def longest_s(self) -> float:
+        """The longest time without an acknowledgement of any one partition."""
+        return max((gap.longest_s for gap in self.gaps), default=0.0)
+
+    @property
+    def recovered(self) -> bool:
+        """Whether every partition was written again within the window."""
+        return all(gap.recovered for gap in self.gaps)
+
+
+class ContenderReport(msgspec.Struct, frozen=True, kw_only=True):
+    """All faults of one cluster, and the account of its records."""
+
+    contender: str
+    command: tuple[str, ...]
+    faults: tuple[FaultReport, ...]
+    steady_s: float
+    """The longest gap before the first fault."""
+    seconds: float
+    sent: int
+    given_up: dict[str, int]
+    """Records that the producer failed to deliver, by error."""
+    account: Account
+    wrong: tuple[str, ...]
+
+    @property
+    def is_good(self) -> bool:
+        """Whether nothing was lost, doubled or reordered, no fault was left out, and every partition recovered."""
+        return not self.wrong and all(fault.nodes and fault.recovered for fault in self.faults)
+
+
+class CampaignReport(msgspec.Struct, frozen=True, kw_only=True):
+    """The result file."""
+
+    created: str
+    partitions: int
+    rate_per_s: float
+    down_s: float
+    client: dict[str, int]
+    """What differs from the client's defaults."""
+    contenders: tuple[ContenderReport, ...]
+
+
+def save(report: CampaignReport, path: Path) -> None:
+    """Write the result file; it is replaced whole or not at all."""
+    draft = path.with_name(path.name + ".part")
+    draft.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
+    draft.replace(path)
+
+
+def fault_table(report: ContenderReport) -> Table:
+    """Return the table of one contender: a row for each fault."""
+    table = Table(
+        title=f"{report.contender}: {len(report.faults)} faults in {report.seconds:.0f} s; "
+        f"longest gap before the first one {report.steady_s * 1000:.0f} ms",
+        title_justify="left",
+    )
+    table.add_column("fault")
+    table.add_column("nodes (partitions led)")
+    for column in ("longest gap s", "recovered by partition s", "down s", "in sync after s"):
+        table.add_column(column, justify="right")
+    table.add_column("notes", overflow="fold")
+    for fault in report.faults:
+        nodes = ", ".join(
+            f"{node}{'c' if node == fault.controller else ''} ({led})"
+            for node, led in zip(fault.nodes, fault.led, strict=True)
+        )
+        table.add_row(
+            fault.fault,
+            nodes or "-",
+            f"{'' if fault.recovered else '> '}{fault.longest_s:.2f}" if fault.gaps else "-",
+            " ".join(f"{gap.recovered_s:.1f}" if gap.recovered else NOT_RECOVERED for gap in fault.gaps),
+            f"{fault.down_s:.1f}",
+            f"{fault.in_sync_s:.1f}",
+            escape("; ".join(fault.notes)),
+        )
+    return table
+
+
+def account_table(reports: Sequence[ContenderReport]) -> Table:
+    """Return the account of all contenders' records."""
+    table = Table(title="Records", title_justify="left")
+    table.add_column("cluster")
+    for column in ("faults", "sent", "acknowledged", "lost", "doubled", "out of order", "given up"):
+        table.add_column(column, justify="right")
+    for report in reports:
+        account = report.account
+        bad = (account.lost, account.doubled, account.disordered)
+        hit = sum(bool(fault.nodes) for fault in report.faults)
+        table.add_row(
+            report.contender,
+            *map(str, (hit, report.sent, account.acked)),
+            *(f"[red]{count}[/]" if count else "0" for count in bad),
+            str(sum(report.given_up.values())),
+        )
+    return table
+
+
+def class_table(reports: Sequence[ContenderReport]) -> Table:
+    """Return the longest gap by class of fault, least and greatest, for each contender."""
+    table = Table(title="Longest time without an acknowledgement, s", title_justify="left")
+    table.add_column("fault")
+    for report in reports:
+        table.add_column(report.contender, justify="right")
+    for name in dict.fromkeys(fault.fault for report in reports for fault in report.faults):
+        table.add_row(name, *(spread(_of_class(report, name)) for report in reports))
+    return table
+
+
+def _of_class(report: ContenderReport, name: str) -> list[FaultReport]:
+    return [fault for fault in report.faults if fault.fault == name and fault.gaps]
+
+
+def spread(faults: Iterable[FaultReport]) -> str:
+    """Return the least and the greatest of the longest gaps; ``>`` stands where a partition did not recover."""
+    found = sorted(faults, key=lambda fault: (not fault.recovered, fault.longest_s))
+    if not found:
+        return "-"
+    low, high = (f"{'' if fault.recovered else '> '}{fault.longest_s:.2f}" for fault in (found[0], found[-1]))
+    return low if len(found) == 1 else f"{low} to {high} ({len(found)})"

@@ -1,0 +1,149 @@
+"""What the nodes of a cluster say of it: leaders, replicas in sync, the controller."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import attrs
+
+from blumfeld.client.errors import RefusedError, error_name
+from blumfeld.client.metadata import ClusterView
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from blumfeld.wire.messages.elect_leaders import (
+    ElectLeadersRequest,
+    ElectLeadersResponse,
+    TopicPartitions,
+)
+from blumfeld.wire.messages.metadata import MetadataResponse
+from blumfeld.wire.primitives import DecodeError
+from campaigns.cluster.faults import Leadership
+from campaigns.cluster.nodes import Cluster, Node
+
+METADATA_VERSION = 8
+DESCRIBE_QUORUM_VERSION = 0
+METADATA_TOPIC = "__cluster_metadata"
+NOBODY = -1
+POLL_S = 0.1
+ELECT_S = 10.0
+ELECT_LEADERS_VERSION = 1
+FINE = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
+
+
+@attrs.frozen
+class TopicState:
+    """The topic of the load as one node sees it."""
+
+    brokers: frozenset[int]
+    """Brokers that are alive."""
+    leaders: tuple[int, ...]
+    in_sync: tuple[frozenset[int], ...]
+
+    def is_whole(self, nodes: int) -> bool:
+        """Whether every node is alive and in sync for every partition, and each partition has a leader."""
+        return (
+            len(self.brokers) == nodes
+            and NOBODY not in self.leaders
+            and bool(self.in_sync)
+            and all(len(replicas) == nodes for replicas in self.in_sync)
+        )
+
+
+class Observer:
+    """Asks the nodes of a cluster. A node that does not answer in time is passed over."""
+
+    def __init__(self, cluster: Cluster, topic: str) -> None:
+        self._cluster = cluster
+        self._topic = topic
+
+    def leadership(self) -> Leadership:
+        """Return the present leaders, as the first node that answers sees them."""
+        nodes = self._cluster.nodes
+        seen = next((state for state in map(self.topic_of, nodes) if state is not None), None)
+        return Leadership(
+            controller=self.controller(),
+            leaders=seen.leaders if seen is not None else (NOBODY,),
+            nodes=tuple(node.place.id for node in nodes),
+        )
+
+    def controller(self) -> int:
+        """Return the active controller as the first node that knows one says (DescribeQuorum), or :data:`NOBODY`.
+
+        A broker's Metadata does not tell: with KRaft it names a broker that takes requests for the controller.
+        """
+        found = (self._controller_of(node) for node in self._cluster.nodes)
+        return next((node for node in found if node != NOBODY), NOBODY)
+
+    def topic_of(self, node: Node) -> TopicState | None:
+        """Return the state of the topic as this node sees it; None if it does not answer, or has no such topic."""
+        view = ClusterView()
+        try:
+            with node.connect() as connection:
+                view.take(
+                    connection.ask(ClusterView.request([self._topic]), MetadataResponse, METADATA_VERSION)
+                )
+            partitions = sorted(view.topic(self._topic).partitions, key=lambda each: each.partition_index)
+        except (OSError, DecodeError, RefusedError):
+            return None
+        return TopicState(
+            frozenset(view.brokers),
+            tuple(each.leader_id for each in partitions),
+            tuple(frozenset(each.isr_nodes) for each in partitions),
+        )
+
+    def elect_preferred(self, partitions: int) -> str:
+        """Give each partition back to its preferred leader (KIP-460); return why that failed, or an empty string."""
+        topic = TopicPartitions(topic=self._topic, partitions=list(range(partitions)))
+        request = ElectLeadersRequest(topic_partitions=[topic], timeout_ms=int(ELECT_S * 1000))
+        try:
+            with self._cluster.nodes[0].connect(ELECT_S) as connection:
+                answer = connection.ask(request, ElectLeadersResponse, ELECT_LEADERS_VERSION)
+        except (OSError, DecodeError) as error:
+            return f"node {self._cluster.nodes[0].place.id}: {error or type(error).__name__}"
+        results = (each for topic in answer.replica_election_results for each in topic.partition_result)
+        codes = (answer.error_code, *(each.error_code for each in results))
+        return ", ".join(sorted({error_name(code) for code in codes if code not in FINE}))
+
+    def await_whole(self, timeout_s: float) -> bool:
+        """Wait until every node says that all replicas are in sync; return whether they did in time."""
+        deadline = time.monotonic() + timeout_s
+        nodes = self._cluster.nodes
+        while True:
+            states = (self.topic_of(node) for node in nodes)
+            if all(state is not None and state.is_whole(len(nodes)) for state in states):
+                return True
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(POLL_S)
+
+    def describe(self) -> str:
+        """Return each node's view in a line, for a report of what did not heal."""
+        lines = []
+        for node in self._cluster.nodes:
+            state = self.topic_of(node)
+            says = (
+                "no answer"
+                if state is None
+                else f"brokers {sorted(state.brokers)}, leaders {list(state.leaders)}, "
+                f"in sync {[sorted(replicas) for replicas in state.in_sync]}"
+            )
+            lines.append(f"node {node.place.id} ({'up' if node.is_up else 'down'}): {says}")
+        return f"controller {self.controller()}; " + "; ".join(lines)
+
+    def _controller_of(self, node: Node) -> int:
+        topic = RequestTopicData(
+            topic_name=METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)]
+        )
+        with contextlib.suppress(OSError, DecodeError), node.connect() as connection:
+            answer = connection.ask(
+                DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse, DESCRIBE_QUORUM_VERSION
+            )
+            if not answer.error_code and answer.topics and not answer.topics[0].partitions[0].error_code:
+                return answer.topics[0].partitions[0].leader_id
+        return NOBODY

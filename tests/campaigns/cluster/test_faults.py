@@ -1,0 +1,69 @@
+"""The plan of faults, and the node that each of them hits."""
+
+from __future__ import annotations
+
+import pytest
+
+from campaigns.cluster.faults import (
+    CUTS,
+    DEFAULT_FAULTS,
+    BadFaultError,
+    Leadership,
+    NoTargetError,
+    parse_fault,
+    plan_of,
+    targets_of,
+)
+
+NOW = Leadership(controller=1, leaders=(2, 3, 1, 2, 3, 1), nodes=(1, 2, 3))
+
+
+def test_a_plan_is_the_list_so_many_times() -> None:
+    names = [fault.name for fault in plan_of(("kill-leader", "rolling"), 2)]
+    assert names == ["kill-leader", "rolling", "kill-leader", "rolling"]
+
+
+@pytest.mark.parametrize("name", [*DEFAULT_FAULTS, *CUTS])
+def test_every_fault_of_the_lists_is_one(name: str) -> None:
+    assert parse_fault(name).name == name
+
+
+@pytest.mark.parametrize("name", ["kill", "kill-", "drown-leader", "kill-king", "rolling-leader", ""])
+def test_a_name_that_is_none_is_refused_with_the_names_that_are(name: str) -> None:
+    with pytest.raises(BadFaultError, match=f"found {name}; allowed: rolling, or kill, .*-controller"):
+        plan_of([name], 1)
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "hit"),
+    [
+        ("kill-leader", NOW, (2,)),
+        ("kill-controller", NOW, (1,)),
+        ("kill-follower", NOW, (3,)),
+        ("kill-both", NOW, (2, 1)),
+        ("rolling", NOW, (1, 2, 3)),
+        # the controller leads partition 0
+        ("pause-leader", Leadership(2, (2, 2, 3), (1, 2, 3)), (3,)),
+        ("pause-both", Leadership(2, (2, 2, 3), (1, 2, 3)), (2,)),
+        ("pause-follower", Leadership(2, (2, 2, 3), (1, 2, 3)), (1,)),
+        # partition 0 has no leader
+        ("stop-leader", Leadership(1, (-1, 3), (1, 2, 3)), (3,)),
+        ("stop-follower", Leadership(1, (-1, 3), (1, 2, 3)), (2,)),
+    ],
+)
+def test_a_fault_hits_the_node_with_that_part(name: str, now: Leadership, hit: tuple[int, ...]) -> None:
+    assert targets_of(parse_fault(name), now) == hit
+
+
+@pytest.mark.parametrize(
+    ("name", "now", "why"),
+    [
+        ("kill-controller", Leadership(-1, (1,), (1, 2, 3)), "no controller"),
+        ("kill-leader", Leadership(1, (1, 1), (1, 2, 3)), "leads every partition"),
+        ("kill-both", Leadership(1, (-1,), (1, 2, 3)), "no leader"),
+        ("kill-follower", Leadership(1, (2,), (1, 2)), "every node"),
+    ],
+)
+def test_a_fault_without_a_node_says_why(name: str, now: Leadership, why: str) -> None:
+    with pytest.raises(NoTargetError, match=why):
+        targets_of(parse_fault(name), now)

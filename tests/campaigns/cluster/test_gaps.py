@@ -1,0 +1,45 @@
+"""The longest silence around a fault."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from campaigns.cluster.gaps import Gap, gap_of
+
+INSTANTS = st.lists(st.integers(0, 1000), max_size=60).map(sorted)
+
+
+@pytest.mark.parametrize(
+    ("acks", "gap"),
+    [
+        ([9, 10, 18, 19, 20], Gap(8, 8, recovered=True)),
+        ([8, 18, 19, 20], Gap(10, 8, recovered=True)),  # it was silent before the fault already
+        ([1, 8, 9, 11, 14, 20], Gap(6, 10, recovered=False)),
+        ([9, 10, 11, 19], Gap(8, 9, recovered=True)),
+        ([2, 9], Gap(11, 10, recovered=False)),
+        ([], Gap(10, 10, recovered=False)),
+        ([15], Gap(5, 5, recovered=True)),
+    ],
+)
+def test_the_longest_silence_of_the_window_counts_and_its_end(acks: list[float], gap: Gap) -> None:
+    assert gap_of(acks, 10, 20) == gap
+
+
+@given(INSTANTS, st.integers(0, 500), st.integers(1, 500))
+def test_no_stretch_of_the_window_is_silent_for_longer(acks: list[int], begin: int, lasts: int) -> None:
+    """It is the widest step between neighbours: the acknowledgements, the last one before, the end of the window."""
+    end = begin + lasts
+    found = gap_of(acks, begin, end)
+    before = max((at for at in acks if at < begin), default=begin)
+    edges = [before, *(at for at in acks if begin <= at < end), end]
+    assert found.longest_s == max(b - a for a, b in itertools.pairwise(edges))
+    assert 0 <= found.recovered_s <= lasts
+    assert found.recovered or found.recovered_s == lasts
+
+
+def test_acknowledgements_outside_of_the_window_change_nothing() -> None:
+    assert gap_of([1, 9, 12, 19, 25, 90], 10, 20) == gap_of([9, 12, 19], 10, 20)

@@ -1,0 +1,120 @@
+"""What a run says of itself."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import msgspec
+import pytest
+from rich.console import Console
+
+from campaigns.cluster.gaps import Gap
+from campaigns.cluster.report import (
+    CampaignReport,
+    ContenderReport,
+    FaultReport,
+    account_table,
+    class_table,
+    fault_table,
+    save,
+    spread,
+)
+from campaigns.crash.records import Account
+
+
+def fault(longest_s: float, *, recovered: bool = True, name: str = "kill-leader") -> FaultReport:
+    """One of node 2, the controller; another partition felt less of it."""
+    gaps = (Gap(0.02, 1.0, recovered=True), Gap(longest_s, longest_s - 0.01, recovered=recovered))
+    return FaultReport(
+        fault=name,
+        nodes=(2,),
+        led=(4,),
+        controller=2,
+        at_s=12.0,
+        down_s=15.0,
+        in_sync_s=3.0,
+        gaps=gaps,
+        notes=("[a note]",),
+    )
+
+
+def report(*faults: FaultReport, wrong: tuple[str, ...] = (), lost: int = 0) -> ContenderReport:
+    return ContenderReport(
+        contender="kafka",
+        command=("x",),
+        faults=faults,
+        steady_s=0.012,
+        seconds=99.0,
+        sent=5000,
+        given_up={"timed out": 2},
+        account=Account(acked=4998, lost=lost),
+        wrong=wrong,
+    )
+
+
+def printed(*tables: object) -> str:
+    console = Console(width=200, file=io.StringIO())
+    with console.capture() as captured:
+        for table in tables:
+            console.print(table)
+    return captured.get()
+
+
+def test_the_longest_gap_of_all_partitions_counts() -> None:
+    assert fault(8.0).longest_s == 8.0
+    assert fault(8.0).recovered
+    assert not fault(8.0, recovered=False).recovered
+
+
+@pytest.mark.parametrize(
+    ("one", "good"),
+    [
+        (report(fault(8.0)), True),
+        (report(fault(8.0, recovered=False)), False),
+        (report(fault(8.0), msgspec.structs.replace(fault(0.0), nodes=(), led=(), gaps=())), False),
+        (report(fault(8.0), wrong=("message 1 is lost",)), False),
+    ],
+)
+def test_a_run_is_good_if_nothing_is_wrong_or_left_out_and_all_recovered(
+    one: ContenderReport, good: bool
+) -> None:
+    assert one.is_good is good
+
+
+def test_a_class_is_its_least_and_its_greatest() -> None:
+    assert spread([fault(8.0), fault(7.5), fault(9.25)]) == "7.50 to 9.25 (3)"
+    assert spread([fault(8.0)]) == "8.00"
+    assert spread([fault(8.0), fault(2.0, recovered=False)]) == "8.00 to > 2.00 (2)"
+    assert spread([]) == "-"
+
+
+def test_the_tables_hold_what_was_found() -> None:
+    one = report(fault(8.0), fault(3.0, name="rolling"), lost=7)
+    text = printed(fault_table(one), class_table([one]), account_table([one]))
+    for words in (
+        "kill-leader",
+        "rolling",
+        "8.00",
+        "3.00",
+        "2c (4)",
+        "[a note]",
+        "1.0 8.0",
+        "4998",
+        " 7 ",
+        "12 ms",
+    ):
+        assert words in text
+
+
+def test_a_result_file_reads_back(tmp_path: Path) -> None:
+    whole = CampaignReport(
+        created="2026-11-23T08:00:00Z",
+        partitions=2,
+        rate_per_s=1000.0,
+        down_s=15.0,
+        client={"socket.timeout.ms": 2000},
+        contenders=(report(fault(8.0)),),
+    )
+    save(whole, tmp_path / "r.json")
+    assert msgspec.json.decode((tmp_path / "r.json").read_bytes(), type=CampaignReport) == whole
