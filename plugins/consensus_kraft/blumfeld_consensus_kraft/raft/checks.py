@@ -1,0 +1,43 @@
+"""The errors of requests that a replica refuses, whatever its role. Pure functions."""
+
+from __future__ import annotations
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld_consensus_kraft.raft.messages import BeginEpoch, EndEpoch, VoteRequest
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey
+
+
+def vote_error(request: VoteRequest, epoch: int, me: ReplicaKey) -> ErrorCode:
+    """A candidate has a log that ends below its epoch; a pre-vote is asked for in the present epoch."""
+    last_epoch_max = request.epoch if request.pre_vote else request.epoch - 1
+    is_valid = (
+        0 <= request.last_epoch <= last_epoch_max and request.end_offset >= 0 and request.candidate.id >= 0
+    )
+    if not is_valid:
+        return ErrorCode.INVALID_REQUEST
+    if request.epoch < epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.NONE if request.voter.matches(me) else ErrorCode.INVALID_VOTER_KEY
+
+
+def begin_error(request: BeginEpoch, epoch: int, me: ReplicaKey) -> ErrorCode:
+    """The new leader must mean this replica, and not an earlier disk of this node."""
+    if request.epoch < epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    if request.leader_id < 0:
+        return ErrorCode.INVALID_REQUEST
+    return ErrorCode.NONE if request.voter.matches(me) else ErrorCode.INVALID_VOTER_KEY
+
+
+def end_error(request: EndEpoch, epoch: int) -> ErrorCode:
+    """Only the end of the present epoch, or of a later one, counts."""
+    if request.epoch < epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.INVALID_REQUEST if request.leader_id < 0 else ErrorCode.NONE
+
+
+def epoch_error(asked: int, epoch: int) -> ErrorCode:
+    """The error of a request to the leader of epoch ``asked``, at a replica that doesn't lead it."""
+    if asked < epoch:
+        return ErrorCode.FENCED_LEADER_EPOCH
+    return ErrorCode.UNKNOWN_LEADER_EPOCH if asked > epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER

@@ -1,0 +1,33 @@
+"""Where a replica's log and its leader's part, and how they come together again (KIP-595, KIP-630). Pure functions."""
+
+from __future__ import annotations
+
+from blumfeld_consensus_kraft.raft.log_view import LogView
+from blumfeld_consensus_kraft.raft.messages import EpochEnd, FetchRequest, SnapshotId
+
+
+def needed_snapshot(log: LogView, request: FetchRequest) -> SnapshotId | None:
+    """Returns the snapshot that the replica must take, because the leader's log can't bring it up to date."""
+    latest, earliest = log.latest_snapshot, log.earliest_snapshot
+    if latest is None or earliest is None:
+        return None
+    offset, last_epoch = request.offset, request.last_epoch
+    is_empty = offset == 0 and last_epoch == 0
+    is_behind = offset < log.start_offset
+    starts_otherwise = offset == log.start_offset == earliest.end_offset and last_epoch != earliest.epoch
+    is_older = last_epoch < earliest.epoch
+    return latest if is_empty or is_behind or starts_otherwise or is_older else None
+
+
+def divergence(log: LogView, request: FetchRequest) -> EpochEnd | None:
+    """Returns the leader's largest epoch not above the replica's last one, and its end; ``None`` if the leader's log
+    contains the replica's.
+    """
+    end = log.end_of_epoch(request.last_epoch)
+    return end if end.epoch != request.last_epoch or end.end_offset < request.offset else None
+
+
+def truncation_point(log: LogView, diverging: EpochEnd) -> int:
+    """Returns the offset to which a replica cuts its log: it shares no record behind it with its leader."""
+    own = log.end_of_epoch(diverging.epoch)
+    return min(own.end_offset, diverging.end_offset) if own.epoch == diverging.epoch else own.end_offset

@@ -1,0 +1,505 @@
+"""The state machine of one replica of the metadata log: an input and the time in, effects out (KIP-595, 631, 853, 996).
+
+* An epoch has one leader at most: a voter votes once an epoch, and its vote is on its device before it is told.
+* Replicas pull. A voter's fetch offset says what it has flushed. Committed is what a majority has flushed, once
+  a record of the leader's own epoch is among it.
+* A replica asks by pre-votes first whether it would win. So a replica that lost its links disturbs no leader.
+* Whoever the leader is, it steps down if no majority fetches from it.
+
+Differences from Kafka: a follower whose leader's port refuses connections doesn't wait for ``fetch_timeout_ms`` (see
+:meth:`Raft.leader_refused`), and a candidate that lost pauses 50 ms at most the first time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld_consensus_kraft.raft import effects
+from blumfeld_consensus_kraft.raft.checks import begin_error, end_error, epoch_error, vote_error
+from blumfeld_consensus_kraft.raft.due import Sender, due, is_flushed
+from blumfeld_consensus_kraft.raft.fetching import divergence, needed_snapshot, truncation_point
+from blumfeld_consensus_kraft.raft.leading import Leadership
+from blumfeld_consensus_kraft.raft.log_view import LogView
+from blumfeld_consensus_kraft.raft.messages import (
+    NO_LEADER,
+    BeginEpoch,
+    EndEpoch,
+    EpochAnswer,
+    EpochEnd,
+    FetchAnswer,
+    FetchRequest,
+    Request,
+    VoteAnswer,
+    VoteRequest,
+)
+from blumfeld_consensus_kraft.raft.roles import (
+    Ballot,
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Role,
+    Unattached,
+)
+from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Settings, Stored
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory, VoterSet
+
+FOREVER_MS = float("inf")
+BACKOFF_BASE_MS = 50
+"""Pauses after a lost election are at random below this, doubled with each loss in a row."""
+
+
+class Raft:
+    """One replica. Each input returns its effects in the order in which they must happen.
+
+    :param stored: as it was persisted last
+    :param random_below: a random number from 0 up to its argument
+    :param bootstrap: nodes that an observer may ask for the leader, beside the voters (ids below -1)
+    :param may_vote: false on a node without the controller's role
+    """
+
+    def __init__(
+        self,
+        me: ReplicaKey,
+        history: VoterHistory,
+        log: LogView,
+        settings: Settings,
+        stored: Stored,
+        random_below: Callable[[float], float],
+        *,
+        bootstrap: Sequence[int] = (),
+        may_vote: bool = True,
+    ) -> None:
+        self.me = me
+        self.history = history
+        self.epoch = max(stored.epoch, log.last_epoch)
+        # If the log has an epoch that the file lacks, nobody knows whether this replica voted in it.
+        self.voted = stored.voted if stored.epoch == self.epoch else None
+        self._may_not_vote_in = self.epoch if stored.epoch < self.epoch or stored.leader_id == me.id else -1
+        self.leader_id = NO_LEADER
+        self.high_watermark = log.start_offset
+        self._log = log
+        self._settings = settings
+        self._random_below = random_below
+        self._bootstrap = tuple(bootstrap)
+        self._may_vote = may_vote
+        self._losses = 0
+        self._persisted = stored
+        self._out: list[effects.Effect] = []
+        self.role: Role = Unattached(FOREVER_MS)
+
+    # What the driver reads
+
+    @property
+    def voters(self) -> VoterSet:
+        """The voter set that counts."""
+        return self.history.latest.voters
+
+    @property
+    def is_voter(self) -> bool:
+        """Whether this replica may vote and be elected."""
+        return self._may_vote and self.me in self.voters
+
+    @property
+    def leadership(self) -> Leadership | None:
+        """The leader's side, while this replica leads."""
+        return self.role.leadership if isinstance(self.role, Leader) else None
+
+    @property
+    def next_deadline_ms(self) -> float:
+        """When :meth:`tick` has something to do next."""
+        role = self.role
+        if isinstance(role, Leader) and self.voters.ids == (self.me.id,):
+            return FOREVER_MS
+        if isinstance(role, Unattached) and not (self._others() and is_flushed(self._log)):
+            return role.deadline_ms
+        return role.next_ms
+
+    # Inputs: time and the node itself
+
+    def start(self, now_ms: float) -> list[effects.Effect]:
+        """Begin. The only voter leads at once; another one looks for a leader first."""
+        if self.is_voter and self.voters.ids == (self.me.id,):
+            self._stand(now_ms)
+        else:
+            self._become_unattached(self.epoch, now_ms)
+        return self._effects(now_ms)
+
+    def tick(self, now_ms: float) -> list[effects.Effect]:
+        """Do what is due."""
+        role = self.role
+        if isinstance(role, Leader):
+            if role.leadership.quorum_is_lost(now_ms):
+                self._resign(now_ms)
+        elif now_ms < role.deadline_ms:
+            pass
+        elif isinstance(role, Prospective):
+            self._give_up(role, now_ms)
+        elif isinstance(role, Resigned):
+            self._become_unattached(self.epoch, now_ms)
+        elif self.is_voter:
+            self._become_prospective(now_ms)
+        else:
+            self._become_unattached(self.epoch, now_ms)
+        return self._effects(now_ms)
+
+    def resign(self, now_ms: float) -> list[effects.Effect]:
+        """Hand over to the voter with the most records, if this replica leads."""
+        if isinstance(self.role, Leader):
+            self._resign(now_ms)
+        return self._effects(now_ms)
+
+    def log_changed(self, now_ms: float) -> list[effects.Effect]:
+        """The log's ends have moved: something was flushed, cut, or replaced by a snapshot."""
+        role = self.role
+        self._raise_high_watermark(self._log.start_offset, tell=False)
+        if isinstance(role, Leader):
+            self._commit(role.leadership)
+        elif isinstance(role, Follower) and is_flushed(self._log):
+            if role.waits_for_log:
+                role.waits_for_log = False
+                role.fetch_at = now_ms
+            self._raise_high_watermark(min(role.leader_high_watermark, self._log.flushed_end_offset))
+        return self._effects(now_ms)
+
+    def voters_changed(
+        self, offset: int, voters: VoterSet, kraft_version: int, now_ms: float
+    ) -> list[effects.Effect]:
+        """The log has another voter set at ``offset``; it counts from now on, committed or not (KIP-853)."""
+        self.history.add(offset, voters, kraft_version)
+        if isinstance(self.role, Leader):
+            self.role.leadership.set_voters(voters, now_ms)
+            self._commit(self.role.leadership)
+        return self._effects(now_ms)
+
+    def leader_refused(self, now_ms: float) -> list[effects.Effect]:
+        """The leader's process is gone: the connection to it was lost, and its port refuses another one.
+
+        A voter becomes prospective after a few milliseconds at random. That is safe if the leader lives: other voters,
+        which hear it, refuse their pre-votes.
+        """
+        role = self.role
+        if isinstance(role, Follower) and self.is_voter:
+            role.has_fetched = False
+            role.deadline_ms = min(
+                role.deadline_ms, now_ms + self._random_below(self._settings.refused_jitter_ms)
+            )
+        return self._effects(now_ms)
+
+    def leader_is_there(self, epoch: int, now_ms: float) -> list[effects.Effect]:
+        """A chunk of a snapshot came from the leader of ``epoch``."""
+        if isinstance(self.role, Follower) and epoch == self.epoch:
+            self.role.deadline_ms = now_ms + self._settings.fetch_timeout_ms
+        return self._effects(now_ms)
+
+    def download_failed(self, epoch: int, now_ms: float) -> list[effects.Effect]:
+        """A snapshot could not be had from the leader of ``epoch``: ask again where to begin."""
+        if isinstance(self.role, Follower) and epoch == self.epoch:
+            self.role.waits_for_log = False
+            self.role.fetch_at = now_ms + self._settings.retry_backoff_ms
+        return self._effects(now_ms)
+
+    # Inputs: requests
+
+    def vote(self, request: VoteRequest, now_ms: float) -> list[effects.Effect]:
+        """Answer a vote or a pre-vote.
+
+        A higher epoch is taken over from a pre-vote, too: a replica that was a candidate alone would else never find
+        back to the others, whose leader it doesn't accept.
+        """
+        error = vote_error(request, self.epoch, self.me)
+        granted = False
+        if error is ErrorCode.NONE:
+            self._observe(request.epoch, NO_LEADER, now_ms)
+            granted = self._grants(request)
+            if granted and not request.pre_vote:
+                self.voted = request.candidate
+                self._persist()
+        self._out.append(effects.Reply(VoteAnswer(error, self.epoch, self.leader_id, granted)))
+        return self._effects(now_ms)
+
+    def begin_epoch(self, request: BeginEpoch, now_ms: float) -> list[effects.Effect]:
+        """The sender says that it leads."""
+        error = begin_error(request, self.epoch, self.me)
+        if error is ErrorCode.NONE:
+            self._observe(request.epoch, request.leader_id, now_ms)
+        self._out.append(effects.Reply(EpochAnswer(error, self.epoch, self.leader_id)))
+        return self._effects(now_ms)
+
+    def end_epoch(self, request: EndEpoch, now_ms: float) -> list[effects.Effect]:
+        """The leader resigned. The first of its successors tries at once; each other one pauses longer."""
+        error = end_error(request, self.epoch)
+        if error is ErrorCode.NONE:
+            self._observe(request.epoch, request.leader_id, now_ms)
+            role = self.role
+            if isinstance(role, Follower) and role.leader_id == request.leader_id and self.is_voter:
+                place = next((n for n, key in enumerate(request.successors) if key.matches(self.me)), None)
+                place = len(request.successors) if place is None else place
+                role.has_fetched = False
+                role.fetch_at = FOREVER_MS
+                role.deadline_ms = now_ms + (place * BACKOFF_BASE_MS + self._backoff_ms() if place else 0)
+        self._out.append(effects.Reply(EpochAnswer(error, self.epoch, self.leader_id)))
+        return self._effects(now_ms)
+
+    def fetch(self, request: FetchRequest, now_ms: float) -> list[effects.Effect]:
+        """Answer a replica's fetch, which says what it has flushed."""
+        answer = self.fetch_answer(request)
+        role = self.role
+        if not isinstance(role, Leader) or answer.error is not ErrorCode.NONE:
+            self._out.append(effects.Reply(answer))
+        elif answer.diverging is not None or answer.snapshot is not None:
+            role.leadership.heard(request.replica, now_ms)
+            self._out.append(effects.Reply(answer))
+        else:
+            role.leadership.fetched(request.replica, request.offset, self._log.end_offset, now_ms)
+            self._commit(role.leadership)
+            self._out.append(effects.ReadAndReply(request, self.fetch_answer(request)))
+        return self._effects(now_ms)
+
+    def fetch_answer(self, request: FetchRequest) -> FetchAnswer:
+        """Returns the answer to a fetch as of now, without records."""
+        if request.epoch != self.epoch or not isinstance(self.role, Leader):
+            error = epoch_error(request.epoch, self.epoch)
+            return FetchAnswer(error, self.epoch, self.leader_id)
+        known = self.role.leadership.high_watermark
+        answer = FetchAnswer(ErrorCode.NONE, self.epoch, self.me.id, known)
+        snapshot = needed_snapshot(self._log, request)
+        if snapshot is not None:
+            return answer._replace(snapshot=snapshot)
+        return answer._replace(diverging=divergence(self._log, request))
+
+    # Inputs: answers
+
+    def answered(
+        self, node_id: int, request: Request, answer: VoteAnswer | EpochAnswer | FetchAnswer, now_ms: float
+    ) -> list[effects.Effect]:
+        """A request was answered."""
+        if isinstance(request, VoteRequest) and isinstance(answer, VoteAnswer):
+            self._vote_answered(node_id, request, answer, now_ms)
+        elif isinstance(request, FetchRequest) and isinstance(answer, FetchAnswer):
+            self._fetch_answered(node_id, request, answer, now_ms)
+        else:
+            if isinstance(self.role, Resigned) and isinstance(request, EndEpoch):
+                self.role.unacknowledged.discard(node_id)
+            self._observe(answer.epoch, answer.leader_id, now_ms)
+        return self._effects(now_ms)
+
+    def send_failed(self, node_id: int, request: Request, now_ms: float) -> list[effects.Effect]:
+        """A request got no answer: the connection failed, or the time was over."""
+        role = self.role
+        again_ms = now_ms + self._settings.retry_backoff_ms
+        if isinstance(role, Prospective | Candidate) and isinstance(request, VoteRequest):
+            role.ballot.asked.discard(node_id)
+            role.ballot.ask_at[node_id] = again_ms
+        elif isinstance(request, FetchRequest) and request.epoch == self.epoch:
+            if isinstance(role, Follower) and role.leader_id != node_id:
+                return self._effects(now_ms)
+            if isinstance(role, Unattached | Follower):
+                role.fetching = False
+                role.fetch_at = again_ms
+        return self._effects(now_ms)
+
+    def _vote_answered(self, node_id: int, request: VoteRequest, answer: VoteAnswer, now_ms: float) -> None:
+        if self._observe(answer.epoch, answer.leader_id, now_ms):
+            return
+        role = self.role
+        if request.epoch != self.epoch or not isinstance(role, Prospective | Candidate):
+            return
+        if request.pre_vote != isinstance(role, Prospective):
+            return
+        role.ballot.count(node_id, answer.granted and answer.error is ErrorCode.NONE)
+        if isinstance(role, Prospective):
+            if role.ballot.is_won:
+                self._stand(now_ms)
+            elif role.ballot.is_lost:
+                self._give_up(role, now_ms)
+        elif role.ballot.is_won:
+            self._become_leader(role, now_ms)
+        elif role.ballot.is_lost and not role.lost:
+            role.lost = True
+            role.deadline_ms = min(role.deadline_ms, now_ms + self._backoff_ms())
+
+    def _fetch_answered(
+        self, node_id: int, request: FetchRequest, answer: FetchAnswer, now_ms: float
+    ) -> None:
+        role = self.role
+        if self._observe(answer.epoch, answer.leader_id, now_ms) or request.epoch != self.epoch:
+            return
+        if isinstance(role, Unattached):
+            role.fetching = False
+            role.fetch_at = now_ms + self._settings.retry_backoff_ms
+            return
+        if not isinstance(role, Follower) or role.leader_id != node_id or role.waits_for_log:
+            return
+        role.fetching = False
+        role.fetch_at = now_ms
+        if answer.error is not ErrorCode.NONE or answer.epoch != self.epoch:
+            role.fetch_at = now_ms + self._settings.retry_backoff_ms
+            return
+        role.deadline_ms = now_ms + self._settings.fetch_timeout_ms
+        role.has_fetched = True
+        self._losses = 0
+        if (request.offset, request.last_epoch) != (self._log.end_offset, self._log.last_epoch):
+            return  # an earlier fetch, from before this log changed
+        if answer.diverging is not None:
+            self._truncate(role, answer.diverging)
+        elif answer.snapshot is not None:
+            role.waits_for_log = True
+            self._out.append(effects.Download(node_id, self.epoch, answer.snapshot))
+        else:
+            role.leader_high_watermark = answer.high_watermark
+            if answer.records is not None:
+                role.waits_for_log = True
+                self._out.append(effects.Append(answer.records))
+            else:
+                self._raise_high_watermark(min(answer.high_watermark, self._log.flushed_end_offset))
+
+    def _truncate(self, role: Follower, diverging: EpochEnd) -> None:
+        end = truncation_point(self._log, diverging)
+        if end < self.high_watermark:
+            raise BrokenQuorumError(
+                f"the leader of epoch {self.epoch}, node {role.leader_id}, has no record behind offset {end} in common "
+                f"with this replica, but everything below {self.high_watermark} is committed"
+            )
+        role.waits_for_log = True
+        self.history.truncate(end)
+        self._out.append(effects.Truncate(end))
+
+    # Votes
+
+    def _grants(self, request: VoteRequest) -> bool:
+        up_to_date = (request.last_epoch, request.end_offset) >= (self._log.last_epoch, self._log.end_offset)
+        role = self.role
+        if request.pre_vote:
+            if isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched):
+                return False
+            return up_to_date
+        if not isinstance(role, Unattached | Prospective):
+            return False
+        if self.voted is not None:
+            return self.voted == request.candidate
+        return up_to_date and self.leader_id == NO_LEADER and self._may_not_vote_in != self.epoch
+
+    # Moving between roles
+
+    def _observe(self, epoch: int, leader_id: int, now_ms: float) -> bool:
+        """Another replica knows this epoch and leader; whether it changed this one's role."""
+        if epoch < self.epoch:
+            return False
+        leader_id = NO_LEADER if leader_id == self.me.id else leader_id
+        if epoch == self.epoch:
+            role = self.role
+            lacks_leader = isinstance(role, Unattached | Candidate) or (
+                isinstance(role, Prospective) and role.last_leader_id == NO_LEADER
+            )
+            if leader_id < 0 or not lacks_leader:
+                return False
+        if leader_id >= 0:
+            self._become_follower(epoch, leader_id, now_ms)
+        else:
+            self._become_unattached(epoch, now_ms)
+        return True
+
+    def _become(self, role: Role, epoch: int, leader_id: int, voted: ReplicaKey | None) -> None:
+        if isinstance(self.role, Leader):
+            self._out.append(effects.StopLeading(self.epoch))
+        known = (self.epoch, self.leader_id)
+        self.role, self.epoch, self.leader_id, self.voted = role, epoch, leader_id, voted
+        self._persist()
+        if known != (epoch, leader_id):
+            self._out.append(effects.LeaderIs(epoch, leader_id))
+
+    def _persist(self) -> None:
+        state = Stored(self.epoch, self.leader_id, self.voted)
+        if state != self._persisted:
+            self._persisted = state
+            self._out.append(effects.Persist(state.epoch, state.leader_id, state.voted))
+
+    def _voted_in(self, epoch: int) -> ReplicaKey | None:
+        return self.voted if epoch == self.epoch else None
+
+    def _become_unattached(self, epoch: int, now_ms: float) -> None:
+        deadline_ms = now_ms + self._election_timeout_ms() if self.is_voter else FOREVER_MS
+        asked = int(self._random_below(len(self._others()) or 1))
+        role = Unattached(deadline_ms, fetch_at=now_ms, asked=asked)
+        self._become(role, epoch, NO_LEADER, self._voted_in(epoch))
+
+    def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> None:
+        role = Follower(leader_id, now_ms + self._settings.fetch_timeout_ms, fetch_at=now_ms)
+        role.waits_for_log = not is_flushed(self._log)
+        self._become(role, epoch, leader_id, self._voted_in(epoch))
+
+    def _become_prospective(self, now_ms: float) -> None:
+        last = self.role.leader_id if isinstance(self.role, Follower) else NO_LEADER
+        role = Prospective(Ballot(self.me, self.voters), now_ms + self._election_timeout_ms(), last)
+        self._become(role, self.epoch, last, self.voted)
+        if role.ballot.is_won:
+            self._stand(now_ms)
+
+    def _give_up(self, role: Prospective, now_ms: float) -> None:
+        """Lost, or nobody answers: back to the leader that the others may still hear."""
+        if role.last_leader_id != NO_LEADER:
+            self._become_follower(self.epoch, role.last_leader_id, now_ms)
+            return
+        self._become_unattached(self.epoch, now_ms)
+        assert isinstance(self.role, Unattached)
+        self.role.deadline_ms = now_ms + self._backoff_ms()
+        self._losses += 1
+
+    def _stand(self, now_ms: float) -> None:
+        """Begin an epoch as a candidate, with this replica's own vote."""
+        role = Candidate(Ballot(self.me, self.voters), now_ms + self._election_timeout_ms())
+        self._losses += 1
+        self._become(role, self.epoch + 1, NO_LEADER, self.me)
+        if role.ballot.is_won:
+            self._become_leader(role, now_ms)
+
+    def _become_leader(self, candidate: Candidate, now_ms: float) -> None:
+        leadership = Leadership(self.me, self.voters, self._settings, self._log.end_offset, now_ms)
+        self._losses = 0
+        granting = tuple(self.voters.key_of(one) for one in sorted(candidate.ballot.granted))
+        self._become(Leader(leadership), self.epoch, self.me.id, self.voted)
+        self._out.append(effects.Lead(self.epoch, granting))
+
+    def _resign(self, now_ms: float) -> None:
+        assert isinstance(self.role, Leader)
+        successors = self.role.leadership.successors()
+        others = {key.id for key in successors}
+        role = Resigned(now_ms + self._election_timeout_ms(), successors, others, tell_at=now_ms)
+        self._become(role, self.epoch, NO_LEADER, self.voted)
+
+    # The high watermark
+
+    def _commit(self, leadership: Leadership) -> None:
+        if leadership.moved_high_watermark(self._log.flushed_end_offset):
+            self._raise_high_watermark(leadership.high_watermark)
+
+    def _raise_high_watermark(self, offset: int, *, tell: bool = True) -> None:
+        if offset > self.high_watermark:
+            self.high_watermark = offset
+            if tell:
+                self._out.append(effects.Commit(offset))
+
+    # Requests that are due
+
+    def _effects(self, now_ms: float) -> list[effects.Effect]:
+        tell_again_ms = self._settings.fetch_timeout_ms / 2
+        sender = Sender(
+            self.me, self.epoch, self.voters, self._others(), self._log, self.high_watermark, tell_again_ms
+        )
+        self._out += [effects.Send(node_id, request) for node_id, request in due(self.role, sender, now_ms)]
+        out, self._out = self._out, []
+        return out
+
+    def _others(self) -> list[int]:
+        return [*(one for one in self.voters.ids if one != self.me.id), *self._bootstrap]
+
+    def _election_timeout_ms(self) -> float:
+        timeout_ms = self._settings.election_timeout_ms
+        return timeout_ms + self._random_below(timeout_ms)
+
+    def _backoff_ms(self) -> float:
+        limit_ms = min(BACKOFF_BASE_MS << min(self._losses, 20), self._settings.election_backoff_max_ms)
+        return self._random_below(limit_ms)

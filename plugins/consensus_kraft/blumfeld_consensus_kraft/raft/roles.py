@@ -1,0 +1,160 @@
+"""The roles of a replica in an epoch (KIP-595, KIP-996). Values; :mod:`raft` moves between them.
+
+An observer, which has no vote, is Unattached or a Follower.
+"""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import attrs
+
+from blumfeld_consensus_kraft.raft.leading import Leadership
+from blumfeld_consensus_kraft.raft.messages import NO_LEADER
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterSet
+
+
+@attrs.define
+class Unattached:
+    """Knows the epoch, and does not follow anyone in it."""
+
+    deadline_ms: float
+    """A voter becomes prospective then; an observer asks another node."""
+    fetch_at: float = 0.0
+    """An observer looks for the leader then."""
+    fetching: bool = False
+    asked: int = 0
+
+    @property
+    def next_ms(self) -> float:
+        """When something is due."""
+        return self.deadline_ms if self.fetching else min(self.deadline_ms, self.fetch_at)
+
+
+@attrs.define
+class Ballot:
+    """The votes of one election."""
+
+    me: ReplicaKey
+    voters: VoterSet
+    granted: set[int] = attrs.field(factory=set)
+    rejected: set[int] = attrs.field(factory=set)
+    asked: set[int] = attrs.field(factory=set)
+    """Requests without an answer so far."""
+    ask_at: dict[int, float] = attrs.field(factory=dict)
+    """When a voter is asked again whose answer got lost."""
+
+    def __attrs_post_init__(self) -> None:
+        if self.me in self.voters:
+            self.granted.add(self.me.id)
+
+    def count(self, voter_id: int, granted: bool) -> None:
+        """Count an answer of a voter."""
+        self.asked.discard(voter_id)
+        if voter_id in self.voters.voters:
+            (self.granted if granted else self.rejected).add(voter_id)
+
+    @property
+    def is_won(self) -> bool:
+        """Whether a majority granted."""
+        return len(self.granted) >= self.voters.majority
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether no majority can grant any more."""
+        return len(self.voters.ids) - len(self.rejected) < self.voters.majority
+
+    def to_ask(self, now_ms: float) -> list[int]:
+        """Returns the voters to ask now."""
+        answered = self.granted | self.rejected | self.asked
+        due = [
+            one for one in self.voters.ids if one not in answered and self.ask_at.get(one, now_ms) <= now_ms
+        ]
+        return [one for one in due if one != self.me.id]
+
+    @property
+    def next_ask_ms(self) -> float:
+        """When a voter is due to be asked again; infinity if none is."""
+        answered = self.granted | self.rejected | self.asked
+        return min((at for one, at in self.ask_at.items() if one not in answered), default=float("inf"))
+
+
+@attrs.define
+class Prospective:
+    """Asks whether it would win, without a new epoch, so that it disturbs no leader that lives."""
+
+    ballot: Ballot
+    deadline_ms: float
+    last_leader_id: int = NO_LEADER
+    """Followed again if the others still hear it."""
+
+    @property
+    def next_ms(self) -> float:
+        """When something is due."""
+        return min(self.deadline_ms, self.ballot.next_ask_ms)
+
+
+@attrs.define
+class Candidate:
+    """Stands for election in an epoch of its own; it has voted for itself."""
+
+    ballot: Ballot
+    deadline_ms: float
+    lost: bool = False
+    """It lost and waits for its deadline, a pause at random, before it tries again."""
+
+    @property
+    def next_ms(self) -> float:
+        """When something is due."""
+        return min(self.deadline_ms, self.ballot.next_ask_ms)
+
+
+@attrs.define
+class Follower:
+    """Fetches from the leader of the epoch."""
+
+    leader_id: int
+    deadline_ms: float
+    has_fetched: bool = False
+    """Whether the leader answered it: then it takes no part in pre-votes."""
+    fetch_at: float = 0.0
+    fetching: bool = False
+    waits_for_log: bool = False
+    """An append, truncation or download isn't finished: the next fetch depends on it."""
+    leader_high_watermark: int = -1
+
+    @property
+    def next_ms(self) -> float:
+        """When something is due."""
+        waits = self.fetching or self.waits_for_log
+        return self.deadline_ms if waits else min(self.deadline_ms, self.fetch_at)
+
+
+@attrs.define
+class Leader:
+    """Leads the epoch."""
+
+    leadership: Leadership
+
+    @property
+    def next_ms(self) -> float:
+        """When something is due."""
+        return min(self.leadership.check_quorum_at, self.leadership.begin_at)
+
+
+@attrs.define
+class Resigned:
+    """Led the epoch, and tells the voters that it doesn't any more."""
+
+    deadline_ms: float
+    successors: tuple[ReplicaKey, ...]
+    unacknowledged: set[int]
+    tell_at: float
+
+    @property
+    def next_ms(self) -> float:
+        """When something is due."""
+        return min(self.deadline_ms, self.tell_at) if self.unacknowledged else self.deadline_ms
+
+
+Role: TypeAlias = Unattached | Prospective | Candidate | Follower | Leader | Resigned

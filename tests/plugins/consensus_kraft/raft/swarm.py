@@ -1,0 +1,138 @@
+"""Random faults for a quorum of pure replicas: one seed, one history."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blumfeld_consensus_kraft.raft.settings import Settings
+from tests.plugins.consensus_kraft.raft.world import Node, Violation, World
+
+STEP_MS = 400.0
+HEALED_MS = 60_000.0
+
+
+class Swarm:
+    """Faults and appends by turns; then everything heals, and the quorum must commit again."""
+
+    def __init__(self, seed: int) -> None:
+        self.world = World(seed, nodes=3 if seed % 3 else 5, settings=Settings())
+        self._random = self.world.random
+        self._value = 0
+        self._faults: list[Callable[[Node], None]] = self._random.sample(
+            [
+                self._power_cut,
+                self._kill,
+                self._stall,
+                self._cut_one_way,
+                self._isolate,
+                self._heal,
+                self._lossy,
+                self._slow_disk,
+                self._resign,
+                self._refuse,
+                self._snapshot,
+            ],
+            k=self._random.randint(3, 8),
+        )
+
+    def run(self, steps: int = 40) -> World:
+        """Run it.
+
+        :raises Violation: a promise of raft is broken, or the healed quorum commits nothing
+        """
+        world = self.world
+        world.start()
+        for _ in range(steps):
+            for _ in range(self._random.randint(0, 3)):
+                self._append()
+            if self._random.random() < 0.6:
+                node = self._random.choice(list(world.nodes.values()))
+                fault = self._random.choice(self._faults)
+                world.faults[fault.__name__] = world.faults.get(fault.__name__, 0) + 1
+                fault(node)
+            world.run(self._random.uniform(0, STEP_MS))
+        self._check_liveness()
+        return world
+
+    def _append(self) -> None:
+        for node in self.world.nodes.values():
+            if node.raft is not None and node.leading_epoch >= 0 and not node.stalled:
+                self._value += 1
+                node.append([self._value])
+
+    def _check_liveness(self) -> None:
+        world = self.world
+        world.cut.clear()
+        world.loss, world.disk_slow = 0.0, 1.0
+        for node in world.nodes.values():
+            if node.raft is None:
+                node.start()
+            elif node.stalled:
+                node.resume()
+
+        def agreed() -> bool:
+            ends = {node.raft.high_watermark for node in world.nodes.values() if node.raft is not None}
+            leader = world.leader
+            return (
+                leader is not None
+                and leader.raft is not None
+                and leader.raft.leadership is not None
+                and ends == {leader.log.end_offset}
+            )
+
+        if not world.run(HEALED_MS, agreed):
+            state = [(n.id, n.raft and n.raft.epoch, n.raft and n.raft.role) for n in world.nodes.values()]
+            raise Violation(f"the healed quorum does not agree: {state}")
+
+    # Faults
+
+    def _power_cut(self, node: Node) -> None:
+        self._restart(node, power=True)
+
+    def _kill(self, node: Node) -> None:
+        self._restart(node, power=False)
+
+    def _restart(self, node: Node, *, power: bool) -> None:
+        if node.raft is None:
+            node.start()
+        else:
+            node.crash(power=power)
+            if self._random.random() < 0.5:
+                node.start()
+
+    def _stall(self, node: Node) -> None:
+        if node.stalled:
+            node.resume()
+        else:
+            node.stalled = True
+
+    def _cut_one_way(self, node: Node) -> None:
+        other = self._random.choice(list(self.world.nodes))
+        self.world.cut.add((node.id, other))
+
+    def _isolate(self, node: Node) -> None:
+        for other in self.world.nodes:
+            self.world.cut |= {(node.id, other), (other, node.id)}
+
+    def _heal(self, _node: Node) -> None:
+        self.world.cut.clear()
+        self.world.loss = 0.0
+
+    def _lossy(self, _node: Node) -> None:
+        self.world.loss = self._random.choice([0.0, 0.05, 0.3])
+
+    def _slow_disk(self, _node: Node) -> None:
+        self.world.disk_slow = self._random.choice([1.0, 20.0, 300.0])
+
+    def _resign(self, node: Node) -> None:
+        node.do(lambda raft: raft.resign(self.world.now_ms))
+
+    def _refuse(self, node: Node) -> None:
+        node.do(lambda raft: raft.leader_refused(self.world.now_ms))
+
+    def _snapshot(self, node: Node) -> None:
+        if node.raft is None or node.raft.high_watermark <= node.log.start_offset:
+            return
+        end = min(node.raft.high_watermark, node.log.flushed_end_offset)
+        if end > node.log.start_offset:
+            node.log.snapshot(end)
