@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blumfeld_consensus_kraft.raft.settings import Settings
-from tests.plugins.consensus_kraft.raft.world import Node, Violation, World
+from tests.plugins.consensus_kraft.raft.world import Node, BrokenPromiseError, World
 
 STEP_MS = 400.0
 HEALED_MS = 60_000.0
@@ -38,7 +38,7 @@ class Swarm:
     def run(self, steps: int = 40) -> World:
         """Run it.
 
-        :raises Violation: a promise of raft is broken, or the healed quorum commits nothing
+        :raises BrokenPromiseError: a promise of raft is broken, or the healed quorum commits nothing
         """
         world = self.world
         world.start()
@@ -82,7 +82,7 @@ class Swarm:
 
         if not world.run(HEALED_MS, agreed):
             state = [(n.id, n.raft and n.raft.epoch, n.raft and n.raft.role) for n in world.nodes.values()]
-            raise Violation(f"the healed quorum does not agree: {state}")
+            raise BrokenPromiseError(f"the healed quorum does not agree: {state}")
 
     # Faults
 

@@ -29,7 +29,7 @@ FETCH_WAIT_MS = 500
 REQUEST_TIMEOUT_MS = 2_000
 
 
-class Violation(AssertionError):
+class BrokenPromiseError(AssertionError):
     """Raft's promise is broken."""
 
 
@@ -342,23 +342,27 @@ class World:
     def leads(self, node: Node, epoch: int) -> None:
         other = self.leaders.setdefault(epoch, node.id)
         if other != node.id:
-            raise Violation(f"epoch {epoch} has the leaders {other} and {node.id}")
+            raise BrokenPromiseError(f"epoch {epoch} has the leaders {other} and {node.id}")
         # A stalled candidate may win an old epoch late; what later epochs committed is none of its business.
         end = sum(1 for committed_in in self.committed_in if committed_in < epoch)
         if node.log.end_offset < end:
-            raise Violation(f"leader {node.id} lacks committed records: {node.log.end_offset} < {end}")
+            raise BrokenPromiseError(
+                f"leader {node.id} lacks committed records: {node.log.end_offset} < {end}"
+            )
         for offset in range(node.log.start_offset, end):
             if node.log.at(offset) != self.committed[offset]:
-                raise Violation(f"leader {node.id} has another record at {offset}")
+                raise BrokenPromiseError(f"leader {node.id} has another record at {offset}")
 
     def commits(self, node: Node, high_watermark: int) -> None:
         if high_watermark > node.log.end_offset:
-            raise Violation(f"node {node.id} commits {high_watermark} behind its end {node.log.end_offset}")
+            raise BrokenPromiseError(
+                f"node {node.id} commits {high_watermark} behind its end {node.log.end_offset}"
+            )
         for offset in range(node.log.start_offset, high_watermark):
             entry = node.log.at(offset)
             if offset < len(self.committed):
                 if self.committed[offset] != entry:
-                    raise Violation(f"node {node.id} commits another record at {offset}")
+                    raise BrokenPromiseError(f"node {node.id} commits another record at {offset}")
             else:
                 self.committed.append(entry)
                 self.committed_in.append(node.raft.epoch if node.raft else 0)
@@ -366,7 +370,7 @@ class World:
     def truncates(self, node: Node, end_offset: int) -> None:
         """Nothing that this node knows as committed is cut."""
         if node.raft is not None and end_offset < node.raft.high_watermark:
-            raise Violation(f"node {node.id} cuts committed records")
+            raise BrokenPromiseError(f"node {node.id} cuts committed records")
 
     @property
     def leader(self) -> Node | None:
