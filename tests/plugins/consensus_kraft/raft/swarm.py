@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from blumfeld_consensus_kraft.raft.settings import Settings
-from tests.plugins.consensus_kraft.raft.world import Node, BrokenPromiseError, World
+from tests.plugins.consensus_kraft.raft.world import BrokenPromiseError, Node, World
 
 STEP_MS = 400.0
 HEALED_MS = 60_000.0

@@ -1,5 +1,5 @@
-"""A quorum of pure replicas on virtual time: links that delay, lose, double and cut one way, disks that take their time,
-machines that stop, stall and lose power. Checks what raft promises at each step.
+"""A quorum of pure replicas on virtual time, with links that delay, lose, double and cut one way, disks that take their
+time, machines that stop, stall and lose power. It checks what raft promises at each step.
 """
 
 from __future__ import annotations
