@@ -33,6 +33,7 @@ from blumfeld_consensus_kraft.raft.messages import (
     VoteAnswer,
     VoteRequest,
 )
+from blumfeld_consensus_kraft.raft.pauses import BACKOFF_BASE_MS, Pauses
 from blumfeld_consensus_kraft.raft.roles import (
     Ballot,
     Candidate,
@@ -47,8 +48,6 @@ from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Settings, 
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory, VoterSet
 
 FOREVER_MS = float("inf")
-BACKOFF_BASE_MS = 50
-"""Pauses after a lost election are at random below this, doubled with each loss in a row."""
 
 
 class Raft:
@@ -83,9 +82,9 @@ class Raft:
         self._log = log
         self._settings = settings
         self._random_below = random_below
+        self._pauses = Pauses(settings, random_below)
         self._bootstrap = tuple(bootstrap)
         self._may_vote = may_vote
-        self._losses = 0
         self._persisted = stored
         self._out: list[effects.Effect] = []
         self.role: Role = Unattached(FOREVER_MS)
@@ -183,9 +182,7 @@ class Raft:
         role = self.role
         if isinstance(role, Follower) and self.is_voter:
             role.has_fetched = False
-            role.deadline_ms = min(
-                role.deadline_ms, now_ms + self._random_below(self._settings.refused_jitter_ms)
-            )
+            role.deadline_ms = min(role.deadline_ms, now_ms + self._pauses.refused_ms())
         return self._effects(now_ms)
 
     def leader_is_there(self, epoch: int, now_ms: float) -> list[effects.Effect]:
@@ -239,7 +236,9 @@ class Raft:
                 place = len(request.successors) if place is None else place
                 role.has_fetched = False
                 role.fetch_at = FOREVER_MS
-                role.deadline_ms = now_ms + (place * BACKOFF_BASE_MS + self._backoff_ms() if place else 0)
+                role.deadline_ms = now_ms + (
+                    place * BACKOFF_BASE_MS + self._pauses.backoff_ms() if place else 0
+                )
         self._out.append(effects.Reply(EpochAnswer(error, self.epoch, self.leader_id)))
         return self._effects(now_ms)
 
@@ -319,7 +318,7 @@ class Raft:
             self._become_leader(role, now_ms)
         elif role.ballot.is_lost and not role.lost:
             role.lost = True
-            role.deadline_ms = min(role.deadline_ms, now_ms + self._backoff_ms())
+            role.deadline_ms = min(role.deadline_ms, now_ms + self._pauses.backoff_ms())
 
     def _fetch_answered(
         self, node_id: int, request: FetchRequest, answer: FetchAnswer, now_ms: float
@@ -340,7 +339,7 @@ class Raft:
             return
         role.deadline_ms = now_ms + self._settings.fetch_timeout_ms
         role.has_fetched = True
-        self._losses = 0
+        self._pauses.losses = 0
         if (request.offset, request.last_epoch) != (self._log.end_offset, self._log.last_epoch):
             return  # an earlier fetch, from before this log changed
         if answer.diverging is not None:
@@ -421,7 +420,7 @@ class Raft:
         return self.voted if epoch == self.epoch else None
 
     def _become_unattached(self, epoch: int, now_ms: float) -> None:
-        deadline_ms = now_ms + self._election_timeout_ms() if self.is_voter else FOREVER_MS
+        deadline_ms = now_ms + self._pauses.election_ms() if self.is_voter else FOREVER_MS
         asked = int(self._random_below(len(self._others()) or 1))
         role = Unattached(deadline_ms, fetch_at=now_ms, asked=asked)
         self._become(role, epoch, NO_LEADER, self._voted_in(epoch))
@@ -433,7 +432,7 @@ class Raft:
 
     def _become_prospective(self, now_ms: float) -> None:
         last = self.role.leader_id if isinstance(self.role, Follower) else NO_LEADER
-        role = Prospective(Ballot(self.me, self.voters), now_ms + self._election_timeout_ms(), last)
+        role = Prospective(Ballot(self.me, self.voters), now_ms + self._pauses.election_ms(), last)
         self._become(role, self.epoch, last, self.voted)
         if role.ballot.is_won:
             self._stand(now_ms)
@@ -445,20 +444,20 @@ class Raft:
             return
         self._become_unattached(self.epoch, now_ms)
         assert isinstance(self.role, Unattached)
-        self.role.deadline_ms = now_ms + self._backoff_ms()
-        self._losses += 1
+        self.role.deadline_ms = now_ms + self._pauses.backoff_ms()
+        self._pauses.losses += 1
 
     def _stand(self, now_ms: float) -> None:
         """Begin an epoch as a candidate, with this replica's own vote."""
-        role = Candidate(Ballot(self.me, self.voters), now_ms + self._election_timeout_ms())
-        self._losses += 1
+        role = Candidate(Ballot(self.me, self.voters), now_ms + self._pauses.election_ms())
+        self._pauses.losses += 1
         self._become(role, self.epoch + 1, NO_LEADER, self.me)
         if role.ballot.is_won:
             self._become_leader(role, now_ms)
 
     def _become_leader(self, candidate: Candidate, now_ms: float) -> None:
         leadership = Leadership(self.me, self.voters, self._settings, self._log.end_offset, now_ms)
-        self._losses = 0
+        self._pauses.losses = 0
         granting = tuple(self.voters.key_of(one) for one in sorted(candidate.ballot.granted))
         self._become(Leader(leadership), self.epoch, self.me.id, self.voted)
         self._out.append(effects.Lead(self.epoch, granting))
@@ -467,7 +466,7 @@ class Raft:
         assert isinstance(self.role, Leader)
         successors = self.role.leadership.successors()
         others = {key.id for key in successors}
-        role = Resigned(now_ms + self._election_timeout_ms(), successors, others, tell_at=now_ms)
+        role = Resigned(now_ms + self._pauses.election_ms(), successors, others, tell_at=now_ms)
         self._become(role, self.epoch, NO_LEADER, self.voted)
 
     # The high watermark
@@ -495,11 +494,3 @@ class Raft:
 
     def _others(self) -> list[int]:
         return [*(one for one in self.voters.ids if one != self.me.id), *self._bootstrap]
-
-    def _election_timeout_ms(self) -> float:
-        timeout_ms = self._settings.election_timeout_ms
-        return timeout_ms + self._random_below(timeout_ms)
-
-    def _backoff_ms(self) -> float:
-        limit_ms = min(BACKOFF_BASE_MS << min(self._losses, 20), self._settings.election_backoff_max_ms)
-        return self._random_below(limit_ms)
