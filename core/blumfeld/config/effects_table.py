@@ -277,7 +277,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("transaction.remove.expired.transaction.cleanup.interval.ms", WITHOUT, NO_TRANSACTIONS, "How often expired transactional ids are removed."),
     ("transaction.two.phase.commit.enable", FIXED, NO_TRANSACTIONS, "Whether a transaction may be left prepared, without a timeout."),
     ("controller.quorum.voters", HONOURED, KRAFT_OPENING, "The voters of the quorum, as ID@HOST:PORT; only this node may be one."),
-    ("controller.quorum.bootstrap.servers", FIXED, ONE_VOTER, "The addresses at which the quorum is found."),
+    ("controller.quorum.bootstrap.servers", HONOURED, "blumfeld.kernel.node", "The addresses at which the quorum is found."),
     ("controller.quorum.election.timeout.ms", WITHOUT, ONE_VOTER, "How long a voter goes without a leader before it stands for election."),
     ("controller.quorum.fetch.timeout.ms", WITHOUT, ONE_VOTER, "How long a voter goes without an answer of the leader before it stands for election."),
     ("controller.quorum.election.backoff.max.ms", WITHOUT, ONE_VOTER, "The longest pause before the next election."),

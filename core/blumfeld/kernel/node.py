@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from blumfeld.config.addresses import host_and_port
 from blumfeld.config.values import BrokerConfig, ConfigError
 from blumfeld.kernel.composing.composition import NodeComposition
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.kernel.identity import cluster_id_of
 from blumfeld.kernel.manifest.kafka_config import keys_without_effect, transport_limits
-from blumfeld.kernel.manifest.rules import address
 from blumfeld.kernel.runtime.real_files import absolute_path
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.kernel.watching.metrics import NodeMetrics
@@ -153,9 +153,16 @@ def make_broker(
 
 def _is_single_node(plan: Plan) -> bool:
     """Whether the manifest names no other node."""
+    node = plan.manifest.node
+    if "controller" not in node.roles:
+        return False
     voters = plan.config.list("controller.quorum.voters")
-    others = len(voters) > 1 or bool(plan.config.list("controller.quorum.bootstrap.servers"))
-    return plan.manifest.nodes == 1 and not others
+    servers = plan.config.list("controller.quorum.bootstrap.servers")
+    if not voters and not servers:
+        return True
+    from blumfeld.kernel.manifest.quorum import names_other_nodes  # not for the default node's start
+
+    return not names_other_nodes(node.id, voters, servers)
 
 
 def _assignors(plugins: PluginSet) -> tuple[ConsumerAssignor, ...]:
@@ -468,5 +475,5 @@ class Node:
             return Health(status=self.state, node_id=composition.node_id, cluster_id=composition.cluster_id)
 
         endpoint = MetricsEndpoint(self.metrics, health, self.broker.group_lag)
-        self.metrics_port = await endpoint.start(*address(bind))
+        self.metrics_port = await endpoint.start(*host_and_port(bind))
         self._when_stopped("metrics", endpoint.stop)

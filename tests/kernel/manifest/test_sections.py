@@ -7,8 +7,8 @@ from typing import Literal
 import msgspec
 import pytest
 
+from blumfeld.config.addresses import host_and_port
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.manifest.rules import address
 from blumfeld.kernel.manifest.sections import Manifest, listener_sections, read_manifest
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.sections import decode_section
@@ -364,9 +364,9 @@ def test_plugins_stand_in_the_order_in_which_parts_are_made() -> None:
 
 
 def test_addresses() -> None:
-    assert address("localhost:0") == ("localhost", 0)
-    assert address("[::1]:9092") == ("::1", 9092)
-    assert address(":9092") == ("", 9092)
+    assert host_and_port("localhost:0") == ("localhost", 0)
+    assert host_and_port("[::1]:9092") == ("::1", 9092)
+    assert host_and_port(":9092") == ("", 9092)
 
 
 def test_a_word_that_is_none_of_those_allowed_names_them() -> None:

@@ -120,15 +120,19 @@ def _of_sections(manifest: Manifest, listeners: Sequence[Listener]) -> dict[str,
         "process.roles": list(node.roles),
         "log.dirs": list(node.directories),
         "listeners": [_address(one, one.host, one.port) for one in listeners],
-        "advertised.listeners": [
-            _address(one, one.advertised_host or one.host, one.advertised_port or one.port)
-            for one in listeners
-            if one.kind == "broker"
-        ],
     }
+    advertised = [
+        _address(one, one.advertised_host or one.host, one.advertised_port or one.port)
+        for one in listeners
+        if one.kind == "broker"
+    ]
+    if advertised:  # Kafka takes no empty list; a controller alone advertises nothing to clients
+        keys["advertised.listeners"] = advertised
     controllers = [one.name for one in listeners if one.kind == "controller"]
     if controllers:
         keys["controller.listener.names"] = controllers
+    elif "controller" not in node.roles:  # a broker finds the controllers' endpoint by this name
+        keys["controller.listener.names"] = manifest.config.get("controller.listener.names", ["CONTROLLER"])
     inter_broker = next((one.name for one in listeners if one.inter_broker), None)
     if inter_broker is not None:
         keys["inter.broker.listener.name"] = inter_broker

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from posixpath import normpath
 
+from blumfeld.config.addresses import PORT_MAX, host_and_port
 from blumfeld.kernel.manifest.sections import ListenerSection, Manifest, NodeSection, listener_sections
 from blumfeld.plugging.errors import ManifestError, Problem, one_of, shown
 from blumfeld.spi.transport import Listener
@@ -13,25 +14,9 @@ from blumfeld.spi.transport import Listener
 ROLES = ("broker", "controller")
 LOG_FORMATS = ("console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
-PORT_MAX = 65_535
 
 _LISTENER_NAME = re.compile(r"[A-Z0-9_]+")
 _NOT_ROUTABLE = ("", "0.0.0.0", "::")
-
-
-def address(text: str) -> tuple[str, int]:
-    """Returns (host, port) of ``HOST:PORT``. The brackets of an IPv6 host are removed.
-
-    :raises ValueError: the text has another form
-    """
-    host, colon, port = text.rpartition(":")
-    if host.startswith("[") and host.endswith("]"):
-        host = host[1:-1]
-    elif ":" in host:
-        raise ValueError(text)
-    if not colon or not port.isascii() or not port.isdigit() or int(port) > PORT_MAX:
-        raise ValueError(text)
-    return host, int(port)
 
 
 def checked_listeners(manifest: Manifest, source: str) -> tuple[Listener, ...]:
@@ -42,6 +27,10 @@ def checked_listeners(manifest: Manifest, source: str) -> tuple[Listener, ...]:
     problems = [*_node_problems(manifest), *_section_problems(manifest), *_config_problems(manifest)]
     sections = listener_sections(manifest)
     problems += _listener_problems(sections, manifest.node.roles)
+    if manifest.config or "controller" not in manifest.node.roles:
+        from blumfeld.kernel.manifest.quorum import quorum_problems  # not for the default node's start
+
+        problems += quorum_problems(manifest, sections)
     if problems:
         raise ManifestError(source, problems)
     named = any(section.inter_broker for section in sections)
@@ -50,10 +39,10 @@ def checked_listeners(manifest: Manifest, source: str) -> tuple[Listener, ...]:
 
 
 def _listener(section: ListenerSection, inter_broker: bool) -> Listener:
-    host, port = address(section.bind)
+    host, port = host_and_port(section.bind)
     advertised: tuple[str | None, int | None] = (None, None)
     if section.advertised is not None:
-        advertised = address(section.advertised)
+        advertised = host_and_port(section.advertised)
     return Listener(
         name=section.name,
         kind=section.kind,
@@ -162,16 +151,18 @@ def _config_problems(manifest: Manifest) -> Iterator[Problem]:
             dotted = ".".join(_first_leaf(key, value))
             allowed = f'flat keys in quotes: "{dotted}" = …'
             yield Problem(f"config.{key}", "a table", allowed)
-        elif (section := _section_of(key)) is not None:
+        elif (section := _section_of(key, manifest.node.roles)) is not None:
             yield Problem(path, shown(value), f"nothing here: say it in {section}")
 
 
-def _section_of(key: str) -> str | None:
+def _section_of(key: str, roles: tuple[str, ...]) -> str | None:
     """Returns the manifest's own section for a Kafka key. Such a key is refused in ``[config]``: two places could
-    disagree."""
+    disagree. A broker alone has no controller listener, so ``[config]`` is the only place for the controllers'."""
     from blumfeld.config.effects import effect_of
     from blumfeld.config.values import BROKER_CONFIGS  # imported only if there is a [config]
 
+    if key == "controller.listener.names" and "controller" not in roles:
+        return None
     return effect_of(BROKER_CONFIGS[key]).section if key in BROKER_CONFIGS else None
 
 
@@ -184,7 +175,7 @@ def _first_leaf(key: str, value: object) -> Iterator[str]:
 
 def _address_problems(path: str, text: str) -> Iterator[Problem]:
     try:
-        address(text)
+        host_and_port(text)
     except ValueError:
         yield Problem(path, shown(text), f"HOST:PORT with a port from 0 to {PORT_MAX}")
 
@@ -217,7 +208,7 @@ def _listener_problems(sections: tuple[ListenerSection, ...], roles: tuple[str, 
 
 def _port(bind: str) -> int:
     try:
-        return address(bind)[1]
+        return host_and_port(bind)[1]
     except ValueError:
         return 0
 
