@@ -86,3 +86,13 @@ def test_several_log_directories_are_said_with_what_a_failure_takes() -> None:
         "  /disk1  the cluster's metadata, and partitions: the node stops if it fails",
         "  /d2     partitions: only they go offline if it fails",
     ]
+
+
+def test_a_controller_alone_has_no_acks() -> None:
+    manifest = read_manifest(fakes.MANIFEST, "test.toml", overrides=['node.roles=["controller"]'])
+    plan = make_plan(manifest, "test.toml", fakes.registry())
+    text = asyncio.run(describe(plan, cast("Any", fakes.FakeBroker)))
+    assert text.startswith("node 1 (controller), data in data")
+    assert "an ack means" not in text
+    assert "transactions" not in text
+    assert "security  every client is User:ANONYMOUS" in text

@@ -66,9 +66,10 @@ def _lines(node: Node) -> Iterator[str]:
         yield ""
         yield f"APIs on {kind} listeners"
         yield from _table(_api_rows(node, kind))
-    yield ""
-    yield "an ack means"
-    yield from _table(_ack_rows(node))
+    if "broker" in section.roles:
+        yield ""
+        yield "an ack means"
+        yield from _table(_ack_rows(node))
     configured = list(_config_rows(node))
     if configured:
         yield ""
@@ -147,9 +148,12 @@ def _ineffective_rows(plan: Plan) -> Iterator[tuple[str, ...]]:
 
 def _missing_rows(node: Node) -> Iterator[tuple[str, ...]]:
     filled = {plugin.role for plugin in node.plan.plugins}
+    is_broker = "broker" in node.plan.manifest.node.roles
     for role, meaning in NOT_YET:
-        if role not in filled:
+        if role not in filled and (is_broker or role == "security"):
             yield (role, meaning)
+    if not is_broker:
+        return
     if not node.composition.storage.compacts:
         yield (
             "compaction",
