@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blumfeld.bench.plan.workload import load_workload, shipped
-from campaigns.cluster.contenders import KAFKA_SETTINGS
+from campaigns.cluster.contenders import kafka_settings
 
 VERSIONS = ("4.3.1", "4.4.0")
 """Releases of Apache Kafka that this build is compared with."""
@@ -28,7 +28,7 @@ def variants(peer: Path, nodes: int = 1) -> list[str]:
     """
     cluster = f" --nodes {nodes}" if nodes > 1 else ""
     found = [f"default --label blumfeld{cluster}"]
-    settings = " ".join(KAFKA_SETTINGS) if nodes > 1 else ""
+    settings = " ".join(kafka_settings()) if nodes > 1 else ""
     for version in VERSIONS:
         start = f"env KAFKA_PEER_VERSION={version} {shlex.quote(str(peer))} start {{folder}}/data {{port}} {settings}"
         label = f"Kafka {version}"

@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.markup import escape
 
 from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
-from campaigns.cluster.contenders import Contender, kafka, this_build
+from campaigns.cluster.contenders import LAYOUTS, Contender, kafka, this_build
 from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, BadFaultError, Fault, plan_of
 from campaigns.cluster.load import CLIENT
 from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
@@ -30,7 +30,6 @@ from campaigns.cluster.report import (
 from campaigns.cluster.rounds import Run, Settings
 
 BAD_INPUT = 2
-NODES = 3
 WRONG_SHOWN = 20
 OURS = "blumfeld"
 KAFKA = "kafka"
@@ -49,7 +48,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         partitions=given.partitions, rate_per_s=given.rate, down_s=given.down_s, settle_s=given.settle_s
     )
     try:
-        wires = Namespaces(NODES) if any(fault.action == "cut" for fault in faults) else None
+        wires = (
+            Namespaces(len(LAYOUTS[given.layout])) if any(fault.action == "cut" for fault in faults) else None
+        )
     except NoNamespacesError as error:
         return _refused(str(error))
     with (
@@ -60,7 +61,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         reports = []
         for contender in contenders:
             try:
-                cluster = _cluster(contender, folder, given.port, wires)
+                cluster = _cluster(contender, given, folder, wires)
                 report = _run(contender, cluster, faults, settings, wires, console)
             except NodeError as error:
                 console.print(f"[red]✗ {contender.name}: {escape(str(error))}[/]", highlight=False)
@@ -69,17 +70,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(fault_table(report))
             _print_wrong(report, console)
             if given.out is not None:
-                save(_campaign(settings, reports), given.out)
+                save(_campaign(settings, given.layout, reports), given.out)
     console.print(class_table(reports))
     console.print(account_table(reports))
     return 0 if all(report.is_good for report in reports) else 1
 
 
-def _cluster(contender: Contender, folder: Path, port: int, wires: Namespaces | None) -> Cluster:
+def _cluster(
+    contender: Contender, given: argparse.Namespace, folder: Path, wires: Namespaces | None
+) -> Cluster:
+    roles = LAYOUTS[given.layout]
+    home = folder / contender.name
     if wires is None:
-        return Cluster(contender.command, node_places([LOOPBACK] * NODES, port), folder / contender.name)
-    places = node_places(wires.hosts, port)
-    return Cluster(contender.command, places, folder / contender.name, wires.prefixes)
+        places = node_places([LOOPBACK] * len(roles), given.port, roles)
+        return Cluster(contender.commands, places, home)
+    return Cluster(contender.commands, node_places(wires.hosts, given.port, roles), home, wires.prefixes)
 
 
 def _run(
@@ -90,7 +95,7 @@ def _run(
     wires: Namespaces | None,
     console: Console,
 ) -> ContenderReport:
-    console.print(f"{contender.name}: {len(faults)} faults on {NODES} nodes", highlight=False)
+    console.print(f"{contender.name}: {len(faults)} faults on {len(cluster.nodes)} nodes", highlight=False)
 
     def say(line: str) -> None:
         console.print(escape(line), highlight=False)
@@ -120,13 +125,14 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
     return found
 
 
-def _campaign(settings: Settings, reports: Sequence[ContenderReport]) -> CampaignReport:
+def _campaign(settings: Settings, layout: str, reports: Sequence[ContenderReport]) -> CampaignReport:
     return CampaignReport(
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         partitions=settings.partitions,
         rate_per_s=settings.rate_per_s,
         down_s=settings.down_s,
         client=dict(CLIENT),
+        layout=layout,
         contenders=tuple(reports),
     )
 
@@ -158,6 +164,12 @@ def _parser() -> argparse.ArgumentParser:
         metavar="NAMES",
         help=f"by comma, in their order; {','.join(DEFAULT_FAULTS)} if not given; also {','.join(CUTS)}",
     )
+    parser.add_argument(
+        "--layout",
+        choices=LAYOUTS,
+        default="combined",
+        help="three nodes, or three brokers and three controllers",
+    )
     parser.add_argument("--rounds", type=int, default=1, help="how often the list of faults is run through")
     parser.add_argument(
         "--rate", type=float, default=Settings().rate_per_s, help="records a second, over all partitions"
@@ -177,7 +189,7 @@ def _parser() -> argparse.ArgumentParser:
         "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="laid over that manifest"
     )
     parser.add_argument(
-        "--port", type=int, default=0, help="the nodes take six ports from here on; 0: any free ones"
+        "--port", type=int, default=0, help="the nodes take two ports each from here on; 0: any free ones"
     )
     parser.add_argument("--folder", type=Path, help="data and logs of all nodes; it must be new, and is kept")
     parser.add_argument("--out", type=Path, help="result file, JSON")

@@ -15,7 +15,7 @@ ACTIONS = {
 TARGETS = {
     "leader": "the leader of partition 0; if that is the controller, the leader of the next partition",
     "controller": "the active controller, whatever else it leads",
-    "follower": "a node that is not the controller and doesn't lead partition 0; the one that leads the fewest",
+    "follower": "a broker that is not the controller and doesn't lead partition 0; the one that leads the fewest",
     "both": "the leader of partition 0 and the controller, at once if they are two nodes",
 }
 ROLLING = "rolling"
@@ -60,6 +60,8 @@ class Leadership:
     """Leader by partition; -1 where there is none."""
     nodes: tuple[int, ...]
     """All nodes of the cluster."""
+    brokers: tuple[int, ...]
+    """Those of them that can lead a partition."""
 
     def led_by(self, node: int) -> int:
         """Return the number of partitions that a node leads."""
@@ -106,9 +108,9 @@ def targets_of(fault: Fault, now: Leadership) -> tuple[int, ...]:
             raise NoTargetError("the controller leads every partition, and another leader was wanted")
         return (found[0],)
     if fault.target == "follower":
-        others = [node for node in now.nodes if node not in (now.controller, now.leaders[0])]
+        others = [node for node in now.brokers if node not in (now.controller, now.leaders[0])]
         if not others:
-            raise NoTargetError("every node is the controller or leads partition 0")
+            raise NoTargetError("every broker is the controller or leads partition 0")
         return (min(others, key=lambda node: (now.led_by(node), node)),)
     if now.leaders[0] not in now.nodes:
         raise NoTargetError("partition 0 has no leader")

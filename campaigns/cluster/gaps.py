@@ -11,11 +11,16 @@ import msgspec
 class Gap(msgspec.Struct, frozen=True):
     """The longest time without an acknowledgement of one partition around one fault."""
 
+    began_s: float
+    """From the fault to the acknowledgement before the gap; negative if that came before the fault."""
     longest_s: float
-    recovered_s: float
-    """From the fault to the acknowledgement that ended that time; to the end of the window if none did."""
     recovered: bool
-    """Whether an acknowledgement ended it."""
+    """Whether an acknowledgement ended it within the window."""
+
+    @property
+    def recovered_s(self) -> float:
+        """From the fault to the acknowledgement that ended the gap; to the end of the window if none did."""
+        return self.began_s + self.longest_s
 
 
 def gap_of(acks: Sequence[float], begin: float, end: float) -> Gap:
@@ -30,12 +35,12 @@ def gap_of(acks: Sequence[float], begin: float, end: float) -> Gap:
     first = bisect_left(acks, begin)
     last = bisect_left(acks, end)
     edge = acks[first - 1] if first else begin
-    longest = Gap(0.0, 0.0, recovered=True)
+    longest = Gap(edge - begin, 0.0, recovered=True)
     for at in acks[first:last]:
         if at - edge > longest.longest_s:
-            longest = Gap(at - edge, at - begin, recovered=True)
+            longest = Gap(edge - begin, at - edge, recovered=True)
         edge = at
     if end - edge > longest.longest_s:
         # The silence after the last acknowledgement of the window ends beyond it, if at all.
-        return Gap(end - edge, end - begin, recovered=False)
+        return Gap(edge - begin, end - edge, recovered=False)
     return longest

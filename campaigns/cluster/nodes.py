@@ -8,11 +8,11 @@ import shlex
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from blumfeld.client.blocking import BlockingConnection
-from blumfeld.testing.brokers.cluster import NodePlace, filled
+from blumfeld.testing.brokers.cluster import NodePlace, Roles, filled
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.primitives import DecodeError
 
@@ -77,11 +77,11 @@ class Node:
         return False
 
     def connect(self, timeout_s: float = ASK_S) -> BlockingConnection:
-        """Return a new connection to its broker listener.
+        """Return a new connection to its broker listener, or to its only listener.
 
         :raises OSError: there is no answer
         """
-        return BlockingConnection(self.place.host, self.place.port, "cluster-faults", timeout_s)
+        return BlockingConnection(self.place.host, self.place.first_port, "cluster-faults", timeout_s)
 
     def printed(self) -> str:
         """Return the end of its output."""
@@ -131,17 +131,18 @@ class Cluster:
 
     def __init__(
         self,
-        command: Sequence[str],
+        commands: Mapping[Roles, Sequence[str]],
         places: Sequence[NodePlace],
         folder: Path,
         prefixes: Sequence[Sequence[str]] = (),
     ) -> None:
-        """:param prefixes: for each node a command that runs the node's command and keeps its process id"""
+        """:param commands: the start command of a node, by its roles
+        :param prefixes: for each node a command that runs the node's command and keeps its process id"""
         given = prefixes or [()] * len(places)
         self.nodes = tuple(
             Node(
                 place,
-                [*prefix, *filled(command, place, places, folder / f"node{place.id}")],
+                [*prefix, *filled(commands[place.roles], place, places, folder / f"node{place.id}")],
                 folder / f"node{place.id}",
             )
             for place, prefix in zip(places, given, strict=True)
@@ -150,7 +151,12 @@ class Cluster:
     @property
     def addresses(self) -> str:
         """``bootstrap.servers`` of a client."""
-        return ",".join(node.place.address for node in self.nodes)
+        return ",".join(node.place.address for node in self.brokers)
+
+    @property
+    def brokers(self) -> tuple[Node, ...]:
+        """The nodes that clients can ask."""
+        return tuple(node for node in self.nodes if node.place.is_broker)
 
     def node(self, node_id: int) -> Node:
         """Return the node with this id."""

@@ -50,7 +50,8 @@ class ContenderReport(msgspec.Struct, frozen=True, kw_only=True):
     """All faults of one cluster, and the account of its records."""
 
     contender: str
-    command: tuple[str, ...]
+    commands: tuple[tuple[str, ...], ...]
+    """The start command of each node."""
     faults: tuple[FaultReport, ...]
     steady_s: float
     """The longest gap before the first fault."""
@@ -76,6 +77,8 @@ class CampaignReport(msgspec.Struct, frozen=True, kw_only=True):
     down_s: float
     client: dict[str, int]
     """What differs from the client's defaults."""
+    layout: str
+    """A key of :data:`campaigns.cluster.contenders.LAYOUTS`."""
     contenders: tuple[ContenderReport, ...]
 
 
@@ -95,7 +98,7 @@ def fault_table(report: ContenderReport) -> Table:
     )
     table.add_column("fault")
     table.add_column("nodes (partitions led)")
-    for column in ("longest gap s", "recovered by partition s", "down s", "in sync after s"):
+    for column in ("longest gap s", "from, to s", "recovered by partition s", "down s", "in sync after s"):
         table.add_column(column, justify="right")
     table.add_column("notes", overflow="fold")
     for fault in report.faults:
@@ -107,12 +110,22 @@ def fault_table(report: ContenderReport) -> Table:
             fault.fault,
             nodes or "-",
             f"{'' if fault.recovered else '> '}{fault.longest_s:.2f}" if fault.gaps else "-",
+            _from_to(fault),
             " ".join(f"{gap.recovered_s:.1f}" if gap.recovered else NOT_RECOVERED for gap in fault.gaps),
             f"{fault.down_s:.1f}",
             f"{fault.in_sync_s:.1f}",
             escape("; ".join(fault.notes)),
         )
     return table
+
+
+def _from_to(fault: FaultReport) -> str:
+    """Return when the longest gap began and ended, counted from the fault."""
+    if not fault.gaps:
+        return "-"
+    longest = max(fault.gaps, key=lambda gap: gap.longest_s)
+    ended = f"{longest.recovered_s:.1f}" if longest.recovered else NOT_RECOVERED
+    return f"{longest.began_s:.1f}, {ended}"
 
 
 def account_table(reports: Sequence[ContenderReport]) -> Table:

@@ -78,7 +78,7 @@ class Run:
         """
         settings, load = self._settings, self._load
         self._cluster.start()
-        load.make_topic(len(self._cluster.nodes), {"min.insync.replicas": str(settings.in_sync_min)})
+        load.make_topic(len(self._cluster.brokers), {"min.insync.replicas": str(settings.in_sync_min)})
         if not self._observer.await_whole(settings.heal_s):
             load.wrong.append(f"the new topic is not in sync: {self._observer.describe()}")
         load.start()
@@ -99,7 +99,7 @@ class Run:
             load.ledger.check(partition, load.read(partition), account)
         return ContenderReport(
             contender=self._contender.name,
-            command=self._contender.command,
+            commands=tuple(node.command for node in self._cluster.nodes),
             faults=tuple(reports),
             steady_s=steady_s,
             seconds=time.monotonic() - self._began,

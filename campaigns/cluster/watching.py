@@ -45,13 +45,13 @@ class TopicState:
     leaders: tuple[int, ...]
     in_sync: tuple[frozenset[int], ...]
 
-    def is_whole(self, nodes: int) -> bool:
-        """Whether every node is alive and in sync for every partition, and each partition has a leader."""
+    def is_whole(self, brokers: int) -> bool:
+        """Whether every broker is alive and in sync for every partition, and each partition has a leader."""
         return (
-            len(self.brokers) == nodes
+            len(self.brokers) == brokers
             and NOBODY not in self.leaders
             and bool(self.in_sync)
-            and all(len(replicas) == nodes for replicas in self.in_sync)
+            and all(len(replicas) == brokers for replicas in self.in_sync)
         )
 
 
@@ -64,12 +64,13 @@ class Observer:
 
     def leadership(self) -> Leadership:
         """Return the present leaders, as the first node that answers sees them."""
-        nodes = self._cluster.nodes
-        seen = next((state for state in map(self.topic_of, nodes) if state is not None), None)
+        brokers = self._cluster.brokers
+        seen = next((state for state in map(self.topic_of, brokers) if state is not None), None)
         return Leadership(
             controller=self.controller(),
             leaders=seen.leaders if seen is not None else (NOBODY,),
-            nodes=tuple(node.place.id for node in nodes),
+            nodes=tuple(node.place.id for node in self._cluster.nodes),
+            brokers=tuple(node.place.id for node in brokers),
         )
 
     def controller(self) -> int:
@@ -77,7 +78,7 @@ class Observer:
 
         A broker's Metadata does not tell: with KRaft it names a broker that takes requests for the controller.
         """
-        found = (self._controller_of(node) for node in self._cluster.nodes)
+        found = (self._controller_of(node) for node in self._cluster.brokers)
         return next((node for node in found if node != NOBODY), NOBODY)
 
     def topic_of(self, node: Node) -> TopicState | None:
@@ -102,30 +103,30 @@ class Observer:
         topic = TopicPartitions(topic=self._topic, partitions=list(range(partitions)))
         request = ElectLeadersRequest(topic_partitions=[topic], timeout_ms=int(ELECT_S * 1000))
         try:
-            with self._cluster.nodes[0].connect(ELECT_S) as connection:
+            with self._cluster.brokers[0].connect(ELECT_S) as connection:
                 answer = connection.ask(request, ElectLeadersResponse, ELECT_LEADERS_VERSION)
         except (OSError, DecodeError) as error:
-            return f"node {self._cluster.nodes[0].place.id}: {error or type(error).__name__}"
+            return f"node {self._cluster.brokers[0].place.id}: {error or type(error).__name__}"
         results = (each for topic in answer.replica_election_results for each in topic.partition_result)
         codes = (answer.error_code, *(each.error_code for each in results))
         return ", ".join(sorted({error_name(code) for code in codes if code not in FINE}))
 
     def await_whole(self, timeout_s: float) -> bool:
-        """Wait until every node says that all replicas are in sync; return whether they did in time."""
+        """Wait until every broker says that all replicas are in sync; return whether they did in time."""
         deadline = time.monotonic() + timeout_s
-        nodes = self._cluster.nodes
+        brokers = self._cluster.brokers
         while True:
-            states = (self.topic_of(node) for node in nodes)
-            if all(state is not None and state.is_whole(len(nodes)) for state in states):
+            states = (self.topic_of(node) for node in brokers)
+            if all(state is not None and state.is_whole(len(brokers)) for state in states):
                 return True
             if time.monotonic() > deadline:
                 return False
             time.sleep(POLL_S)
 
     def describe(self) -> str:
-        """Return each node's view in a line, for a report of what did not heal."""
+        """Return each broker's view in a line, for a report of what did not heal."""
         lines = []
-        for node in self._cluster.nodes:
+        for node in self._cluster.brokers:
             state = self.topic_of(node)
             says = (
                 "no answer"

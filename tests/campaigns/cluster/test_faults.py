@@ -15,7 +15,9 @@ from campaigns.cluster.faults import (
     targets_of,
 )
 
-NOW = Leadership(controller=1, leaders=(2, 3, 1, 2, 3, 1), nodes=(1, 2, 3))
+ALL = (1, 2, 3)
+NOW = Leadership(controller=1, leaders=(2, 3, 1, 2, 3, 1), nodes=ALL, brokers=ALL)
+APART = Leadership(controller=5, leaders=(2, 3, 1), nodes=(1, 2, 3, 4, 5, 6), brokers=ALL)
 
 
 def test_a_plan_is_the_list_so_many_times() -> None:
@@ -41,14 +43,20 @@ def test_a_name_that_is_none_is_refused_with_the_names_that_are(name: str) -> No
         ("kill-controller", NOW, (1,)),
         ("kill-follower", NOW, (3,)),
         ("kill-both", NOW, (2, 1)),
-        ("rolling", NOW, (1, 2, 3)),
+        ("rolling", NOW, ALL),
         # the controller leads partition 0
-        ("pause-leader", Leadership(2, (2, 2, 3), (1, 2, 3)), (3,)),
-        ("pause-both", Leadership(2, (2, 2, 3), (1, 2, 3)), (2,)),
-        ("pause-follower", Leadership(2, (2, 2, 3), (1, 2, 3)), (1,)),
+        ("pause-leader", Leadership(2, (2, 2, 3), ALL, ALL), (3,)),
+        ("pause-both", Leadership(2, (2, 2, 3), ALL, ALL), (2,)),
+        ("pause-follower", Leadership(2, (2, 2, 3), ALL, ALL), (1,)),
+        # controllers and brokers are not the same nodes
+        ("kill-controller", APART, (5,)),
+        ("kill-leader", APART, (2,)),
+        ("kill-follower", APART, (1,)),
+        ("kill-both", APART, (2, 5)),
+        ("rolling", APART, (1, 2, 3, 4, 5, 6)),
         # partition 0 has no leader
-        ("stop-leader", Leadership(1, (-1, 3), (1, 2, 3)), (3,)),
-        ("stop-follower", Leadership(1, (-1, 3), (1, 2, 3)), (2,)),
+        ("stop-leader", Leadership(1, (-1, 3), ALL, ALL), (3,)),
+        ("stop-follower", Leadership(1, (-1, 3), ALL, ALL), (2,)),
     ],
 )
 def test_a_fault_hits_the_node_with_that_part(name: str, now: Leadership, hit: tuple[int, ...]) -> None:
@@ -58,10 +66,10 @@ def test_a_fault_hits_the_node_with_that_part(name: str, now: Leadership, hit: t
 @pytest.mark.parametrize(
     ("name", "now", "why"),
     [
-        ("kill-controller", Leadership(-1, (1,), (1, 2, 3)), "no controller"),
-        ("kill-leader", Leadership(1, (1, 1), (1, 2, 3)), "leads every partition"),
-        ("kill-both", Leadership(1, (-1,), (1, 2, 3)), "no leader"),
-        ("kill-follower", Leadership(1, (2,), (1, 2)), "every node"),
+        ("kill-controller", Leadership(-1, (1,), ALL, ALL), "no controller"),
+        ("kill-leader", Leadership(1, (1, 1), ALL, ALL), "leads every partition"),
+        ("kill-both", Leadership(1, (-1,), ALL, ALL), "no leader"),
+        ("kill-follower", Leadership(1, (2,), (1, 2), (1, 2)), "every broker"),
     ],
 )
 def test_a_fault_without_a_node_says_why(name: str, now: Leadership, why: str) -> None:

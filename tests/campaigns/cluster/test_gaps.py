@@ -16,13 +16,13 @@ INSTANTS = st.lists(st.integers(0, 1000), max_size=60).map(sorted)
 @pytest.mark.parametrize(
     ("acks", "gap"),
     [
-        ([9, 10, 18, 19, 20], Gap(8, 8, recovered=True)),
-        ([8, 18, 19, 20], Gap(10, 8, recovered=True)),  # it was silent before the fault already
-        ([1, 8, 9, 11, 14, 20], Gap(6, 10, recovered=False)),
-        ([9, 10, 11, 19], Gap(8, 9, recovered=True)),
-        ([2, 9], Gap(11, 10, recovered=False)),
-        ([], Gap(10, 10, recovered=False)),
-        ([15], Gap(5, 5, recovered=True)),
+        ([9, 10, 18, 19, 20], Gap(0, 8, recovered=True)),
+        ([8, 18, 19, 20], Gap(-2, 10, recovered=True)),  # it was silent before the fault already
+        ([1, 8, 9, 11, 14, 20], Gap(4, 6, recovered=False)),
+        ([9, 10, 11, 19], Gap(1, 8, recovered=True)),
+        ([2, 9], Gap(-1, 11, recovered=False)),
+        ([], Gap(0, 10, recovered=False)),
+        ([15], Gap(0, 5, recovered=True)),
     ],
 )
 def test_the_longest_silence_of_the_window_counts_and_its_end(acks: list[float], gap: Gap) -> None:

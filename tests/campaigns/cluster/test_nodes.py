@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
+from blumfeld.testing.brokers.cluster import COMBINED, LOOPBACK, node_places
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.faults import plan_of
 from campaigns.cluster.nodes import Cluster, Node, NodeError
@@ -49,7 +49,7 @@ with wires:
 def cluster(tmp_path: Path) -> Iterator[Cluster]:
     """Three nodes that answer, and that name three brokers and one replica of a partition."""
     command = (sys.executable, "-S", str(SMALL), "{port}", "{folder}", "3")
-    made = Cluster(command, node_places([LOOPBACK] * 3), tmp_path)
+    made = Cluster({COMBINED: command}, node_places([LOOPBACK] * 3), tmp_path)
     try:
         made.start()
         yield made
@@ -160,7 +160,7 @@ def test_faults_of_one_real_node_lose_nothing_and_their_gaps_are_seen(
     """The whole script on the smallest cluster: what stops its only node is felt for as long as it lasts."""
     monkeypatch.setattr(Observer, "controller", lambda observer: 1)
     contender = this_build()
-    cluster = Cluster(contender.command, node_places([LOOPBACK]), tmp_path)
+    cluster = Cluster(contender.commands, node_places([LOOPBACK]), tmp_path)
     settings = Settings(partitions=2, in_sync_min=1, rate_per_s=500, down_s=0.7, steady_s=0.5, settle_s=0.3)
     said: list[str] = []
     try:

@@ -25,7 +25,7 @@ from campaigns.crash.records import Account
 
 def fault(longest_s: float, *, recovered: bool = True, name: str = "kill-leader") -> FaultReport:
     """One of node 2, the controller; another partition felt less of it."""
-    gaps = (Gap(0.02, 1.0, recovered=True), Gap(longest_s, longest_s - 0.01, recovered=recovered))
+    gaps = (Gap(0.98, 0.02, recovered=True), Gap(-0.01, longest_s, recovered=recovered))
     return FaultReport(
         fault=name,
         nodes=(2,),
@@ -42,7 +42,7 @@ def fault(longest_s: float, *, recovered: bool = True, name: str = "kill-leader"
 def report(*faults: FaultReport, wrong: tuple[str, ...] = (), lost: int = 0) -> ContenderReport:
     return ContenderReport(
         contender="kafka",
-        command=("x",),
+        commands=(("x",),),
         faults=faults,
         steady_s=0.012,
         seconds=99.0,
@@ -100,6 +100,7 @@ def test_the_tables_hold_what_was_found() -> None:
         "2c (4)",
         "[a note]",
         "1.0 8.0",
+        "-0.0, 8.0",
         "4998",
         " 7 ",
         "12 ms",
@@ -114,6 +115,7 @@ def test_a_result_file_reads_back(tmp_path: Path) -> None:
         rate_per_s=1000.0,
         down_s=15.0,
         client={"socket.timeout.ms": 2000},
+        layout="combined",
         contenders=(report(fault(8.0)),),
     )
     save(whole, tmp_path / "r.json")

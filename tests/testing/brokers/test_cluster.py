@@ -5,7 +5,16 @@ from __future__ import annotations
 from pathlib import Path
 
 from blumfeld.kernel.manifest.sections import read_manifest
-from blumfeld.testing.brokers.cluster import LOOPBACK, NODE_SETTINGS, filled, node_places, voters
+from blumfeld.testing.brokers.cluster import (
+    BROKER,
+    CONTROLLER,
+    LOOPBACK,
+    NODE_SETTINGS,
+    filled,
+    node_places,
+    node_settings,
+    voters,
+)
 
 
 def test_every_node_has_an_id_and_two_ports_of_its_own() -> None:
@@ -50,3 +59,16 @@ def test_the_settings_make_a_node_of_this_build_one_of_many() -> None:
     ]
     others = read_manifest(None, overrides=filled(NODE_SETTINGS, places[0], places, Path("/f")))
     assert others.node.cluster_id == manifest.node.cluster_id is not None
+
+
+def test_nodes_of_one_role_have_one_listener_and_only_controllers_vote() -> None:
+    places = node_places([LOOPBACK] * 2, 24_000, [BROKER, CONTROLLER])
+    assert voters(places) == "2@127.0.0.1:24003"
+    assert [place.address for place in places] == ["127.0.0.1:24000", "127.0.0.1:24003"]
+    for place, kind in zip(places, ("broker", "controller"), strict=True):
+        settings = filled(node_settings(place.roles), place, places, Path("/f"))
+        manifest = read_manifest(None, overrides=settings)
+        assert manifest.node.roles == place.roles
+        assert manifest.network.listeners is not None
+        (listener,) = manifest.network.listeners
+        assert (listener.kind, listener.bind) == (kind, place.address)

@@ -17,51 +17,78 @@ LOOPBACK = "127.0.0.1"
 PORTS_PER_NODE = 2
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 """One id for every cluster of a test: the nodes of one must agree on it before any of them starts."""
-NODE_SETTINGS = (
-    "node.id={id}",
-    f'node.cluster_id="{CLUSTER_ID}"',
-    "network.listeners=["
-    '{ name = "PLAINTEXT", kind = "broker", bind = "{host}:{port}", inter_broker = true },'
-    '{ name = "CONTROLLER", kind = "controller", bind = "{host}:{controller_port}" }]',
-    'config."controller.quorum.voters"="{voters}"',
-)
-"""What ``--set`` lays over the manifest of each node of this build: every node is broker and voter (Kafka's combined
-mode).
-"""
+Roles = tuple[str, ...]
+COMBINED: Roles = ("broker", "controller")
+BROKER: Roles = ("broker",)
+CONTROLLER: Roles = ("controller",)
+_BROKER_LISTENER = '{ name = "PLAINTEXT", kind = "broker", bind = "{host}:{port}", inter_broker = true }'
+_CONTROLLER_LISTENER = '{ name = "CONTROLLER", kind = "controller", bind = "{host}:{controller_port}" }'
+_LISTENERS = {"broker": _BROKER_LISTENER, "controller": _CONTROLLER_LISTENER}
+
+
+def node_settings(roles: Roles = COMBINED) -> tuple[str, ...]:
+    """Return what ``--set`` lays over the manifest of a node of this build, so that it is one of several."""
+    return (
+        "node.id={id}",
+        f'node.cluster_id="{CLUSTER_ID}"',
+        "node.roles=[" + ", ".join(f'"{role}"' for role in roles) + "]",
+        "network.listeners=[" + ", ".join(_LISTENERS[role] for role in roles) + "]",
+        'config."controller.quorum.voters"="{voters}"',
+    )
+
+
+NODE_SETTINGS = node_settings()
+"""The settings of a node that is broker and voter (Kafka's combined mode)."""
 
 
 @attrs.frozen
 class NodePlace:
-    """One node's id and its two listeners."""
+    """One node's id, its roles and its listeners."""
 
     id: int
     host: str
     port: int
     """Port of the broker listener."""
     controller_port: int
+    roles: Roles = COMBINED
+
+    @property
+    def is_broker(self) -> bool:
+        """Whether clients can ask it."""
+        return "broker" in self.roles
 
     @property
     def address(self) -> str:
-        """``host:port`` of the broker listener, for clients."""
-        return f"{self.host}:{self.port}"
+        """``host:port`` of its broker listener, or of its only listener."""
+        return f"{self.host}:{self.first_port}"
+
+    @property
+    def first_port(self) -> int:
+        """Port of its broker listener, or of its only listener."""
+        return self.port if self.is_broker else self.controller_port
 
 
-def node_places(hosts: Sequence[str], first_port: int = 0) -> tuple[NodePlace, ...]:
+def node_places(
+    hosts: Sequence[str], first_port: int = 0, roles: Sequence[Roles] = ()
+) -> tuple[NodePlace, ...]:
     """Return places with ids from 1 on, one for each host.
 
     :param first_port: the nodes take the ports from here on, two for each; 0 takes free loopback ports
+    :param roles: of each node; combined ones if not given
     :raises OSError: there are no free ports
     """
     first = first_port or free_port(adjacent=PORTS_PER_NODE * len(hosts))
     return tuple(
-        NodePlace(nth + 1, host, first + PORTS_PER_NODE * nth, first + PORTS_PER_NODE * nth + 1)
-        for nth, host in enumerate(hosts)
+        NodePlace(nth + 1, host, first + PORTS_PER_NODE * nth, first + PORTS_PER_NODE * nth + 1, its)
+        for nth, (host, its) in enumerate(zip(hosts, roles or [COMBINED] * len(hosts), strict=True))
     )
 
 
 def voters(places: Sequence[NodePlace]) -> str:
-    """Return Kafka's ``controller.quorum.voters`` for nodes that all vote: ``id@host:port``, by comma."""
-    return ",".join(f"{place.id}@{place.host}:{place.controller_port}" for place in places)
+    """Return Kafka's ``controller.quorum.voters``: ``id@host:port`` of every node that is a controller, by comma."""
+    return ",".join(
+        f"{place.id}@{place.host}:{place.controller_port}" for place in places if "controller" in place.roles
+    )
 
 
 def filled(command: Sequence[str], place: NodePlace, places: Sequence[NodePlace], folder: Path) -> list[str]:
