@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from blumfeld.metadata.image.checkpoint import CheckpointId
+from typing import NamedTuple
+
+from blumfeld.metadata.image.checkpoint import CheckpointId, last_contained_ms
+from blumfeld.spi.aux_files import ChunkedAuxFiles, in_chunks
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import AuxFiles
 
@@ -12,6 +15,18 @@ each snapshot that the leader takes, and might never end.
 """
 
 
+HEADER_BYTES_MAX = 1 << 16
+"""Bytes at the beginning of a snapshot in which its header is looked for. Voters may stand in the same batch."""
+
+
+class SnapshotFacts(NamedTuple):
+    """What retention asks of a snapshot."""
+
+    size_bytes: int
+    last_contained_ms: int | None
+    """Timestamp of the last record that it contains; ``None`` if the header can't be read."""
+
+
 class KeptSnapshots:
     """Snapshot ids, oldest first. Kept in memory, because each fetch of a follower asks for them.
 
@@ -19,8 +34,9 @@ class KeptSnapshots:
     """
 
     def __init__(self, runtime: Runtime, aux: AuxFiles) -> None:
+        self.files = in_chunks(aux)
         self._runtime = runtime
-        self._aux = aux
+        self._facts: dict[CheckpointId, SnapshotFacts] = {}
         self._held_until_ms: dict[CheckpointId, float] = {}
         found = (CheckpointId.of(name) for name in aux.names())
         self.ids = sorted(one for one in found if one is not None)
@@ -40,6 +56,14 @@ class KeptSnapshots:
         if snapshot not in self.ids:
             self.ids = sorted([*self.ids, snapshot])
 
+    async def facts(self, snapshot: CheckpointId) -> SnapshotFacts:
+        """What retention asks of a snapshot. The file is looked at once, off the loop. Raises ``OSError``."""
+        known = self._facts.get(snapshot)
+        if known is None:
+            known = await self._runtime.offload(_facts_of, self.files, snapshot)
+            self._facts[snapshot] = known
+        return known
+
     def hold(self, snapshot: CheckpointId) -> None:
         """Keep a snapshot for ``HOLD_MS`` from now: a follower fetches from it."""
         self._held_until_ms[snapshot] = self._runtime.monotonic_ms() + HOLD_MS
@@ -57,12 +81,18 @@ class KeptSnapshots:
         self.ids = [one for one in self.ids if one >= kept]
         for snapshot in gone:
             self._held_until_ms.pop(snapshot, None)
+            self._facts.pop(snapshot, None)
         if gone:
             self._runtime.spawn(self._delete(gone), "delete metadata snapshots")
 
     async def _delete(self, snapshots: list[CheckpointId]) -> None:
         for snapshot in snapshots:
             try:
-                await self._runtime.offload(self._aux.delete, snapshot.name)
+                await self._runtime.offload(self.files.delete, snapshot.name)
             except OSError:
                 return
+
+
+def _facts_of(files: ChunkedAuxFiles, snapshot: CheckpointId) -> SnapshotFacts:
+    head = files.read_at(snapshot.name, 0, HEADER_BYTES_MAX) or b""
+    return SnapshotFacts(files.size(snapshot.name) or 0, last_contained_ms(head))

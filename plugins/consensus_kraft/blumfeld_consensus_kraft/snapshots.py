@@ -2,25 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar
+from collections.abc import Callable, Iterator
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.metadata.image.checkpoint import CheckpointId, checkpoint_in_steps
+from blumfeld.metadata.image.checkpoint import CheckpointId, checkpoint_parts
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.records import emptied, image_records
-from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.aux_files import AuxDraft
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import VotersRecord
-from blumfeld_consensus_kraft.kept_snapshots import KeptSnapshots
+from blumfeld_consensus_kraft.kept_snapshots import KeptSnapshots, SnapshotFacts
 from blumfeld_consensus_kraft.raft_log import RaftLog, drop_below
 
-T = TypeVar("T")
-OFFLOAD_BYTES = 1 << 20
-"""Size from which a snapshot is written off the loop. To sync a smaller one takes no longer than to sync a batch."""
+WRITE_BYTES = 1 << 20
+"""Bytes of a snapshot that are written together."""
+SYNC_BYTES = 8 << 20
+"""Bytes after which a snapshot that is being written is synced: the log's own syncs never wait for all of it."""
 STEPS_FREED_AT_ONCE = 4
 """Steps in which a dropped image is emptied, in one turn: about 4,096 partitions."""
 KEPT = 2
@@ -58,6 +59,8 @@ class Snapshots:
         self._bytes_max = config.int("metadata.log.max.record.bytes.between.snapshots")
         self._interval_ms = config.int("metadata.log.max.snapshot.interval.ms")
         self._retention_bytes = config.int("metadata.max.retention.bytes")
+        self._retention_ms = config.int("metadata.max.retention.ms")
+        self._alone: KeptSnapshots | None = None
         self._bytes = 0
         self._last_timestamp_ms = 0
         self._timer: Timer | None = None
@@ -106,7 +109,7 @@ class Snapshots:
 
     async def _write(self, image: MetadataImage) -> None:
         snapshot = CheckpointId(image.offset + 1, image.epoch)
-        steps = checkpoint_in_steps(
+        parts = checkpoint_parts(
             image_records(image),
             epoch=snapshot.epoch,
             timestamp_ms=self._runtime.now_ms(),
@@ -114,21 +117,43 @@ class Snapshots:
             kraft_version=self.kraft_version,
             voters=self.voters,
         )
+        kept = self._kept()
+        draft: AuxDraft | None = None
         try:
-            parts = await self._in_slices(steps)
-            if self._stopped:
-                return
-            data: bytes = await self._runtime.offload(b"".join, parts)
-            if len(data) < OFFLOAD_BYTES:
-                self._log.aux.write(snapshot.name, data)
-            else:
-                await self._runtime.offload(self._log.aux.write, snapshot.name, data)
+            draft = await self._runtime.offload(kept.files.begin, snapshot.name)
+            await self._fill(draft, parts)
+            await self._runtime.offload(draft.commit)
             if not self._stopped:
-                self._clean(snapshot)
-                self._events.info("metadata snapshot taken", name=snapshot.name, size_bytes=len(data))
+                kept.added(snapshot)
+                self._events.info("metadata snapshot taken", name=snapshot.name, size_bytes=draft.size_bytes)
+                await self._clean(kept)
         except OSError as error:
             if not self._stopped:
                 self._events.warning("no metadata snapshot", error=str(error))
+        finally:
+            if draft is not None:
+                draft.abort()
+
+    async def _fill(self, draft: AuxDraft, parts: Iterator[bytes | bytearray | None]) -> None:
+        """Make the snapshot part by part, and have a worker write them. To make them in a thread would be no help: it
+        would take the interpreter from the loop each time that the loop waits.
+        """
+        made: list[bytes | bytearray] = []
+        size, unsynced = 0, 0
+        for part in parts:
+            if self._stopped:
+                raise _StoppedError
+            if part is None:
+                await self._turn()
+                continue
+            made.append(part)
+            size += len(part)
+            if size >= WRITE_BYTES:
+                unsynced += size
+                sync = unsynced >= SYNC_BYTES
+                await self._runtime.offload(_append, draft, made, sync)
+                made, size, unsynced = [], 0, 0 if sync else unsynced
+        await self._runtime.offload(_append, draft, made, False)
 
     async def _let_go(self, image: MetadataImage) -> None:
         """Free a copy of the image over several turns."""
@@ -144,28 +169,44 @@ class Snapshots:
         self._runtime.call_later(0, lambda: turn.complete(None))
         await turn
 
-    async def _in_slices(self, steps: Steps[T]) -> T:
-        """The result of the steps, one in each turn. A thread would be no help: it would take the interpreter from the
-        loop each time that the loop waits.
-        """
-        while not self._stopped:
-            try:
-                next(steps)
-            except StopIteration as end:
-                result: T = end.value
-                return result
-            await self._turn()
-        raise _StoppedError
+    def _kept(self) -> KeptSnapshots:
+        if self._raft is not None:
+            return self._raft.snapshots
+        if self._alone is None:
+            self._alone = KeptSnapshots(self._runtime, self._log.aux)
+        return self._alone
 
-    def _clean(self, taken: CheckpointId) -> None:
-        kept = KeptSnapshots(self._runtime, self._log.aux) if self._raft is None else self._raft.snapshots
-        kept.added(taken)
-        # A follower that has fetched a snapshot goes on in the log behind it, so both must still be there.
-        held = [one for one in kept.ids if kept.is_held(one)]
-        oldest = min([kept.ids[-KEPT:][0], *held])
-        kept.delete_before(oldest)
-        if self._log.size_bytes() > self._retention_bytes and oldest.end_offset > self._log.log_start_offset:
-            if self._raft is None:
-                drop_below(self._log, oldest.end_offset)
+    async def _clean(self, kept: KeptSnapshots) -> None:
+        """Delete snapshots, and the log below the oldest one, until the rest is small enough and young enough."""
+        while not self._stopped:
+            snapshot = self._start_of_the_rest(kept, [await kept.facts(one) for one in kept.ids])
+            if snapshot is None:
+                return
+            if self._raft is not None:
+                self._raft.start_at(snapshot)
             else:
-                self._raft.start_at(oldest)
+                drop_below(self._log, snapshot.end_offset)
+                kept.delete_before(snapshot)
+
+    def _start_of_the_rest(self, kept: KeptSnapshots, facts: list[SnapshotFacts]) -> CheckpointId | None:
+        """The snapshot before which all may go; ``None`` if nothing need go, or nothing can (Kafka's
+        ``KafkaRaftLog.maybeClean``).
+        """
+        if len(kept.ids) < KEPT:
+            return None
+        size_bytes = self._log.size_bytes() + sum(one.size_bytes for one in facts)
+        too_large = 0 <= self._retention_bytes < size_bytes
+        oldest_ms = facts[0].last_contained_ms
+        age_ms = -1 if oldest_ms is None else self._runtime.now_ms() - oldest_ms
+        if not too_large and not 0 <= self._retention_ms < age_ms:
+            return None
+        if kept.ids[0].end_offset > self._log.log_start_offset:
+            return kept.ids[0]
+        # A follower that has fetched a snapshot goes on in the log behind it, so both must still be there.
+        return kept.ids[1] if len(kept.ids) > KEPT and not kept.is_held(kept.ids[0]) else None
+
+
+def _append(draft: AuxDraft, parts: list[bytes | bytearray], sync: bool) -> None:
+    draft.append(b"".join(parts))
+    if sync:
+        draft.flush()

@@ -116,9 +116,11 @@ class LogNode:
         self.write_snapshot(snapshot, *names)
         self.raft.truncate_fully_to(*snapshot)
 
-    def write_snapshot(self, snapshot: CheckpointId, *names: str) -> None:
+    def write_snapshot(self, snapshot: CheckpointId, *names: str, last_contained_ms: int = TIME_MS) -> None:
         """Write a snapshot with topics."""
-        data = encode_checkpoint(topics(*names), epoch=snapshot.epoch, timestamp_ms=TIME_MS)
+        data = encode_checkpoint(
+            topics(*names), epoch=snapshot.epoch, timestamp_ms=TIME_MS, last_contained_ms=last_contained_ms
+        )
         self.raft.log.aux.write(snapshot.name, data)
         self.raft.snapshots.added(snapshot)
 

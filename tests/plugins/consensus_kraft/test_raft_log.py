@@ -20,6 +20,8 @@ from blumfeld_consensus_kraft.snapshots import Snapshots
 from tests.plugins.consensus_kraft.kraft_node import Events
 from tests.plugins.consensus_kraft.log_node import Deaths, LogNode, batch, epochs_of, history, topics
 
+DAY_MS = 86_400_000
+
 
 @pytest.fixture
 def node() -> Iterator[LogNode]:
@@ -404,34 +406,77 @@ def test_a_snapshot_that_a_follower_fetches_from_is_held_for_a_minute(node: LogN
     assert not node.raft.snapshots.is_held(snapshot)
 
 
-def test_the_log_behind_a_held_snapshot_stays() -> None:
-    """A follower that has fetched a snapshot goes on in the log where it ends."""
+def cleaner(node: LogNode, **retention: int) -> Snapshots:
+    """What takes snapshots of this log, and deletes old ones."""
+    config = BrokerConfig({f"metadata.max.retention.{key}": value for key, value in retention.items()})
+    return Snapshots(node.runtime, config, node.raft.log, Events(), Completion, node.raft)
+
+
+def clean(node: LogNode, **retention: int) -> tuple[list[CheckpointId], int]:
+    """Deletes what may go; the snapshots and the log start that are left."""
+    node.runtime.run(cleaner(node, **retention)._clean(node.raft.snapshots))
+    node.runtime.advance(10)
+    names = [one.name for one in node.raft.snapshots.ids]
+    assert [name for name in node.raft.log.aux.names() if name.endswith(".checkpoint")] == names
+    return node.raft.snapshots.ids, node.raft.start_offset
+
+
+IDS = [CheckpointId(2, 1), CheckpointId(6, 1), CheckpointId(12, 1), CheckpointId(20, 1)]
+
+
+@pytest.fixture
+def snapshots() -> LogNode:
+    """A voter with four snapshots, one a day, beside a log of several segments."""
     node = LogNode(segment_bytes=600).start()
     node.follow(*history((1, 12)))
     node.raft.commit_to(24)
-    snapshots = Snapshots(
-        node.runtime,
-        BrokerConfig({"metadata.max.retention.bytes": 1}),
-        node.raft.log,
-        Events(),
-        Completion,
-        node.raft,
-    )
-    held, middle, newest = CheckpointId(6, 1), CheckpointId(12, 1), CheckpointId(20, 1)
-    for one in (CheckpointId(2, 1), held, middle):
-        node.write_snapshot(one, "a")
-    node.raft.snapshots.hold(held)
-    node.write_snapshot(newest, "b")
-    snapshots._clean(newest)
-    assert node.raft.snapshots.ids == [held, middle, newest]
-    assert node.raft.start_offset == 6
-    assert node.read(6)
-    node.runtime.advance(HOLD_MS)
-    snapshots._clean(newest)
-    assert node.raft.snapshots.ids == [middle, newest]
-    assert node.raft.start_offset == 12
-    node.runtime.advance(10)
-    assert held.name not in node.raft.log.aux.names()
+    for day, one in enumerate(IDS):
+        node.write_snapshot(one, "a", last_contained_ms=node.runtime.now_ms() + day * DAY_MS)
+    node.runtime.advance(len(IDS) * DAY_MS)
+    return node
+
+
+def test_snapshots_and_log_stay_within_their_size(snapshots: LogNode) -> None:
+    each = snapshots.raft.snapshots.files.size(IDS[0].name) or 0
+    total = snapshots.raft.log.size_bytes() + 4 * each
+    assert clean(snapshots, bytes=total, ms=-1) == (IDS, 0)
+    assert clean(snapshots, bytes=-1, ms=-1) == (IDS, 0)
+    last = (IDS[2:], 12)
+    seen = []
+    for bytes_max in (total - 1, total * 3 // 4, total // 2, 1):
+        left = clean(snapshots, bytes=bytes_max, ms=-1)
+        assert snapshots.raft.log.size_bytes() + each * len(left[0]) <= bytes_max or left == last
+        seen.append(left)
+    assert seen[0] != last
+    assert seen[-1] == last, "two snapshots stay, and the log behind the older one"
+
+
+def test_snapshots_go_by_the_age_of_what_they_contain(snapshots: LogNode) -> None:
+    """Not by the age of their files, which a copy changes (Kafka's ``readSnapshotTimestamp``)."""
+    assert clean(snapshots, bytes=-1, ms=4 * DAY_MS + 1_000) == (IDS, 0)
+    assert clean(snapshots, bytes=-1, ms=3 * DAY_MS + 1_000) == (IDS[1:], 6)
+    assert clean(snapshots, bytes=-1, ms=1) == (IDS[2:], 12)
+
+
+def test_the_only_snapshot_and_its_log_stay(node: LogNode) -> None:
+    node.follow(*history((1, 12)))
+    node.write_snapshot(IDS[0], "a")
+    assert clean(node, bytes=1, ms=1) == (IDS[:1], 0)
+
+
+def test_a_snapshot_without_a_header_has_no_age(snapshots: LogNode) -> None:
+    snapshots.raft.log.aux.write(IDS[0].name, b"rubbish")
+    assert clean(snapshots, bytes=-1, ms=1) == (IDS, 0)
+
+
+def test_the_log_behind_a_held_snapshot_stays(snapshots: LogNode) -> None:
+    """A follower that has fetched a snapshot goes on in the log where it ends."""
+    held = IDS[1]
+    snapshots.raft.snapshots.hold(held)
+    assert clean(snapshots, bytes=1) == (IDS[1:], 6)
+    assert snapshots.read(6)
+    snapshots.runtime.advance(HOLD_MS)
+    assert clean(snapshots, bytes=1) == (IDS[2:], 12)
 
 
 # Start

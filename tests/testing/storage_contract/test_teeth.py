@@ -18,7 +18,7 @@ from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_contract import StorageContract
 from blumfeld.testing.storage_driver.node import Node
 from blumfeld.testing.storage_memory import MemoryLog, MemoryStorage
-from blumfeld.testing.storage_memory.small_files import MemoryAux
+from blumfeld.testing.storage_memory.small_files import MemoryAux, MemoryDraft
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.compression.codec import Codec
 from blumfeld_storage_local.directories.checkpoint_files import Checkpoints
@@ -169,6 +169,26 @@ def small_file_grows(right: Any, aux: MemoryAux, name: str, data: bytes) -> None
     right(aux, name, (aux.read(name) or b"") + data)
 
 
+def part_from_the_beginning(right: Any, aux: MemoryAux, name: str, position: int, size: int) -> bytes | None:
+    found: bytes | None = right(aux, name, 0, size)
+    return found
+
+
+def draft_is_seen(right: Any, aux: MemoryAux, name: str) -> MemoryDraft:
+    aux.write(name, b"")
+    draft: MemoryDraft = right(aux, name)
+    return draft
+
+
+def chunk_takes_the_place(right: Any, draft: MemoryDraft, data: bytes) -> None:
+    draft._chunks.clear()
+    right(draft, data)
+
+
+def aborted_and_goes_on(right: Any, draft: MemoryDraft) -> None:
+    pass
+
+
 def delete_nothing(right: Any, storage: MemoryStorage, partition: TopicPartition) -> None:
     pass
 
@@ -250,6 +270,7 @@ CUT: dict[str, object] = {"offset": 3, "end": 3}
 TRUNCATION = "test_truncation_drops_whole_batches_from_the_offset_on"
 BY_TIME = "test_look_up_by_time_finds_the_record_inside_its_batch"
 NEWEST = "test_the_newest_record_of_each_key_stays_where_it_was"
+CHUNKS = "test_a_file_that_arrives_in_chunks_is_seen_when_it_is_whole"
 CASES: list[tuple[Wrong, str, dict[str, object]]] = [
     ((LOG, "place", place_with_a_gap), "test_offsets_are_contiguous_from_zero", {}),
     ((LOG, "place", place_without_the_epoch), "test_bytes_stay_as_they_came_but_for_offset_and_epoch", PLAIN),
@@ -271,6 +292,10 @@ CASES: list[tuple[Wrong, str, dict[str, object]]] = [
     ((LOG, "max_timestamp", newest_is_the_last), BY_TIME, PLAIN),
     ((LOG, "batches", replay_everything), "test_replay_gives_written_batches_from_the_one_with_the_offset", {}),
     ((MemoryAux, "write", small_file_grows), "test_small_files_beside_the_log", {}),
+    ((MemoryAux, "read_at", part_from_the_beginning), CHUNKS, {}),
+    ((MemoryAux, "begin", draft_is_seen), CHUNKS, {}),
+    ((MemoryDraft, "append", chunk_takes_the_place), CHUNKS, {}),
+    ((MemoryDraft, "abort", aborted_and_goes_on), "test_an_aborted_draft_leaves_nothing", {}),
     ((STORAGE, "delete_log", delete_nothing), "test_a_deleted_log_is_gone_and_its_name_is_free", {}),
     ((STORAGE, "high_watermarks", no_high_watermarks), "test_high_watermarks_are_remembered", {}),
     ((LOG, "compact", nothing_compacted), NEWEST, PLAIN),

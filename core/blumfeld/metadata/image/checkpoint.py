@@ -8,13 +8,11 @@ first records.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from blumfeld.metadata.image.record_frame import decode_record, encode_record
 from blumfeld.metadata.slices import SLICE_RECORDS
-from blumfeld.spi.completion import Steps
-from blumfeld.spi.steps import drained
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.control_records import ControlType, build_kraft_control_batch, control_type_of
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
@@ -76,22 +74,19 @@ def encode_checkpoint(
     kraft_version: int = 0,
     voters: VotersRecord | None = None,
 ) -> bytes:
-    """Returns the bytes of a snapshot file: the parts of :func:`checkpoint_in_steps`, joined."""
-    return b"".join(
-        drained(
-            checkpoint_in_steps(
-                content,
-                epoch=epoch,
-                timestamp_ms=timestamp_ms,
-                last_contained_ms=last_contained_ms,
-                kraft_version=kraft_version,
-                voters=voters,
-            )
-        )
+    """Returns the bytes of a snapshot file: the parts of :func:`checkpoint_parts`, joined."""
+    parts = checkpoint_parts(
+        content,
+        epoch=epoch,
+        timestamp_ms=timestamp_ms,
+        last_contained_ms=last_contained_ms,
+        kraft_version=kraft_version,
+        voters=voters,
     )
+    return b"".join(part for part in parts if part is not None)
 
 
-def checkpoint_in_steps(
+def checkpoint_parts(
     content: Iterable[Message],
     *,
     epoch: int,
@@ -99,45 +94,42 @@ def checkpoint_in_steps(
     last_contained_ms: int = 0,
     kraft_version: int = 0,
     voters: VotersRecord | None = None,
-) -> Steps[list[bytes | bytearray]]:
-    """Make the parts of a snapshot file, with a ``yield`` after every ``SLICE_RECORDS`` records.
+) -> Iterator[bytes | bytearray | None]:
+    """Yields the parts of a snapshot file in order, and ``None`` after every ``SLICE_RECORDS`` records: time to pause.
 
     :param timestamp_ms: time of the snapshot, which its records carry
     :param last_contained_ms: timestamp of the last log record that the snapshot contains
-    :param kraft_version: from 1 on ``voters`` are written too, because voters then stand in the log
-        (KIP-853)
+    :param kraft_version: from 1 on it and ``voters`` are written behind the header, because voters then stand in the
+        log (KIP-853)
     """
     header = encode(SnapshotHeaderRecord(last_contained_log_timestamp=last_contained_ms), 0)
     controls = [(ControlType.SNAPSHOT_HEADER, header)]
-    if kraft_version > 0 and voters is not None:
+    if kraft_version > 0:
         level = encode(KRaftVersionRecord(kraft_version=kraft_version), 0)
-        controls += [(ControlType.KRAFT_VERSION, level), (ControlType.KRAFT_VOTERS, encode(voters, 0))]
-    parts: list[bytes | bytearray] = [
-        build_kraft_control_batch(controls, timestamp_ms=timestamp_ms, base_offset=0, leader_epoch=epoch)
-    ]
+        controls.append((ControlType.KRAFT_VERSION, level))
+        if voters is not None:
+            controls.append((ControlType.KRAFT_VOTERS, encode(voters, 0)))
+    yield build_kraft_control_batch(controls, timestamp_ms=timestamp_ms, base_offset=0, leader_epoch=epoch)
     offset = len(controls)
     batch: list[Record] = []
     for number, record in enumerate(content, start=1):
         batch.append(Record(None, encode_record(record), timestamp=timestamp_ms))
         if len(batch) == BATCH_RECORDS_MAX:
-            parts.append(build_batch(batch, base_offset=offset, leader_epoch=epoch))
+            yield build_batch(batch, base_offset=offset, leader_epoch=epoch)
             offset += len(batch)
             batch = []
         if not number % SLICE_RECORDS:
             yield None
     if batch:
-        parts.append(build_batch(batch, base_offset=offset, leader_epoch=epoch))
+        yield build_batch(batch, base_offset=offset, leader_epoch=epoch)
         offset += len(batch)
     footer = encode(SnapshotFooterRecord(), 0)
-    parts.append(
-        build_kraft_control_batch(
-            [(ControlType.SNAPSHOT_FOOTER, footer)],
-            timestamp_ms=timestamp_ms,
-            base_offset=offset,
-            leader_epoch=epoch,
-        )
+    yield build_kraft_control_batch(
+        [(ControlType.SNAPSHOT_FOOTER, footer)],
+        timestamp_ms=timestamp_ms,
+        base_offset=offset,
+        leader_epoch=epoch,
     )
-    return parts
 
 
 def metadata_batch(
@@ -181,6 +173,24 @@ def decode_checkpoint(data: bytes, source: str) -> Checkpoint:
             f"{source}: no whole snapshot: its {'last' if opened else 'first'} record is missing"
         )
     return Checkpoint(content, last_contained_ms, kraft_version, voters)
+
+
+def last_contained_ms(head: bytes) -> int | None:
+    """Returns the timestamp of the last log record that a snapshot contains.
+
+    :param head: the beginning of the file, with its first batch
+    :return: ``None`` if no whole header is there
+    """
+    try:
+        for batch in split_batches(memoryview(head), allow_partial=True):
+            batch.verify_crc()
+            for record in records(batch) if batch.is_control else ():
+                if control_type_of(record.key) is ControlType.SNAPSHOT_HEADER:
+                    return decode(SnapshotHeaderRecord, record.value or b"", 0).last_contained_log_timestamp
+            return None
+    except (BrokerError, DecodeError):
+        pass
+    return None
 
 
 def batch_records(batch: RecordBatch) -> list[Message]:

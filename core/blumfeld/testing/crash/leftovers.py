@@ -36,7 +36,7 @@ def _half_done(names: Sequence[str]) -> list[str]:
     return [
         name
         for name, file in parsed
-        if name.endswith(".tmp")
+        if name.endswith((".tmp", ".part"))
         or (file is not None and file.mark)
         or (file is not None and file.suffix in _OF_SEGMENTS and file.base_offset not in logs)
     ]

@@ -24,6 +24,7 @@ from blumfeld.testing.storage_contract.directories import StorageDirectories
 from blumfeld.testing.storage_contract.durability import StorageDurability
 from blumfeld.testing.storage_contract.random_operations import run_machine
 from blumfeld.testing.storage_contract.real_disk import StorageRealDisk
+from blumfeld.testing.storage_contract.small_files import StorageSmallFiles
 from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from blumfeld.wire.compression.codec import Codec
 
@@ -31,7 +32,12 @@ OTHER_TOPIC_ID = bytes(range(32, 48))
 
 
 class StorageContract(
-    StorageDurability, StorageCompaction, StorageDirectories, StorageCrashes, StorageRealDisk
+    StorageDurability,
+    StorageCompaction,
+    StorageDirectories,
+    StorageSmallFiles,
+    StorageCrashes,
+    StorageRealDisk,
 ):
     """The contract of ``blumfeld.spi.storage`` as tests. ``kit.StorageKit`` has the flags and the methods to
     override.
@@ -315,25 +321,6 @@ class StorageContract(
         newest = log.highest()
         assert newest is not None
         assert newest.offset == 13
-
-    # Small files
-
-    def test_small_files_beside_the_log(self, node: Node, log: Log) -> None:
-        """A small file is written whole, listed and deleted. The log's own files are not in the list."""
-        aux = log.log.aux
-        before = aux.names()
-        assert aux.read("leader-epoch-checkpoint") is None
-        aux.write("leader-epoch-checkpoint", b"0\n0\n")
-        aux.write("00000000000000000005.snapshot", b"one")
-        aux.write("00000000000000000005.snapshot", b"two")
-        log.fill(1)
-        log.roll()
-        names = {*before, "00000000000000000005.snapshot", "leader-epoch-checkpoint"}
-        assert aux.names() == sorted(names)
-        assert aux.read("00000000000000000005.snapshot") == b"two"
-        aux.delete("00000000000000000005.snapshot")
-        aux.delete("00000000000000000005.snapshot")
-        assert aux.read("00000000000000000005.snapshot") is None
 
     # Life
 

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import errno
 from contextlib import suppress
 
 from blumfeld.log.segments.file_names import parse_segment_name
-from blumfeld.spi.runtime import Files
+from blumfeld.spi.runtime import File, Files
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN
 from blumfeld_storage_local.segments.segment import SUFFIXES
 
+DRAFT = ".part"
+"""Ending of a file that is still arriving. Kafka's unfinished snapshots have it too."""
+UNFINISHED = (".tmp", DRAFT)
+"""Endings of files that a crash can leave half written."""
+
 
 class AuxDirectory:
-    """``AuxFiles`` of one log's directory. Every method may raise ``OSError``."""
+    """``ChunkedAuxFiles`` of one log's directory. Every method may raise ``OSError``."""
 
-    __slots__ = ("_files", "directory", "touched")
+    __slots__ = ("_drafts", "_files", "directory", "touched")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
+        self._drafts: dict[str, FileDraft] = {}
         self.directory = directory
         self.touched: set[str] | None = None
         """Names that were written or deleted while a move copies the log; ``None`` without a move."""
@@ -26,7 +33,7 @@ class AuxDirectory:
         return [name for name in self._files.list_dir(self.directory) if self._is_ours(name)]
 
     def _is_ours(self, name: str) -> bool:
-        if name.endswith(".tmp") or name == SWAP_PLAN:
+        if name.endswith(UNFINISHED) or name == SWAP_PLAN:
             return False
         segment = parse_segment_name(name)
         return segment is None or (segment.suffix not in SUFFIXES and not segment.mark)
@@ -51,7 +58,109 @@ class AuxDirectory:
         if self.touched is not None:
             self.touched.add(name)
 
+    def size(self, name: str) -> int | None:
+        """Return the file's size in bytes, or ``None`` if there is no such file."""
+        file = self._open(name)
+        if file is None:
+            return None
+        try:
+            return file.size()
+        finally:
+            file.close()
+
+    def read_at(self, name: str, position: int, size_bytes: int) -> bytes | None:
+        """Return a part of the file, or ``None`` if there is no such file."""
+        file = self._open(name)
+        if file is None:
+            return None
+        try:
+            data = file.pread(size_bytes, position)
+            while 0 < len(data) < size_bytes and (
+                more := file.pread(size_bytes - len(data), position + len(data))
+            ):
+                data += more
+            return data
+        finally:
+            file.close()
+
+    def _open(self, name: str) -> File | None:
+        try:
+            return self._files.open(self._path(name), write=False)
+        except FileNotFoundError:
+            return None
+
+    def begin(self, name: str) -> FileDraft:
+        """Begin a file that arrives in chunks."""
+        path = self._path(name)
+        older = self._drafts.pop(name, None)
+        if older is not None:
+            older.abort()
+        with suppress(FileNotFoundError):
+            self._files.unlink(path + DRAFT)
+        draft = self._drafts[name] = FileDraft(self, self._files, name, path)
+        return draft
+
+    def committed(self, name: str) -> None:
+        """Take note that a draft is in its place."""
+        if self.touched is not None:
+            self.touched.add(name)
+
     def _path(self, name: str) -> str:
         if "/" in name or not self._is_ours(name):
             raise ValueError(f"{name!r} can't stand beside a log")
         return f"{self.directory}/{name}"
+
+
+class FileDraft:
+    """``AuxDraft`` in a file of its own beside the log, with the ending ``.part``."""
+
+    __slots__ = ("_aux", "_file", "_files", "_name", "_path", "size_bytes")
+
+    def __init__(self, aux: AuxDirectory, files: Files, name: str, path: str) -> None:
+        self._aux = aux
+        self._files = files
+        self._name = name
+        self._path = path
+        self._file: File | None = files.open(path + DRAFT, exclusive=True)
+        self.size_bytes = 0
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        """Add bytes at the end. On a failure what was written of them is overwritten by the next append."""
+        file, left, position = self._opened(), memoryview(data), self.size_bytes
+        while left:
+            written = file.pwritev([left], position)
+            if written <= 0:
+                raise OSError(errno.ENOSPC, "nothing could be written", file.path)
+            left, position = left[written:], position + written
+        self.size_bytes = position
+
+    def flush(self) -> None:
+        """Sync the bytes."""
+        self._opened().fdatasync()
+
+    def commit(self) -> None:
+        """Sync the bytes, then rename the file, then sync its name: a crash leaves the old file or the new one."""
+        file = self._opened()
+        try:
+            file.truncate(self.size_bytes)
+            file.fdatasync()
+            self._files.rename(self._path + DRAFT, self._path)
+            self._file = None
+            file.close()
+            self._files.sync_dir(self._path.rpartition("/")[0])
+        finally:
+            self.abort()
+        self._aux.committed(self._name)
+
+    def abort(self) -> None:
+        """Close and remove the file. One that can't be removed goes when the log is opened again."""
+        file, self._file = self._file, None
+        if file is not None:
+            file.close()
+            with suppress(OSError):
+                self._files.unlink(self._path + DRAFT)
+
+    def _opened(self) -> File:
+        if self._file is None:
+            raise ValueError(f"the draft of {self._name} has ended")
+        return self._file

@@ -7,6 +7,7 @@ import msgspec
 from blumfeld.log.segments.file_names import Suffix, parse_segment_name, segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, finish_swaps
+from blumfeld_storage_local.logs.aux_files import UNFINISHED
 
 _INDEXES = (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX)
 
@@ -26,7 +27,7 @@ def tidy(files: Files, directory: str) -> FoundSegments:
     """
     names = files.list_dir(directory)
     for name in names:
-        if name.endswith(".tmp"):
+        if name.endswith(UNFINISHED):
             files.unlink(f"{directory}/{name}")
     marked = [(name, file) for name in names if (file := parse_segment_name(name)) is not None and file.mark]
     if marked or SWAP_PLAN in names:
