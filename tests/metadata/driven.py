@@ -9,7 +9,7 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision, Moment
 from blumfeld.metadata.image.bootstrap import first_records
-from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.cluster_image import ELR_FEATURE, MetadataImage
 from blumfeld.metadata.image.record_frame import decode_record, encode_record
 from blumfeld.metadata.image.records import feature_records
 from blumfeld.spi.cluster import PartitionImage
@@ -99,7 +99,8 @@ class Driven:
             incarnation_id=b"process" + broker_id.to_bytes(4) + incarnation.to_bytes(5),
             listeners=[Listener(name="PLAINTEXT", host="localhost", port=9092)],
             features=[
-                FeatureRange(name="metadata.version", min_supported_version=30, max_supported_version=30)
+                FeatureRange(name="metadata.version", min_supported_version=30, max_supported_version=30),
+                FeatureRange(name=ELR_FEATURE, min_supported_version=0, max_supported_version=1),
             ],
             rack=None,
             log_dirs=list(log_dirs) or [directory_id(broker_id)],

@@ -30,7 +30,11 @@ def update(driven: Driven, name: str, level: int, upgrade_type: int = 1, only: b
 
 def test_plugins_bring_features_and_formatting_finalizes_their_defaults() -> None:
     features = supported_features([GROUPS, Feature("transaction.version", 0, 2, 0)])
-    assert default_levels(features) == {"metadata.version": 30, "group.version": 1}
+    assert default_levels(features) == {
+        "metadata.version": 30,
+        "eligible.leader.replicas.version": 1,
+        "group.version": 1,
+    }
     with pytest.raises(ValueError, match=r"group\.version"):
         supported_features([GROUPS, GROUPS])
 

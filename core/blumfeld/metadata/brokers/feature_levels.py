@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
+from blumfeld.metadata.image.cluster_image import ELR_FEATURE, METADATA_VERSION_FEATURE
 from blumfeld.metadata.image.record_frame import METADATA_VERSION
 from blumfeld.spi.hooks import Feature
 
 
 def supported_features(brought: Sequence[Feature]) -> dict[str, Feature]:
-    """Returns the supported features by name: ``metadata.version`` and those of the plug-ins.
+    """Returns the supported features by name: ``metadata.version``, eligible leader replicas, and those of the
+    plug-ins. New clusters of Kafka 4.3 have eligible leader replicas, too.
 
     :raises ValueError: two plug-ins bring the same feature
     """
     own = Feature(METADATA_VERSION_FEATURE, METADATA_VERSION, METADATA_VERSION, METADATA_VERSION)
-    features = {own.name: own}
+    features = {own.name: own, ELR_FEATURE: Feature(ELR_FEATURE, 0, 1, 1)}
     for feature in brought:
         if feature.name in features:
             raise ValueError(f"two plug-ins bring the feature {feature.name}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.partitions.eligible import with_elr_safety
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
 from blumfeld.wire.messages.update_features import (
@@ -49,6 +50,7 @@ def update_features(
         for update in request.feature_updates
     ]
     response = UpdateFeaturesResponse(error_message=None, results=results)
+    records = with_elr_safety(state, records)
     return ControllerDecision([] if request.validate_only else records, response)
 
 

@@ -16,6 +16,7 @@ from blumfeld.metadata.partitions.change import (
     with_broker,
     without_broker,
     without_directories,
+    without_lost_broker,
 )
 from blumfeld.metadata.partitions.directories import is_reserved
 from blumfeld.metadata.slices import SLICE_RECORDS
@@ -45,7 +46,9 @@ def register_broker(
     here.
 
     The broker's epoch is the offset of its registration record. The records before it, in as many parts as it takes,
-    remove the id's previous process from every ISR and leadership.
+    remove the id's previous process from every ISR and leadership. If the request doesn't name the previous process's
+    epoch, that process ended without a clean shutdown: records that it had acknowledged may be gone, so it leaves
+    every ELR, too (KIP-966).
 
     Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
     UNSUPPORTED_VERSION.
@@ -58,7 +61,9 @@ def register_broker(
     old = state.image.registrations.get(request.broker_id)
     again = old if old is not None and old.incarnation_id == request.incarnation_id else None
     if old is not None and again is None:
-        records, ahead = without_broker(state, request.broker_id)
+        clean = request.previous_broker_epoch == old.broker_epoch
+        remove = without_broker if clean else without_lost_broker
+        records, ahead = remove(state, request.broker_id)
         if ahead is not None:
             rest = partial(_again, register_broker, request)
             return ControllerDecision(records, BrokerRegistrationResponse(), atomic=False, rest=rest)

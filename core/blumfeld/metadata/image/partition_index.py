@@ -1,4 +1,6 @@
-"""Broker → partitions: which partitions a broker leads, and in which ISRs it is (Kafka's ``BrokersToIsrs``). Pure."""
+"""Broker → partitions: which partitions a broker leads, in which ISRs it is, and where it is eligible to lead (Kafka's
+``BrokersToIsrs`` and ``BrokersToElrs``). Pure.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +14,8 @@ from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Steps
 
 NO_LEADER = -1
+ANY_BROKER = -1
+"""Stands for any broker in the set of eligible replicas."""
 Chunk: TypeAlias = bytes
 """Topic id, and in the last four bytes the number of a chunk of its partitions.
 
@@ -34,13 +38,14 @@ class Sweep(msgspec.Struct, frozen=True):
 class PartitionIndex:
     """The index of one image, kept by replay."""
 
-    __slots__ = ("_in_sync", "_led", "count")
+    __slots__ = ("_eligible", "_in_sync", "_led", "count")
 
     def __init__(self) -> None:
         self.count = 0
         """All partitions."""
         self._led: dict[int, Masks] = {}
         self._in_sync: dict[int, Masks] = {}
+        self._eligible: dict[int, Masks] = {}
 
     def copied(self, large: int) -> Steps[PartitionIndex]:
         """The steps to an independent index with the same content. A set of ``large`` chunks or more ends a step. The
@@ -48,7 +53,7 @@ class PartitionIndex:
         """
         other = PartitionIndex()
         other.count = self.count
-        for masks_of, copies in ((self._led, other._led), (self._in_sync, other._in_sync)):
+        for masks_of, copies in zip(self._all(), other._all(), strict=True):
             for broker, masks in masks_of.items():
                 copies[broker] = masks.copy()
                 if len(masks) >= large:
@@ -57,7 +62,10 @@ class PartitionIndex:
 
     def tables(self) -> list[Masks]:
         """Returns the sets, for a caller that empties an index which nothing reads any more."""
-        return [*self._led.values(), *self._in_sync.values()]
+        return [masks for masks_of in self._all() for masks in masks_of.values()]
+
+    def _all(self) -> tuple[dict[int, Masks], ...]:
+        return self._led, self._in_sync, self._eligible
 
     def led(self, broker_id: int) -> Mapping[Chunk, int]:
         """Returns the partitions that the broker leads. Broker -1 has those without a leader."""
@@ -71,38 +79,47 @@ class PartitionIndex:
         """
         return self._in_sync.get(broker_id, {})
 
+    def eligible(self, broker_id: int) -> Mapping[Chunk, int]:
+        """Returns the partitions that have the broker in their ELR (KIP-966), and those that :meth:`in_sync` leaves
+        out: the broker is the only ISR member of a partition without a leader. No partition is in both sets.
+        """
+        return self._eligible.get(broker_id, {})
+
+    def with_elr(self) -> Mapping[Chunk, int]:
+        """Returns the partitions with an ELR or a last known leader."""
+        return self._eligible.get(ANY_BROKER, {})
+
     def put(self, topic_id: bytes, old: PartitionImage | None, new: PartitionImage) -> None:
         """Note that ``new`` took the place of ``old``."""
         if old is None:
             self.count += 1
-        elif old.leader == new.leader and old.isr == new.isr:
+        elif (
+            old.leader == new.leader
+            and old.isr == new.isr
+            and old.eligible_leader_replicas == new.eligible_leader_replicas
+            and old.last_known_elr == new.last_known_elr
+        ):
             return
         key, bit = _chunk(topic_id, new.partition >> CHUNK_BITS), 1 << (new.partition & _NUMBER_MASK)
         if old is None or old.leader != new.leader:
             if old is not None:
                 _clear(self._led, old.leader, key, bit)
             _set(self._led, new.leader, key, bit)
-        before = () if old is None else _members(old)
-        after = _members(new)
-        for broker in before:
-            if broker not in after:
-                _clear(self._in_sync, broker, key, bit)
-        for broker in after:
-            if broker not in before:
-                _set(self._in_sync, broker, key, bit)
+        _move(self._in_sync, key, bit, () if old is None else _members(old), _members(new))
+        _move(self._eligible, key, bit, () if old is None else _eligible(old), _eligible(new))
 
     def remove_topic(self, topic_id: bytes, partitions: Mapping[int, PartitionImage]) -> None:
         """Forget all partitions of a topic."""
         self.count -= len(partitions)
         for key in {_chunk(topic_id, number >> CHUNK_BITS): None for number in partitions}:
-            for masks_of in (self._led, self._in_sync):
+            for masks_of in self._all():
                 for broker in [b for b, masks in masks_of.items() if masks.pop(key, 0) and not masks]:
                     del masks_of[broker]
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, PartitionIndex):
             return NotImplemented
-        return (self.count, self._led, self._in_sync) == (other.count, other._led, other._in_sync)
+        return (self.count, self._all()) == (other.count, other._all())
 
     __hash__ = None  # type: ignore[assignment]
 
@@ -113,6 +130,26 @@ def _chunk(topic_id: bytes, number: int) -> Chunk:
 
 def _members(partition: PartitionImage) -> tuple[int, ...]:
     return () if partition.leader == NO_LEADER and len(partition.isr) < 2 else partition.isr
+
+
+def _eligible(partition: PartitionImage) -> tuple[int, ...]:
+    elr = partition.eligible_leader_replicas
+    if not elr and not partition.last_known_elr:
+        return partition.isr if partition.leader == NO_LEADER and len(partition.isr) == 1 else ()
+    members = _members(partition)  # a foreign log may have a replica in both
+    last = () if members else partition.isr
+    return (ANY_BROKER, *last, *(broker for broker in elr if broker not in members and broker not in last))
+
+
+def _move(
+    masks_of: dict[int, Masks], key: Chunk, bit: int, before: Sequence[int], after: Sequence[int]
+) -> None:
+    for broker in before:
+        if broker not in after:
+            _clear(masks_of, broker, key, bit)
+    for broker in after:
+        if broker not in before:
+            _set(masks_of, broker, key, bit)
 
 
 def _set(masks_of: dict[int, Masks], broker: int, key: Chunk, bit: int) -> None:

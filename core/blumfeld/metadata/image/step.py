@@ -10,6 +10,7 @@ import msgspec
 from blumfeld.metadata.brokers.security_protocols import protocol_name
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.kept import KEPT
+from blumfeld.metadata.image.partition_index import all_of, along
 from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
 from blumfeld.spi.cluster import (
     TOPIC_RESOURCE,
@@ -142,12 +143,12 @@ class ImageStep:
         image = self.image
         if record.topic_name and record.topic_name not in image.topics:
             raise BrokenMetadata(f"topic {record.topic_name} loses its ELR but does not exist")
-        topics = [image.topics[record.topic_name]] if record.topic_name else list(image.topics.values())
-        for topic in topics:
-            for old in list(topic.partitions.values()):
-                if old.eligible_leader_replicas or old.last_known_elr:
-                    new = msgspec.structs.replace(old, eligible_leader_replicas=(), last_known_elr=())
-                    self._put(topic.topic_id, new)
+        with_elr = image.index.with_elr()
+        # The list is made before the first change, which takes its partition out of the set.
+        for topic_id, number, _ in list(along(with_elr, all_of(with_elr))):
+            if not record.topic_name or image.topic_names[topic_id] == record.topic_name:
+                cleared = records.PartitionChangeRecord(eligible_leader_replicas=[], last_known_elr=[])
+                self._put(topic_id, changed_partition(self._partitions_of(topic_id)[number], cleared))
 
     def _partitions_of(self, topic_id: bytes) -> dict[int, PartitionImage] | PartitionTable:
         partitions = self._open.get(topic_id)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
+from enum import Enum, auto
+from itertools import chain
 from typing import NamedTuple
 
 from blumfeld.config.values import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
@@ -21,13 +23,27 @@ Usable = Callable[[int, bytes], bool]
 RECOVERED, RECOVERING = 0, 1
 
 
+class Election(Enum):
+    """How far an election goes to find a leader."""
+
+    ONLINE = auto()
+    """The present leader stays if it may. Otherwise the first replica that has every committed record leads."""
+    PREFERRED = auto()
+    """As ``ONLINE``, but the first replica leads if it may."""
+    UNCLEAN = auto()
+    """As ``ONLINE``, but if no such replica is active, the first active one leads. It may lack records."""
+
+
 class PartitionChange:
-    """A partition change under construction: set the fields, then take the record.
+    """A partition change under construction: set the fields, then take the record. Kafka's
+    ``PartitionChangeBuilder``, with its "balanced" recovery: ``last_known_elr`` has the last leader of a partition
+    whose ISR is empty, and nothing else.
 
     :param usable: whether a replica may lead by itself: its broker is registered, unfenced, not shutting
         down, and has the directory online
     :param min_isr: ``min.insync.replicas`` where eligible leader replicas are kept (KIP-966), else ``None``
-    :param unclean: ``unclean.leader.election.enable``: a replica that may lack records may lead
+    :param lost: a broker whose page cache is gone: it restarted without a clean shutdown, and may lack committed
+        records. It leaves the ISR, and doesn't become eligible.
     """
 
     def __init__(
@@ -37,10 +53,11 @@ class PartitionChange:
         usable: Usable,
         *,
         min_isr: int | None = None,
-        unclean: bool = False,
+        election: Election = Election.ONLINE,
+        lost: int | None = None,
     ) -> None:
         self.partition = partition
-        self.isr = list(partition.isr)
+        self.isr = [replica for replica in partition.isr if replica != lost]
         self.directories = [directory_of(partition, replica) for replica in partition.replicas]
         """Directory of each replica, in the order of ``replicas``. The election looks here, not at the old
         partition.
@@ -49,9 +66,9 @@ class PartitionChange:
         self._topic_id = topic_id
         self._usable_from = usable
         self._min_isr = min_isr
-        self._unclean = unclean
+        self._election = election
+        self._lost = lost
         self._elr = list(partition.eligible_leader_replicas)
-        self._last_known_elr = list(partition.last_known_elr)
 
     def assign(self, broker_id: int, directory_id: bytes) -> None:
         """Set the directory of the broker's replica."""
@@ -71,8 +88,9 @@ class PartitionChange:
             record.isr = self.isr
         if tuple(self._elr) != old.eligible_leader_replicas:
             record.eligible_leader_replicas = self._elr
-        if tuple(self._last_known_elr) != old.last_known_elr:
-            record.last_known_elr = self._last_known_elr
+        last_known = self._last_leader(leader)
+        if last_known != old.last_known_elr:
+            record.last_known_elr = list(last_known)
         if self.recovery_state != old.leader_recovery_state:
             record.leader_recovery_state = self.recovery_state
         if self.directories != [directory_of(old, replica) for replica in old.replicas]:
@@ -81,28 +99,36 @@ class PartitionChange:
         return None if record == untouched else record
 
     def _populate_elr(self) -> None:
+        """Members that leave the ISR below ``min.insync.replicas`` are eligible: the high watermark stands from then
+        on, so they have every committed record. An ISR of that size needs no others.
+        """
         if self._min_isr is None:
+            # The feature was turned off. Eligible replicas keep their promise only where no ISR was there since.
+            if self.partition.isr:
+                self._elr = []
             return
         if len(self.isr) >= min(self._min_isr, len(self.partition.replicas)):
             self._elr = []
-            self._last_known_elr = []
             return
         candidates = dict.fromkeys([*self.partition.isr, *self._elr])
-        self._elr = [r for r in candidates if r not in self.isr]
-        known = dict.fromkeys([*candidates, *self._last_known_elr])
-        self._last_known_elr = [r for r in known if r not in self.isr and r not in self._elr]
+        self._elr = [r for r in candidates if r not in self.isr and r != self._lost]
 
     def _elect(self) -> int:
-        if self._may_lead(self.partition.leader):
-            return self.partition.leader
-        for replica in self.partition.replicas:
+        partition = self.partition
+        first = partition.replicas[0] if partition.replicas else NO_LEADER
+        candidates = [partition.leader, *partition.replicas]
+        if self._election is Election.PREFERRED:
+            candidates.insert(0, first)
+        for replica in candidates:
             if self._may_lead(replica):
-                if replica in self._elr:
+                if replica not in self.isr:
                     self._elr.remove(replica)
                     self.isr = [replica]
                 return replica
-        if self._unclean:
-            for replica in self.partition.replicas:
+        if self._last_known_may_lead():
+            return self._elect_unclean(partition.last_known_elr[0])
+        if self._election is Election.UNCLEAN:
+            for replica in partition.replicas:
                 if self._usable(replica):
                     return self._elect_unclean(replica)
         return NO_LEADER
@@ -112,15 +138,36 @@ class PartitionChange:
         return replica in replicas and self._usable_from(replica, self.directories[replicas.index(replica)])
 
     def _may_lead(self, replica: int) -> bool:
-        in_sync = replica in self.isr or (not self.isr and replica in self._elr)
-        return in_sync and self._usable(replica)
+        has_all = replica in self.isr or (not self.isr and replica in self._elr)
+        return has_all and self._usable(replica)
+
+    def _last_known_may_lead(self) -> bool:
+        """Whether every replica with all committed records lost its page cache, so that the last leader is the best
+        guess. Kafka elects it without being asked.
+        """
+        last = self.partition.last_known_elr
+        if self._min_isr is None or self.isr or self._elr or len(last) != 1:
+            return False
+        return self._usable(last[0])
 
     def _elect_unclean(self, replica: int) -> int:
+        # From here on the log may differ from those of the eligible replicas: they are eligible no more.
         self.isr = [replica]
-        self._elr = [r for r in self._elr if r != replica]
-        self._last_known_elr = [r for r in self._last_known_elr if r != replica]
+        self._elr = []
         self.recovery_state = RECOVERING
         return replica
+
+    def _last_leader(self, leader: int) -> tuple[int, ...]:
+        """Returns the last leader, for a partition that has none and whose ISR is empty."""
+        old = self.partition
+        if leader != NO_LEADER:
+            return ()
+        if self._min_isr is None or self.isr or not old.isr:
+            return old.last_known_elr
+        if old.leader != NO_LEADER:
+            return (old.leader,)
+        # It became leaderless before the feature was on. Its last ISR member led it.
+        return old.isr if len(old.isr) == 1 else old.last_known_elr
 
 
 def effective_config(state: ControllerState) -> BrokerConfig:
@@ -142,14 +189,24 @@ def partition_change(
     partition: PartitionImage,
     config: TopicConfig,
     usable: Usable,
+    *,
+    election: Election | None = None,
+    lost: int | None = None,
 ) -> PartitionChange:
-    """Begin a change of this partition under its topic's configuration."""
+    """Begin a change of this partition under its topic's configuration.
+
+    :param election: how to elect; ``None``: as ``unclean.leader.election.enable`` says
+    :param lost: as :class:`PartitionChange`
+    """
+    if election is None:
+        election = Election.UNCLEAN if config.unclean_leader_election_enable else Election.ONLINE
     return PartitionChange(
         topic.topic_id,
         partition,
         usable,
         min_isr=config.min_insync_replicas if state.image.elr_enabled else None,
-        unclean=config.unclean_leader_election_enable,
+        election=election,
+        lost=lost,
     )
 
 
@@ -172,13 +229,30 @@ def without_broker(state: ControllerState, broker_id: int) -> Changes:
     If partitions are left, call it again when these records are in the image: what it has changed is no longer in the
     index, so it always begins at the front.
     """
-    active = active_in(state.image)
+    found = state.image.index.in_sync(broker_id)
+    return _changes(state, _without(state.image, broker_id), along(found, all_of(found)), removed=broker_id)
+
+
+def without_lost_broker(state: ControllerState, broker_id: int) -> Changes:
+    """Remove a broker that lost its page cache from every leadership, ISR and ELR (KIP-966). Where eligible replicas
+    are kept: elsewhere the last ISR stays, as after any other restart.
+
+    Call it again as :func:`without_broker`.
+    """
+    if not state.image.elr_enabled:
+        return without_broker(state, broker_id)
+    in_sync, eligible = state.image.index.in_sync(broker_id), state.image.index.eligible(broker_id)
     return _changes(
         state,
-        lambda broker, directory: broker != broker_id and active(broker, directory),
-        along(found := state.image.index.in_sync(broker_id), all_of(found)),
-        removed=broker_id,
+        _without(state.image, broker_id),
+        chain(along(in_sync, all_of(in_sync)), along(eligible, all_of(eligible))),
+        lost=broker_id,
     )
+
+
+def _without(image: MetadataImage, broker_id: int) -> Usable:
+    active = active_in(image)
+    return lambda broker, directory: broker != broker_id and active(broker, directory)
 
 
 def without_directories(
@@ -189,17 +263,16 @@ def without_directories(
 
     :param ahead: where the call before it ended
     """
-    active = active_in(state.image)
 
-    def lost(partition: PartitionImage) -> bool:
+    def offline(partition: PartitionImage) -> bool:
         return broker_id in partition.isr and directory_of(partition, broker_id) in directories
 
     found = state.image.index.in_sync(broker_id)
     return _changes(
         state,
-        lambda broker, directory: broker != broker_id and active(broker, directory),
+        _without(state.image, broker_id),
         along(found, ahead or all_of(found)),
-        lost,
+        offline,
         removed=broker_id,
     )
 
@@ -250,6 +323,7 @@ def _changes(
     partitions: Iterable[tuple[bytes, int, Sweep]],
     concerned: Callable[[PartitionImage], bool] | None = None,
     removed: int | None = None,
+    lost: int | None = None,
 ) -> Changes:
     found: list[Message] = []
     broker_config = effective_config(state)
@@ -261,7 +335,7 @@ def _changes(
         partition = topic.partitions[number]
         if concerned is None or concerned(partition):
             config = config or topic_config(state, topic, broker_config)
-            change = partition_change(state, topic, partition, config, usable)
+            change = partition_change(state, topic, partition, config, usable, lost=lost)
             change.isr = [replica for replica in change.isr if replica != removed]
             record = change.record()
             if record is not None:

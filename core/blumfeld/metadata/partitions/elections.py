@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.partition_index import NO_LEADER
 from blumfeld.metadata.partitions.change import (
+    Election,
     active_in,
     effective_config,
     partition_change,
     topic_config,
 )
-from blumfeld.metadata.partitions.directories import directory_of
 from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
@@ -139,25 +139,27 @@ class _Elections:
         return PartitionResult(partition_id=index, error_message=None)
 
     def _elect_preferred(self, topic: TopicImage, partition: PartitionImage) -> PartitionChangeRecord:
-        """Elect the first replica if it is in sync and active."""
-        preferred = partition.replicas[0]
-        if partition.leader == preferred:
+        """Elect the first replica if it has every committed record and is active."""
+        if partition.leader == partition.replicas[0]:
             raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
-        there = self._usable(preferred, directory_of(partition, preferred))
-        if not there or preferred not in partition.isr:
+        record = self._change(topic, partition, Election.PREFERRED)
+        if record is None:
             raise BrokerError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
-        return PartitionChangeRecord(
-            partition_id=partition.partition, topic_id=topic.topic_id, leader=preferred
-        )
+        return record
 
     def _elect_any(self, topic: TopicImage, partition: PartitionImage) -> PartitionChangeRecord:
         """Elect any replica for a partition without a leader, even one that may lack records."""
         if partition.leader != NO_LEADER:
             raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
-        config = topic_config(self._state, topic, self._config)
-        config.unclean_leader_election_enable = True
-        change = partition_change(self._state, topic, partition, config, self._usable)
-        record = change.record()
+        record = self._change(topic, partition, Election.UNCLEAN)
         if record is None or record.leader < 0:
             raise BrokerError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
         return record
+
+    def _change(
+        self, topic: TopicImage, partition: PartitionImage, election: Election
+    ) -> PartitionChangeRecord | None:
+        config = topic_config(self._state, topic, self._config)
+        return partition_change(
+            self._state, topic, partition, config, self._usable, election=election
+        ).record()

@@ -17,6 +17,7 @@ from blumfeld.config.values import (
 )
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.partitions.change import effective_config
+from blumfeld.metadata.partitions.eligible import check_min_isr, with_elr_cleared
 from blumfeld.metadata.topics.names import check_topic_name
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
@@ -102,7 +103,7 @@ def _alter(
         except BrokerError as error:
             code, text = error.code, error.message or message_of(error.code)
         outcomes.append((kind, name, code, text))
-    return records, outcomes
+    return with_elr_cleared(state, records), outcomes
 
 
 def _check_resource(state: ControllerState, kind: int, name: str) -> None:
@@ -140,6 +141,7 @@ def _records(
         # A broker's unchanged value is written again, as in Kafka, so that brokers reload the files that it
         # names (KAFKA-14136).
         if value != old.get(edit.name) or kind == BROKER_RESOURCE:
+            check_min_isr(state, kind, name, edit.name, value)
             changed[edit.name] = value
     if kind == TOPIC_RESOURCE:
         known = {key: value for key, value in new.items() if key in TOPIC_CONFIGS}
