@@ -42,7 +42,7 @@ def test_a_directory_is_formatted_with_the_plugins_features(tmp_path: Path) -> N
     assert decode_meta_properties((directory / "meta.properties").read_bytes()) == meta
     checkpoint = decode_checkpoint((directory / "bootstrap.checkpoint").read_bytes(), "bootstrap.checkpoint")
     levels = {record.name: record.feature_level for record in checkpoint.records}  # type: ignore[attr-defined]
-    assert levels == {"metadata.version": 30, "paper.version": 1}
+    assert levels == {"metadata.version": 30, "eligible.leader.replicas.version": 1, "paper.version": 1}
 
 
 def test_it_is_formatted_once(tmp_path: Path) -> None:

@@ -14,6 +14,13 @@ from blumfeld.metadata.image.record_frame import decode_record, encode_record
 from blumfeld.metadata.image.records import feature_records
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.hooks import Feature
+from blumfeld.wire.messages.alter_partition import (
+    AlterPartitionRequest,
+    AlterPartitionResponse,
+    BrokerState,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -131,6 +138,25 @@ class Driven:
         """Create one topic."""
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **more)
         return self.do(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics[0]
+
+    def alter_isr(self, topic: str, isr: Sequence[int], number: int = 0) -> int:
+        """The leader of a partition asks for an ISR; the error."""
+        partition = self.partition(topic, number)
+        wanted = RequestPartitionData(
+            partition_index=number,
+            leader_epoch=partition.leader_epoch,
+            partition_epoch=partition.partition_epoch,
+            new_isr_with_epochs=[
+                BrokerState(broker_id=b, broker_epoch=self.image.brokers[b].epoch) for b in isr
+            ],
+        )
+        topic_id = self.image.topics[topic].topic_id
+        request = AlterPartitionRequest(
+            broker_id=partition.leader,
+            broker_epoch=self.image.brokers[partition.leader].epoch,
+            topics=[RequestTopicData(topic_id=topic_id, partitions=[wanted])],
+        )
+        return self.do(request, AlterPartitionResponse).topics[0].partitions[0].error_code
 
     def partition(self, topic: str, number: int = 0) -> PartitionImage:
         """A partition as it is now."""

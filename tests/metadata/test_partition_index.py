@@ -89,6 +89,9 @@ class Walk:
         self.incarnation += 1
         self.driven.now_ms += 60_000
         request = self.driven.registration(self.chance.choice(BROKERS), self.incarnation)
+        old = self.driven.image.brokers.get(request.broker_id)
+        if old is not None and self.chance.random() < 0.5:
+            request.previous_broker_epoch = old.epoch
         self.driven.do(request, BrokerRegistrationResponse)
 
     def shrink(self) -> None:

@@ -42,7 +42,8 @@ def test_the_registration_says_who_and_where() -> None:
         ("PLAINTEXT", "127.0.0.1", 9092)
     ]
     assert [(f.name, f.min_supported_version, f.max_supported_version) for f in sent.features] == [
-        ("metadata.version", 30, 30)
+        ("eligible.leader.replicas.version", 0, 1),
+        ("metadata.version", 30, 30),
     ]
     assert (sent.log_dirs, sent.previous_broker_epoch, sent.rack) == ([b"d" * 16], -1, None)
     assert broker.broker.membership.broker_epoch == 7

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from blumfeld.config.values import BrokerConfig
+from blumfeld.metadata.image.cluster_image import ELR_FEATURE
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, Feature
@@ -170,7 +171,8 @@ class KraftNode:
             incarnation_id=incarnation or self.parts.incarnation_id,
             listeners=[BrokerListener(name="PLAINTEXT", host="127.0.0.1", port=9092)],
             features=[
-                FeatureRange(name="metadata.version", min_supported_version=7, max_supported_version=30)
+                FeatureRange(name="metadata.version", min_supported_version=7, max_supported_version=30),
+                FeatureRange(name=ELR_FEATURE, min_supported_version=0, max_supported_version=1),
             ],
             rack=None,
             log_dirs=[info.directory_id for info in self.parts.local_storage.log_dirs()],

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blumfeld.metadata.image.checkpoint import CheckpointId, batch_records, decode_checkpoint
-from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.cluster_image import ELR_FEATURE, MetadataImage
 from blumfeld.metadata.image.records import image_of, image_records
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
@@ -108,7 +108,10 @@ def join_another(node: KraftNode) -> int:
         cluster_id=CLUSTER_ID,
         incarnation_id=b"another process.",
         listeners=[Listener(name="PLAINTEXT", host="127.0.0.1", port=9093)],
-        features=[Feature(name="metadata.version", min_supported_version=7, max_supported_version=30)],
+        features=[
+            Feature(name="metadata.version", min_supported_version=7, max_supported_version=30),
+            Feature(name=ELR_FEATURE, min_supported_version=0, max_supported_version=1),
+        ],
         rack=None,
         log_dirs=[b"its one director"],
     )

@@ -13,9 +13,9 @@ from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision
 from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.image.checkpoint import CheckpointId, decode_checkpoint, encode_checkpoint
-from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.cluster_image import ELR_FEATURE, MetadataImage
 from blumfeld.metadata.image.records import image_records
-from blumfeld.spi.cluster import ClusterImage, ImageDelta
+from blumfeld.spi.cluster import BROKER_RESOURCE, ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Feature
 from blumfeld.spi.storage import TopicPartition
@@ -62,7 +62,7 @@ def error_of(completion: Completion[Message]) -> ErrorCode:
 
 def test_a_new_directory_becomes_a_cluster(disk: FakeDisk) -> None:
     node = KraftNode(disk).start()
-    assert node.image.features == {"metadata.version": 30}
+    assert node.image.features == {"metadata.version": 30, ELR_FEATURE: 1}
     assert node.metadata.controller is not None
     assert node.metadata.controller.epoch == 1
     state = json.loads(read(node, "quorum-state"))
@@ -78,14 +78,15 @@ def test_a_new_directory_becomes_a_cluster(disk: FakeDisk) -> None:
     assert read(node, "leader-epoch-checkpoint") == b"0\n1\n1 0\n"
     assert read(node, "partition.metadata") == b"version: 0\ntopic_id: AAAAAAAAAAAAAAAAAAAAAQ"
     bootstrap = node.runtime.files.read_bytes(f"{DATA_DIR}/bootstrap.checkpoint")
-    assert [r.meta.name for r in decode_checkpoint(bootstrap, "b").records] == ["FeatureLevelRecord"]
+    assert [r.meta.name for r in decode_checkpoint(bootstrap, "b").records] == ["FeatureLevelRecord"] * 2
+    assert node.image.config(BROKER_RESOURCE, "") == {"min.insync.replicas": "1"}, "as Kafka, with ELR on"
     assert [d.first for d in node.deltas] == [True]
     node.stop()
 
 
 def test_features_of_plugins_are_finalized_with_a_new_cluster(disk: FakeDisk) -> None:
     node = KraftNode(disk, features=(Feature("group.version", 0, 1, 1),)).start()
-    assert node.image.features == {"metadata.version": 30, "group.version": 1}
+    assert node.image.features == {"metadata.version": 30, ELR_FEATURE: 1, "group.version": 1}
 
 
 def test_what_is_answered_is_in_the_image_and_told(disk: FakeDisk) -> None:
@@ -672,7 +673,7 @@ def test_it_can_be_forced(disk: FakeDisk) -> None:
     assert not node.image.topics
     node.join()
     node.stop()
-    assert KraftNode(disk, seed=2).start().image.features == {"metadata.version": 30}
+    assert KraftNode(disk, seed=2).start().image.features == {"metadata.version": 30, ELR_FEATURE: 1}
 
 
 def test_an_empty_directory_that_was_stopped_cleanly_starts(disk: FakeDisk) -> None:
