@@ -60,8 +60,7 @@ class Three:
     def unfence(self, broker: int) -> None:
         self.driven.beat(broker, self.epochs[broker])
 
-    @property
-    def all(self) -> tuple[int, set[int], set[int], tuple[int, ...], int]:
+    def seen(self) -> tuple[int, set[int], set[int], tuple[int, ...], int]:
         """Leader, ISR, ELR, last known leader, recovery state."""
         assert replayed(self.driven.log) == self.driven.image
         p = self.driven.partition("t")
@@ -87,35 +86,35 @@ def order(three: Three) -> tuple[int, int, int]:
 def test_members_that_leave_below_the_minimum_are_eligible(three: Three) -> None:
     a, b, c = order(three)
     three.fence(c)
-    assert three.all == (a, {a, b}, set(), (), 0), "two are enough"
+    assert three.seen() == (a, {a, b}, set(), (), 0), "two are enough"
     three.fence(b)
-    assert three.all == (a, {a}, {b}, (), 0)
+    assert three.seen() == (a, {a}, {b}, (), 0)
     three.fence(a)
-    assert three.all == (-1, set(), {a, b}, (a,), 0)
+    assert three.seen() == (-1, set(), {a, b}, (a,), 0)
     three.unfence(c)
-    assert three.all == (-1, set(), {a, b}, (a,), 0), "c may lack records"
+    assert three.seen() == (-1, set(), {a, b}, (a,), 0), "c may lack records"
     three.unfence(b)
-    assert three.all == (b, {b}, {a}, (), 0)
+    assert three.seen() == (b, {b}, {a}, (), 0)
 
 
 def test_an_isr_of_enough_members_needs_no_eligible_ones(three: Three) -> None:
     a, b, c = order(three)
     three.fence(c, b)
     three.unfence(b)
-    assert three.all[1:3] == ({a}, {b})
+    assert three.seen()[1:3] == ({a}, {b})
     assert three.driven.alter_isr("t", [a, b]) == 0
-    assert three.all == (a, {a, b}, set(), (), 0)
+    assert three.seen() == (a, {a, b}, set(), (), 0)
 
 
 def test_a_broker_that_lost_its_page_cache_is_neither_in_sync_nor_eligible(three: Three) -> None:
     a, b, c = order(three)
     three.fence(c, b, a)
     three.restart(b, clean=False)
-    assert three.all == (-1, set(), {a}, (a,), 0)
+    assert three.seen() == (-1, set(), {a}, (a,), 0)
     three.unfence(b)
-    assert three.all[0] == -1, "b may lack what a has"
+    assert three.seen()[0] == -1, "b may lack what a has"
     three.unfence(a)
-    assert three.all == (a, {a}, set(), (), 0)
+    assert three.seen() == (a, {a}, set(), (), 0)
 
 
 def test_a_leader_that_is_killed_and_comes_back_at_once_does_not_lead_with_a_hole(three: Three) -> None:
@@ -123,16 +122,16 @@ def test_a_leader_that_is_killed_and_comes_back_at_once_does_not_lead_with_a_hol
     a, b, c = order(three)
     three.fence(c)
     three.restart(a, clean=False)
-    assert three.all == (b, {b}, set(), (), 0)
+    assert three.seen() == (b, {b}, set(), (), 0)
 
 
 def test_a_clean_restart_keeps_what_it_has(three: Three) -> None:
     a, b, c = order(three)
     three.fence(c, b, a)
     three.restart(b, clean=True)
-    assert three.all == (-1, set(), {a, b}, (a,), 0)
+    assert three.seen() == (-1, set(), {a, b}, (a,), 0)
     three.unfence(b)
-    assert three.all[:2] == (b, {b})
+    assert three.seen()[:2] == (b, {b})
 
 
 def test_the_last_leader_leads_when_everybody_lost_the_page_cache(three: Three) -> None:
@@ -140,12 +139,12 @@ def test_the_last_leader_leads_when_everybody_lost_the_page_cache(three: Three) 
     three.fence(c, b, a)
     for broker in (a, b, c):
         three.restart(broker, clean=False)
-    assert three.all == (-1, set(), set(), (a,), 0)
+    assert three.seen() == (-1, set(), set(), (a,), 0)
     three.unfence(b)
     three.unfence(c)
-    assert three.all[0] == -1
+    assert three.seen()[0] == -1
     three.unfence(a)
-    assert three.all == (a, {a}, set(), (), 1), "it may lack records: recovering"
+    assert three.seen() == (a, {a}, set(), (), 1), "it may lack records: recovering"
 
 
 def test_an_unclean_leader_ends_the_eligibility_of_others(three: Three) -> None:
@@ -156,7 +155,7 @@ def test_an_unclean_leader_ends_the_eligibility_of_others(three: Three) -> None:
         ElectLeadersRequest(election_type=UNCLEAN, topic_partitions=None), ElectLeadersResponse
     )
     assert answer.replica_election_results[0].partition_result[0].error_code == 0
-    assert three.all == (c, {c}, set(), (), 1)
+    assert three.seen() == (c, {c}, set(), (), 1)
 
 
 def test_an_unclean_restart_is_worked_off_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -240,7 +239,7 @@ def test_a_changed_minimum_clears_what_was_eligible_under_the_old_one(
     assert after.eligible_leader_replicas == (() if cleared else (b,))
     assert after.partition_epoch == before.partition_epoch + cleared
     assert replayed(three.driven.log) == three.driven.image
-    assert three.all[0] == a
+    assert three.seen()[0] == a
 
 
 def test_without_the_feature_eligible_replicas_lead_only_where_no_isr_was_since(three: Three) -> None:
@@ -249,7 +248,7 @@ def test_without_the_feature_eligible_replicas_lead_only_where_no_isr_was_since(
     assert turn(three.driven, 0) == 0
     three.unfence(b)
     three.fence(a)
-    assert three.all == (-1, {a}, set(), (), 0), "a may have moved the high watermark alone"
+    assert three.seen() == (-1, {a}, set(), (), 0), "a may have moved the high watermark alone"
 
 
 def test_turned_off_with_an_empty_isr_the_eligible_replicas_still_lead(three: Three) -> None:
@@ -257,4 +256,4 @@ def test_turned_off_with_an_empty_isr_the_eligible_replicas_still_lead(three: Th
     three.fence(c, b, a)
     assert turn(three.driven, 0) == 0
     three.unfence(b)
-    assert three.all == (b, {b}, {a}, (), 0)
+    assert three.seen() == (b, {b}, {a}, (), 0)
