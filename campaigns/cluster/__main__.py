@@ -16,9 +16,9 @@ from rich.markup import escape
 from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
 from campaigns.cluster.contenders import LAYOUTS, Contender, kafka, this_build
 from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, BadFaultError, Fault, plan_of
-from campaigns.cluster.load import CLIENT
 from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
 from campaigns.cluster.nodes import Cluster, NodeError
+from campaigns.cluster.producers import CLIENTS, Make, NoClientError, maker_of
 from campaigns.cluster.report import (
     CampaignReport,
     ContenderReport,
@@ -42,7 +42,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         faults = plan_of(given.faults.split(",") if given.faults else DEFAULT_FAULTS, given.rounds)
         contenders = _contenders(given)
-    except (BadFaultError, ValueError) as error:
+        make_producer = maker_of(given.client, given.peer)
+    except (BadFaultError, NoClientError, ValueError) as error:
         return _refused(str(error))
     settings = Settings(
         partitions=given.partitions, rate_per_s=given.rate, down_s=given.down_s, settle_s=given.settle_s
@@ -62,7 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for contender in contenders:
             try:
                 cluster = _cluster(contender, given, folder, wires)
-                report = _run(contender, cluster, faults, settings, wires, console)
+                report = _run(contender, cluster, faults, settings, wires, make_producer, console)
             except NodeError as error:
                 console.print(f"[red]✗ {contender.name}: {escape(str(error))}[/]", highlight=False)
                 return 1
@@ -70,7 +71,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             console.print(fault_table(report))
             _print_wrong(report, console)
             if given.out is not None:
-                save(_campaign(settings, given.layout, reports), given.out)
+                save(_campaign(settings, given, reports), given.out)
     console.print(class_table(reports))
     console.print(account_table(reports))
     return 0 if all(report.is_good for report in reports) else 1
@@ -93,6 +94,7 @@ def _run(
     faults: Sequence[Fault],
     settings: Settings,
     wires: Namespaces | None,
+    make_producer: Make,
     console: Console,
 ) -> ContenderReport:
     console.print(f"{contender.name}: {len(faults)} faults on {len(cluster.nodes)} nodes", highlight=False)
@@ -101,7 +103,7 @@ def _run(
         console.print(escape(line), highlight=False)
 
     try:
-        return Run(contender, cluster, settings, wires, say).run(faults)
+        return Run(contender, cluster, settings, wires, say, make_producer).run(faults)
     finally:
         cluster.stop()
 
@@ -125,14 +127,16 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
     return found
 
 
-def _campaign(settings: Settings, layout: str, reports: Sequence[ContenderReport]) -> CampaignReport:
+def _campaign(
+    settings: Settings, given: argparse.Namespace, reports: Sequence[ContenderReport]
+) -> CampaignReport:
     return CampaignReport(
         created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
         partitions=settings.partitions,
         rate_per_s=settings.rate_per_s,
         down_s=settings.down_s,
-        client=dict(CLIENT),
-        layout=layout,
+        client=given.client,
+        layout=given.layout,
         contenders=tuple(reports),
     )
 
@@ -170,6 +174,7 @@ def _parser() -> argparse.ArgumentParser:
         default="combined",
         help="three nodes, or three brokers and three controllers",
     )
+    parser.add_argument("--client", choices=CLIENTS, default=CLIENTS[0], help="the producer's client library")
     parser.add_argument("--rounds", type=int, default=1, help="how often the list of faults is run through")
     parser.add_argument(
         "--rate", type=float, default=Settings().rate_per_s, help="records a second, over all partitions"

@@ -1,71 +1,64 @@
-"""The load on the cluster: an idempotent producer of librdkafka with acks=all, and the reader of all records."""
+"""The load on the cluster: a producer, the ledger of its acknowledgements, and the reader of all records."""
 
 from __future__ import annotations
 
-import threading
 import time
 from array import array
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any
 
-from confluent_kafka import (
-    Consumer,
-    KafkaError,
-    Message,
-    Producer,
-    TopicPartition,
-)
+from confluent_kafka import Consumer, KafkaError, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from campaigns.cluster.producers import LIBRDKAFKA, Make
 from campaigns.crash.records import RecordLedger
 
 TOPIC = "cluster-faults"
 WAIT_S = 60.0
-FINISH_S = 120.0
-"""Longest wait for the acknowledgements that are open when the last fault is over."""
-SEND_AT_ONCE = 500
-CLIENT: Mapping[str, Any] = {
-    "socket.timeout.ms": 2000,
-    "reconnect.backoff.ms": 20,
-    "reconnect.backoff.max.ms": 200,
-    "retry.backoff.ms": 20,
-    "retry.backoff.max.ms": 200,
-    "log_level": 0,
-}
-"""What differs from librdkafka's defaults. The cluster is measured, not the patience of its client: by default
-librdkafka waits 60 s for a paused leader before it asks the others, and up to 10 s before it connects again.
-"""
+READ_S = 120.0
 
 
 class Load:
-    """Produces numbered records at a steady rate in a thread, over all partitions in turn, until :meth:`finish`."""
+    """A producer and what it was told. Every record of a partition has a number, from 0 on."""
 
-    def __init__(
-        self, bootstrap: str, partitions: int, rate_per_s: float, client: Mapping[str, Any] = CLIENT
-    ) -> None:
+    def __init__(self, bootstrap: str, partitions: int, rate_per_s: float, make_producer: Make) -> None:
         self.ledger = RecordLedger(partitions)
         self.ack_times = [array("d") for _ in range(partitions)]
         """Instants of all acknowledgements (time.monotonic), by partition."""
-        self.sent = [0] * partitions
         self.given_up: Counter[str] = Counter()
         """Records that the producer failed to deliver, by error. They may be in the log or not."""
-        self._rate_per_s = rate_per_s
-        self._config = {"bootstrap.servers": bootstrap, **client}
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._guarded, name="cluster-load", daemon=True)
+        self._config = {**LIBRDKAFKA, "bootstrap.servers": bootstrap}
+        self._producer = make_producer(bootstrap, TOPIC, partitions, rate_per_s)
 
     @property
     def wrong(self) -> list[str]:
         """What broke a promise, in words."""
         return self.ledger.wrong
 
+    @property
+    def sent(self) -> int:
+        """Number of records that were sent; known at the end."""
+        return sum(self._producer.sent)
+
+    def acknowledged(self, partition: int, number: int, offset: int) -> None:
+        """See :class:`campaigns.cluster.producers.Ear`."""
+        self.ledger.ack(partition, number, offset)
+        self.ack_times[partition].append(time.monotonic())
+
+    def refused(self, error: str) -> None:
+        """See :class:`campaigns.cluster.producers.Ear`."""
+        self.given_up[error] += 1
+
+    def failed(self, error: str) -> None:
+        """See :class:`campaigns.cluster.producers.Ear`."""
+        self.wrong.append(f"the producer failed: {error}")
+
     def make_topic(self, replication_factor: int, config: Mapping[str, str]) -> None:
         """Create the topic of the load.
 
         :raises confluent_kafka.KafkaException: it was refused
         """
-        topic = NewTopic(TOPIC, len(self.sent), replication_factor, config=dict(config))
+        topic = NewTopic(TOPIC, len(self.ack_times), replication_factor, config=dict(config))
         admin = AdminClient(self._config)  # its answers come only while it lives
         admin.create_topics([topic], request_timeout=WAIT_S)[TOPIC].result(timeout=WAIT_S)
 
@@ -74,12 +67,14 @@ class Load:
 
         :raises RuntimeError: one had none within a minute
         """
-        self._thread.start()
+        self._producer.start(self)
         deadline = time.monotonic() + WAIT_S
         while not all(self.ack_times):
-            if time.monotonic() > deadline or not self._thread.is_alive():
+            if time.monotonic() > deadline or not self._producer.is_alive:
                 counts = [len(times) for times in self.ack_times]
-                raise RuntimeError(f"acknowledged by partition: {counts}; {self.wrong or self.given_up}")
+                raise RuntimeError(
+                    f"acknowledged by partition: {counts}; {self.wrong or dict(self.given_up)}"
+                )
             time.sleep(0.01)
 
     def await_acks(self, since: float, timeout_s: float) -> bool:
@@ -93,60 +88,9 @@ class Load:
 
     def finish(self) -> None:
         """Send nothing new, and wait for open acknowledgements."""
-        self._done.set()
-        self._thread.join(FINISH_S + WAIT_S)
-        if self._thread.is_alive():
+        self._producer.finish()
+        if self._producer.is_alive:
             self.wrong.append("the producer did not come to an end")
-
-    def _guarded(self) -> None:
-        try:
-            self._produce()
-        except Exception as error:
-            self.wrong.append(f"the producer failed: {error!r}")
-
-    def _failed(self, error: KafkaError) -> None:
-        if error.fatal():
-            self.wrong.append(f"the producer failed: {error}")
-
-    def _produce(self) -> None:
-        producer = Producer(
-            {
-                **self._config,
-                "acks": "all",
-                "enable.idempotence": True,
-                "linger.ms": 2,
-                "error_cb": self._failed,
-            }
-        )
-        began = time.monotonic()
-        while not self._done.is_set():
-            due = int((time.monotonic() - began) * self._rate_per_s) - sum(self.sent)
-            for _ in range(min(due, SEND_AT_ONCE)):
-                self._send(producer)
-            producer.poll(0.002)
-        if left := producer.flush(FINISH_S):
-            self.wrong.append(f"{left} records were neither acknowledged nor refused in {FINISH_S:.0f} s")
-
-    def _send(self, producer: Producer) -> None:
-        partition = sum(self.sent) % len(self.sent)
-        number = self.sent[partition]
-
-        def delivered(error: KafkaError | None, message: Message) -> None:
-            if error is not None:
-                self.given_up[str(error)] += 1
-                return
-            offset = message.offset()
-            self.ledger.ack(partition, number, -1 if offset is None else offset)
-            self.ack_times[partition].append(time.monotonic())
-
-        try:
-            producer.produce(
-                TOPIC, b"%d %0100d" % (number, number), partition=partition, on_delivery=delivered
-            )
-        except BufferError:
-            producer.poll(0.01)  # it is full while the cluster is away
-            return
-        self.sent[partition] += 1
 
     def read(self, partition: int) -> Iterator[tuple[int, int]]:
         """Yield (offset, number) of every record of a partition, up to its end."""
@@ -159,7 +103,7 @@ class Load:
             }
         )
         reader.assign([TopicPartition(TOPIC, partition, 0)])
-        deadline = time.monotonic() + FINISH_S
+        deadline = time.monotonic() + READ_S
         try:
             while time.monotonic() < deadline:
                 for message in reader.consume(1000, timeout=0.5):
@@ -168,6 +112,6 @@ class Load:
                         return
                     if error is None and offset is not None:
                         yield offset, int((message.value() or b"").split()[0])
-            self.wrong.append(f"partition {partition}: could not be read within {FINISH_S:.0f} s")
+            self.wrong.append(f"partition {partition}: could not be read within {READ_S:.0f} s")
         finally:
             reader.close()

@@ -75,8 +75,8 @@ class CampaignReport(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     rate_per_s: float
     down_s: float
-    client: dict[str, int]
-    """What differs from the client's defaults."""
+    client: str
+    """A name of :data:`campaigns.cluster.producers.CLIENTS`."""
     layout: str
     """A key of :data:`campaigns.cluster.contenders.LAYOUTS`."""
     contenders: tuple[ContenderReport, ...]

@@ -13,6 +13,7 @@ from campaigns.cluster.faults import ROLLING, Fault, Leadership, NoTargetError, 
 from campaigns.cluster.gaps import Gap, gap_of
 from campaigns.cluster.load import TOPIC, Load
 from campaigns.cluster.nodes import Cluster, Node, NodeError
+from campaigns.cluster.producers import Librdkafka, Make
 from campaigns.cluster.report import ContenderReport, FaultReport
 from campaigns.cluster.watching import Observer
 from campaigns.crash.records import Account
@@ -61,13 +62,14 @@ class Run:
         settings: Settings,
         wires: Wires | None,
         say: Callable[[str], None],
+        make_producer: Make = Librdkafka,
     ) -> None:
         self._contender = contender
         self._cluster = cluster
         self._settings = settings
         self._wires = wires
         self._say = say
-        self._load = Load(cluster.addresses, settings.partitions, settings.rate_per_s)
+        self._load = Load(cluster.addresses, settings.partitions, settings.rate_per_s, make_producer)
         self._observer = Observer(cluster, TOPIC)
         self._began = 0.0
 
@@ -103,7 +105,7 @@ class Run:
             faults=tuple(reports),
             steady_s=steady_s,
             seconds=time.monotonic() - self._began,
-            sent=sum(load.sent),
+            sent=load.sent,
             given_up=dict(load.given_up),
             account=account,
             wrong=tuple(load.wrong[:WRONG_MAX]),

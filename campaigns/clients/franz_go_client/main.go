@@ -40,6 +40,7 @@ type Request struct {
 	Regex          bool              `json:"regex"`
 	Timestamp      int64             `json:"timestamp"`
 	Partitions     int32             `json:"partitions"`
+	RatePerS       float64           `json:"ratePerS"`
 	Total          int               `json:"total"`
 	Configs        map[string]string `json:"configs"`
 	Key            string            `json:"key"`
@@ -50,6 +51,7 @@ type operation func(context.Context, Request) (any, error)
 
 var operations = map[string]operation{
 	"produce":        produce,
+	"steady":         steady,
 	"consume":        consume,
 	"follow":         follow,
 	"member":         member,

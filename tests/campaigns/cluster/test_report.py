@@ -114,7 +114,7 @@ def test_a_result_file_reads_back(tmp_path: Path) -> None:
         partitions=2,
         rate_per_s=1000.0,
         down_s=15.0,
-        client={"socket.timeout.ms": 2000},
+        client="librdkafka",
         layout="combined",
         contenders=(report(fault(8.0)),),
     )

@@ -1,0 +1,262 @@
+"""Producers of the load: librdkafka in this process, the Java client and franz-go in processes of their own.
+
+Each sends numbered records at a steady rate over all partitions in turn, idempotent and with acks=all, and tells of
+each record once. The cluster is measured, not the patience of its client. So each gives a request up after 2 s and
+tries again soon, where by default they wait 30 s to 60 s for a paused leader and up to 10 s before they connect again.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+from typing import Any, Protocol
+
+from confluent_kafka import KafkaError, Message, Producer
+
+from campaigns.clients.franz_go import FranzGo
+
+CLIENTS = ("librdkafka", "java", "franz-go")
+SEND_AT_ONCE = 500
+FINISH_S = 120.0
+"""Longest wait for the acknowledgements that are open when the last fault is over."""
+LIBRDKAFKA: Mapping[str, Any] = {
+    "socket.timeout.ms": 2000,
+    "socket.connection.setup.timeout.ms": 2000,
+    "reconnect.backoff.ms": 20,
+    "reconnect.backoff.max.ms": 200,
+    "retry.backoff.ms": 20,
+    "retry.backoff.max.ms": 200,
+    "log_level": 0,
+}
+"""What differs from librdkafka's defaults. The other clients have the same in their programs."""
+
+
+class NoClientError(Exception):
+    """A client can't be run here; the message says what is absent."""
+
+
+class Ear(Protocol):
+    """What a producer tells, from a thread of its own."""
+
+    def acknowledged(self, partition: int, number: int, offset: int) -> None:
+        """A record was acknowledged. Offset -1: the broker had it already and doesn't tell where."""
+        ...
+
+    def refused(self, error: str) -> None:
+        """The producer has given a record up. It may be in the log or not."""
+        ...
+
+    def failed(self, error: str) -> None:
+        """The producer itself failed."""
+        ...
+
+
+class SteadyProducer(Protocol):
+    """Sends from :meth:`start` to :meth:`finish`."""
+
+    @property
+    def sent(self) -> Sequence[int]:
+        """Records by partition; of a program only known at the end."""
+        ...
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it still sends or waits for answers."""
+        ...
+
+    def start(self, ear: Ear) -> None:
+        """Begin."""
+        ...
+
+    def finish(self) -> None:
+        """Send nothing new, and wait until every record is acknowledged or refused."""
+        ...
+
+
+class Librdkafka:
+    """The producer of librdkafka, in a thread."""
+
+    def __init__(self, bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> None:
+        self.sent = [0] * partitions
+        self._topic = topic
+        self._rate_per_s = rate_per_s
+        self._bootstrap = bootstrap
+        self._done = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """See :class:`SteadyProducer`."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self, ear: Ear) -> None:
+        """See :class:`SteadyProducer`."""
+        self._thread = threading.Thread(target=self._guarded, args=(ear,), name="cluster-load", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """See :class:`SteadyProducer`."""
+        assert self._thread is not None
+        self._done.set()
+        self._thread.join(2 * FINISH_S)
+
+    def _guarded(self, ear: Ear) -> None:
+        try:
+            self._produce(ear)
+        except Exception as error:
+            ear.failed(repr(error))
+
+    def _produce(self, ear: Ear) -> None:
+        def failed(error: KafkaError) -> None:
+            if error.fatal():
+                ear.failed(str(error))
+
+        producer = Producer(
+            {
+                **LIBRDKAFKA,
+                "bootstrap.servers": self._bootstrap,
+                "acks": "all",
+                "enable.idempotence": True,
+                "linger.ms": 2,
+                "error_cb": failed,
+            }
+        )
+        began = time.monotonic()
+        while not self._done.is_set():
+            due = int((time.monotonic() - began) * self._rate_per_s) - sum(self.sent)
+            for _ in range(min(due, SEND_AT_ONCE)):
+                self._send(producer, ear)
+            producer.poll(0.002)
+        if left := producer.flush(FINISH_S):
+            ear.failed(f"{left} records were neither acknowledged nor refused in {FINISH_S:.0f} s")
+
+    def _send(self, producer: Producer, ear: Ear) -> None:
+        partition = sum(self.sent) % len(self.sent)
+        number = self.sent[partition]
+
+        def delivered(error: KafkaError | None, message: Message) -> None:
+            if error is not None:
+                ear.refused(str(error))
+                return
+            offset = message.offset()
+            ear.acknowledged(partition, number, -1 if offset is None else offset)
+
+        value = b"%d %0100d" % (number, number)
+        try:
+            producer.produce(self._topic, value, partition=partition, on_delivery=delivered)
+        except BufferError:
+            producer.poll(0.01)  # it is full while the cluster is away
+            return
+        self.sent[partition] += 1
+
+
+class Program:
+    """A producer in a process of its own, which prints ``acked``, ``refused`` and ``sent`` lines until stdin ends."""
+
+    def __init__(self, command: Sequence[str], request: str, partitions: int) -> None:
+        """:param request: the first line of its stdin; none if empty"""
+        self.sent: list[int] = [0] * partitions
+        self._command = command
+        self._request = request
+        self._process: subprocess.Popen[str] | None = None
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_alive(self) -> bool:
+        """See :class:`SteadyProducer`."""
+        return self._process is not None and self._process.poll() is None
+
+    def start(self, ear: Ear) -> None:
+        """See :class:`SteadyProducer`."""
+        self._process = subprocess.Popen(
+            self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
+        )
+        assert self._process.stdin is not None
+        if self._request:
+            self._process.stdin.write(self._request + "\n")
+        self._thread = threading.Thread(target=self._hear, args=(ear,), name="cluster-load", daemon=True)
+        self._thread.start()
+
+    def finish(self) -> None:
+        """See :class:`SteadyProducer`."""
+        assert self._process is not None
+        assert self._process.stdin is not None
+        assert self._thread is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(FINISH_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._thread.join(FINISH_S)
+
+    def _hear(self, ear: Ear) -> None:
+        assert self._process is not None
+        assert self._process.stdout is not None
+        ended = False
+        with self._process.stdout as lines:
+            for line in lines:
+                ended = take(line, ear, self.sent) or ended
+        if not ended:
+            ear.failed("its program ended before it had said how much it sent")
+
+
+def take(line: str, ear: Ear, sent: list[int]) -> bool:
+    """Take a line of a program; return whether it was the last one. Lines of other words mean nothing."""
+    word, _, rest = line.strip().partition(" ")
+    if word == "acked":
+        partition, number, offset = map(int, rest.split())
+        ear.acknowledged(partition, number, offset)
+    elif word == "refused":
+        ear.refused(rest.split(" ", 2)[2])
+    elif word == "sent":
+        sent[:] = map(int, rest.split())
+        return True
+    return False
+
+
+Make = Callable[[str, str, int, float], SteadyProducer]
+"""Makes a producer for bootstrap servers, a topic, its number of partitions and a rate."""
+
+
+def maker_of(client: str, peer: Path | None) -> Make:
+    """Return what makes the producer of this client.
+
+    :param peer: the script that runs Kafka's classes, for the Java client
+    :raises NoClientError: the client can't be run here
+    """
+    if client == "java":
+        if peer is None:
+            raise NoClientError("the Java client needs --peer, the script that runs Kafka's classes")
+        return _java(peer)
+    if client == "franz-go":
+        if absent := FranzGo.absent():
+            raise NoClientError(f"franz-go: {absent}")
+        return _franz_go
+    return Librdkafka
+
+
+def _java(peer: Path) -> Make:
+    program = str(files("campaigns.clients") / "java_client" / "SteadyProducer.java")
+
+    def make(bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> SteadyProducer:
+        arguments = [bootstrap, topic, str(partitions), str(rate_per_s)]
+        return Program([str(peer.resolve()), "tool", program, *arguments], "", partitions)
+
+    return make
+
+
+def _franz_go(bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> SteadyProducer:
+    request = {
+        "operation": "steady",
+        "bootstrap": bootstrap,
+        "topic": topic,
+        "partitions": partitions,
+        "ratePerS": rate_per_s,
+    }
+    return Program(FranzGo.command(), json.dumps(request), partitions)
