@@ -140,6 +140,8 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     series: tuple[Point, ...] = ()
     server: Usage | None
     """None for a server that the bench did not start: its processes aren't known."""
+    server_nodes: tuple[Usage, ...] = ()
+    """The same for each node of a cluster, in the order of their ids; empty for a single server."""
     driver: DriverUsage
     server_placement: Placement | None = None
     """Scheduling of the server's first process; ``None`` for a server that the bench did not start."""

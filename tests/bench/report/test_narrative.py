@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-import msgspec
+import attrs
 import pytest
 from msgspec.structs import replace
 
@@ -13,6 +13,7 @@ from blumfeld.bench.report.narrative import (
     late_words,
     load_words,
     mark_of,
+    nodes_words,
     offered_words,
     run_words,
 )
@@ -45,18 +46,17 @@ def test_the_drivers_limit_is_said_with_its_share() -> None:
 def test_a_rate_that_was_not_reached_is_said() -> None:
     result = synthetic_result(steps=(OPEN,))
     measured = tuple(
-        msgspec.structs.replace(one, records_per_s=900.0) if one.variant == "uring" else one
-        for one in result.measured
+        replace(one, records_per_s=900.0) if one.variant == "uring" else one for one in result.measured
     )
-    text = warned(msgspec.structs.replace(result, measured=measured))
+    text = warned(replace(result, measured=measured))
     assert text.startswith("1,000/s: the offered rate was not reached (uring 90.0%): a queue grew")
 
 
 def test_acks_that_mean_different_things_are_said() -> None:
     result = synthetic_result(steps=(OPEN,))
     first, second = result.variants
-    variants = (first, msgspec.structs.replace(second, durability="fsync"))
-    text = warned(msgspec.structs.replace(result, variants=variants))
+    variants = (first, replace(second, durability="fsync"))
+    text = warned(replace(result, variants=variants))
     assert text == (
         "An ack (acks=1) is not the same thing for all of them. epoll: page cache | uring: fsync."
     )
@@ -71,7 +71,7 @@ def test_an_ack_is_said_for_the_acks_that_are_asked_for(acks: int, words: str) -
 
 
 def test_what_is_missing_is_said_first() -> None:
-    result = msgspec.structs.replace(
+    result = replace(
         synthetic_result(steps=(OPEN,), rounds=2),
         interrupted=True,
         failures=(Failure(variant="uring", step="", round=1, error="it went away"),),
@@ -91,9 +91,9 @@ def test_what_is_missing_is_said_first() -> None:
 
 def test_a_busy_machine_and_errors_are_said() -> None:
     result = synthetic_result(steps=(OPEN,), labels=("a",))
-    machine = msgspec.structs.replace(result.machine, load_before=1.5)
-    measured = tuple(msgspec.structs.replace(one, errors=2, error="no leader") for one in result.measured)
-    text = warned(msgspec.structs.replace(result, machine=machine, measured=measured))
+    machine = replace(result.machine, load_before=1.5)
+    measured = tuple(replace(one, errors=2, error="no leader") for one in result.measured)
+    text = warned(replace(result, machine=machine, measured=measured))
     assert "load 1.50 on 2 cores" in text
     assert "1,000/s, a: 10 errors, the first: no leader" in text
 
@@ -184,3 +184,16 @@ def test_a_run_is_said_in_a_line() -> None:
     assert run_words(synthetic_result(rounds=1, labels=("a",))) == (
         "synthetic: 1 round, wire driver, seed 1, 2026-11-21T12:00:00Z, blumfeld 0.2.0"
     )
+
+
+def test_each_node_of_a_cluster_has_its_cpu_time_and_memory() -> None:
+    (cells,) = cells_of(synthetic_result(steps=(OPEN,)))
+    cell = cells.cells[0]
+    assert nodes_words(cell) == ""
+    last = cell.rounds[-1]
+    assert last.measured.server is not None
+    one = replace(last.measured.server, user_s=1.0, system_s=0.25, rss_bytes=40_000_000)
+    two = replace(one, rss_bytes=1_040_000_000)
+    measured = replace(last.measured, server_nodes=(one, two))
+    cluster = attrs.evolve(cell, rounds=(*cell.rounds, attrs.evolve(last, measured=measured)))
+    assert nodes_words(cluster) == "1.2 s, 40 MB; 1.2 s, 1,040 MB"

@@ -13,7 +13,7 @@ from blumfeld.bench.plan.variants import VariantSpec, parse_variant
 from blumfeld.bench.running import clusters
 from blumfeld.bench.running.clusters import ServerCluster, start_variant
 from blumfeld.bench.running.servers import Server, ServerError, answers
-from blumfeld.bench.running.usage import totals
+from blumfeld.bench.running.usage import summed
 
 SMALL = Path(__file__).parents[1] / "small_server.py"
 NODES = 3
@@ -47,7 +47,9 @@ def test_all_nodes_are_up_are_counted_together_and_end_together(tmp_path: Path) 
         pids = cluster.pids()
         assert len(pids) == 2 * NODES  # each has a child
         assert set(pids) == {pid for node in cluster.nodes for pid in node.pids()}
-        assert cluster.totals().rss_bytes > 2 * totals(cluster.nodes[0].pids()).rss_bytes
+        by_node = cluster.totals_by_node()
+        assert [one.rss_bytes > 4_000_000 for one in by_node] == [True] * NODES
+        assert summed(by_node).rss_bytes == sum(one.rss_bytes for one in by_node)
         assert [node.folder.name for node in cluster.nodes] == ["node1", "node2", "node3"]
     finally:
         cluster.stop()

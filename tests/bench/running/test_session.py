@@ -247,6 +247,8 @@ def test_a_cluster_is_measured_as_one_server_and_its_result_reads_back(tmp_path:
     (measured,) = result.measured
     assert measured.server is not None
     assert measured.server.rss_bytes > 6 * 4_000_000  # three nodes, each with a child
+    assert len(measured.server_nodes) == 3
+    assert measured.server.rss_bytes == sum(node.rss_bytes for node in measured.server_nodes)
     assert measured.server_placement is not None
     save_result(result, tmp_path / "r.json")
     again = specs_of(load_result(tmp_path / "r.json"))

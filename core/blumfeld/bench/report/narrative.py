@@ -179,6 +179,12 @@ def late_words(cell: Cell) -> str:
     return f"{cell.late_us:,.0f}" if cell.late_us is not None else ""
 
 
+def nodes_words(cell: Cell) -> str:
+    """Return CPU time and resident memory of each node of a cluster in its last round; empty for a single server."""
+    nodes = cell.rounds[-1].measured.server_nodes if cell.rounds else ()
+    return "; ".join(f"{one.user_s + one.system_s:.1f} s, {one.rss_bytes / 1e6:,.0f} MB" for one in nodes)
+
+
 def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
     """Return the warnings that a reader needs before the figures, gravest first; empty if there are none."""
     found = [f"{label} could not run this workload: {why}" for label, why in sorted(result.skipped.items())]

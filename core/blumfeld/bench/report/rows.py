@@ -13,6 +13,7 @@ from blumfeld.bench.report.narrative import (
     durability_words,
     late_words,
     mark_of,
+    nodes_words,
     offered_words,
 )
 from blumfeld.bench.statistics.cells import (
@@ -56,6 +57,7 @@ WORDS: tuple[tuple[str, Callable[[Cell], str], bool], ...] = (
     ("of the offered rate", offered_words, True),
     ("of the driver's ceiling", ceiling_words, True),
     ("driver late p99, µs", late_words, True),
+    ("CPU and RSS by node", nodes_words, False),
     ("mark", mark_of, False),
     ("an ack is", durability_words, False),
     ("network", lambda cell: cell.variant.network, False),

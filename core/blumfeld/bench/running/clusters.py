@@ -20,7 +20,7 @@ from blumfeld.bench.running.servers import (
     launch_server,
     start_server,
 )
-from blumfeld.bench.running.usage import Totals, reset_peak, totals
+from blumfeld.bench.running.usage import Totals, reset_peak
 from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.testing.brokers.cluster import LOOPBACK, NodePlace, filled, node_places
 
@@ -51,9 +51,9 @@ class ServerCluster:
         """Return the ids of all processes of all nodes, as of now."""
         return sorted(pid for node in self.nodes for pid in node.pids())
 
-    def totals(self) -> Totals:
-        """Return what all nodes together have used so far."""
-        return totals(self.pids())
+    def totals_by_node(self) -> list[Totals]:
+        """Return what each node has used so far."""
+        return [node.totals() for node in self.nodes]
 
     def reset_peak(self) -> None:
         """Restart the count of the highest resident set."""

@@ -48,6 +48,10 @@ class Server:
         """Return what its processes have used so far."""
         return totals(self.pids())
 
+    def totals_by_node(self) -> list[Totals]:
+        """Return the same as of a cluster with one node."""
+        return [self.totals()]
+
     def reset_peak(self) -> None:
         """Restart the count of the highest resident set."""
         reset_peak(self.pids())

@@ -16,7 +16,7 @@ from blumfeld.bench.result import Measured, Usage
 from blumfeld.bench.running import page_cache
 from blumfeld.bench.running.clusters import ServerCluster, start_variant
 from blumfeld.bench.running.servers import Server
-from blumfeld.bench.running.usage import Totals, placement_of, used
+from blumfeld.bench.running.usage import Totals, placement_of, summed, used
 from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.bench.watching.watcher import Turn
 
@@ -43,25 +43,31 @@ class ServerMarks:
 
     def __init__(self, server: Server | ServerCluster | None) -> None:
         self._server = server
-        self._before: Totals | None = None
-        self._after: Totals | None = None
+        self._before: list[Totals] = []
+        self._after: list[Totals] = []
 
     def measuring_begins(self) -> None:
         """See :class:`blumfeld.bench.drivers.contract.Marks`."""
         if self._server is not None:
             self._server.reset_peak()
-            self._before = self._server.totals()
+            self._before = self._server.totals_by_node()
 
     def measuring_ended(self) -> None:
         """See :class:`blumfeld.bench.drivers.contract.Marks`."""
         if self._server is not None:
-            self._after = self._server.totals()
+            self._after = self._server.totals_by_node()
 
     def usage(self) -> Usage | None:
         """Return the usage between the marks, or None for a server whose processes aren't known."""
-        if self._before is None or self._after is None:
+        if not self._before or not self._after:
             return None
-        return used(self._before, self._after)
+        return used(summed(self._before), summed(self._after))
+
+    def usage_by_node(self) -> tuple[Usage, ...]:
+        """Return each node's usage between the marks; nothing for a single server."""
+        if len(self._before) < 2 or not self._after:
+            return ()
+        return tuple(used(before, after) for before, after in zip(self._before, self._after, strict=True))
 
 
 @contextmanager
@@ -156,6 +162,7 @@ class Runner:
             end_to_end=outcome.end_to_end,
             series=outcome.series,
             server=marks.usage(),
+            server_nodes=marks.usage_by_node(),
             driver=outcome.usage,
             server_placement=None if place.server is None else placement_of(place.server.process.pid),
             ready_s=place.server.ready_s if place.server is not None else 0.0,

@@ -87,7 +87,11 @@ def reset_peak(pids: Sequence[int]) -> None:
 
 def totals(pids: Sequence[int]) -> Totals:
     """Return the sum over these processes; one that has ended counts for nothing."""
-    found = [one for one in map(_totals_of, pids) if one is not None]
+    return summed([one for one in map(_totals_of, pids) if one is not None])
+
+
+def summed(found: Sequence[Totals]) -> Totals:
+    """Return the sum of several totals."""
     return Totals(
         cpu_s=sum(one.cpu_s for one in found),
         user_s=sum(one.user_s for one in found),
