@@ -70,6 +70,7 @@ class RaftLog:
         self._writing = 0
         """Writes whose outcome is to come: a storage may sync first."""
         self._flushing = False
+        self._flushed_once = False
         self._epochs_changed = False
         """The epochs changed with a batch that is not written yet."""
         self._saving_epochs = 0
@@ -173,11 +174,16 @@ class RaftLog:
         return batches
 
     def flush(self) -> None:
-        """Flush what is written, unless a flush runs already. After an unclean stop a log has records that no flush is
-        known to have covered, and a voter can't count them before.
+        """Flush what is written, unless a flush runs already.
+
+        A voter calls this at its start and waits for :meth:`settle`, before it votes. After an unclean stop a log has
+        records that no flush is known to have covered. And the directory of a new log lasts only since its first
+        flush: a power cut would take ``quorum-state`` with it.
         """
         self._advance()
-        if not self._flushing and self.log.flushed_end_offset < self.log.written_end_offset:
+        unflushed = self.log.flushed_end_offset < self.log.written_end_offset
+        if not self._flushing and (unflushed or not self._flushed_once):
+            self._flushed_once = True
             try:
                 flushing = self.log.flush()
             except OSError as error:  # the directory went offline meanwhile

@@ -6,11 +6,18 @@ refused); the files and records are those of Kafka already.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from blumfeld.log.quorum_state import FILE_NAME, QuorumState, decode_quorum_state, encode_quorum_state
 from blumfeld.spi.storage import AuxFiles
 from blumfeld.wire.batches.control_records import ControlType, build_kraft_control_batch
 from blumfeld.wire.codec import encode
-from blumfeld.wire.messages.raft_records import LeaderChangeMessage, LeaderChangeMessageVoter, VotersRecord
+from blumfeld.wire.messages.raft_records import (
+    KRaftVersionRecord,
+    LeaderChangeMessage,
+    LeaderChangeMessageVoter,
+    VotersRecord,
+)
 
 
 def check_alone(node_id: int, configured: tuple[str, ...], voters: VotersRecord | None) -> None:
@@ -56,15 +63,39 @@ class Voter:
         return epoch
 
     def leader_change(self, timestamp_ms: int) -> bytearray:
-        """The control batch that opens an epoch; offset and epoch are patched in when it is placed.
-
-        In version 0 also where ``kraft.version`` is 1: Kafka's own DumpLogSegments reads no other.
-        """
-        me = LeaderChangeMessageVoter(voter_id=self.node_id)
-        message = LeaderChangeMessage(leader_id=self.node_id, voters=[me], granting_voters=[me])
-        return build_kraft_control_batch(
-            [(ControlType.LEADER_CHANGE, encode(message, 0))],
-            timestamp_ms=timestamp_ms,
-            base_offset=0,
-            leader_epoch=self.state.leader_epoch,
+        """The control batch that opens an epoch of this voter alone."""
+        return epoch_start(
+            self.state.leader_epoch, self.node_id, (self.node_id,), (self.node_id,), timestamp_ms=timestamp_ms
         )
+
+
+def epoch_start(
+    epoch: int,
+    leader_id: int,
+    voter_ids: Iterable[int],
+    granting_ids: Iterable[int],
+    *,
+    timestamp_ms: int,
+    kraft_version: int = 0,
+    voters: VotersRecord | None = None,
+) -> bytearray:
+    """Returns the control batch with which a leader opens its epoch. Its offset is patched in when it is placed.
+
+    LeaderChange is written in version 0 also where ``kraft.version`` is 1: Kafka's own DumpLogSegments reads no other.
+
+    :param granting_ids: voters whose vote it got, itself among them
+    :param kraft_version: from 1 on it is written too, with ``voters``: by a leader whose log doesn't have them yet
+        (KIP-853)
+    """
+    message = LeaderChangeMessage(
+        leader_id=leader_id,
+        voters=[LeaderChangeMessageVoter(voter_id=one) for one in voter_ids],
+        granting_voters=[LeaderChangeMessageVoter(voter_id=one) for one in granting_ids],
+    )
+    controls = [(ControlType.LEADER_CHANGE, encode(message, 0))]
+    if kraft_version > 0:
+        level = encode(KRaftVersionRecord(kraft_version=kraft_version), 0)
+        controls.append((ControlType.KRAFT_VERSION, level))
+        if voters is not None:
+            controls.append((ControlType.KRAFT_VOTERS, encode(voters, 0)))
+    return build_kraft_control_batch(controls, timestamp_ms=timestamp_ms, base_offset=0, leader_epoch=epoch)
