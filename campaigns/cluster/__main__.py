@@ -16,6 +16,7 @@ from rich.markup import escape
 from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
 from campaigns.cluster.contenders import LAYOUTS, Contender, kafka, this_build
 from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, BadFaultError, Fault, plan_of
+from campaigns.cluster.load import NoLoadError
 from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
 from campaigns.cluster.nodes import Cluster, NodeError
 from campaigns.cluster.producers import CLIENTS, Make, NoClientError, maker_of
@@ -59,22 +60,25 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wires or contextlib.nullcontext(),
     ):
         folder = given.folder or Path(temporary)
-        reports = []
+        reports: list[ContenderReport] = []
+        absent: list[str] = []
         for contender in contenders:
             try:
                 cluster = _cluster(contender, given, folder, wires)
                 report = _run(contender, cluster, faults, settings, wires, make_producer, console)
-            except NodeError as error:
+            except (NodeError, NoLoadError) as error:
+                absent.append(contender.name)
                 console.print(f"[red]✗ {contender.name}: {escape(str(error))}[/]", highlight=False)
-                return 1
+                continue
             reports.append(report)
             console.print(fault_table(report))
             _print_wrong(report, console)
             if given.out is not None:
                 save(_campaign(settings, given, reports), given.out)
-    console.print(class_table(reports))
-    console.print(account_table(reports))
-    return 0 if all(report.is_good for report in reports) else 1
+    if reports:
+        console.print(class_table(reports))
+        console.print(account_table(reports))
+    return 0 if not absent and all(report.is_good for report in reports) else 1
 
 
 def _cluster(
@@ -104,6 +108,9 @@ def _run(
 
     try:
         return Run(contender, cluster, settings, wires, say, make_producer).run(faults)
+    except NoLoadError as error:
+        printed = (f"{node.log_path} ends with:\n{node.printed()}" for node in cluster.nodes)
+        raise NoLoadError("\n".join((str(error), *printed))) from error
     finally:
         cluster.stop()
 

@@ -40,7 +40,7 @@ class NoClientError(Exception):
     """A client can't be run here; the message says what is absent."""
 
 
-class Ear(Protocol):
+class Watcher(Protocol):
     """What a producer tells, from a thread of its own."""
 
     def acknowledged(self, partition: int, number: int, offset: int) -> None:
@@ -69,7 +69,7 @@ class SteadyProducer(Protocol):
         """Whether it still sends or waits for answers."""
         ...
 
-    def start(self, ear: Ear) -> None:
+    def start(self, watcher: Watcher) -> None:
         """Begin."""
         ...
 
@@ -94,9 +94,11 @@ class Librdkafka:
         """See :class:`SteadyProducer`."""
         return self._thread is not None and self._thread.is_alive()
 
-    def start(self, ear: Ear) -> None:
+    def start(self, watcher: Watcher) -> None:
         """See :class:`SteadyProducer`."""
-        self._thread = threading.Thread(target=self._guarded, args=(ear,), name="cluster-load", daemon=True)
+        self._thread = threading.Thread(
+            target=self._guarded, args=(watcher,), name="cluster-load", daemon=True
+        )
         self._thread.start()
 
     def finish(self) -> None:
@@ -105,16 +107,16 @@ class Librdkafka:
         self._done.set()
         self._thread.join(2 * FINISH_S)
 
-    def _guarded(self, ear: Ear) -> None:
+    def _guarded(self, watcher: Watcher) -> None:
         try:
-            self._produce(ear)
+            self._produce(watcher)
         except Exception as error:
-            ear.failed(repr(error))
+            watcher.failed(repr(error))
 
-    def _produce(self, ear: Ear) -> None:
+    def _produce(self, watcher: Watcher) -> None:
         def failed(error: KafkaError) -> None:
             if error.fatal():
-                ear.failed(str(error))
+                watcher.failed(str(error))
 
         producer = Producer(
             {
@@ -130,21 +132,21 @@ class Librdkafka:
         while not self._done.is_set():
             due = int((time.monotonic() - began) * self._rate_per_s) - sum(self.sent)
             for _ in range(min(due, SEND_AT_ONCE)):
-                self._send(producer, ear)
+                self._send(producer, watcher)
             producer.poll(0.002)
         if left := producer.flush(FINISH_S):
-            ear.failed(f"{left} records were neither acknowledged nor refused in {FINISH_S:.0f} s")
+            watcher.failed(f"{left} records were neither acknowledged nor refused in {FINISH_S:.0f} s")
 
-    def _send(self, producer: Producer, ear: Ear) -> None:
+    def _send(self, producer: Producer, watcher: Watcher) -> None:
         partition = sum(self.sent) % len(self.sent)
         number = self.sent[partition]
 
         def delivered(error: KafkaError | None, message: Message) -> None:
             if error is not None:
-                ear.refused(str(error))
+                watcher.refused(str(error))
                 return
             offset = message.offset()
-            ear.acknowledged(partition, number, -1 if offset is None else offset)
+            watcher.acknowledged(partition, number, -1 if offset is None else offset)
 
         value = b"%d %0100d" % (number, number)
         try:
@@ -171,7 +173,7 @@ class Program:
         """See :class:`SteadyProducer`."""
         return self._process is not None and self._process.poll() is None
 
-    def start(self, ear: Ear) -> None:
+    def start(self, watcher: Watcher) -> None:
         """See :class:`SteadyProducer`."""
         self._process = subprocess.Popen(
             self._command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1
@@ -179,7 +181,7 @@ class Program:
         assert self._process.stdin is not None
         if self._request:
             self._process.stdin.write(self._request + "\n")
-        self._thread = threading.Thread(target=self._hear, args=(ear,), name="cluster-load", daemon=True)
+        self._thread = threading.Thread(target=self._hear, args=(watcher,), name="cluster-load", daemon=True)
         self._thread.start()
 
     def finish(self) -> None:
@@ -195,25 +197,25 @@ class Program:
             self._process.wait()
         self._thread.join(FINISH_S)
 
-    def _hear(self, ear: Ear) -> None:
+    def _hear(self, watcher: Watcher) -> None:
         assert self._process is not None
         assert self._process.stdout is not None
         ended = False
         with self._process.stdout as lines:
             for line in lines:
-                ended = take(line, ear, self.sent) or ended
+                ended = take(line, watcher, self.sent) or ended
         if not ended:
-            ear.failed("its program ended before it had said how much it sent")
+            watcher.failed("its program ended before it had said how much it sent")
 
 
-def take(line: str, ear: Ear, sent: list[int]) -> bool:
+def take(line: str, watcher: Watcher, sent: list[int]) -> bool:
     """Take a line of a program; return whether it was the last one. Lines of other words mean nothing."""
     word, _, rest = line.strip().partition(" ")
     if word == "acked":
         partition, number, offset = map(int, rest.split())
-        ear.acknowledged(partition, number, offset)
+        watcher.acknowledged(partition, number, offset)
     elif word == "refused":
-        ear.refused(rest.split(" ", 2)[2])
+        watcher.refused(rest.split(" ", 2)[2])
     elif word == "sent":
         sent[:] = map(int, rest.split())
         return True

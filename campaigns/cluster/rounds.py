@@ -16,7 +16,6 @@ from campaigns.cluster.nodes import Cluster, Node, NodeError
 from campaigns.cluster.producers import Librdkafka, Make
 from campaigns.cluster.report import ContenderReport, FaultReport
 from campaigns.cluster.watching import Observer
-from campaigns.crash.records import Account
 
 WRONG_MAX = 100
 """Broken promises that a report holds; the counts hold all."""
@@ -77,6 +76,7 @@ class Run:
         """Run all faults. A node that does not come back ends the run; the account is made all the same.
 
         :raises NodeError: the cluster did not start
+        :raises NoLoadError: it takes no topic, or no records
         """
         settings, load = self._settings, self._load
         self._cluster.start()
@@ -96,9 +96,7 @@ class Run:
                 break
             self._say(_line(reports[-1]))
         load.finish()
-        account = Account()
-        for partition in range(settings.partitions):
-            load.ledger.check(partition, load.read(partition), account)
+        account = load.account()
         return ContenderReport(
             contender=self._contender.name,
             commands=tuple(node.command for node in self._cluster.nodes),

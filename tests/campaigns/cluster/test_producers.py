@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from campaigns.cluster.load import Load
+from campaigns.cluster.load import Load, UnreadableError
 from campaigns.cluster.producers import NoClientError, Program, maker_of, take
+from campaigns.crash.records import Account
 
 PROGRAM = """
 import sys
@@ -100,3 +101,20 @@ def test_a_client_that_cannot_run_says_what_is_absent() -> None:
         maker_of("java", None)
     maker_of("java", Path("peer"))
     maker_of("librdkafka", None)
+
+
+def test_a_partition_that_cannot_be_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The other one is compared with the ledger."""
+    load = Load("127.0.0.1:1", 2, 1000.0, lambda *_: Program([sys.executable], "", 2))
+    for partition in range(2):
+        for number in range(3):
+            load.acknowledged(partition, number, number)
+
+    def read(load: Load, partition: int, deadline: float) -> list[tuple[int, int]]:
+        if partition:
+            raise UnreadableError("partition 1: no")
+        return [(0, 0), (1, 1)]
+
+    monkeypatch.setattr(Load, "_read", read)
+    assert load.account() == Account(acked=6, lost=1)
+    assert load.wrong == ["partition 0: message 2, acknowledged at 2, is lost", "partition 1: no"]
