@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.cli.app import run_app
+from blumfeld.metadata.image.checkpoint import decode_checkpoint
 
 CLUSTER = "MkU3OEVBNTcwNTJENDM2Qg"
 
@@ -43,7 +44,9 @@ def test_what_is_formatted_is_left_as_it_is(tmp_path: Path, capsys: pytest.Captu
     assert not two.exists()
     status, out, err = formatting(capsys, *several(one, two), "--ignore-formatted")
     assert (status, err) == (0, "")
-    assert out.startswith(f"formatted {two}: cluster {CLUSTER}, ")
+    left, done = out.splitlines()
+    assert left == f"left {one} as it is: formatted already"
+    assert done.startswith(f"formatted {two}: cluster {CLUSTER}, ")
     assert (one / "meta.properties").read_bytes() == before
 
 
@@ -65,4 +68,42 @@ def test_a_manifest_that_cannot_be_is_told_before_anything_is_written(
     status, out, err = formatting(capsys, *several(tmp_path / "a", tmp_path / "a"))
     assert (status, out) == (2, "")
     assert "node.data_dirs[1]: found" in err
+    assert not (tmp_path / "a").exists()
+
+
+CONTROLLER = (
+    "--set",
+    'network.listeners=[{name="PLAINTEXT", bind="127.0.0.1:9092"}, '
+    '{name="CONTROLLER", kind="controller", bind="127.0.0.1:9093"}]',
+)
+
+
+def test_a_dynamic_quorum_begins_with_this_node(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, err = formatting(
+        capsys, "--data-dir", str(tmp_path), *CONTROLLER, "--standalone", "--feature", "group.version=0"
+    )
+    assert (status, err) == (0, "")
+    assert out.startswith(f"formatted {tmp_path}: cluster ")
+    voters = tmp_path / "__cluster_metadata-0" / "00000000000000000000-0000000000.checkpoint"
+    assert decode_checkpoint(voters.read_bytes(), voters.name).kraft_version == 1
+    bootstrap = decode_checkpoint((tmp_path / "bootstrap.checkpoint").read_bytes(), "bootstrap.checkpoint")
+    assert {record.name for record in bootstrap.records} == {"metadata.version"}  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (("--standalone",), "network.listeners: found no listener for other controllers"),
+        (("--standalone", "--no-initial-controllers"), "--standalone: found --standalone and --no-initial-"),
+        (("--initial-controllers", "1@h:1"), "--initial-controllers: found 1@h:1; allowed: a directory id"),
+        (("--feature", "x"), "--feature: found x; allowed: NAME=LEVEL"),
+        (("--release-version", "3.9"), "--release-version: found 3.9; allowed: 4.3-IV0 or 4.3"),
+    ],
+)
+def test_what_cannot_be_formatted_is_told(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], complaint: str
+) -> None:
+    status, out, err = formatting(capsys, "--data-dir", str(tmp_path / "a"), *arguments)
+    assert (status, out) == (2, "")
+    assert complaint in err
     assert not (tmp_path / "a").exists()

@@ -10,11 +10,12 @@ import typer
 
 from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED, load_manifest
 from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.formatting import AlreadyFormatted, format_directories
+from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting, format_directories
+from blumfeld.kernel.formatting.quorum import InitialQuorum, initial_controllers
 from blumfeld.kernel.manifest.sections import NO_FILE
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.log.checkpoints import MetaProperties
-from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.errors import ManifestError, Problem
 from blumfeld.wire.errors import PluginContractError
 from blumfeld.wire.primitives import uuid_text
 
@@ -26,12 +27,36 @@ def format_data_dir(
         list[str] | None, typer.Option("--set", metavar="SECTION.KEY=VALUE", help="Lay a value over it.")
     ] = None,
     data_dir: Annotated[str | None, typer.Option(help="node.data_dir")] = None,
+    standalone: Annotated[
+        bool, typer.Option("--standalone", help="Begin a dynamic quorum with this node as its only voter.")
+    ] = False,
+    controllers: Annotated[
+        str | None,
+        typer.Option(
+            "--initial-controllers",
+            metavar="ID@HOST:PORT:DIRECTORY-ID,…",
+            help="Begin a dynamic quorum of these voters; every node is formatted with the same list.",
+        ),
+    ] = None,
+    no_initial_controllers: Annotated[
+        bool,
+        typer.Option("--no-initial-controllers", help="Join a dynamic quorum that other nodes begin."),
+    ] = False,
+    features: Annotated[
+        list[str] | None,
+        typer.Option("--feature", metavar="NAME=LEVEL", help="Another level than the default; 0 is none."),
+    ] = None,
+    release_version: Annotated[
+        str | None, typer.Option(help="Kafka's name of the metadata.version; only 4.3-IV0 here.")
+    ] = None,
     ignore_formatted: Annotated[
         bool,
         typer.Option(help="Leave directories that are formatted already as they are, and format the others."),
     ] = False,
 ) -> None:
-    """Format the data directories: write cluster id, node id and feature levels, as `run` does in an empty
+    """Format the data directories: write cluster id, node id, feature levels and the first voters.
+
+    Without one of the three flags of the quorum the node is formatted for a static quorum, as `run` does in an empty
     directory.
     """
     try:
@@ -39,8 +64,14 @@ def format_data_dir(
         if cluster_id is not None:
             node = msgspec.structs.replace(loaded.node, cluster_id=cluster_id)
             loaded = msgspec.structs.replace(loaded, node=node)
+        formatting = Formatting(
+            quorum=_quorum(standalone, controllers, no_initial_controllers),
+            features=tuple(features or ()),
+            release_version=release_version,
+            ignore_formatted=ignore_formatted,
+        )
         plan = make_plan(loaded, manifest or NO_FILE)
-        formatted = asyncio.run(_formatted(plan, ignore_formatted))
+        formatted = asyncio.run(_formatted(plan, formatting))
     except (ManifestError, PluginContractError) as error:
         for line in str(error).splitlines():
             typer.echo(f"blumfeld: {line}", err=True)
@@ -51,19 +82,38 @@ def format_data_dir(
     except OSError as error:
         typer.echo(f"blumfeld: {error.filename}: {error.strerror}", err=True)
         raise typer.Exit(NOT_STARTED) from None
-    for where, meta in formatted.items():
+    for where in plan.manifest.node.directories:
+        if (meta := formatted.get(where)) is None:
+            typer.echo(f"left {where} as it is: formatted already")
+            continue
         directory = uuid_text(meta.directory_id)
         typer.echo(
             f"formatted {where}: cluster {meta.cluster_id}, node {meta.node_id}, directory {directory}"
         )
 
 
-async def _formatted(plan: Plan, ignore_formatted: bool) -> dict[str, MetaProperties]:
+def _quorum(standalone: bool, controllers: str | None, no_initial_controllers: bool) -> InitialQuorum:
+    flags = {
+        "--standalone": standalone,
+        "--initial-controllers": controllers is not None,
+        "--no-initial-controllers": no_initial_controllers,
+    }
+    given = [flag for flag, is_given in flags.items() if is_given]
+    if len(given) > 1:
+        raise ManifestError(given[0], [Problem("", " and ".join(given), "one of them")])
+    return InitialQuorum(
+        standalone=standalone,
+        initial_controllers=() if controllers is None else initial_controllers(controllers),
+        no_initial_controllers=no_initial_controllers,
+    )
+
+
+async def _formatted(plan: Plan, formatting: Formatting) -> dict[str, MetaProperties]:
     def defect(where: str, error: BaseException) -> None:
         raise error
 
     runtime = AsyncioRuntime(defect)
     try:
-        return format_directories(plan, runtime, ignore_formatted)
+        return format_directories(plan, runtime, formatting)
     finally:
         await runtime.close()

@@ -25,5 +25,9 @@ def supported_features(brought: Sequence[Feature]) -> dict[str, Feature]:
 
 
 def default_levels(features: dict[str, Feature]) -> dict[str, int]:
-    """Returns the levels that formatting finalizes: each feature's default level that is above 0."""
-    return {f.name: f.default_level for f in features.values() if f.default_level > 0}
+    """Returns the levels that formatting finalizes: each feature's default level that is above 0.
+
+    ``metadata.version`` stands first and the others follow by name, as in the records that Kafka's tool writes.
+    """
+    ordered = sorted(features.values(), key=lambda f: (f.name != METADATA_VERSION_FEATURE, f.name))
+    return {f.name: f.default_level for f in ordered if f.default_level > 0}

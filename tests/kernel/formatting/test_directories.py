@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.formatting import AlreadyFormatted, format_directories
+from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting, format_directories
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.log.checkpoints import MetaProperties, decode_meta_properties
@@ -25,7 +25,9 @@ def all_formatted(
     plan = make_plan(manifest, "m.toml", fakes.registry())
 
     async def main() -> dict[str, MetaProperties]:
-        return format_directories(plan, AsyncioRuntime(lambda where, error: None), ignore_formatted)
+        return format_directories(
+            plan, AsyncioRuntime(lambda where, error: None), Formatting(ignore_formatted=ignore_formatted)
+        )
 
     return asyncio.run(main())
 
