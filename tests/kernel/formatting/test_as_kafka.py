@@ -128,7 +128,8 @@ def off(*names: str) -> list[str]:
 
 
 def test_our_files_are_those_that_kafka_wrote(tmp_path: Path) -> None:
-    ours_too = off(*(name for name in OTHERS if name in our_levels(tmp_path)))
+    levels = our_levels(tmp_path)
+    ours_too = off(*(name for name in OTHERS if name in levels))
     assert we_format(tmp_path, "--initial-controllers", CONTROLLERS, *ours_too) == 0
     ours = (tmp_path / "ours" / FIRST_CHECKPOINT).read_bytes()
     assert without_times(ours) == without_times(KAFKAS_CHECKPOINT)
@@ -141,7 +142,8 @@ def test_our_files_are_those_that_kafka_wrote(tmp_path: Path) -> None:
 @pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_kafkas_tool_writes_the_same(tmp_path: Path) -> None:
-    not_ours = off(*(name for name in OTHERS if name not in our_levels(tmp_path)))
+    levels = our_levels(tmp_path)
+    not_ours = off(*(name for name in OTHERS if name not in levels))
     done = kafka_formats(tmp_path, "--initial-controllers", CONTROLLERS, *not_ours)
     assert done.returncode == 0, done.stderr
     assert we_format(tmp_path, "--initial-controllers", CONTROLLERS) == 0

@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.kernel.formatting.features import chosen_levels
-from blumfeld.metadata.brokers.feature_levels import supported_features
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.spi.hooks import Feature
 
-FEATURES = supported_features([Feature("zeta.version", 0, 2, 2), Feature("group.version", 0, 1, 1)])
+FEATURES = {
+    name: Feature(name, low, high, high)
+    for name, low, high in (("metadata.version", 30, 30), ("zeta.version", 0, 2), ("group.version", 0, 1))
+}
 DEFAULTS = {"metadata.version": 30, "group.version": 1, "zeta.version": 2}
 
 
