@@ -56,10 +56,33 @@ class Driven:
     ) -> None:
         self.controller = Controller(MetadataImage(CLUSTER_ID), BrokerConfig(config), features)
         self.log: list[Message] = []
-        self.now_ms = 0.0
+        self._now_ms = 0.0
         self._uuids = 0
         wanted = {"metadata.version": 30, **(levels or {})}
         self.place(first_records(feature_records(wanted), 1))
+
+    @property
+    def now_ms(self) -> float:
+        """The time. While it passes, the controller runs, as it does under a driver."""
+        return self._now_ms
+
+    @now_ms.setter
+    def now_ms(self, then_ms: float) -> None:
+        while self._now_ms < then_ms:
+            self._now_ms = min(then_ms, self._now_ms + 1_000)
+            self.controller.sessions.runs(self._now_ms)
+
+    def paused_ms(self, pause_ms: float) -> None:
+        """Time passes while the controller is stopped."""
+        self._now_ms += pause_ms
+
+    def carry_out(self, decision: ControllerDecision) -> ControllerDecision:
+        """Append and replay a decision, part by part; its last part."""
+        self.place(decision.records)
+        while decision.rest is not None:
+            decision = decision.rest(self.controller.state, self.moment())
+            self.place(decision.records)
+        return decision
 
     @property
     def image(self) -> MetadataImage:
@@ -87,11 +110,7 @@ class Driven:
 
     def do(self, request: Message, response_class: type[M]) -> M:
         """Ask, append, replay, answer."""
-        decision = self.decide(request)
-        self.place(decision.records)
-        while decision.rest is not None:
-            decision = decision.rest(self.controller.state, self.moment())
-            self.place(decision.records)
+        decision = self.carry_out(self.decide(request))
         self.controller.answered(request, decision.response, self.now_ms)
         assert isinstance(decision.response, response_class)
         return decision.response

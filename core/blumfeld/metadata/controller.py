@@ -11,11 +11,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.brokers.feature_levels import supported_features
-from blumfeld.metadata.brokers.registration import elect_left_over, fence_expired
+from blumfeld.metadata.brokers.registration import (
+    balance_leaders,
+    elect_left_over,
+    fence_dead,
+    fence_expired,
+)
 from blumfeld.metadata.brokers.sessions import BrokerSessions
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.cluster_image import MetadataImage
@@ -23,8 +28,12 @@ from blumfeld.metadata.image.step import ImageStep
 from blumfeld.spi.hooks import Feature
 from blumfeld.spi.image_sections import ControllerCommand
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
-from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from blumfeld.wire.messages.metadata_records import BrokerRegistrationChangeRecord, UnregisterBrokerRecord
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
+from blumfeld.wire.messages.metadata_records import (
+    BrokerRegistrationChangeRecord,
+    NoOpRecord,
+    UnregisterBrokerRecord,
+)
 from blumfeld.wire.schema import Message
 
 Command = Callable[[ControllerState, Any, Moment], ControllerDecision]
@@ -58,6 +67,15 @@ def command_for(name: str) -> Command | None:
         return None
     module = import_module(f"blumfeld.metadata.{found[0]}")
     return cast("Command", getattr(module, found[1]))
+
+
+class PeriodicCommand(NamedTuple):
+    """A command that the controller gives itself."""
+
+    name: str
+    """For the log."""
+    interval_ms: float
+    decide: Callable[[Moment], ControllerDecision]
 
 
 class Controller:
@@ -159,16 +177,75 @@ class Controller:
             self.sessions.gone(broker_id)
         return None
 
+    def fence_dead(self, broker_id: int, broker_epoch: int, moment: Moment) -> ControllerDecision:
+        """Fence a broker whose process is known to be dead: its connection was lost, and its listener refuses new ones.
+
+        Only this very registration is fenced. Nothing happens if it is fenced already, or if the id's next process
+        has registered meanwhile. If the process lives after all, its next heartbeat unfences it, and the epochs of its
+        partitions have kept it from doing harm. The decision may have parts; its response means nothing.
+        """
+        return fence_dead(self.state, moment, broker_id=broker_id, broker_epoch=broker_epoch)
+
     def elect_left_over(self, moment: Moment) -> ControllerDecision:
         """Elect leaders that the controller before this one did not come to elect."""
         return elect_left_over(self.state, moment)
 
-    def take_over(self, now_ms: float, own_broker_id: int | None) -> None:
+    def periodic(self) -> tuple[PeriodicCommand, ...]:
+        """Returns the commands that the controller gives itself. From its take-over on, the driver calls each after
+        every interval, as a decision that may have parts and whose response means nothing.
+        """
+        config, commands = self.state.config, []
+        if config.bool("auto.leader.rebalance.enable"):
+            interval_ms = config.int("leader.imbalance.check.interval.seconds") * 1_000
+            commands.append(PeriodicCommand("preferred leaders", interval_ms, self.balance))
+        interval_ms = config.int("unclean.leader.election.interval.ms")
+        commands.append(PeriodicCommand("unclean elections", interval_ms, self.elect_unclean))
+        return tuple(commands)
+
+    def balance(self, moment: Moment) -> ControllerDecision:
+        """Elect the preferred leader of each partition that another replica leads, where it may lead.
+
+        The driver calls it every ``leader.imbalance.check.interval.seconds``, unless ``auto.leader.rebalance.enable``
+        is false.
+        """
+        return balance_leaders(self.state, moment)
+
+    def elect_unclean(self, moment: Moment) -> ControllerDecision:
+        """Elect a leader for each partition that has none, also one that may lack records where
+        ``unclean.leader.election.enable`` allows it: it may have been turned on since the last leader went.
+
+        The driver calls it every ``unclean.leader.election.interval.ms``.
+        """
+        return elect_left_over(self.state, moment)
+
+    @property
+    def max_idle_interval_ms(self) -> int:
+        """``metadata.max.idle.interval.ms``: see :meth:`noop`. 0 turns it off."""
+        return self.state.config.int("metadata.max.idle.interval.ms")
+
+    def noop(self, _moment: Moment) -> ControllerDecision:
+        """Append a record that says nothing, so that the log's end moves: a follower's lag can be told from silence.
+
+        The driver calls it when nothing was appended for :attr:`max_idle_interval_ms`, if another node reads the log.
+        """
+        return ControllerDecision([NoOpRecord()], BrokerHeartbeatResponse())
+
+    def take_over(
+        self, now_ms: float, own_broker_id: int | None, own_incarnation_id: bytes | None = None
+    ) -> None:
         """Give every unfenced broker a full session, because this controller has just become active.
 
-        The broker in this process (``own_broker_id``) gets none: its id's last process has ended, and a
-        session would delay the registration of the new one.
+        The broker of this node (``own_broker_id``) may be another process than this one (``own_incarnation_id``): the
+        one before it, which has ended. That session doesn't keep the new process from registering.
+
+        A controlled shutdown that began under another controller ends when all brokers have read the log as far as it
+        goes now.
         """
         for broker in self.image.brokers.values():
-            if not broker.fenced and broker.broker_id != own_broker_id:
-                self.sessions.heard(broker.broker_id, broker.epoch, now_ms)
+            if broker.fenced:
+                continue
+            former = broker.broker_id == own_broker_id and broker.incarnation_id != own_incarnation_id
+            note = self.sessions.ended if former else self.sessions.heard
+            note(broker.broker_id, broker.epoch, now_ms)
+            if broker.in_controlled_shutdown:
+                self.sessions.shutting_down(broker.broker_id, self.image.offset)

@@ -39,6 +39,7 @@ from blumfeld_consensus_kraft.batching import Batch, batches_of
 from blumfeld_consensus_kraft.deciding import Decisions, Part
 from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.opening import open_metadata
+from blumfeld_consensus_kraft.periodic import PeriodicCommands
 from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.registration import controller_registration
@@ -93,6 +94,7 @@ class KraftMetadata:
             failed=lambda error: self._failed(error, True),
             contradicted=self._contradicted,
         )
+        self._periodic = PeriodicCommands(composition.runtime, self._decisions, self._moment)
 
     # What others read
 
@@ -173,6 +175,7 @@ class KraftMetadata:
         self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller resigned"))
 
     def _stop_timers(self) -> None:
+        self._periodic.stop()
         for timer in (self._session_timer, self._retry_timer):
             if timer is not None:
                 timer.cancel()
@@ -205,7 +208,8 @@ class KraftMetadata:
         behind, transaction_open = self._publisher.unpublished()
         for step in behind:
             controller.replay(step.records, step.last_offset - len(step.records) + 1, step.epoch)
-        controller.take_over(self._runtime.monotonic_ms(), self._node_id)
+        incarnation_id = self._composition.incarnation_id
+        controller.take_over(self._runtime.monotonic_ms(), self._node_id, incarnation_id)
         self._controller = controller
         self._leading = ControllerId(self._node_id, epoch)
         self._place(Batch(self._voter.leader_change(self._runtime.now_ms()), []))
@@ -219,6 +223,7 @@ class KraftMetadata:
         left_over = Part("left-over elections", lambda _, moment: controller.elect_left_over(moment), None)
         self._decisions.make(left_over, controller.state, self._moment)
         self._watch_sessions()
+        self._periodic.start(controller)
 
     def _moment(self) -> Moment:
         assert self._raft is not None
@@ -324,6 +329,7 @@ class KraftMetadata:
         assert self._raft is not None
         self._leading = None
         self._controller = None
+        self._periodic.stop()
         self._failure = error
         self._events.error("the metadata log failed", error=str(error), for_good=for_good)
         self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
@@ -355,6 +361,7 @@ class KraftMetadata:
         """Drop a controller that is half changed by a defect. The log stands, and it is rebuilt from that."""
         self._leading = None
         self._controller = None
+        self._periodic.stop()
         self._events.error("a decision contradicts the metadata", error=str(defect), exc_info=defect)
         self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller is built anew"))
         self._lead_later()

@@ -14,6 +14,7 @@ from blumfeld.metadata.image.partition_index import Sweep
 from blumfeld.metadata.partitions.change import (
     with_any_broker,
     with_broker,
+    with_preferred_leaders,
     without_broker,
     without_directories,
     without_lost_broker,
@@ -334,6 +335,28 @@ def fence_expired(state: ControllerState, broker_id: int) -> tuple[list[Message]
     if ahead is not None:
         return records, False
     return [*records, _fence_record(broker)], True
+
+
+def fence_dead(
+    state: ControllerState, _moment: Moment, *, broker_id: int, broker_epoch: int
+) -> ControllerDecision:
+    """Fence this registration of a broker, if it is the present one. Each part checks that anew."""
+    broker = state.image.brokers.get(broker_id)
+    response = BrokerHeartbeatResponse(is_fenced=True)
+    if broker is None or broker.epoch != broker_epoch:
+        return ControllerDecision([], response, atomic=False)
+    records, last = fence_expired(state, broker_id)
+    rest = None if last else partial(fence_dead, broker_id=broker_id, broker_epoch=broker_epoch)
+    return ControllerDecision(records, response, atomic=False, rest=rest)
+
+
+def balance_leaders(
+    state: ControllerState, _moment: Moment, ahead: Sweep | None = None
+) -> ControllerDecision:
+    """Elect preferred leaders where others lead. It has no request, so its response means nothing."""
+    records, ahead = with_preferred_leaders(state, ahead)
+    rest = None if ahead is None else partial(balance_leaders, ahead=ahead)
+    return ControllerDecision(records, BrokerHeartbeatResponse(), atomic=False, rest=rest)
 
 
 def elect_left_over(

@@ -15,7 +15,7 @@ from blumfeld.spi.completion import Steps
 
 NO_LEADER = -1
 ANY_BROKER = -1
-"""Stands for any broker in the set of eligible replicas."""
+"""Stands for any broker in a set that doesn't tell brokers apart."""
 Chunk: TypeAlias = bytes
 """Topic id, and in the last four bytes the number of a chunk of its partitions.
 
@@ -38,7 +38,7 @@ class Sweep(msgspec.Struct, frozen=True):
 class PartitionIndex:
     """The index of one image, kept by replay."""
 
-    __slots__ = ("_eligible", "_in_sync", "_led", "count")
+    __slots__ = ("_eligible", "_in_sync", "_led", "_not_preferred", "count")
 
     def __init__(self) -> None:
         self.count = 0
@@ -46,6 +46,7 @@ class PartitionIndex:
         self._led: dict[int, Masks] = {}
         self._in_sync: dict[int, Masks] = {}
         self._eligible: dict[int, Masks] = {}
+        self._not_preferred: dict[int, Masks] = {}
 
     def copied(self, large: int) -> Steps[PartitionIndex]:
         """The steps to an independent index with the same content. A set of ``large`` chunks or more ends a step. The
@@ -65,7 +66,7 @@ class PartitionIndex:
         return [masks for masks_of in self._all() for masks in masks_of.values()]
 
     def _all(self) -> tuple[dict[int, Masks], ...]:
-        return self._led, self._in_sync, self._eligible
+        return self._led, self._in_sync, self._eligible, self._not_preferred
 
     def led(self, broker_id: int) -> Mapping[Chunk, int]:
         """Returns the partitions that the broker leads. Broker -1 has those without a leader."""
@@ -89,12 +90,17 @@ class PartitionIndex:
         """Returns the partitions with an ELR or a last known leader."""
         return self._eligible.get(ANY_BROKER, {})
 
+    def not_preferred(self) -> Mapping[Chunk, int]:
+        """Returns the partitions that their first replica doesn't lead."""
+        return self._not_preferred.get(ANY_BROKER, {})
+
     def put(self, topic_id: bytes, old: PartitionImage | None, new: PartitionImage) -> None:
         """Note that ``new`` took the place of ``old``."""
         if old is None:
             self.count += 1
         elif (
             old.leader == new.leader
+            and old.replicas == new.replicas
             and old.isr == new.isr
             and old.eligible_leader_replicas == new.eligible_leader_replicas
             and old.last_known_elr == new.last_known_elr
@@ -107,6 +113,7 @@ class PartitionIndex:
             _set(self._led, new.leader, key, bit)
         _move(self._in_sync, key, bit, () if old is None else _members(old), _members(new))
         _move(self._eligible, key, bit, () if old is None else _eligible(old), _eligible(new))
+        _move(self._not_preferred, key, bit, () if old is None else _displaced(old), _displaced(new))
 
     def remove_topic(self, topic_id: bytes, partitions: Mapping[int, PartitionImage]) -> None:
         """Forget all partitions of a topic."""
@@ -139,6 +146,10 @@ def _eligible(partition: PartitionImage) -> tuple[int, ...]:
     members = _members(partition)  # a foreign log may have a replica in both
     last = () if members else partition.isr
     return (ANY_BROKER, *last, *(broker for broker in elr if broker not in members and broker not in last))
+
+
+def _displaced(partition: PartitionImage) -> tuple[int, ...]:
+    return () if partition.leader in partition.replicas[:1] else (ANY_BROKER,)
 
 
 def _move(

@@ -309,6 +309,23 @@ def with_any_broker(state: ControllerState, ahead: Sweep | None = None) -> Chang
     return _elections(state, active_in(state.image), ahead)
 
 
+def with_preferred_leaders(state: ControllerState, ahead: Sweep | None = None) -> Changes:
+    """Elect the first replica of each partition that it doesn't lead, where it may lead.
+
+    :param ahead: where the call before it ended
+    """
+    usable = active_in(state.image)
+
+    def electable(partition: PartitionImage) -> bool:
+        first = partition.replicas[0]
+        return usable(first, directory_of(partition, first))
+
+    found = state.image.index.not_preferred()
+    return _changes(
+        state, usable, along(found, ahead or all_of(found)), electable, election=Election.PREFERRED
+    )
+
+
 def _elections(state: ControllerState, usable: Usable, ahead: Sweep | None) -> Changes:
     def electable(partition: PartitionImage) -> bool:
         return any(usable(replica, directory_of(partition, replica)) for replica in partition.replicas)
@@ -324,6 +341,7 @@ def _changes(
     concerned: Callable[[PartitionImage], bool] | None = None,
     removed: int | None = None,
     lost: int | None = None,
+    election: Election | None = None,
 ) -> Changes:
     found: list[Message] = []
     broker_config = effective_config(state)
@@ -335,7 +353,7 @@ def _changes(
         partition = topic.partitions[number]
         if concerned is None or concerned(partition):
             config = config or topic_config(state, topic, broker_config)
-            change = partition_change(state, topic, partition, config, usable, lost=lost)
+            change = partition_change(state, topic, partition, config, usable, lost=lost, election=election)
             change.isr = [replica for replica in change.isr if replica != removed]
             record = change.record()
             if record is not None:
