@@ -1,0 +1,56 @@
+"""Commands that the controller gives itself, under the driver: when, in parts, and after a defect."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.metadata.controller import Controller, PeriodicCommand
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.testing.fakes.files import FakeDisk
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
+from blumfeld.wire.messages.metadata_records import NoOpRecord
+from tests.plugins.consensus_kraft.kraft_node import KraftNode
+
+DONE = BrokerHeartbeatResponse()
+
+
+def test_it_is_given_after_each_interval_and_never_overtakes_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A decision of three parts: the next interval begins behind the last."""
+    given: list[tuple[float, int]] = []
+
+    def part(number: int, moment: Moment) -> ControllerDecision:
+        given.append((moment.now_ms, number))
+
+        def rest(_: ControllerState, moment: Moment) -> ControllerDecision:
+            return part(number + 1, moment)
+
+        return ControllerDecision([NoOpRecord()], DONE, atomic=False, rest=rest if number < 2 else None)
+
+    command = PeriodicCommand("three parts", 1_000, lambda moment: part(0, moment))
+    monkeypatch.setattr(Controller, "periodic", lambda _: (command,))
+    node = KraftNode(FakeDisk()).start()
+    began_ms = node.runtime.monotonic_ms()
+    node.runtime.advance(3_500)
+    assert [number for _, number in given] == [0, 1, 2] * 3
+    assert [round((at_ms - began_ms) / 1_000) for at_ms, _ in given] == [1] * 3 + [2] * 3 + [3] * 3
+    node.stop()
+    count = len(given)
+    node.runtime.advance(5_000)
+    assert len(given) == count
+
+
+def test_after_a_defect_it_is_given_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[float] = []
+
+    def decide(moment: Moment) -> ControllerDecision:
+        given.append(moment.now_ms)
+        if len(given) == 1:
+            raise ZeroDivisionError
+        return ControllerDecision([], DONE)
+
+    monkeypatch.setattr(Controller, "periodic", lambda _: (PeriodicCommand("defect", 1_000, decide),))
+    node = KraftNode(FakeDisk()).start()
+    node.runtime.advance(2_500)
+    assert len(given) == 2
+    assert ("error", "a controller's command met a defect") in node.parts.events.told
+    assert node.metadata.controller is not None
