@@ -16,7 +16,7 @@ TARGETS = {
     "leader": "the leader of partition 0; if that is the controller, the leader of the next partition",
     "controller": "the active controller, whatever else it leads",
     "follower": "a broker that is not the controller and doesn't lead partition 0; the one that leads the fewest",
-    "both": "the leader of partition 0 and the controller, at once if they are two nodes",
+    "both": "the nodes of leader and controller at once",
 }
 ROLLING = "rolling"
 """Every node in turn is stopped and started; the next one follows when all replicas are in sync again."""
@@ -102,16 +102,20 @@ def targets_of(fault: Fault, now: Leadership) -> tuple[int, ...]:
         raise NoTargetError(f"the cluster has no controller (found {now.controller})")
     if fault.target == "controller":
         return (now.controller,)
-    if fault.target == "leader":
-        found = [leader for leader in now.leaders if leader in now.nodes and leader != now.controller]
-        if not found:
-            raise NoTargetError("the controller leads every partition, and another leader was wanted")
-        return (found[0],)
     if fault.target == "follower":
-        others = [node for node in now.brokers if node not in (now.controller, now.leaders[0])]
-        if not others:
-            raise NoTargetError("every broker is the controller or leads partition 0")
-        return (min(others, key=lambda node: (now.led_by(node), node)),)
-    if now.leaders[0] not in now.nodes:
-        raise NoTargetError("partition 0 has no leader")
-    return tuple(dict.fromkeys((now.leaders[0], now.controller)))
+        return (_follower(now),)
+    return (_leader(now),) if fault.target == "leader" else (_leader(now), now.controller)
+
+
+def _leader(now: Leadership) -> int:
+    found = [leader for leader in now.leaders if leader in now.nodes and leader != now.controller]
+    if not found:
+        raise NoTargetError("no partition has a leader that is not the controller")
+    return found[0]
+
+
+def _follower(now: Leadership) -> int:
+    others = [node for node in now.brokers if node not in (now.controller, now.leaders[0])]
+    if not others:
+        raise NoTargetError("every broker is the controller or leads partition 0")
+    return min(others, key=lambda node: (now.led_by(node), node))

@@ -46,7 +46,7 @@ def test_a_name_that_is_none_is_refused_with_the_names_that_are(name: str) -> No
         ("rolling", NOW, ALL),
         # the controller leads partition 0
         ("pause-leader", Leadership(2, (2, 2, 3), ALL, ALL), (3,)),
-        ("pause-both", Leadership(2, (2, 2, 3), ALL, ALL), (2,)),
+        ("pause-both", Leadership(2, (2, 2, 3), ALL, ALL), (3, 2)),
         ("pause-follower", Leadership(2, (2, 2, 3), ALL, ALL), (1,)),
         # controllers and brokers are not the same nodes
         ("kill-controller", APART, (5,)),
@@ -67,8 +67,8 @@ def test_a_fault_hits_the_node_with_that_part(name: str, now: Leadership, hit: t
     ("name", "now", "why"),
     [
         ("kill-controller", Leadership(-1, (1,), ALL, ALL), "no controller"),
-        ("kill-leader", Leadership(1, (1, 1), ALL, ALL), "leads every partition"),
-        ("kill-both", Leadership(1, (-1,), ALL, ALL), "no leader"),
+        ("kill-leader", Leadership(1, (1, 1), ALL, ALL), "no partition has a leader that is not"),
+        ("kill-both", Leadership(1, (-1,), ALL, ALL), "no partition has a leader"),
         ("kill-follower", Leadership(1, (2,), (1, 2), (1, 2)), "every broker"),
     ],
 )
