@@ -7,7 +7,16 @@ from pathlib import Path
 import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
+from blumfeld.metadata.image.checkpoint import CheckpointId, encode_checkpoint
 from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.wire.messages.metadata_records import TopicRecord
+from blumfeld.wire.messages.raft_records import (
+    Endpoint,
+    KRaftVersionFeature,
+    VotersRecord,
+    VotersRecordVoter,
+)
+from blumfeld_consensus_kraft.voter import epoch_start
 from tests.kafka_peer import kafka_on, peer_script, tool
 from tests.plugins.consensus_kraft.kraft_node import KraftNode
 
@@ -57,6 +66,42 @@ def test_kafkas_dump_reads_our_log_and_our_snapshot(peer: str, tmp_path: Path) -
     assert dump.count('"type":"TOPIC_RECORD"') >= 5, "three in the log, two or more in snapshots"
     assert 'LeaderChange: {"version":0,"leaderId":1' in dump
     assert "SnapshotFooter" in dump
+
+
+def test_kafkas_dump_reads_our_voters(peer: str, tmp_path: Path) -> None:
+    """``kraft.version`` 1: in a snapshot, and in the batch with which a first leader opens its epoch."""
+    voters = VotersRecord(
+        voters=[
+            VotersRecordVoter(
+                voter_id=number,
+                voter_directory_id=bytes([number]) * 16,
+                endpoints=[Endpoint(name="CONTROLLER", host="localhost", port=9093 + number)],
+                kraft_version_feature=KRaftVersionFeature(max_supported_version=1),
+            )
+            for number in (1, 2, 3)
+        ]
+    )
+    directory = tmp_path / "__cluster_metadata-0"
+    directory.mkdir()
+    snapshot = directory / CheckpointId(17, 4).name
+    topic = TopicRecord(name="alpha", topic_id=b"a" * 16)
+    snapshot.write_bytes(encode_checkpoint([topic], epoch=4, timestamp_ms=9, kraft_version=1, voters=voters))
+    log = directory / "00000000000000000000.log"
+    log.write_bytes(epoch_start(5, 2, (1, 2, 3), (2, 3), timestamp_ms=9, kraft_version=1, voters=voters))
+    for file in (snapshot, log):
+        dump = tool(
+            peer,
+            "org.apache.kafka.tools.DumpLogSegments",
+            "--cluster-metadata-decoder",
+            "--files",
+            str(file),
+        )
+        assert "isvalid: false" not in dump
+        assert "Could not" not in dump
+        assert 'KRaftVersion {"version":0,"kRaftVersion":1}' in dump
+        assert dump.count('"voterId":') >= 3
+        assert '"voterDirectoryId":"AgICAgICAgICAgICAgICAg"' in dump
+        assert '"host":"localhost","port":9095' in dump
 
 
 def test_kafka_starts_on_our_directory_and_we_go_on_after_it(peer: str, tmp_path: Path) -> None:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from typing import NamedTuple
 
+from blumfeld.metadata.image.checkpoint_reader import CheckpointReader
 from blumfeld.metadata.image.record_frame import decode_record, encode_record
 from blumfeld.metadata.slices import SLICE_RECORDS
 from blumfeld.wire.batches.builder import build_batch
-from blumfeld.wire.batches.control_records import ControlType, build_kraft_control_batch, control_type_of
-from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
+from blumfeld.wire.batches.control_records import ControlType, build_kraft_control_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record, records
-from blumfeld.wire.codec import decode, encode
+from blumfeld.wire.codec import encode
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import (
     KRaftVersionRecord,
@@ -146,33 +148,15 @@ def decode_checkpoint(data: bytes, source: str) -> Checkpoint:
     :param source: the file's path, for error messages
     :raises ValueError: the snapshot is cut off, damaged, or holds a record that this build can't read
     """
+    reader = CheckpointReader(source)
     content: list[Message] = []
-    last_contained_ms, kraft_version = 0, 0
-    voters: VotersRecord | None = None
-    opened = closed = False
     try:
-        for batch in split_batches(memoryview(data)):
-            batch.verify_crc()
-            if not batch.is_control:
-                content += batch_records(batch)
-                continue
-            for record in records(batch):
-                kind, value = control_type_of(record.key), record.value or b""
-                if kind is ControlType.SNAPSHOT_HEADER:
-                    opened = True
-                    last_contained_ms = decode(SnapshotHeaderRecord, value, 0).last_contained_log_timestamp
-                elif kind is ControlType.KRAFT_VERSION:
-                    kraft_version = decode(KRaftVersionRecord, value, 0).kraft_version
-                elif kind is ControlType.KRAFT_VOTERS:
-                    voters = decode(VotersRecord, value, 0)
-                closed = kind is ControlType.SNAPSHOT_FOOTER
+        for batch in reader.feed(data):
+            content += batch_records(batch)
     except (BrokerError, DecodeError) as error:
         raise ValueError(f"{source}: {error}") from error
-    if not opened or not closed:
-        raise ValueError(
-            f"{source}: no whole snapshot: its {'last' if opened else 'first'} record is missing"
-        )
-    return Checkpoint(content, last_contained_ms, kraft_version, voters)
+    reader.finish()
+    return Checkpoint(content, reader.last_contained_ms, reader.kraft_version, reader.voters)
 
 
 def last_contained_ms(head: bytes) -> int | None:
@@ -181,16 +165,11 @@ def last_contained_ms(head: bytes) -> int | None:
     :param head: the beginning of the file, with its first batch
     :return: ``None`` if no whole header is there
     """
-    try:
-        for batch in split_batches(memoryview(head), allow_partial=True):
-            batch.verify_crc()
-            for record in records(batch) if batch.is_control else ():
-                if control_type_of(record.key) is ControlType.SNAPSHOT_HEADER:
-                    return decode(SnapshotHeaderRecord, record.value or b"", 0).last_contained_log_timestamp
-            return None
-    except (BrokerError, DecodeError):
-        pass
-    return None
+    reader = CheckpointReader("")
+    with suppress(ValueError):
+        for _ in reader.feed(head):
+            break
+    return reader.last_contained_ms if reader.is_open else None
 
 
 def batch_records(batch: RecordBatch) -> list[Message]:

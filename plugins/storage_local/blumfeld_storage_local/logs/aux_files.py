@@ -19,11 +19,12 @@ UNFINISHED = (".tmp", DRAFT)
 class AuxDirectory:
     """``ChunkedAuxFiles`` of one log's directory. Every method may raise ``OSError``."""
 
-    __slots__ = ("_drafts", "_files", "directory", "touched")
+    __slots__ = ("_drafts", "_drafts_begun", "_files", "directory", "touched")
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
         self._drafts: dict[str, FileDraft] = {}
+        self._drafts_begun = 0
         self.directory = directory
         self.touched: set[str] | None = None
         """Names that were written or deleted while a move copies the log; ``None`` without a move."""
@@ -91,13 +92,11 @@ class AuxDirectory:
 
     def begin(self, name: str) -> FileDraft:
         """Begin a file that arrives in chunks."""
-        path = self._path(name)
         older = self._drafts.pop(name, None)
         if older is not None:
             older.abort()
-        with suppress(FileNotFoundError):
-            self._files.unlink(path + DRAFT)
-        draft = self._drafts[name] = FileDraft(self, self._files, name, path)
+        self._drafts_begun += 1
+        draft = self._drafts[name] = FileDraft(self, self._files, name, self._path(name), self._drafts_begun)
         return draft
 
     def committed(self, name: str) -> None:
@@ -112,55 +111,83 @@ class AuxDirectory:
 
 
 class FileDraft:
-    """``AuxDraft`` in a file of its own beside the log, with the ending ``.part``."""
+    """``AuxDraft`` in a file of its own beside the log, with the ending ``.part``.
 
-    __slots__ = ("_aux", "_file", "_files", "_name", "_path", "size_bytes")
+    A worker appends while the loop may call :meth:`abort`. A file that is closed under a worker is dangerous: the
+    system may give its descriptor to another file, which the worker would then write into. So the one that works takes
+    the file out of ``_free``, and puts it back; an abort meanwhile leaves the closing to it.
+    """
 
-    def __init__(self, aux: AuxDirectory, files: Files, name: str, path: str) -> None:
+    __slots__ = ("_aborted", "_aux", "_files", "_free", "_name", "_part", "_path", "size_bytes")
+
+    def __init__(self, aux: AuxDirectory, files: Files, name: str, path: str, number: int) -> None:
         self._aux = aux
         self._files = files
         self._name = name
         self._path = path
-        self._file: File | None = files.open(path + DRAFT, exclusive=True)
+        self._part = f"{path}.{number}{DRAFT}"
+        self._aborted = False
+        self._free: list[File] = [files.open(self._part, exclusive=True)]
+        """The file, while nobody works with it. ``pop`` and ``append`` of a list are atomic."""
         self.size_bytes = 0
 
     def append(self, data: bytes | bytearray | memoryview) -> None:
         """Add bytes at the end. On a failure what was written of them is overwritten by the next append."""
-        file, left, position = self._opened(), memoryview(data), self.size_bytes
-        while left:
-            written = file.pwritev([left], position)
-            if written <= 0:
-                raise OSError(errno.ENOSPC, "nothing could be written", file.path)
-            left, position = left[written:], position + written
-        self.size_bytes = position
+        file = self._take()
+        try:
+            left, position = memoryview(data), self.size_bytes
+            while left:
+                written = file.pwritev([left], position)
+                if written <= 0:
+                    raise OSError(errno.ENOSPC, "nothing could be written", file.path)
+                left, position = left[written:], position + written
+            self.size_bytes = position
+        finally:
+            self._give_back(file)
 
     def flush(self) -> None:
         """Sync the bytes."""
-        self._opened().fdatasync()
+        file = self._take()
+        try:
+            file.fdatasync()
+        finally:
+            self._give_back(file)
 
     def commit(self) -> None:
         """Sync the bytes, then rename the file, then sync its name: a crash leaves the old file or the new one."""
-        file = self._opened()
+        file = self._take()
+        self._aborted = True
         try:
             file.truncate(self.size_bytes)
             file.fdatasync()
-            self._files.rename(self._path + DRAFT, self._path)
-            self._file = None
-            file.close()
-            self._files.sync_dir(self._path.rpartition("/")[0])
-        finally:
-            self.abort()
+            self._files.rename(self._part, self._path)
+        except OSError:
+            self._give_back(file)
+            raise
+        file.close()
+        self._files.sync_dir(self._path.rpartition("/")[0])
         self._aux.committed(self._name)
 
     def abort(self) -> None:
         """Close and remove the file. One that can't be removed goes when the log is opened again."""
-        file, self._file = self._file, None
-        if file is not None:
-            file.close()
-            with suppress(OSError):
-                self._files.unlink(self._path + DRAFT)
+        self._aborted = True
+        self._discard()
 
-    def _opened(self) -> File:
-        if self._file is None:
+    def _take(self) -> File:
+        if self._aborted or not self._free:
             raise ValueError(f"the draft of {self._name} has ended")
-        return self._file
+        return self._free.pop()
+
+    def _give_back(self, file: File) -> None:
+        self._free.append(file)
+        if self._aborted:
+            self._discard()
+
+    def _discard(self) -> None:
+        try:
+            file = self._free.pop()
+        except IndexError:
+            return  # the worker that has it discards it
+        file.close()
+        with suppress(OSError):
+            self._files.unlink(self._part)
