@@ -196,4 +196,5 @@ def test_each_node_of_a_cluster_has_its_cpu_time_and_memory() -> None:
     two = replace(one, rss_bytes=1_040_000_000)
     measured = replace(last.measured, server_nodes=(one, two))
     cluster = attrs.evolve(cell, rounds=(*cell.rounds, attrs.evolve(last, measured=measured)))
-    assert nodes_words(cluster) == "1.2 s, 40 MB; 1.2 s, 1,040 MB"
+    assert nodes_words(cluster) == "1.2 s, 40 MB | 1.2 s, 1,040 MB"
+    assert brief(nodes_words(cluster)) == nodes_words(cluster)

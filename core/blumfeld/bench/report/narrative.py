@@ -182,7 +182,7 @@ def late_words(cell: Cell) -> str:
 def nodes_words(cell: Cell) -> str:
     """Return CPU time and resident memory of each node of a cluster in its last round; empty for a single server."""
     nodes = cell.rounds[-1].measured.server_nodes if cell.rounds else ()
-    return "; ".join(f"{one.user_s + one.system_s:.1f} s, {one.rss_bytes / 1e6:,.0f} MB" for one in nodes)
+    return " | ".join(f"{one.user_s + one.system_s:.1f} s, {one.rss_bytes / 1e6:,.0f} MB" for one in nodes)
 
 
 def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
