@@ -16,8 +16,7 @@ from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import TransactionCoordinator
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.partitions import LocalPartitions
-from blumfeld.spi.peers import PeerClient
-from blumfeld.spi.replication import FollowerHost, LeaderReplica, Replicas
+from blumfeld.spi.replication import LeaderReplica, Replicas
 
 ROOT = Path(__file__).resolve().parents[2]
 SPI = ROOT / "core" / "blumfeld" / "spi"
@@ -26,17 +25,12 @@ HOOKS = {name: spec for name, spec in vars(Hooks).items() if name.startswith("bl
 PARTS = {
     ("context", "set_principal"): RequestContext.set_principal,
     ("image", "section"): ClusterImage.section,
-    ("peers", "channel"): PeerClient.channel,
     ("replicas", "apply"): Replicas.apply,
     ("replicas", "stop"): Replicas.stop,
     **{
         ("local_partitions", name): getattr(LocalPartitions, name)
         for name in ("ends", "append", "read", "watch", "unwatch", "watch_leadership")
     },
-    ("host", "epoch_end"): FollowerHost.epoch_end,
-    ("host", "append_fetched"): FollowerHost.append_fetched,
-    ("host", "truncate_to"): FollowerHost.truncate_to,
-    ("host", "restart_at"): FollowerHost.restart_at,
     ("leader", "preferred_read_replica"): LeaderReplica.preferred_read_replica,
     ("transactions", "new_shard"): TransactionCoordinator.new_shard,
 }

@@ -117,14 +117,14 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("controller.socket.timeout.ms", WITHOUT, "no request to the controller reads it", "How long a request to the controller may take."),
     ("default.replication.factor", HONOURED, "blumfeld.metadata.topics.creation", "The replicas of a new topic that names no number."),
     ("replica.lag.time.max.ms", HONOURED, "blumfeld_replication_isr.replication", "How long a follower may lag before it leaves the in-sync replicas."),
-    ("replica.socket.timeout.ms", WITHOUT, NO_FOLLOWERS, "How long a follower's request may take."),
-    ("replica.socket.receive.buffer.bytes", WITHOUT, NO_FOLLOWERS, "The size of a follower's receive buffer."),
-    ("replica.fetch.max.bytes", WITHOUT, NO_FOLLOWERS, "The most bytes of one partition that a follower fetches at once."),
-    ("replica.fetch.wait.max.ms", WITHOUT, NO_FOLLOWERS, "How long a follower's fetch waits for data."),
-    ("replica.fetch.backoff.ms", WITHOUT, NO_FOLLOWERS, "The pause after a follower's fetch that failed."),
-    ("replica.fetch.min.bytes", WITHOUT, NO_FOLLOWERS, "The bytes that a follower's fetch waits for."),
-    ("replica.fetch.response.max.bytes", WITHOUT, NO_FOLLOWERS, "The most bytes of one answer to a follower."),
-    ("num.replica.fetchers", WITHOUT, NO_FOLLOWERS, "The number of threads that fetch from each leader."),
+    ("replica.socket.timeout.ms", HONOURED, "blumfeld_replication_isr.fetcher", "How long a follower's request may take."),
+    ("replica.socket.receive.buffer.bytes", WITHOUT, AUTOTUNING, "The size of a follower's receive buffer."),
+    ("replica.fetch.max.bytes", HONOURED, "blumfeld_replication_isr.fetcher", "The most bytes of one partition that a follower fetches at once."),
+    ("replica.fetch.wait.max.ms", HONOURED, "blumfeld_replication_isr.fetcher", "How long a follower's fetch waits for data."),
+    ("replica.fetch.backoff.ms", HONOURED, "blumfeld_replication_isr.fetcher", "The pause after a follower's fetch that failed."),
+    ("replica.fetch.min.bytes", HONOURED, "blumfeld_replication_isr.fetcher", "The bytes that a follower's fetch waits for."),
+    ("replica.fetch.response.max.bytes", HONOURED, "blumfeld_replication_isr.fetcher", "The most bytes of one answer to a follower."),
+    ("num.replica.fetchers", HONOURED, "blumfeld_replication_isr.replication", "The number of threads that fetch from each leader."),
     ("replica.high.watermark.checkpoint.interval.ms", HONOURED, UPKEEP, "How often checkpoint files are written."),
     ("fetch.purgatory.purge.interval.requests", WITHOUT, PURGATORY, "The number of finished fetches after which waiting lists are purged."),
     ("producer.purgatory.purge.interval.requests", WITHOUT, PURGATORY, "The number of finished produce requests after which waiting lists are purged."),
@@ -421,6 +421,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
 
 READ_AT_START = frozenset((
     "listener.security.protocol.map",
+    "num.replica.fetchers",
     "replica.alter.log.dirs.io.max.bytes.per.second",
 ))
 """Honoured keys that Kafka changes at run time and that this broker reads once, at its start. A change at run

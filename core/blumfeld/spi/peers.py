@@ -67,8 +67,6 @@ class PeerClient(Protocol):
         its own, so that a fetch that waits at the other node delays no vote.
 
         :param endpoints: resolves the node; ``None``: the cluster's image. The first caller's counts
-
-        Provisional: first used by voters of a quorum and by followers that fetch from their leader.
         """
         ...
 

@@ -57,8 +57,6 @@ class FollowerHost(Protocol):
     def epoch_end(self, epoch: int) -> EpochEnd:
         """Returns the largest epoch in this log that is not above ``epoch``, and its end offset, by the rule of
         OffsetForLeaderEpoch (KIP-279). (-1, -1) if the log has none, or none as new as ``epoch``.
-
-        Provisional: first used by the follower of replication_isr.
         """
         ...
 
@@ -75,8 +73,6 @@ class FollowerHost(Protocol):
 
         If the log is empty, the first batch may begin below its start: the leader's log start lies inside that batch.
 
-        Provisional: first used by the follower of replication_isr.
-
         :param high_watermark: the leader's. Ours becomes the same once the records are written, but never lies beyond
             our log's end
         :param log_start_offset: the leader's. Ours follows, but not beyond our high watermark
@@ -92,8 +88,6 @@ class FollowerHost(Protocol):
 
         The completion is done when the producer state is rebuilt, which may take many turns. Until then
         :meth:`append_fetched` must not be called. It fails with ``BrokerError`` if the replica goes offline or leaves.
-
-        Provisional: first used by the follower of replication_isr.
         """
         ...
 
@@ -103,8 +97,6 @@ class FollowerHost(Protocol):
         """Drop the whole log and begin an empty one at ``offset``: what lies below is only in a remote store, or gone.
 
         A crash in the middle leaves the old log, or an empty one at ``offset`` that may lack epochs and producers.
-
-        Provisional: first used by the follower of replication_isr.
 
         :param epochs: the leader epochs of the records below ``offset``, oldest first
         :param producers: the bytes of ``<offset>.snapshot``; ``None`` if no producer is known

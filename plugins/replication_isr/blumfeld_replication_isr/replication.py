@@ -1,24 +1,36 @@
 """Replication by an in-sync replica set, as Kafka's: acks=all waits for every member of the ISR.
 
-The leader's part is whole. Following another leader comes with the cluster: until then it is refused.
+A leader asks the controller for changes of its ISR (:mod:`~.leader`). Followers are spread over fetchers, a few
+connections for each leader (:mod:`~.fetcher`).
 """
 
 from __future__ import annotations
 
 from collections import deque
+from functools import partial
+from typing import TYPE_CHECKING
 
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.runtime import Timer
-from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 from blumfeld_replication_isr.leader import IsrLeader
+
+if TYPE_CHECKING:
+    from blumfeld_replication_isr.fetcher import Fetcher
+    from blumfeld_replication_isr.follower import IsrFollower
 
 SUBMIT_TIMEOUT_MS = 30_000
 CHECKED_AT_ONCE = 1_000
 """Leaders that are looked at in one turn: a millisecond or two."""
+FETCHER_PARTITIONS_MAX = 1_000
+"""Partitions of one fetcher. Both nodes look at each partition of a full request, and the leader at each partition of a
+session, so more would hold up their other connections. A leader of more partitions gets more fetchers."""
+IDLE_FETCHER_MS = 10_000
+"""Time after which a fetcher without partitions is closed. An election takes partitions from it for a moment only."""
 
 
 class IsrReplication:
@@ -33,6 +45,17 @@ class IsrReplication:
         self._unchecked: deque[IsrLeader] = deque()
         """Leaders that this round has yet to look at."""
         self._slice_timer: Timer | None = None
+        self._fetchers: dict[tuple[int, int], Fetcher] = {}
+        """By leader and number."""
+        self._leader_epochs: dict[int, int] = {}
+        """Broker epoch of each leader that is fetched from: the process that its connections lead to."""
+        self._defects: RepeatedEvents | None = None
+        self._stopped = False
+
+    @property
+    def node_id(self) -> int:
+        """This node."""
+        return self._composition.node_id
 
     def promise(self) -> str:
         """What an ack of all means."""
@@ -49,11 +72,12 @@ class IsrReplication:
         return leader
 
     def become_follower(self, host: FollowerHost, image: PartitionImage) -> FollowerReplica:
-        """Not yet: raises BrokerError UNSUPPORTED_VERSION."""
-        raise BrokerError(
-            ErrorCode.UNSUPPORTED_VERSION,
-            f"{host.partition} is led by node {image.leader}, and this build can't follow yet",
-        )
+        """Follow ``image.leader`` in ``image.leader_epoch``. The first fetch leaves at the end of this turn."""
+        from blumfeld_replication_isr.follower import IsrFollower
+
+        follower = IsrFollower(host, image)
+        self._fetcher_for(image.leader, follower).add(follower)
+        return follower
 
     async def stop(self) -> None:
         """Stop the periodic work. Legal without start."""
@@ -61,6 +85,67 @@ class IsrReplication:
             if timer is not None:
                 timer.cancel()
         self._timer = self._slice_timer = None
+        self._stopped = True
+        fetchers, self._fetchers = self._fetchers, {}
+        for fetcher in fetchers.values():
+            fetcher.stop()
+
+    # For followers
+
+    def _fetcher_for(self, leader_id: int, follower: IsrFollower) -> Fetcher:
+        """Returns the fetcher with the partition's number, or the next one that has room."""
+        self._look_at_leader(leader_id)
+        config = self._composition.config
+        fetchers = config.int("num.replica.fetchers")
+        topic_id, index = follower.key
+        number = (int.from_bytes(topic_id[-4:]) + index) % fetchers
+        while (fetcher := self._fetchers.get((leader_id, number))) is not None:
+            if len(fetcher) < FETCHER_PARTITIONS_MAX:
+                return fetcher
+            number += fetchers
+        return self._made(leader_id, number)
+
+    def _look_at_leader(self, leader_id: int) -> None:
+        """Leave the connections to an earlier process of the leader. After a power cut nothing else ends them."""
+        broker = self._composition.metadata.image.brokers.get(leader_id)
+        epoch = -1 if broker is None else broker.epoch
+        before = self._leader_epochs.get(leader_id)
+        self._leader_epochs[leader_id] = epoch
+        if before is not None and before != epoch:
+            for (leader, _), fetcher in self._fetchers.items():
+                if leader == leader_id:
+                    fetcher.reconnect()
+
+    def _made(self, leader_id: int, number: int) -> Fetcher:
+        # Imported here: a node alone follows nobody.
+        from blumfeld_replication_isr.fetcher import Fetcher, FetchSettings
+
+        composition = self._composition
+        listener = next(one.name for one in composition.listeners if one.inter_broker)
+        events = composition.log("replication")
+        if self._defects is None:
+            self._defects = RepeatedEvents(self.runtime)
+        fetcher = self._fetchers[leader_id, number] = Fetcher(
+            self,
+            leader_id,
+            number,
+            composition.peers.channel(leader_id, listener, f"fetch-{number}"),
+            FetchSettings.of(composition.config),
+            events,
+            self._defects,
+        )
+        return fetcher
+
+    def emptied(self, fetcher: Fetcher) -> None:
+        """A fetcher has no partition any more: close it, if it stays so."""
+        if not self._stopped:
+            self.runtime.call_later(IDLE_FETCHER_MS, partial(self._close_if_idle, fetcher))
+
+    def _close_if_idle(self, fetcher: Fetcher) -> None:
+        at = (fetcher.leader_id, fetcher.number)
+        if not len(fetcher) and self._fetchers.get(at) is fetcher:
+            del self._fetchers[at]
+            fetcher.stop()
 
     # For leaders
 

@@ -6,7 +6,6 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -395,13 +394,6 @@ def test_after_a_stop_nothing_is_called_back() -> None:
     driver.runtime.run(driver.replication.stop())
     driver.runtime.advance(LAG_MS * 3)
     assert len(driver.controller.asked) == 1
-
-
-def test_following_is_refused_until_it_is_there() -> None:
-    driver = Driver((1,))
-    with pytest.raises(BrokerError) as caught:
-        driver.replication.become_follower(cast("Any", driver.host), driver.image)
-    assert caught.value.code == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_the_plugin_makes_it() -> None:

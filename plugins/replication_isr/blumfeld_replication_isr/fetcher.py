@@ -1,0 +1,492 @@
+"""One fetcher: copies partitions from one leader over one connection, as :mod:`~.fetcher_rules` says.
+
+The batches of an answer go to the logs as views of the frame that was received, within the turn of the answer. The next
+request leaves at the end of the turn in which all of them are written: it is the acknowledgement of all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+import msgspec
+
+from blumfeld.config.values import BrokerConfig
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.leader_epochs import EpochEnd
+from blumfeld.spi.peers import PeerChannel, RawAnswer
+from blumfeld.spi.repeated_events import RepeatedEvents
+from blumfeld.spi.runtime import Phase, Runtime, Timer
+from blumfeld.wire.codec import decode
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    ForgottenTopic,
+    PartitionData,
+    ReplicaState,
+)
+from blumfeld.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from blumfeld.wire.primitives import DecodeError
+from blumfeld.wire.schema import Message
+from blumfeld_replication_isr.fetcher_rules import (
+    FetcherRules,
+    Key,
+    SessionRequest,
+    State,
+    Verdict,
+    out_of_range,
+    truncation_offset,
+    verdict,
+)
+from blumfeld_replication_isr.follower import IsrFollower
+
+TOPIC_IDS_FROM = 13
+"""Version of Fetch from which on topics have their ids."""
+LATEST = -1
+EARLIEST = -2
+"""Timestamps of ListOffsets that stand for the log's end and start."""
+
+
+class FetchSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The keys of a follower's fetches."""
+
+    partition_bytes_max: int
+    response_bytes_max: int
+    bytes_min: int
+    wait_ms: int
+    backoff_ms: int
+    timeout_ms: int
+
+    @classmethod
+    def of(cls, config: BrokerConfig) -> FetchSettings:
+        """The node's settings."""
+        return cls(
+            partition_bytes_max=config.int("replica.fetch.max.bytes"),
+            response_bytes_max=config.int("replica.fetch.response.max.bytes"),
+            bytes_min=config.int("replica.fetch.min.bytes"),
+            wait_ms=config.int("replica.fetch.wait.max.ms"),
+            backoff_ms=config.int("replica.fetch.backoff.ms"),
+            timeout_ms=config.int("replica.socket.timeout.ms"),
+        )
+
+
+class FetcherOwner(Protocol):
+    """The methods of the node that a fetcher calls: :class:`blumfeld_replication_isr.replication.IsrReplication`."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """Clock, timers and the end of the turn."""
+        ...
+
+    @property
+    def node_id(self) -> int:
+        """This node, which is the replica that fetches."""
+        ...
+
+    def own_epoch(self) -> int:
+        """This node's broker epoch, as registered; -1 before that."""
+        ...
+
+    def emptied(self, fetcher: Fetcher) -> None:
+        """The fetcher has no partition any more."""
+        ...
+
+
+class Fetcher:
+    """Fetches from ``leader_id``, with one request under way at most."""
+
+    def __init__(
+        self,
+        owner: FetcherOwner,
+        leader_id: int,
+        number: int,
+        channel: PeerChannel,
+        settings: FetchSettings,
+        events: EventLog,
+        defects: RepeatedEvents,
+    ) -> None:
+        self.leader_id = leader_id
+        self.number = number
+        self.rules = FetcherRules()
+        self._owner = owner
+        self._runtime = owner.runtime
+        self._channel = channel
+        self._settings = settings
+        self._events = events
+        self._defects = defects
+        self._followers: dict[Key, IsrFollower] = {}
+        self._new: dict[Key, IsrFollower] = {}
+        """Followers of this turn. Their hosts may be asked once the turn that made them ends."""
+        self._unwritten: dict[Key, None] = {}
+        """Partitions whose batches are placed. The next request waits until all of them are written, so that it
+        acknowledges them, and no other request makes them wait."""
+        self._under_way = False
+        self._planned = False
+        self._paused_until_ms = 0.0
+        self._full_again = False
+        """The last answer asked for a full request. A second one in a row is followed by a pause."""
+        self._unreachable = False
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    def __len__(self) -> int:
+        """Number of partitions."""
+        return len(self._followers)
+
+    # Partitions
+
+    def add(self, follower: IsrFollower) -> None:
+        """Copy a partition from now on."""
+        follower.fetcher = self
+        self._followers[follower.key] = follower
+        self._new[follower.key] = follower
+        self._plan()
+
+    def _begin(self, follower: IsrFollower) -> None:
+        position = follower.position()
+        self.rules.add(follower.key, position)
+        high_watermark = follower.host.high_watermark
+        if position.last_fetched_epoch < 0 and position.offset > high_watermark:
+            # The leader can't compare a log that has no epochs, so only what is committed is known to be the leader's.
+            self._truncate(follower, high_watermark)
+
+    def remove(self, follower: IsrFollower) -> None:
+        """As ``Fetches.remove``."""
+        key = follower.key
+        if self._followers.get(key) is not follower:
+            return
+        del self._followers[key]
+        self._new.pop(key, None)
+        self._unwritten.pop(key, None)
+        self.rules.remove(key)
+        if self._followers:
+            self._plan()
+        else:
+            self._owner.emptied(self)
+
+    def written(self, follower: IsrFollower) -> None:
+        """As ``Fetches.written``."""
+        self._unwritten.pop(follower.key, None)
+        self.rules.moved(follower.key, follower.position())
+        self._plan()
+
+    def append_failed(self, follower: IsrFollower, error: OSError) -> None:
+        """As ``Fetches.append_failed``. The storage has already said why."""
+        self._unwritten.pop(follower.key, None)
+        self._back_off(follower)
+        self._plan()
+
+    def image_came(self, follower: IsrFollower) -> None:
+        """As ``Fetches.image_came``."""
+        if self.rules.state(follower.key) is State.WAITING:
+            self.rules.moved(follower.key, follower.position())
+            self._plan()
+
+    def reconnect(self) -> None:
+        """Close the connection: the leader is a new process, and may not know of the request that is under way."""
+        self._channel.close()
+
+    def stop(self) -> None:
+        """Send nothing more. An answer that still comes is dropped."""
+        self._stopped = True
+        self._stop_timer()
+        self._channel.close()
+
+    # Requests
+
+    def _plan(self) -> None:
+        """Send the next request at the end of this turn, when all that happens in it is known."""
+        if not self._planned:
+            self._planned = True
+            self._runtime.at_end_of_turn(Phase.COMPLETE, self._go)
+
+    def _plan_later(self) -> None:
+        self._timer = None
+        self._plan()
+
+    def _go(self) -> None:
+        self._planned = False
+        if self._under_way or self._unwritten or self._stopped:
+            return
+        new, self._new = self._new, {}
+        for follower in new.values():
+            try:
+                self._begin(follower)
+            except BrokerError as error:
+                self._refused(follower, error)
+        now_ms = self._runtime.monotonic_ms()
+        self._stop_timer()
+        wakes_ms = self.rules.wake(now_ms)
+        if now_ms < self._paused_until_ms:
+            self._timer = self._runtime.call_later(self._paused_until_ms - now_ms, self._plan_later)
+            return
+        request = self.rules.next_request()
+        if request is None:
+            if wakes_ms is not None:
+                self._timer = self._runtime.call_later(wakes_ms - now_ms, self._plan_later)
+            return
+        wait_ms = self._settings.wait_ms
+        if (
+            wakes_ms is not None
+        ):  # a request at the leader must not hold up a partition whose pause ends before
+            wait_ms = min(wait_ms, max(int(wakes_ms - now_ms), 0))
+        self._under_way = True
+        sent = self._channel.send_raw(self._message(request, wait_ms), self._settings.timeout_ms)
+        sent.when_done(self._answered)
+
+    def _stop_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+
+    def _message(self, request: SessionRequest, wait_ms: int) -> FetchRequest:
+        settings = self._settings
+        topics: dict[bytes, FetchTopic] = {}
+        for (topic_id, index), position in request.asked:
+            topic = topics.get(topic_id)
+            if topic is None:
+                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
+            topic.partitions.append(
+                FetchPartition(
+                    partition=index,
+                    current_leader_epoch=position.leader_epoch,
+                    fetch_offset=position.offset,
+                    last_fetched_epoch=position.last_fetched_epoch,
+                    log_start_offset=position.log_start_offset,
+                    partition_max_bytes=settings.partition_bytes_max,
+                )
+            )
+        forgotten: dict[bytes, ForgottenTopic] = {}
+        for topic_id, index in request.forgotten:
+            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
+        return FetchRequest(
+            replica_state=ReplicaState(replica_id=self._owner.node_id, replica_epoch=self._owner.own_epoch()),
+            max_wait_ms=wait_ms,
+            min_bytes=settings.bytes_min,
+            max_bytes=settings.response_bytes_max,
+            session_id=request.session_id,
+            session_epoch=request.session_epoch,
+            topics=list(topics.values()),
+            forgotten_topics_data=list(forgotten.values()),
+        )
+
+    # Answers
+
+    def _answered(self, done: Completion[RawAnswer]) -> None:
+        self._under_way = False
+        if self._stopped:
+            return
+        try:
+            raw = done.result()
+            if raw.version < TOPIC_IDS_FROM:
+                raise OSError(f"node {self.leader_id} answered in version {raw.version} of Fetch")
+            answer = decode(FetchResponse, raw.body, raw.version)
+        except (OSError, BrokerError, DecodeError) as error:
+            self._unanswered(error)
+        else:
+            self._unreachable = False
+            self._take(answer)
+        self._plan()
+
+    def _unanswered(self, error: Exception) -> None:
+        self.rules.failed()
+        self._pause()
+        if not self._unreachable:
+            self._unreachable = True
+            self._events.warning(
+                "no answer to a fetch from the leader", leader=self.leader_id, error=str(error)
+            )
+
+    def _pause(self) -> None:
+        self._paused_until_ms = self._runtime.monotonic_ms() + self._settings.backoff_ms
+
+    def _take(self, answer: FetchResponse) -> None:
+        if answer.error_code:
+            at_once = self.rules.refused(answer.error_code) and not self._full_again
+            self._full_again = True
+            if not at_once:
+                self._pause()
+            return
+        self._full_again = False
+        lost: list[IsrFollower] = []
+        for topic in answer.responses:
+            for data in topic.partitions:
+                key = (topic.topic_id, data.partition_index)
+                follower = self._followers.get(key)
+                if follower is None or not self.rules.counts(key):
+                    self.rules.missed()
+                    continue
+                try:
+                    self._take_partition(follower, data, lost)
+                except BrokerError as error:
+                    self._refused(follower, error)
+                except Exception as defect:  # the other partitions must not wait for one
+                    self.rules.missed()
+                    self._back_off(follower)
+                    self._defects.say(
+                        self._events.error,
+                        "a fetched partition met a defect",
+                        (key, type(defect)),
+                        partition=str(follower.host.partition),
+                        exc_info=defect,
+                    )
+        self.rules.answered(answer.session_id)
+        if lost:
+            self._look_up(lost)
+
+    def _take_partition(self, follower: IsrFollower, data: PartitionData, lost: list[IsrFollower]) -> None:
+        diverging = data.diverging_epoch
+        match verdict(data.error_code, diverging.epoch):
+            case Verdict.APPEND:
+                self._append(follower, data)
+            case Verdict.TRUNCATE:
+                self.rules.missed()  # its high watermark may lie above what is left, or within what still diverges
+                host = follower.host
+                theirs = EpochEnd(diverging.epoch, diverging.end_offset)
+                ours = host.epoch_end(diverging.epoch)
+                self._truncate(follower, truncation_offset(theirs, ours, host.log.placed_end_offset))
+            case Verdict.LOOK_UP:
+                self.rules.busy(follower.key)
+                lost.append(follower)
+            case Verdict.WAIT:
+                self.rules.wait(follower.key)
+            case Verdict.BACK_OFF:
+                self._back_off(follower)
+
+    def _append(self, follower: IsrFollower, data: PartitionData) -> None:
+        records = data.records
+        view = records if isinstance(records, memoryview) else memoryview(b"")
+        try:
+            placed = follower.host.append_fetched(view, data.high_watermark, data.log_start_offset)
+        except ValueError as error:
+            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        key = follower.key
+        if placed:
+            self.rules.busy(key)
+            self._unwritten[key] = None
+        else:
+            self.rules.moved(key, follower.position())  # its log start may have followed the leader's
+
+    def _refused(self, follower: IsrFollower, error: BrokerError) -> None:
+        """Go on after a partition's log took nothing. A follower that was stopped is gone already."""
+        self.rules.missed()
+        if self._followers.get(follower.key) is not follower:
+            return
+        self._back_off(follower)
+        self._defects.say(
+            self._events.error,
+            "a follower's log refused the leader's batches",
+            (follower.key, error.code),
+            partition=str(follower.host.partition),
+            leader=self.leader_id,
+            offset=follower.host.log.placed_end_offset,
+            error=str(error) or error.code.name,
+        )
+
+    def _back_off(self, follower: IsrFollower) -> None:
+        until_ms = self._runtime.monotonic_ms() + self._settings.backoff_ms
+        self.rules.delay(follower.key, follower.position(), until_ms)
+
+    def _truncate(self, follower: IsrFollower, offset: int) -> None:
+        self.rules.busy(follower.key)
+        self._events.info(
+            "truncated to the leader's log",
+            partition=str(follower.host.partition),
+            leader=self.leader_id,
+            leader_epoch=follower.image.leader_epoch,
+            offset=offset,
+        )
+
+        def cut(done: Completion[None]) -> None:
+            if done.error is None:
+                self._again(follower)
+
+        follower.host.truncate_to(offset).when_done(cut)
+
+    def _again(self, follower: IsrFollower) -> None:
+        """Fetch a partition from its log's end, if it still follows."""
+        if self._followers.get(follower.key) is follower:
+            self.rules.moved(follower.key, follower.position())
+            self._plan()
+
+    # OFFSET_OUT_OF_RANGE
+
+    def _look_up(self, lost: Sequence[IsrFollower]) -> None:
+        """Ask the leader where the logs of these partitions begin and end."""
+        found: dict[Key, list[int]] = {follower.key: [] for follower in lost}
+        left = 2
+
+        def answered(done: Completion[Message]) -> None:
+            nonlocal left
+            left -= 1
+            if done.error is None:
+                answer = done.result()
+                assert isinstance(answer, ListOffsetsResponse)
+                _note(answer, lost, found)
+            if not left:
+                self._found(lost, found)
+
+        for timestamp in (EARLIEST, LATEST):
+            self._channel.send(self._question(lost, timestamp), self._settings.timeout_ms).when_done(answered)
+
+    def _question(self, lost: Sequence[IsrFollower], timestamp: int) -> ListOffsetsRequest:
+        topics: dict[str, ListOffsetsTopic] = {}
+        for follower in lost:
+            at = follower.host.partition
+            topics.setdefault(at.topic, ListOffsetsTopic(name=at.topic)).partitions.append(
+                ListOffsetsPartition(
+                    partition_index=at.partition,
+                    current_leader_epoch=follower.image.leader_epoch,
+                    timestamp=timestamp,
+                )
+            )
+        return ListOffsetsRequest(replica_id=self._owner.node_id, topics=list(topics.values()))
+
+    def _found(self, lost: Sequence[IsrFollower], found: dict[Key, list[int]]) -> None:
+        for follower in lost:
+            key = follower.key
+            if self._stopped or self._followers.get(key) is not follower:
+                continue
+            offsets = found[key]
+            if len(offsets) < 2:
+                self._back_off(follower)
+                continue
+            try:
+                self._mend(follower, *offsets)
+            except BrokerError as error:
+                self._refused(follower, error)
+        self._plan()
+
+    def _mend(self, follower: IsrFollower, leader_start_offset: int, leader_end_offset: int) -> None:
+        host = follower.host
+        mend = out_of_range(host.log.placed_end_offset, leader_start_offset, leader_end_offset)
+        if mend.truncate_to is not None:
+            self._truncate(follower, mend.truncate_to)
+            return
+        if mend.restart_at is not None:
+            self._events.warning(
+                "the leader's log begins behind ours; it is begun anew",
+                partition=str(host.partition),
+                end_offset=host.log.placed_end_offset,
+                leader_start_offset=mend.restart_at,
+            )
+            host.restart_at(mend.restart_at)
+        self.rules.moved(follower.key, follower.position())
+
+
+def _note(answer: ListOffsetsResponse, lost: Sequence[IsrFollower], found: dict[Key, list[int]]) -> None:
+    keys = {(f.host.partition.topic, f.host.partition.partition): f.key for f in lost}
+    for topic in answer.topics:
+        for one in topic.partitions:
+            key = keys.get((topic.name, one.partition_index))
+            if key is not None and not one.error_code and one.offset >= 0:
+                found[key].append(one.offset)

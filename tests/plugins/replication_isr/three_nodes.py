@@ -1,0 +1,274 @@
+"""Three real nodes on simulated machines, their replicas, and producers that remember what was acknowledged."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from random import Random
+from typing import Any
+
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.testing.fakes.loop import SimulatedLoop
+from blumfeld.testing.simulation.clients.client import ClientConnection, connect
+from blumfeld.testing.simulation.machine.host import ADDRESS, Machine, address_of, plan_of
+from blumfeld.testing.simulation.network.network import Network
+from blumfeld.testing.simulation.trace import Trace
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.messages.create_topics import (
+    CreatableTopic,
+    CreatableTopicConfig,
+    CreateTopicsRequest,
+    CreateTopicsResponse,
+)
+from blumfeld.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from tests.plugins.replication_isr.shared_controller import CLUSTER_ID, SharedController
+
+NODES = 3
+TOPIC = "t"
+CONFIG = {
+    "auto.create.topics.enable": False,
+    "broker.session.timeout.ms": 2_000,
+    "broker.heartbeat.interval.ms": 400,
+    "replica.lag.time.max.ms": 2_000,
+    "replica.socket.timeout.ms": 3_000,
+    "replica.fetch.backoff.ms": 200,
+    "min.insync.replicas": 2,
+    "default.replication.factor": 3,
+}
+
+
+class ThreeNodes:
+    """The machines, the controller and the network of one seed."""
+
+    def __init__(
+        self,
+        seed: int = 1,
+        *,
+        nodes: int = NODES,
+        config: dict[str, Any] | None = None,
+        sections: dict[str, Any] | None = None,
+    ) -> None:
+        self.loop = SimulatedLoop()
+        self.chance = Random(f"{seed}/fate")
+        self.network = Network(self.loop, Random(f"{seed}/network"), Trace(self.loop.time))
+        self.defects: list[tuple[str, BaseException]] = []
+        self.events: list[tuple[int, str, dict[str, Any]]] = []
+        self.config = CONFIG | (config or {})
+        self.shared = SharedController(self.loop, self.config)
+        point = self.shared.plugin()
+        self.machines = [
+            Machine(
+                seed * 10 + nth,
+                self.loop,
+                self.network,
+                plan_of(
+                    self.config,
+                    "storage_local",
+                    node_id=nth,
+                    sections={
+                        "consensus": {"plugin": "consensus_shared"},
+                        "node": {"id": nth, "data_dir": "/data", "cluster_id": CLUSTER_ID, "rack": f"r{nth}"},
+                        **(sections or {}),
+                    },
+                    plugins=[point],
+                ),
+                lambda where, error: self.defects.append((where, error)),
+                lambda: None,
+            )
+            for nth in range(1, nodes + 1)
+        ]
+        for machine in self.machines:
+            machine.on_event = self._note(machine)
+        self.acked: dict[int, dict[int, bytes]] = {}
+        """Partition → offset → value of each acknowledged record."""
+        self.unknown = 0
+        """Records whose acknowledgement never came."""
+
+    def _note(self, machine: Machine) -> Any:
+        number = int(machine.address.rsplit(".", 1)[1])
+        return lambda event, values: self.events.append((number, event, dict(values)))
+
+    def run(self, story: Coroutine[Any, Any, None]) -> None:
+        """Start all nodes, and run a story to its end."""
+
+        async def told() -> None:
+            starts = [asyncio.ensure_future(machine.start()) for machine in self.machines]
+            for start in starts:
+                assert await start
+            await story
+            for machine in self.machines:
+                machine.end()
+
+        self.loop.run(told())
+        assert not self.defects, self.defects
+
+    def said(self, event: str) -> list[tuple[int, dict[str, Any]]]:
+        """Nodes and values of an event."""
+        return [(node, values) for node, name, values in self.events if name == event]
+
+    # The cluster
+
+    async def create(
+        self, partitions: int = 1, configs: dict[str, str] | None = None, rf: int = NODES
+    ) -> None:
+        topic = CreatableTopic(
+            name=TOPIC,
+            num_partitions=partitions,
+            replication_factor=rf,
+            configs=[CreatableTopicConfig(name=k, value=v) for k, v in (configs or {}).items()],
+        )
+        admin = await self.connect(1)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=10_000)
+        answer = await admin.ask(request, 5, CreateTopicsResponse)
+        assert answer.topics[0].error_code == 0, answer
+        admin.close()
+
+    async def connect(self, node_id: int) -> ClientConnection:
+        return await connect(self.network, (address_of(node_id), ADDRESS[1]), "test")
+
+    def image(self, partition: int = 0) -> PartitionImage:
+        """The partition as the controller has it."""
+        return self.shared.image.topics[TOPIC].partitions[partition]
+
+    def machine(self, node_id: int) -> Machine:
+        return self.machines[node_id - 1]
+
+    def hosted(self, node_id: int, partition: int = 0) -> Partition | None:
+        node = self.machine(node_id).node
+        if node is None or not self.machine(node_id).is_running:
+            return None
+        broker: Any = node.broker
+        found: Partition | None = broker.partitions.find(TOPIC, partition)
+        return found
+
+    def replica(self, node_id: int, partition: int = 0) -> Partition:
+        found = self.hosted(node_id, partition)
+        assert found is not None
+        return found
+
+    def cut(self, one: int, other: int) -> None:
+        """Cut both ways between two nodes."""
+        self.network.cut(address_of(one), address_of(other))
+        self.network.cut(address_of(other), address_of(one))
+
+    def isolate(self, node_id: int) -> None:
+        """Cut a node off from the others, and from the controller."""
+        self.shared.unreachable.add(node_id)
+        for other in range(1, len(self.machines) + 1):
+            if other != node_id:
+                self.cut(node_id, other)
+
+    async def restart(self, node_id: int) -> None:
+        """Kill a process (SIGKILL), and start the next one once the controller has fenced it."""
+        self.machine(node_id).crash(power_cut=False)
+        await self.until(lambda: self.shared.image.brokers[node_id].fenced)
+        assert await self.machine(node_id).start()
+
+    def heal(self) -> None:
+        self.shared.unreachable.clear()
+        self.network.heal_all()
+
+    async def until(self, condition: Any, seconds: float = 60.0) -> None:
+        """Wait on virtual time for a condition."""
+        until_s = self.loop.time() + seconds
+        while not condition():
+            assert self.loop.time() < until_s, "the condition does not come true"
+            await asyncio.sleep(0.02)
+
+    def settled(self, partitions: Sequence[int]) -> bool:
+        """Whether all replicas are in sync, and know it."""
+        for index in partitions:
+            image = self.image(index)
+            if image.leader < 0 or len(image.isr) < len(image.replicas):
+                return False
+            found = [self.hosted(node_id, index) for node_id in image.replicas]
+            ends = {
+                None if one is None else (one.log.written_end_offset, one.high_watermark, one.leader_epoch)
+                for one in found
+            }
+            if len(ends) != 1 or None in ends:
+                return False
+            (end,) = ends
+            assert end is not None
+            if end[0] != end[1] or end[2] != image.leader_epoch:
+                return False
+        return True
+
+    # Records
+
+    async def produce(
+        self, values: Sequence[bytes], partition: int = 0, *, acks: int = -1, timeout_ms: int = 5_000
+    ) -> bool:
+        """Send one batch to the leader. Return whether it was acknowledged."""
+        leader = self.image(partition).leader
+        if leader < 0:
+            return False
+        try:
+            connection = await self.connect(leader)
+        except OSError:
+            return False
+        batch = build_batch([Record(value=value, timestamp=1_700_000_000_000) for value in values])
+        request = ProduceRequest(
+            acks=acks,
+            timeout_ms=timeout_ms,
+            topic_data=[
+                TopicProduceData(
+                    name=TOPIC, partition_data=[PartitionProduceData(index=partition, records=bytes(batch))]
+                )
+            ],
+        )
+        try:
+            answer = await asyncio.wait_for(connection.ask(request, 9, ProduceResponse), 10.0)
+        except (OSError, TimeoutError):
+            self.unknown += len(values)
+            return False
+        finally:
+            connection.close()
+        (one,) = answer.responses[0].partition_responses
+        if one.error_code:
+            self.unknown += len(values)
+            return False
+        if acks == -1:
+            known = self.acked.setdefault(partition, {})
+            for number, value in enumerate(values):
+                assert one.base_offset + number not in known, "an offset was acknowledged twice"
+                known[one.base_offset + number] = value
+        return True
+
+    def check(self, partitions: Sequence[int]) -> None:
+        """Replicas are equal below the high watermark, byte by byte, and have every acknowledged record."""
+        for index in partitions:
+            image = self.image(index)
+            replicas = [self.replica(node_id, index) for node_id in image.replicas]
+            committed = min(one.high_watermark for one in replicas)
+            logs = [batches_of(one, committed) for one in replicas]
+            assert logs.count(logs[0]) == len(logs), f"{TOPIC}-{index}: replicas differ"
+            values = dict(values_of(logs[0]))
+            for offset, value in self.acked.get(index, {}).items():
+                assert values.get(offset) == value, f"{TOPIC}-{index}: lost {value!r} at {offset}"
+
+
+def batches_of(partition: Partition, end_offset: int) -> list[bytes]:
+    """The bytes of each batch below ``end_offset``."""
+    log: Any = partition.log
+    start = log.log_start_offset
+    if start >= end_offset:
+        return []
+    return [bytes(batch.data) for batch in log.batches(start) if batch.next_offset <= end_offset]
+
+
+def values_of(batches: Sequence[bytes]) -> list[tuple[int, bytes]]:
+    """(offset, value) of each record."""
+    found = []
+    for data in batches:
+        batch = RecordBatch(memoryview(bytearray(data)))
+        found += [(record.offset, bytes(record.value or b"")) for record in records(batch)]
+    return found
