@@ -490,7 +490,7 @@ def test_a_host_that_was_stopped_is_left_alone() -> None:
         log.follower.stop()  # as the partition does when its disk fails
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
 
-    log.append_fetched = failing  # type: ignore[method-assign]
+    cast("Any", log).append_fetched = failing
     driver.answer(data(0, b"abc"), data(1, b"de"))
     driver.logs[1].write()
     driver.turn()
