@@ -46,6 +46,8 @@ EDGE_MODULES = {
     "core/blumfeld/kernel/watching/metrics_endpoint.py": "an HTTP port of its own",
     "core/blumfeld/kernel/process.py": "signals, umask, the loop itself",
     "core/blumfeld/kernel/runtime/worker_main.py": "is a process of its own",
+    "core/blumfeld/kernel/supervising/orphans.py": "asks the kernel for a signal",
+    "core/blumfeld/kernel/supervising/supervisor.py": "starts processes, and never beside a node",
     "core/blumfeld/kernel/runtime/worker_process.py": "starts it, and waits for it in a thread",
 }
 EDGE_PLUGINS = {
@@ -130,15 +132,15 @@ def test_nothing_serves_behind_the_runtimes_back() -> None:
     assert not found, "\n".join(found)
 
 
-def test_what_ships_imports_no_anyio() -> None:
-    """It is installed for campaigns/ alone, and its import costs 17 to 45 ms (ADR 0001)."""
-    found = [
-        f"{named(path)}:{line}"
+def test_only_the_supervisor_imports_anyio() -> None:
+    """Its import costs 17 to 45 ms, which a single node doesn't pay (ADR 0001, ADR 0031)."""
+    found = {
+        named(path)
         for path in python_files("core", "plugins")
         for line, module in imports_of(path)
         if module.split(".")[0] == "anyio"
-    ]
-    assert not found, "\n".join(found)
+    }
+    assert found == {"core/blumfeld/kernel/supervising/supervisor.py"}
 
 
 def test_every_edge_module_is_there() -> None:

@@ -34,6 +34,16 @@ def of_cluster(path: Path, cluster_id: str, directory: bytes, node_id: int = 1) 
     return str(path)
 
 
+def test_a_node_of_a_cluster_makes_up_no_id(tmp_path: Path) -> None:
+    """Three nodes with three ids would wait for each other for ever."""
+    dirs = [str(tmp_path / "a")]
+    assert cluster_id_of(runtime(), dirs, 1, "wanted", may_be_new=False) == "wanted"
+    with pytest.raises(ValueError, match="isn't formatted, and a node of a cluster needs the cluster's id"):
+        cluster_id_of(runtime(), dirs, 1, None, may_be_new=False)
+    of_cluster(tmp_path / "a", "theirs", b"a" * 16)
+    assert cluster_id_of(runtime(), dirs, 1, None, may_be_new=False) == "theirs"
+
+
 def test_a_new_node_takes_what_the_manifest_says_or_a_new_id(tmp_path: Path) -> None:
     dirs = [str(tmp_path / "a"), str(tmp_path / "b")]
     assert cluster_id_of(runtime(), dirs, 1, "wanted") == "wanted"

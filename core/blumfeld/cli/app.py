@@ -18,9 +18,10 @@ from typer.core import TyperGroup
 
 from blumfeld import __version__
 from blumfeld.cli.run import BAD_MANIFEST, load_manifest
-from blumfeld.kernel.composing.description import describe
+from blumfeld.kernel.composing.description import describe, describe_nodes
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.manifest.sections import NO_FILE
+from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet
 from blumfeld.plugging.registry import Registry
@@ -169,9 +170,11 @@ def plan(
 ) -> None:
     """Show what a manifest composes: plug-ins, APIs, the meaning of an ack, missing parts. Opens nothing."""
     try:
-        loaded = load_manifest(manifest, overrides or (), data_dir, listen)
-        planned = make_plan(loaded, manifest or NO_FILE)
-        typer.echo(asyncio.run(describe(planned)), nl=False)
+        loaded, source = load_manifest(manifest, overrides or (), data_dir, listen), manifest or NO_FILE
+        planned = [make_plan(one, source) for one in node_manifests(loaded, source)]
+        if len(planned) > 1:
+            typer.echo(describe_nodes(planned))
+        typer.echo(asyncio.run(describe(planned[0])), nl=False)
     except (ManifestError, PluginContractError) as error:
         for line in str(error).splitlines():
             typer.echo(f"blumfeld: {line}", err=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -12,8 +13,10 @@ from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED, load_manifest
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting, format_directories
 from blumfeld.kernel.formatting.quorum import InitialQuorum, initial_controllers
-from blumfeld.kernel.manifest.sections import NO_FILE
+from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.supervising.derivation import node_manifests
+from blumfeld.kernel.supervising.preparing import check_directories, format_nodes
 from blumfeld.log.checkpoints import MetaProperties
 from blumfeld.plugging.errors import ManifestError, Problem
 from blumfeld.wire.errors import PluginContractError
@@ -57,21 +60,19 @@ def format_data_dir(
     """Format the data directories: write cluster id, node id, feature levels and the first voters.
 
     Without one of the three flags of the quorum the node is formatted for a static quorum, as `run` does in an empty
-    directory.
+    directory. With `nodes = N` all nodes are formatted.
     """
     try:
-        loaded = load_manifest(manifest, overrides or (), data_dir)
-        if cluster_id is not None:
-            node = msgspec.structs.replace(loaded.node, cluster_id=cluster_id)
-            loaded = msgspec.structs.replace(loaded, node=node)
+        loaded = _in_cluster(load_manifest(manifest, overrides or (), data_dir), cluster_id)
         formatting = Formatting(
             quorum=_quorum(standalone, controllers, no_initial_controllers),
             features=tuple(features or ()),
             release_version=release_version,
             ignore_formatted=ignore_formatted,
         )
-        plan = make_plan(loaded, manifest or NO_FILE)
-        formatted = asyncio.run(_formatted(plan, formatting))
+        source = manifest or NO_FILE
+        plans = [make_plan(one, source) for one in node_manifests(loaded, source)]
+        formatted = asyncio.run(_formatted(loaded, plans, formatting))
     except (ManifestError, PluginContractError) as error:
         for line in str(error).splitlines():
             typer.echo(f"blumfeld: {line}", err=True)
@@ -82,7 +83,7 @@ def format_data_dir(
     except OSError as error:
         typer.echo(f"blumfeld: {error.filename}: {error.strerror}", err=True)
         raise typer.Exit(NOT_STARTED) from None
-    for where in plan.manifest.node.directories:
+    for where in [directory for plan in plans for directory in plan.manifest.node.directories]:
         if (meta := formatted.get(where)) is None:
             typer.echo(f"left {where} as it is: formatted already")
             continue
@@ -90,6 +91,13 @@ def format_data_dir(
         typer.echo(
             f"formatted {where}: cluster {meta.cluster_id}, node {meta.node_id}, directory {directory}"
         )
+
+
+def _in_cluster(manifest: Manifest, cluster_id: str | None) -> Manifest:
+    if cluster_id is None:
+        return manifest
+    node = msgspec.structs.replace(manifest.node, cluster_id=cluster_id)
+    return msgspec.structs.replace(manifest, node=node)
 
 
 def _quorum(standalone: bool, controllers: str | None, no_initial_controllers: bool) -> InitialQuorum:
@@ -108,12 +116,17 @@ def _quorum(standalone: bool, controllers: str | None, no_initial_controllers: b
     )
 
 
-async def _formatted(plan: Plan, formatting: Formatting) -> dict[str, MetaProperties]:
+async def _formatted(
+    manifest: Manifest, plans: Sequence[Plan], formatting: Formatting
+) -> dict[str, MetaProperties]:
     def defect(where: str, error: BaseException) -> None:
         raise error
 
     runtime = AsyncioRuntime(defect)
     try:
-        return format_directories(plan, runtime, formatting)
+        if len(plans) == 1:
+            return format_directories(plans[0], runtime, formatting)
+        check_directories(manifest, plans, runtime)
+        return format_nodes(plans, runtime, formatting)
     finally:
         await runtime.close()

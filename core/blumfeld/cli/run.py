@@ -33,10 +33,26 @@ def run(arguments: Sequence[str]) -> int:
     given = _parser().parse_args(arguments)
     try:
         forced = ["consensus.options.force_empty_metadata=true"] if given.force_empty_metadata else []
+        source = given.manifest or NO_FILE
         manifest = load_manifest(given.manifest, [*given.set, *forced], given.data_dir, given.listen)
-        plan = make_plan(manifest, given.manifest or NO_FILE)
+        if given.node is not None:
+            from blumfeld.kernel.supervising.derivation import node_manifest
+
+            manifest = node_manifest(manifest, given.node, source)
+        elif manifest.nodes > 1:
+            from blumfeld.cli.run_nodes import run_nodes
+
+            return run_nodes(manifest, source, arguments)
+        plan = make_plan(manifest, source)
     except (ManifestError, PluginContractError) as error:
         return _complain(str(error), BAD_MANIFEST)
+    except StartError as error:
+        return _complain(f"could not start: {error}", NOT_STARTED)
+    if given.supervisor is not None:
+        from blumfeld.kernel.supervising.orphans import stop_with
+
+        if not stop_with(given.supervisor):
+            return NOT_STARTED
     logging = manifest.logging
     logs = EventLogs(structlog_renderer(logging.format), logging.level)
     try:
@@ -120,6 +136,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--data-dir", metavar="DIR", help="node.data_dir, and no node.data_dirs")
     parser.add_argument("--listen", metavar="HOST:PORT", help="where the first broker listener binds")
+    parser.add_argument(
+        "--node",
+        type=int,
+        metavar="ID",
+        help="with `nodes = N` in the manifest, run only the node with this id",
+    )
+    parser.add_argument("--supervisor", type=int, help=argparse.SUPPRESS)  # the process that starts this one
     parser.add_argument(
         "--force-empty-metadata",
         action="store_true",

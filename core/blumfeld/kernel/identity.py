@@ -12,15 +12,24 @@ from blumfeld.wire.primitives import uuid_text
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
-def cluster_id_of(runtime: Runtime, data_dirs: Sequence[str], node_id: int, wanted: str | None) -> str:
+def cluster_id_of(
+    runtime: Runtime,
+    data_dirs: Sequence[str],
+    node_id: int,
+    wanted: str | None,
+    *,
+    may_be_new: bool = True,
+) -> str:
     """Returns the cluster id for a node that is about to start on these directories. Writes nothing.
 
     Directories that are not formatted yet are skipped. So are unreadable ones, except for the first: they may be
     offline, and the storage reports them.
 
     :param wanted: the manifest's ``node.cluster_id``
+    :param may_be_new: whether the node may begin a cluster; one of several nodes would begin a cluster without the
+        others
     :raises ValueError: a directory belongs to another cluster or node, two belong to different clusters or are one, or
-        a ``meta.properties`` can't be understood
+        a ``meta.properties`` can't be understood; or there is no cluster id, and the node may not begin a cluster
     :raises OSError: the first directory can't be read
     """
     found = formatted_directories(runtime, data_dirs)
@@ -33,6 +42,11 @@ def cluster_id_of(runtime: Runtime, data_dirs: Sequence[str], node_id: int, want
             raise ValueError(f"{path}: the directory is of node {meta.node_id}, not {node_id} (node.id)")
     for meta in found.values():
         return meta.cluster_id
+    if wanted is None and not may_be_new:
+        raise ValueError(
+            f"{data_dirs[0]} isn't formatted, and a node of a cluster needs the cluster's id: run `blumfeld format "
+            "--cluster-id ID` first, or set node.cluster_id"
+        )
     return wanted if wanted is not None else uuid_text(runtime.new_uuid())
 
 

@@ -415,7 +415,9 @@ class Node:
         composition = self.composition
         node = self.plan.manifest.node
         directories, wanted = composition.data_dirs, node.cluster_id
-        composition.cluster_id = cluster_id_of(composition.runtime, directories, node.id, wanted)
+        composition.cluster_id = cluster_id_of(
+            composition.runtime, directories, node.id, wanted, may_be_new=composition.single_node
+        )
         await composition.storage.start(composition.cluster_id, node.id)
         self._when_stopped("storage", self._stop_storage)
 

@@ -66,7 +66,7 @@ PLAIN = 'name="PLAINTEXT", bind="127.0.0.1:9092"'
         ),
         ("node.cluster_id=a b", 'node.cluster_id: found "a b"; allowed: 1 to 64 letters, digits, - and _'),
         ("nodes=0", "nodes: found 0; allowed: an integer >= 1"),
-        ("nodes=3", "nodes: found 3; allowed: 1: this build runs one node in a process"),
+        ("nodes=3", "nodes: found 3; allowed: 1 for one node: `blumfeld run FILE` starts all of them"),
         ("strage.plugin=x", "strage: found an unknown key; allowed: "),
         ("logging.level=loud", 'logging.level: found "loud"; allowed: debug, info, warning, error'),
         ("logging.format=jsn", 'logging.format: found "jsn"; allowed: console, json (did you mean json?)'),

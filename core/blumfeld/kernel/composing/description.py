@@ -43,6 +43,17 @@ async def describe(plan: Plan, make_broker: MakeBroker = make_broker) -> str:
         await runtime.close()
 
 
+def describe_nodes(plans: Sequence[Plan]) -> str:
+    """Returns the nodes of a manifest with ``nodes = N`` as a table, for a person. The first node is described next."""
+    rows = [("node", "roles", "listeners", "data")]
+    for plan in plans:
+        node = plan.manifest.node
+        listeners = ", ".join(f"{one.name} {address_text(one.host, one.port)}" for one in plan.listeners)
+        rows.append((str(node.id), ", ".join(node.roles), listeners, " and ".join(node.directories)))
+    head = f"{len(plans)} nodes from {plans[0].source}, a process each; `blumfeld run` starts all of them"
+    return "\n".join([head, *_table(rows), "", "the first of them:"])
+
+
 def _silence() -> Render:
     return lambda *_: None
 

@@ -65,7 +65,7 @@ def _node_problems(manifest: Manifest) -> Iterator[Problem]:
             yield Problem(f"node.roles[{nth}]", f"{role} twice", "each role once")
     yield from _directory_problems(manifest.node)
     if manifest.nodes > 1:
-        allowed = "1: this build runs one node in a process; start another `blumfeld run` for the next"
+        allowed = "1 for one node: `blumfeld run FILE` starts all of them, `--node ID` one of them"
         yield Problem("nodes", str(manifest.nodes), allowed)
 
 
