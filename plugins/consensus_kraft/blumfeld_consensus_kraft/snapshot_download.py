@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from blumfeld.metadata.image.checkpoint import CheckpointId
 from blumfeld.metadata.image.checkpoint_reader import CheckpointReader
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
@@ -111,10 +113,16 @@ class SnapshotDownload:
                 + ": the download begins anew"
             )
 
-    async def finish(self, cluster_id: str, section_kinds: SectionKinds = NO_SECTIONS) -> Loaded:
+    async def finish(
+        self,
+        cluster_id: str,
+        section_kinds: SectionKinds = NO_SECTIONS,
+        progress: Callable[[], None] = lambda: None,
+    ) -> Loaded:
         """All chunks are there: put the file in its place and load its image. Then call
         ``RaftLog.truncate_fully_to``; a crash before that is made good by the next start (``loading.load``).
 
+        :param progress: called after each megabyte that was loaded
         :raises ValueError: the snapshot is cut off, or holds a record that this build can't read. Its file is removed
         :raises OSError: it can't be written or read
         """
@@ -126,7 +134,7 @@ class SnapshotDownload:
             await self._runtime.offload(draft.commit)
             try:
                 loaded = await load_snapshot(
-                    self._runtime, self._kept.files, snapshot, cluster_id, section_kinds
+                    self._runtime, self._kept.files, snapshot, cluster_id, section_kinds, progress
                 )
             except ValueError:
                 await self._runtime.offload(self._kept.files.delete, snapshot.name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 from blumfeld.metadata.image.checkpoint import CheckpointId
@@ -30,9 +31,11 @@ async def load_snapshot(
     snapshot: CheckpointId,
     cluster_id: str,
     section_kinds: SectionKinds = NO_SECTIONS,
+    progress: Callable[[], None] = lambda: None,
 ) -> Loaded:
     """Returns the image that a snapshot holds, with the voters in it. The loop serves others meanwhile.
 
+    :param progress: called for each ``READ_BYTES``
     :raises ValueError: it is damaged, or holds a record that this build can't read
     :raises OSError: it can't be read
     """
@@ -41,6 +44,7 @@ async def load_snapshot(
     position = 0
     while data := await runtime.offload(files.read_at, snapshot.name, position, READ_BYTES):
         position += len(data)
+        progress()
         try:
             for batch in reader.feed(data):
                 await loading.take(batch)

@@ -15,7 +15,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead
 from blumfeld.testing.fakes.files import Adversary, FakeDisk
-from blumfeld.testing.fakes.loop import SimulationError
+from blumfeld.testing.fakes.loop import SimulatedLoop, SimulationError
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import Listener
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
@@ -67,8 +67,15 @@ def history(*runs: tuple[int, int]) -> list[bytes]:
 class LogNode:
     """One incarnation of a voter. Several, one after the other, may have one disk."""
 
-    def __init__(self, disk: FakeDisk | None = None, seed: int = 0, *, segment_bytes: int = 1 << 20) -> None:
-        self.runtime = FakeRuntime(seed, disk=disk)
+    def __init__(
+        self,
+        disk: FakeDisk | None = None,
+        seed: int = 0,
+        *,
+        segment_bytes: int = 1 << 20,
+        loop: SimulatedLoop | None = None,
+    ) -> None:
+        self.runtime = FakeRuntime(seed, disk=disk, loop=loop)
         self.disk = self.runtime.disk
         self.storage = LocalStorage(self.runtime, DATA_DIR, Events())
         self.config = {"internal.segment.bytes": segment_bytes}
