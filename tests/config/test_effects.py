@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.config import replica_selectors
 from blumfeld.config.effects import FIXED, HONOURED, REFUSED, WITHOUT, check_effect, effect_of
 from blumfeld.config.effects_table import (
     BROKER_EFFECTS,
@@ -44,6 +45,8 @@ def another_value(defn: ConfigDef) -> Typed:
     """A value that Kafka allows and that isn't the default."""
     if defn.name == "max.connections.per.ip.overrides":
         return "127.0.0.1:5"
+    if defn.name == replica_selectors.KEY:
+        return replica_selectors.RACK_AWARE
     if defn.type == "BOOLEAN":
         return not defn.default
     if defn.type == "DOUBLE":
@@ -58,6 +61,13 @@ def another_value(defn: ConfigDef) -> Typed:
         names = [one for one in defn.allowed or ("something",) if (one,) != defn.default]
         return (names[0],)
     return next(one for one in (*defn.allowed, "something") if one != defn.default)
+
+
+def test_a_replica_selector_of_somebody_elses_is_refused() -> None:
+    selector = BROKER_CONFIGS[replica_selectors.KEY]
+    check_effect(selector, replica_selectors.LEADER)
+    with pytest.raises(ConfigError, match=r"com\.example\.Nearest"):
+        check_effect(selector, "com.example.Nearest")
 
 
 def _allows(defn: ConfigDef, value: int) -> bool:

@@ -16,7 +16,7 @@ from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import TransactionCoordinator
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.partitions import LocalPartitions
-from blumfeld.spi.replication import LeaderReplica, Replicas
+from blumfeld.spi.replication import Replicas
 
 ROOT = Path(__file__).resolve().parents[2]
 SPI = ROOT / "core" / "blumfeld" / "spi"
@@ -31,7 +31,6 @@ PARTS = {
         ("local_partitions", name): getattr(LocalPartitions, name)
         for name in ("ends", "append", "read", "watch", "unwatch", "watch_leadership")
     },
-    ("leader", "preferred_read_replica"): LeaderReplica.preferred_read_replica,
     ("transactions", "new_shard"): TransactionCoordinator.new_shard,
 }
 """Parts of contracts that have no caller yet, by the property of ``Composition`` that hands them out, or the name that

@@ -31,6 +31,8 @@ from blumfeld.config.effects_table import (
 )
 from blumfeld.config.ip_overrides import KEY as IP_OVERRIDES
 from blumfeld.config.ip_overrides import ip_overrides
+from blumfeld.config.replica_selectors import KEY as REPLICA_SELECTOR
+from blumfeld.config.replica_selectors import check_replica_selector
 
 __all__ = [
     "FIXED",
@@ -113,6 +115,8 @@ def check_effect(defn: ConfigDef, given: Given) -> None:
     """
     if defn.name == IP_OVERRIDES:
         ip_overrides(given)
+    elif defn.name == REPLICA_SELECTOR:
+        check_replica_selector(given)
     effect = effect_of(defn)
     if effect.effect not in (FIXED, REFUSED) or _is_default(defn, parse(defn, given)):
         return

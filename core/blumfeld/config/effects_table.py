@@ -135,7 +135,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("unclean.leader.election.enable", HONOURED, "topic unclean.leader.election.enable", "Whether a replica that may lack records may lead."),
     ("security.inter.broker.protocol", REFUSED, SECURITY, "The security protocol between brokers."),
     ("inter.broker.listener.name", HONOURED, "manifest network.listeners[].inter_broker", "The listener that other brokers use."),
-    ("replica.selector.class", REFUSED, POLICY, "The class that chooses the replica a consumer reads from."),
+    ("replica.selector.class", HONOURED, "blumfeld.broker.handlers.broker.api_01_fetch", "The class that chooses the replica a consumer reads from; Kafka's RackAwareReplicaSelector and LeaderSelector are known."),
     ("follower.fetch.last.tiered.offset.enable", WITHOUT, NO_TIERING, "Whether a new follower begins at the end of tiered data."),
     ("group.coordinator.rebalance.protocols", FIXED, "the plug-ins under [groups] decide which protocols are served", "The group protocols that are served."),
     ("group.coordinator.threads", WITHOUT, ONE_LOOP, "The number of threads of the group coordinator."),

@@ -144,8 +144,6 @@ class LeaderReplica(Protocol):
     def preferred_read_replica(self, rack: str, fetch_offset: int) -> int:
         """Returns the replica that a consumer in ``rack`` had better fetch from (KIP-392); -1 for this leader.
 
-        Provisional: first used by a Fetch handler whose broker has a replica selector.
-
         :param fetch_offset: the replica must have this offset
         """
         ...

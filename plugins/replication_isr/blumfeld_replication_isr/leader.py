@@ -47,6 +47,10 @@ class LeaderOwner(Protocol):
         """Whether a broker is registered and not fenced."""
         ...
 
+    def epoch_of(self, replica_id: int) -> int:
+        """The broker epoch of a broker that is registered and not fenced; -1 if it isn't."""
+        ...
+
     def rack_of(self, replica_id: int) -> str | None:
         """The rack of a broker, if it is known."""
         ...
@@ -86,7 +90,7 @@ class IsrLeader:
             high_watermark=high_watermark,
             lag_max_ms=owner.lag_max_ms,
             now_ms=owner.runtime.monotonic_ms(),
-            eligible=owner.eligible,
+            eligible=self._eligible,
         )
         self.high_watermark = self.rules.high_watermark
         self.isr = self.rules.isr
@@ -118,7 +122,10 @@ class IsrLeader:
         """A follower has everything below ``fetch_offset``; it may have earned its place in the ISR."""
         rules = self.rules
         follower = rules.followers.get(replica_id)
-        if follower is None or 0 <= broker_epoch < follower.broker_epoch:
+        if follower is None:
+            return ErrorCode.NOT_LEADER_OR_FOLLOWER
+        if 0 <= broker_epoch < max(follower.broker_epoch, self._owner.epoch_of(replica_id)):
+            # An earlier process of that broker (KIP-903). Its successor may have lost what this one has written.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         start_before = follower.log_start_offset
         now_ms = self._owner.runtime.monotonic_ms()
@@ -155,6 +162,14 @@ class IsrLeader:
         """Leadership has gone."""
         self._stopped = True
         self._owner.gone(self)
+
+    def _eligible(self, replica_id: int) -> bool:
+        """Whether a replica may be in the ISR, by the process that fetched last: after a restart its position says
+        nothing before the next fetch (KIP-903)."""
+        if not self._owner.eligible(replica_id):
+            return False
+        fetched = self.rules.broker_epoch_of(replica_id)
+        return fetched < 0 or fetched == self._owner.epoch_of(replica_id)
 
     def _moved(self) -> None:
         self.high_watermark = self.rules.high_watermark

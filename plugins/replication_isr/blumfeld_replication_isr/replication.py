@@ -163,6 +163,11 @@ class IsrReplication:
         broker = self._composition.metadata.image.brokers.get(replica_id)
         return broker is not None and not broker.fenced
 
+    def epoch_of(self, replica_id: int) -> int:
+        """The broker epoch of a broker that is registered and not fenced; -1 if it isn't."""
+        broker = self._composition.metadata.image.brokers.get(replica_id)
+        return -1 if broker is None or broker.fenced else broker.epoch
+
     def rack_of(self, replica_id: int) -> str | None:
         """The rack of a broker, if it is known."""
         broker = self._composition.metadata.image.brokers.get(replica_id)

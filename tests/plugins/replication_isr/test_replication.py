@@ -341,6 +341,30 @@ def test_strangers_and_old_incarnations_are_refused() -> None:
     assert driver.leader.follower_fetched(2, 101, 0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_an_earlier_process_of_a_registered_broker_is_refused() -> None:
+    """KIP-903: its successor may have lost what it has written. The successor hasn't fetched yet."""
+    driver = Driver((1,))
+    driver.leader.log_end_moved()
+    assert driver.leader.follower_fetched(2, 101, 10, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert driver.leader.follower_fetched(2, -1, 10, 0) == ErrorCode.NONE, (
+        "a broker older than KIP-903 has no epoch"
+    )
+
+
+def test_a_restarted_broker_joins_the_isr_only_after_its_own_fetch() -> None:
+    driver = Driver((1,))
+    driver.leader.log_end_moved()
+    brokers = driver.controller.image.brokers
+    brokers[2] = msgspec.structs.replace(brokers[2], epoch=110)
+    driver.leader.follower_fetched(2, 109, 10, 0)
+    assert driver.controller.asked == []
+    assert driver.leader.follower_fetched(2, 111, 10, 0) == ErrorCode.NONE, "our image is behind"
+    assert driver.controller.asked == [], "the controller would refuse it by our image's epoch"
+    brokers[2] = msgspec.structs.replace(brokers[2], epoch=111)
+    driver.leader.follower_fetched(2, 111, 10, 0)
+    assert driver.wanted_isr() == [[(1, 101), (2, 111)]]
+
+
 def test_the_low_watermark_is_the_lowest_log_start_of_live_replicas() -> None:
     driver = Driver((1, 2, 3))
     cast("Any", driver.host.log).log_start_offset = 6

@@ -23,6 +23,13 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from blumfeld.wire.messages.fetch import (
+    FetchPartition,
+    FetchRequest,
+    FetchResponse,
+    FetchTopic,
+    PartitionData,
+)
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -242,6 +249,38 @@ class ThreeNodes:
                 assert one.base_offset + number not in known, "an offset was acknowledged twice"
                 known[one.base_offset + number] = value
         return True
+
+    async def fetch(
+        self,
+        node_id: int,
+        offset: int,
+        *,
+        partition: int = 0,
+        rack: str = "",
+        version: int = 12,
+        leader_epoch: int = -1,
+        max_wait_ms: int = 0,
+        replica_id: int = -1,
+    ) -> PartitionData:
+        """A consumer's fetch from one node."""
+        connection = await self.connect(node_id)
+        asked = FetchPartition(
+            partition=partition,
+            fetch_offset=offset,
+            partition_max_bytes=1 << 20,
+            current_leader_epoch=leader_epoch,
+        )
+        request = FetchRequest(
+            replica_id=replica_id,
+            rack_id=rack,
+            max_wait_ms=max_wait_ms,
+            min_bytes=1,
+            topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
+        )
+        answer = await connection.ask(request, version, FetchResponse)
+        connection.close()
+        (data,) = answer.responses[0].partitions
+        return data
 
     def check(self, partitions: Sequence[int]) -> None:
         """Replicas are equal below the high watermark, byte by byte, and have every acknowledged record."""

@@ -48,7 +48,9 @@ class Reader:
         "bytes_min",
         "context",
         "follower",
+        "leader_only",
         "ports",
+        "rack",
         "read_committed",
         "replica_epoch",
         "replica_id",
@@ -64,7 +66,12 @@ class Reader:
         read_committed: bool,
         bytes_min: int,
         bytes_max: int,
+        leader_only: bool = True,
+        rack: str = "",
     ) -> None:
+        """:param leader_only: it reads from a leader: a follower, or a consumer before Fetch v11 (KIP-392)
+        :param rack: the consumer's, if this node looks for a replica there; ``""``: it doesn't
+        """
         self.ports = ports
         self.context = context
         self.replica_id = replica_id
@@ -74,6 +81,8 @@ class Reader:
         self.read_committed = read_committed
         self.bytes_max = bytes_max
         self.bytes_min = bytes_min if bytes_min < bytes_max else bytes_max
+        self.leader_only = leader_only
+        self.rack = rack
 
     def end_of(self, partition: Partition) -> int:
         """Returns the end of what this reader may read: the log end for a follower, else what is committed."""
@@ -82,7 +91,7 @@ class Reader:
         return partition.readable_end(self.read_committed)
 
     def find(self, asked: FetchPartition) -> Partition:
-        """Returns the partition, if this node leads it and the reader may read it.
+        """Returns the partition, if this node leads it, or follows and this reader reads from followers, too.
 
         :raises BrokerError: the code for the partition's ``errorCode``: UNKNOWN_TOPIC_ID, INCONSISTENT_TOPIC_ID,
             TOPIC_AUTHORIZATION_FAILED, and those of ``PartitionManager.leading``
@@ -104,7 +113,10 @@ class Reader:
             name = topic
         if not self.follower and not self.context.authorize("Read", "Topic", name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        partition = hosted.leading(name, asked.partition)
+        if self.leader_only:
+            partition = hosted.leading(name, asked.partition)
+        else:
+            partition = hosted.leading_or_following(name, asked.partition)
         if isinstance(topic, bytes) and partition.topic_id != topic:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
         asked.found, asked.found_in = partition, hosted.generation
@@ -129,6 +141,7 @@ class PartitionRead:
         "log_start_offset",
         "parked",
         "partition",
+        "preferred",
         "read",
         "stable",
         "total_before",
@@ -152,6 +165,8 @@ class PartitionRead:
         """The pending read, while the bytes come from a disk or a remote store."""
         self.diverging: tuple[int, int] | None = None
         """(epoch, end offset) of the last point that the reader's log may share with ours (KIP-595)."""
+        self.preferred = -1
+        """The replica that the consumer should read from instead (KIP-392); -1 for this one."""
         self.high_watermark = -1
         self.stable = -1
         self.log_start_offset = -1
@@ -165,6 +180,8 @@ class PartitionRead:
         """Check the request's fields and read. An error is stored in :attr:`error`, not raised."""
         try:
             partition = self.partition = reader.find(self.asked)
+            if reader.rack and self._is_better_read_elsewhere(partition, reader.rack):
+                return
             if self._check(partition):
                 if reader.follower and partition.leader is not None:
                     code = partition.leader.follower_fetched(
@@ -218,6 +235,23 @@ class PartitionRead:
         """Answer this error, with -1 for each offset."""
         self.error = code
         self.high_watermark = self.stable = self.log_start_offset = -1
+
+    def _is_better_read_elsewhere(self, partition: Partition, rack: str) -> bool:
+        """Look for a replica in the consumer's rack, instead of a read. The consumer's leader epoch counts first.
+
+        :raises BrokerError: the consumer's leader epoch isn't ours
+        """
+        if partition.leader is None:
+            return False
+        asked = self.asked
+        epoch = asked.current_leader_epoch
+        if epoch >= 0 and epoch != partition.leader_epoch:
+            raise BrokerError(partition.check_leader_epoch(epoch))
+        self.preferred = partition.leader.preferred_read_replica(rack, asked.fetch_offset)
+        if self.preferred < 0:
+            return False
+        self._tell_ends(partition)
+        return True
 
     def _check(self, partition: Partition) -> bool:
         """Returns whether there is something to read; False if the reader's log diverges.
@@ -309,7 +343,7 @@ class FetchAttempt:
         self.reads: list[PartitionRead] = []
         self.size_bytes = 0
         self.decided = False
-        """An error or a divergence was found: the answer must not wait for ``bytes_min``."""
+        """An error, a divergence or a better replica was found: the answer must not wait for ``bytes_min``."""
         self.waits_for_cold = False
         """Whether a read is pending: :meth:`cold` is not empty."""
         self.straight = read
@@ -348,7 +382,7 @@ class FetchAttempt:
         one.bytes_counted = size
         self.size_bytes += size
         self._left -= size
-        if one.error or one.diverging is not None:
+        if one.error or one.diverging is not None or one.preferred >= 0:
             self.decided = True
 
     def enough(self, reader: Reader) -> bool:

@@ -89,6 +89,11 @@ class FetchPartition:
         self.told_log_start_offset = earlier.told_log_start_offset
         self.found, self.found_in = earlier.found, earlier.found_in
 
+    def untold(self) -> None:
+        """Forget the last answer's offsets, because the reader can't use them: its log diverges. They are news again
+        when it has truncated."""
+        self.high_watermark = self.told_log_start_offset = -1
+
     def changed(self, high_watermark: int, log_start_offset: int) -> bool:
         """Whether these offsets differ from the last answer's. They are stored as the last answer's."""
         if high_watermark == self.high_watermark and log_start_offset == self.told_log_start_offset:

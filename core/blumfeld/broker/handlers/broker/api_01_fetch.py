@@ -16,6 +16,7 @@ from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan, PartitionK
 from blumfeld.broker.fetch.straight_answer import STRAIGHT_FROM, straight
 from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
+from blumfeld.config.replica_selectors import RACK_AWARE
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -38,6 +39,8 @@ from blumfeld.wire.messages.fetch import FetchPartition as AskedPartition
 from blumfeld.wire.primitives import Records
 
 TOPIC_ID_FROM = 13
+PREFERRED_FROM = 11
+"""Version from which on consumers read from followers, too, and name their rack."""
 REPLICA_STATE_FROM = 15
 LEADER_FROM = 12
 ENDPOINTS_FROM = 16
@@ -113,6 +116,8 @@ class Fetch:
         self._config: BrokerConfig | None = None
         self._bytes_max = 0
         """``fetch.max.bytes`` of :attr:`_config`, which is a value: a change at run time puts another in its place."""
+        self._selects_by_rack = False
+        """Whether ``replica.selector.class`` is Kafka's ``RackAwareReplicaSelector``."""
 
     def handle(
         self, request: FetchRequest, context: RequestContext
@@ -224,6 +229,7 @@ class Fetch:
             config = self._ports.cluster.config
             if config is not self._config:
                 self._config, self._bytes_max = config, config.int("fetch.max.bytes")
+                self._selects_by_rack = config.get("replica.selector.class") == RACK_AWARE
             if bytes_max > self._bytes_max:
                 bytes_max = self._bytes_max
         return Reader(
@@ -234,6 +240,8 @@ class Fetch:
             read_committed=request.isolation_level == READ_COMMITTED and replica_id < 0,
             bytes_min=request.min_bytes,
             bytes_max=bytes_max,
+            leader_only=replica_id >= 0 or context.api_version < PREFERRED_FROM,
+            rack=request.rack_id if self._selects_by_rack and replica_id < 0 else "",
         )
 
     def _serve(
@@ -318,10 +326,12 @@ class Fetch:
         """
         asked = one.asked
         changed = asked.changed(one.high_watermark, one.log_start_offset)
+        if one.diverging is not None:
+            asked.untold()
         if plan.session is not None:
             if one.read is not None and one.read.size_bytes:
                 self._ports.fetch_sessions.rotate(plan.session, asked)
-            elif not (changed or one.error or one.diverging is not None):
+            elif not (changed or one.error or one.diverging is not None or one.preferred >= 0):
                 return
         topic = topics.get(asked.topic)
         if topic is None:
@@ -353,6 +363,7 @@ class Fetch:
             if aborted is None
             else [AbortedTransaction(producer_id=p, first_offset=first) for p, first in aborted],
             records=_records(one.read),
+            preferred_read_replica=one.preferred,
             diverging_epoch=_NO_EPOCH,
             current_leader=_NO_LEADER,
             snapshot_id=_NO_SNAPSHOT,
