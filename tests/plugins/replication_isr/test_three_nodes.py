@@ -8,7 +8,7 @@ import pytest
 
 from blumfeld.config.replica_selectors import RACK_AWARE
 from blumfeld.wire.errors import ErrorCode
-from tests.plugins.replication_isr.three_nodes import ThreeNodes, values_of
+from tests.plugins.replication_isr.three_nodes import ThreeNodes, bytes_of, values_of
 
 
 def test_followers_copy_what_the_leader_acknowledges() -> None:
@@ -80,20 +80,20 @@ def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:
         leader = nodes.image().leader
         near = leader % 3 + 1
         sent_on = await nodes.fetch(leader, 0, rack=f"r{near}")
-        assert (sent_on.preferred_read_replica, sent_on.error_code, len(sent_on.records or b"")) == (
+        assert (sent_on.preferred_read_replica, sent_on.error_code, len(bytes_of(sent_on))) == (
             near,
             0,
             0,
         )
         assert sent_on.high_watermark == 2
         stays = await nodes.fetch(leader, 0, rack=f"r{leader}")
-        assert (stays.preferred_read_replica, len(stays.records or b"") > 0) == (-1, True)
+        assert (stays.preferred_read_replica, len(bytes_of(stays)) > 0) == (-1, True)
         assert (await nodes.fetch(leader, 0, rack="elsewhere")).preferred_read_replica == -1
         assert (await nodes.fetch(leader, 3, rack=f"r{near}")).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
         wrong = await nodes.fetch(leader, 0, rack=f"r{near}", leader_epoch=9)
         assert (wrong.error_code, wrong.preferred_read_replica) == (ErrorCode.UNKNOWN_LEADER_EPOCH, -1)
         here = await nodes.fetch(near, 0, rack=f"r{near}")
-        assert [value for _, value in values_of([bytes(here.records or b"")])] == [b"one", b"two"]
+        assert [value for _, value in values_of([bytes_of(here)])] == [b"one", b"two"]
         assert here.preferred_read_replica == -1
         assert (await nodes.fetch(near, 0, version=10)).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert (await nodes.fetch(near, 3)).error_code == ErrorCode.OFFSET_OUT_OF_RANGE
@@ -116,11 +116,11 @@ def test_a_follower_shows_consumers_only_what_it_knows_to_be_committed() -> None
         await nodes.until(lambda: nodes.replica(near).log.written_end_offset == 2)
         assert nodes.replica(near).high_watermark == 1
         empty = await nodes.fetch(near, 1)
-        assert (empty.error_code, len(empty.records or b""), empty.high_watermark) == (0, 0, 1)
+        assert (empty.error_code, len(bytes_of(empty)), empty.high_watermark) == (0, 0, 1)
         waiting = asyncio.ensure_future(nodes.fetch(near, 1, max_wait_ms=30_000))
         await nodes.until(lambda: len(nodes.image().isr) == 2)
         woken = await waiting
-        assert [value for _, value in values_of([bytes(woken.records or b"")])] == [b"not yet"]
+        assert [value for _, value in values_of([bytes_of(woken)])] == [b"not yet"]
 
     nodes.run(story())
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine, Sequence
 from random import Random
-from typing import Any
+from typing import Any, cast
 
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.cluster import PartitionImage
@@ -302,6 +302,11 @@ def batches_of(partition: Partition, end_offset: int) -> list[bytes]:
     if start >= end_offset:
         return []
     return [bytes(batch.data) for batch in log.batches(start) if batch.next_offset <= end_offset]
+
+
+def bytes_of(data: PartitionData) -> bytes:
+    """The records of an answer."""
+    return bytes(cast("memoryview", data.records))
 
 
 def values_of(batches: Sequence[bytes]) -> list[tuple[int, bytes]]:
