@@ -116,10 +116,6 @@ class Hosted(Protocol):
         """
         ...
 
-    def leading_or_following(self, topic: str, index: int) -> Partition:
-        """A partition that this node leads or follows. Raises as :meth:`leading`."""
-        ...
-
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether this node has the replica but could not open it: KAFKA_STORAGE_ERROR."""
         ...

@@ -113,10 +113,11 @@ class Reader:
             name = topic
         if not self.follower and not self.context.authorize("Read", "Topic", name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if self.leader_only:
-            partition = hosted.leading(name, asked.partition)
+        followed = None if self.leader_only else hosted.find(name, asked.partition)
+        if followed is not None and followed.followed is not None:
+            partition = followed
         else:
-            partition = hosted.leading_or_following(name, asked.partition)
+            partition = hosted.leading(name, asked.partition)
         if isinstance(topic, bytes) and partition.topic_id != topic:
             raise BrokerError(ErrorCode.INCONSISTENT_TOPIC_ID)
         asked.found, asked.found_in = partition, hosted.generation

@@ -139,13 +139,6 @@ class PartitionManager:
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
         raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
 
-    def leading_or_following(self, topic: str, index: int) -> Partition:
-        """As :meth:`leading`, also for a partition that follows: consumers may read what it knows to be committed."""
-        partition = self.find(topic, index)
-        if partition is not None and partition.followed is not None:
-            return partition
-        return self.leading(topic, index)
-
     def is_offline(self, topic: str, index: int) -> bool:
         """Whether this node has the replica but could not open it (KAFKA_STORAGE_ERROR)."""
         return TopicPartition(topic, index) in self._offline
