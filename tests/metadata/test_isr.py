@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from blumfeld.metadata.partitions import isr
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -15,6 +16,8 @@ from blumfeld.wire.messages.alter_partition import (
     RequestTopicData,
     ResponsePartitionData,
 )
+from blumfeld.wire.messages.create_topics import CreatableReplicaAssignment
+from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from tests.metadata.driven import Driven, replayed
 
 
@@ -49,6 +52,11 @@ class Asker:
             topics=[RequestTopicData(topic_id=topic_id, partitions=[wanted])],
         )
         return self.driven.do(request, AlterPartitionResponse).topics[0].partitions[0]
+
+
+def assigned(replicas: list[list[int]]) -> list[CreatableReplicaAssignment]:
+    """Partitions on these brokers."""
+    return [CreatableReplicaAssignment(partition_index=n, broker_ids=r) for n, r in enumerate(replicas)]
 
 
 @pytest.fixture
@@ -103,3 +111,94 @@ def test_a_stale_leader_is_refused_as_a_whole(asker: Asker) -> None:
     request = AlterPartitionRequest(broker_id=asker.leader, broker_epoch=99)
     response = asker.driven.do(request, AlterPartitionResponse)
     assert response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def many(asker: Asker, numbers: list[int], **more: Any) -> AlterPartitionRequest:
+    """A request of broker 1 to leave alone in the ISR of these partitions of topic beta."""
+    topic = asker.driven.image.topics["beta"]
+    wanted = [
+        RequestPartitionData(
+            partition_index=n,
+            leader_epoch=topic.partitions[n].leader_epoch if n in topic.partitions else 0,
+            partition_epoch=topic.partitions[n].partition_epoch if n in topic.partitions else 0,
+            **(more or {"new_isr_with_epochs": [BrokerState(broker_id=1, broker_epoch=asker.epochs[1])]}),
+        )
+        for n in numbers
+    ]
+    return AlterPartitionRequest(
+        broker_id=1,
+        broker_epoch=asker.epochs[1],
+        topics=[RequestTopicData(topic_id=topic.topic_id, partitions=wanted)],
+    )
+
+
+@pytest.mark.parametrize("slice_records", [3, 128])
+def test_one_request_changes_many_partitions_in_parts(
+    asker: Asker, slice_records: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isr, "SLICE_RECORDS", slice_records)
+    driven = asker.driven
+    driven.create("beta", assignments=assigned([[1, 2, 3]] * 8 + [[2, 1, 3]]), partitions=-1, factor=-1)
+    request = many(asker, [*range(10), 5])
+    parts = driven.decide(request)
+    assert (parts.rest is None) == (slice_records == 128)
+    answer = driven.do(request, AlterPartitionResponse)
+    (results,) = [topic.partitions for topic in answer.topics]
+    assert [r.partition_index for r in results] == [*range(10), 5]
+    assert [r.error_code for r in results] == [0] * 8 + [
+        ErrorCode.INVALID_REQUEST,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.INVALID_UPDATE_VERSION,
+    ]
+    assert {(tuple(r.isr), r.partition_epoch, r.leader_id) for r in results[:8]} == {((1,), 1, 1)}
+    assert [driven.partition("beta", n).isr for n in range(8)] == [(1,)] * 8
+    assert replayed(driven.log) == driven.image
+
+
+def test_the_next_process_of_the_leader_ends_a_request_between_two_parts(
+    asker: Asker, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(isr, "SLICE_RECORDS", 3)
+    driven = asker.driven
+    driven.create("beta", assignments=assigned([[1, 2, 3]] * 8), partitions=-1, factor=-1)
+    part = driven.decide(many(asker, [*range(8)]))
+    driven.place(part.records)
+    driven.now_ms += 60_000
+    driven.register(1, incarnation=2)
+    assert part.rest is not None
+    last = part.rest(driven.controller.state, driven.moment())
+    assert (last.records, last.rest) == ([], None)
+    assert isinstance(last.response, AlterPartitionResponse)
+    assert last.response.error_code == ErrorCode.STALE_BROKER_EPOCH
+
+
+def test_version_2_names_no_epochs(asker: Asker) -> None:
+    asker.driven.create("beta", assignments=assigned([[1, 2, 3]]), partitions=-1, factor=-1)
+    answer = asker.driven.do(many(asker, [0], new_isr=[1, 3]), AlterPartitionResponse)
+    assert answer.topics[0].partitions[0].error_code == 0
+    assert asker.driven.partition("beta").isr == (1, 3)
+
+
+def test_a_leader_that_may_lack_records_says_when_it_has_recovered(asker: Asker) -> None:
+    """Until then it is alone in the ISR."""
+    driven = asker.driven
+    change = PartitionChangeRecord(
+        partition_id=0, topic_id=asker.topic_id, isr=[asker.leader], leader_recovery_state=1
+    )
+    driven.place([change])
+    both = [asker.leader, asker.others[0]]
+    assert asker.ask(both, leader_recovery_state=1).error_code == ErrorCode.INVALID_REQUEST
+    assert asker.ask(both, leader_recovery_state=2).error_code == ErrorCode.INVALID_REQUEST
+    kept = asker.ask([asker.leader], leader_recovery_state=1)
+    assert (kept.error_code, kept.leader_recovery_state) == (0, 1)
+    done = asker.ask(both, leader_recovery_state=0)
+    assert (done.error_code, done.leader_recovery_state, done.isr) == (0, 0, both)
+    assert driven.partition("alpha").leader_recovery_state == 0
+    assert asker.ask(both, leader_recovery_state=1).error_code == ErrorCode.INVALID_REQUEST
+
+
+def test_a_leader_that_shuts_down_loses_what_it_asks_for(asker: Asker) -> None:
+    """The ISR that it asks for may not include it, so the answer names another leader."""
+    asker.driven.beat(asker.leader, asker.epochs[asker.leader], want_shut_down=True)
+    assert asker.ask(list(asker.others), broker_id=asker.leader).error_code == ErrorCode.INVALID_REQUEST
+    assert asker.driven.partition("alpha").leader in asker.others

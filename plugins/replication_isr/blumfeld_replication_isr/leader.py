@@ -208,7 +208,9 @@ class IsrLeader:
             partition_index=self._host.partition.partition,
             leader_epoch=self.image.leader_epoch,
             new_isr_with_epochs=states,
-            leader_recovery_state=self.image.leader_recovery_state,
+            # Recovered, also behind an unclean election (KIP-704): nothing is left to do when a log is led. While the
+            # partition recovers, the controller takes no ISR but the leader alone.
+            leader_recovery_state=0,
             partition_epoch=self.rules.partition_epoch,
         )
         request = AlterPartitionRequest(

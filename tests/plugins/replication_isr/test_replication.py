@@ -298,6 +298,24 @@ def test_a_follower_that_caught_up_joins_when_the_controller_agrees() -> None:
     assert driver.leader.isr == (1, 2)
 
 
+def test_a_leader_that_was_elected_uncleanly_has_recovered_when_a_follower_joins() -> None:
+    driver = Driver((1,))
+    recovering = PartitionImage(
+        partition=0,
+        replicas=(1, 2, 3),
+        isr=(1,),
+        leader=1,
+        leader_epoch=4,
+        partition_epoch=7,
+        leader_recovery_state=1,
+    )
+    driver.leader.update(recovering)
+    driver.leader.log_end_moved()
+    driver.leader.follower_fetched(2, 102, 10, 0)
+    (request, _), *_ = driver.controller.asked
+    assert request.topics[0].partitions[0].leader_recovery_state == 0
+
+
 def test_a_laggard_is_taken_out() -> None:
     driver = Driver((1, 2))
     driver.leader.log_end_moved()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blumfeld.metadata.brokers.registration import broker_of_epoch
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.step import changed_partition
@@ -13,6 +15,7 @@ from blumfeld.metadata.partitions.change import (
     partition_change,
     topic_config,
 )
+from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_partition import (
@@ -22,73 +25,111 @@ from blumfeld.wire.messages.alter_partition import (
     ResponsePartitionData,
     ResponseTopicData,
 )
-from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from blumfeld.wire.schema import Message
 
 
 def alter_partition(
     state: ControllerState, request: AlterPartitionRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Change ISRs as their leaders ask; each partition has its own result.
+    """Change ISRs as their leaders ask; each partition has its own result. A request for many partitions is decided on
+    in parts.
 
     Errors:
-    * the whole answer: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED
+    * the whole answer: STALE_BROKER_EPOCH, BROKER_ID_NOT_REGISTERED. If the broker's next process registers between
+      two parts, what the earlier parts changed stays.
     * a partition, in this order: UNKNOWN_TOPIC_ID, UNKNOWN_TOPIC_OR_PARTITION, NOT_CONTROLLER (the leader
       has newer metadata than this controller), FENCED_LEADER_EPOCH, INVALID_REQUEST,
       INVALID_UPDATE_VERSION, INELIGIBLE_REPLICA; NEW_LEADER_ELECTED when the change itself took leadership
       from the leader that asked
     """
+    wanted = [(topic.topic_id, partition) for topic in request.topics for partition in topic.partitions]
+    answers = [ResponseTopicData(topic_id=topic.topic_id) for topic in request.topics]
+    places = [
+        answer.partitions
+        for answer, topic in zip(answers, request.topics, strict=True)
+        for _ in topic.partitions
+    ]
+    return _alter(state, request, wanted, places, AlterPartitionResponse(topics=answers), 0)
+
+
+def _alter(
+    state: ControllerState,
+    request: AlterPartitionRequest,
+    wanted: Sequence[tuple[bytes, RequestPartitionData]],
+    places: Sequence[list[ResponsePartitionData]],
+    response: AlterPartitionResponse,
+    done: int,
+) -> ControllerDecision:
+    """Decide on the partitions from number ``done`` on, as far as one part goes.
+
+    :param places: where the result of each goes
+    """
     try:
         broker_of_epoch(state, request.broker_id, request.broker_epoch)
     except BrokerError as error:
         return ControllerDecision([], AlterPartitionResponse(error_code=error.code))
-    records: list[Message] = []
-    answers = []
-    for topic_request in request.topics:
-        topic = state.image.topic_by_id(topic_request.topic_id)
-        answer = ResponseTopicData(topic_id=topic_request.topic_id)
-        for wanted in topic_request.partitions:
-            result = ResponsePartitionData(partition_index=wanted.partition_index)
-            try:
-                record, outcome = _change(state, request.broker_id, topic, wanted)
-                if record is not None:
-                    records.append(record)
-                _fill(result, outcome)
-                if outcome.leader != request.broker_id:
-                    result.error_code = ErrorCode.NEW_LEADER_ELECTED
-            except BrokerError as error:
-                result.error_code = error.code
-            answer.partitions.append(result)
-        answers.append(answer)
-    return ControllerDecision(records, AlterPartitionResponse(topics=answers), atomic=False)
+    part = _Part(state, request.broker_id)
+    end = min(len(wanted), done + SLICE_LOOKS)
+    while done < end and len(part.records) < SLICE_RECORDS:
+        places[done].append(part.outcome(*wanted[done]))
+        done += 1
+    rest = None
+    if done < len(wanted):
+
+        def rest(state: ControllerState, _: Moment) -> ControllerDecision:
+            return _alter(state, request, wanted, places, response, done)
+
+    return ControllerDecision(part.records, response, atomic=False, rest=rest)
 
 
-def _fill(result: ResponsePartitionData, outcome: PartitionImage) -> None:
-    result.leader_id = outcome.leader
-    result.leader_epoch = outcome.leader_epoch
-    result.isr = list(outcome.isr)
-    result.leader_recovery_state = outcome.leader_recovery_state
-    result.partition_epoch = outcome.partition_epoch
+class _Part:
+    """The changes of one part. Each sees those before it."""
 
+    def __init__(self, state: ControllerState, broker_id: int) -> None:
+        self.records: list[Message] = []
+        self._state = state
+        self._broker_id = broker_id
+        self._config = effective_config(state)
+        self._usable = active_in(state.image)
+        self._changed: dict[tuple[bytes, int], PartitionImage] = {}
 
-def _change(
-    state: ControllerState, broker_id: int, topic: TopicImage | None, wanted: RequestPartitionData
-) -> tuple[PartitionChangeRecord | None, PartitionImage]:
-    if topic is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
-    partition = topic.partitions.get(wanted.partition_index)
-    if partition is None:
-        raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    isr = [b.broker_id for b in wanted.new_isr_with_epochs] or list(wanted.new_isr)
-    _check(state, broker_id, partition, wanted, isr)
-    if tuple(isr) == partition.isr and wanted.leader_recovery_state == partition.leader_recovery_state:
-        return None, partition
-    config = topic_config(state, topic, effective_config(state))
-    change = partition_change(state, topic, partition, config, active_in(state.image))
-    change.isr = isr
-    change.recovery_state = wanted.leader_recovery_state
-    record = change.record()
-    return record, partition if record is None else changed_partition(partition, record)
+    def outcome(self, topic_id: bytes, wanted: RequestPartitionData) -> ResponsePartitionData:
+        result = ResponsePartitionData(partition_index=wanted.partition_index)
+        try:
+            after = self._change(self._state.image.topic_by_id(topic_id), wanted)
+        except BrokerError as error:
+            result.error_code = error.code
+            return result
+        if after.leader != self._broker_id:
+            result.error_code = ErrorCode.NEW_LEADER_ELECTED
+            return result
+        result.leader_id = after.leader
+        result.leader_epoch = after.leader_epoch
+        result.isr = list(after.isr)
+        result.leader_recovery_state = after.leader_recovery_state
+        result.partition_epoch = after.partition_epoch
+        return result
+
+    def _change(self, topic: TopicImage | None, wanted: RequestPartitionData) -> PartitionImage:
+        """Returns the partition after the change."""
+        if topic is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
+        key = (topic.topic_id, wanted.partition_index)
+        partition = self._changed.get(key, topic.partitions.get(wanted.partition_index))
+        if partition is None:
+            raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
+        isr = [b.broker_id for b in wanted.new_isr_with_epochs] or list(wanted.new_isr)
+        _check(self._state, self._broker_id, partition, wanted, isr)
+        config = topic_config(self._state, topic, self._config)
+        change = partition_change(self._state, topic, partition, config, self._usable)
+        change.isr = isr
+        change.recovery_state = wanted.leader_recovery_state
+        record = change.record()
+        if record is None:
+            return partition
+        self.records.append(record)
+        self._changed[key] = after = changed_partition(partition, record)
+        return after
 
 
 def _check(
