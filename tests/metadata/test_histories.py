@@ -1,0 +1,53 @@
+"""Histories by seed of a cluster with kills, power cuts, cuts of the network and new controllers."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from blumfeld.metadata.partitions import change
+from tests.metadata.cluster_model import ClusterModel
+from tests.metadata.driven import replayed
+
+STEPS = 400
+SEEDS = 20
+SEEN = (
+    "acknowledged",
+    "clean",
+    "unclean",
+    "leaderless",
+    "ISR changed",
+    "not eligible",
+    "session ended",
+    "clean stop",
+    "cut between parts",
+    "failover",
+    "minimum",
+)
+"""What must happen at least once, or the histories say little."""
+
+
+def run(seed: int, *, elr: bool, power: bool) -> ClusterModel:
+    """One history."""
+    model = ClusterModel(seed, elr=elr, power=power)
+    for _ in range(STEPS):
+        model.step()
+    assert replayed(model.driven.log) == model.driven.image
+    return model
+
+
+@pytest.mark.parametrize("elr", [True, False])
+def test_no_acknowledged_record_is_lost(elr: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With eligible replicas the power goes, and takes what was not flushed. Without them processes are killed, and no
+    page cache is lost: the last ISR would stay all the same.
+    """
+    monkeypatch.setattr(change, "SLICE_RECORDS", 2)
+    counts: Counter[str] = Counter()
+    for seed in range(SEEDS):
+        try:
+            counts.update(run(seed, elr=elr, power=elr).counts)
+        except AssertionError as error:
+            raise AssertionError(f"seed {seed}: {error}") from error
+    assert not [name for name in SEEN if not counts[name]]
+    assert bool(counts["from the ELR"]) == bool(counts["last known leader"]) == elr
