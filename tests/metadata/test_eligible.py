@@ -147,6 +147,16 @@ def test_the_last_leader_leads_when_everybody_lost_the_page_cache(three: Three) 
     assert three.seen() == (a, {a}, set(), (), 1), "it may lack records: recovering"
 
 
+def test_the_last_leader_waits_for_a_replica_that_has_everything(three: Three) -> None:
+    a, b, c = order(three)
+    three.fence(c, b, a)
+    three.restart(a, clean=False)
+    three.unfence(a)
+    assert three.seen() == (-1, set(), {b}, (a,), 0)
+    three.unfence(b)
+    assert three.seen() == (b, {b}, set(), (), 0)
+
+
 def test_an_unclean_leader_ends_the_eligibility_of_others(three: Three) -> None:
     a, b, c = order(three)
     three.fence(c, b, a)

@@ -11,7 +11,7 @@ from tests.metadata.cluster_model import ClusterModel
 from tests.metadata.driven import replayed
 
 STEPS = 400
-SEEDS = 20
+SEEDS = 40
 SEEN = (
     "acknowledged",
     "clean",
