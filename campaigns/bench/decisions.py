@@ -126,6 +126,7 @@ class Parts:
         self.runtime = runtime
         self.config = BrokerConfig({"metadata.log.max.snapshot.interval.ms": 0})
         self.node_id = 1
+        self.roles = ("broker", "controller")
         self.data_dir = DATA_DIR
         self.cluster_id = CLUSTER_ID
         self.incarnation_id = runtime.new_uuid()

@@ -23,7 +23,16 @@ def test_a_row_for_each_seed_and_the_faults_by_class(capsys: pytest.CaptureFixtu
 
 
 def test_a_failure_prints_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
-    options = ["--seeds", "0", "--clients", "4", "--seconds", "60", "--workload", f"{REGISTER}:AckBeforeSync"]
+    options = [
+        "--seeds",
+        "11",
+        "--clients",
+        "4",
+        "--seconds",
+        "60",
+        "--workload",
+        f"{REGISTER}:AckBeforeSync",
+    ]
     assert main(["simulate", *options]) == 1
     shown = capsys.readouterr().out
     assert "reduced in " in shown

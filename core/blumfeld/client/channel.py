@@ -278,7 +278,7 @@ class Channel:
         """Back off: the connection was lost. Its requests fail by themselves."""
         if client is self._client:
             self._task = None  # it ends by itself, and may be the caller
-            self._failed(ConnectionError(f"{self._about}: {client.lost_reason}"))
+            self._failed(client.lost_kind(f"{self._about}: {client.lost_reason}"))
 
     def _failed(self, error: Exception, first: Callable[[], None] | None = None) -> None:
         """Fail every request, and pause. Later requests wait for the pause, then open another connection.

@@ -46,6 +46,8 @@ class DialedClient:
         self._lost = False
         self.lost_reason = ""
         """Why no request can be sent any more."""
+        self.lost_kind: type[ConnectionError] = ConnectionError
+        """``ConnectionRefusedError`` where no process listens at the address: the other node's process has ended."""
 
     async def dial(
         self,
@@ -59,6 +61,8 @@ class DialedClient:
             # The channel closes an idle connection, and knows better when it is.
             connection = await transport.dial(host, port, self, Limits(idle_ms_max=-1), byte_layer)
         except OSError as error:
+            if isinstance(error, ConnectionRefusedError):
+                self.lost_kind = ConnectionRefusedError
             self.lost(str(error))
             return
         self._connection = connection
@@ -133,7 +137,7 @@ class DialedClient:
         waiting: list[Waiting] = self._state.end()
         unsent, self._unsent = self._unsent, []
         for token in [*(each.token for each in waiting), *(token for _, _, token in unsent)]:
-            _fail(_completion(token), ConnectionError(f"{self._about}: {reason}"))
+            _fail(_completion(token), self.lost_kind(f"{self._about}: {reason}"))
 
 
 def _completion(token: Token) -> Completion[Any]:

@@ -24,7 +24,6 @@ HONOURED, FIXED, WITHOUT, REFUSED = "honoured", "fixed", "without effect", "refu
 
 ONE_LOOP = "one event loop serves all connections, beside a few workers whose number is fixed"
 NO_FOLLOWERS = "a partition has one replica, so no follower fetches"
-ONE_VOTER = "this node is the only voter of its quorum"
 NO_TRANSACTIONS = "there is no transaction coordinator"
 NO_SHARE = "share groups aren't implemented"
 NO_STREAMS = "streams groups aren't implemented"
@@ -49,6 +48,7 @@ UPKEEP = "blumfeld.broker.upkeep.retention"
 LIFECYCLE = "blumfeld.broker.membership.lifecycle"
 SHARD = "blumfeld.coordinator.groups.shard"
 KRAFT_OPENING = "blumfeld_consensus_kraft.opening"
+KRAFT_QUORUM = "blumfeld_consensus_kraft.quorum.making"
 KRAFT_SNAPSHOTS = "blumfeld_consensus_kraft.snapshots"
 CLEANER = "blumfeld.broker.upkeep.cleaner"
 CLEANER_CHOICE = "blumfeld.broker.upkeep.cleaner_choice"
@@ -276,17 +276,17 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("transaction.abort.timed.out.transaction.cleanup.interval.ms", WITHOUT, NO_TRANSACTIONS, "How often transactions that ran out of time are aborted."),
     ("transaction.remove.expired.transaction.cleanup.interval.ms", WITHOUT, NO_TRANSACTIONS, "How often expired transactional ids are removed."),
     ("transaction.two.phase.commit.enable", FIXED, NO_TRANSACTIONS, "Whether a transaction may be left prepared, without a timeout."),
-    ("controller.quorum.voters", HONOURED, KRAFT_OPENING, "The voters of the quorum, as ID@HOST:PORT; only this node may be one."),
-    ("controller.quorum.bootstrap.servers", HONOURED, "blumfeld.kernel.node", "The addresses at which the quorum is found."),
-    ("controller.quorum.election.timeout.ms", WITHOUT, ONE_VOTER, "How long a voter goes without a leader before it stands for election."),
-    ("controller.quorum.fetch.timeout.ms", WITHOUT, ONE_VOTER, "How long a voter goes without an answer of the leader before it stands for election."),
-    ("controller.quorum.election.backoff.max.ms", WITHOUT, ONE_VOTER, "The longest pause before the next election."),
+    ("controller.quorum.voters", HONOURED, "blumfeld_consensus_kraft.kraft_metadata", "The voters of the quorum, as ID@HOST:PORT."),
+    ("controller.quorum.bootstrap.servers", HONOURED, KRAFT_QUORUM, "The addresses at which the quorum is found."),
+    ("controller.quorum.election.timeout.ms", HONOURED, KRAFT_QUORUM, "How long a voter goes without a leader before it stands for election."),
+    ("controller.quorum.fetch.timeout.ms", HONOURED, KRAFT_QUORUM, "How long a voter goes without an answer of the leader before it stands for election."),
+    ("controller.quorum.election.backoff.max.ms", HONOURED, KRAFT_QUORUM, "The longest pause before the next election."),
     ("controller.quorum.append.linger.ms", WITHOUT, "metadata records of one turn of the event loop are written together", "How long the leader gathers metadata records before it writes them."),
-    ("controller.quorum.request.timeout.ms", WITHOUT, ONE_VOTER, "How long a request between voters may take."),
-    ("controller.quorum.retry.backoff.ms", WITHOUT, ONE_VOTER, "The pause before a request between voters is sent again."),
-    ("controller.quorum.auto.join.enable", FIXED, ONE_VOTER, "Whether a controller joins the quorum by itself."),
-    ("controller.quorum.fetch.snapshot.max.bytes", WITHOUT, ONE_VOTER, "The most bytes of one answer with a metadata snapshot."),
-    ("controller.quorum.fetch.max.bytes", WITHOUT, ONE_VOTER, "The most bytes of one answer with metadata records."),
+    ("controller.quorum.request.timeout.ms", HONOURED, KRAFT_QUORUM, "How long a request between voters may take."),
+    ("controller.quorum.retry.backoff.ms", HONOURED, KRAFT_QUORUM, "The pause before a request between voters is sent again."),
+    ("controller.quorum.auto.join.enable", FIXED, "voters are not added by themselves", "Whether a controller joins the quorum by itself."),
+    ("controller.quorum.fetch.snapshot.max.bytes", WITHOUT, "metadata snapshots are not fetched yet", "The most bytes of one answer with a metadata snapshot."),
+    ("controller.quorum.fetch.max.bytes", HONOURED, KRAFT_QUORUM, "The most bytes of one answer with metadata records."),
     ("metrics.num.samples", WITHOUT, NO_METRICS, "The samples that a metric is computed from."),
     ("metrics.sample.window.ms", WITHOUT, NO_METRICS, "The time that a sample of a metric covers."),
     ("metric.reporters", FIXED, NO_JAVA, "The classes that report metrics."),

@@ -344,8 +344,6 @@ class Hooks:
         ApiVersions is what is registered. Two handlers for one (key, version, listener kind) fail the
         composition.
 
-        Provisional: first used by a consensus of several voters, for Vote and its like.
-
         :param composition: has all parts
         :return: the handlers
         """

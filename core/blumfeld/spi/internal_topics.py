@@ -8,6 +8,7 @@ TRANSACTIONS_TOPIC = "__transaction_state"
 SHARE_GROUPS_TOPIC = "__share_group_state"
 CLUSTER_METADATA_TOPIC = "__cluster_metadata"
 """The log of the KRaft quorum. It is in no image of the cluster, so it isn't among :data:`INTERNAL_TOPICS`."""
+CLUSTER_METADATA_TOPIC_ID = bytes(15) + b"\x01"
 INTERNAL_TOPICS = (OFFSETS_TOPIC, TRANSACTIONS_TOPIC, SHARE_GROUPS_TOPIC)
 
 

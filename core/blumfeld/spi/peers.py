@@ -40,7 +40,8 @@ class PeerChannel(Protocol):
         """Send a request in the highest version that both nodes and ``version_max`` allow.
 
         Completes with the response, which is a copy. Fails with ``OSError``: there is no endpoint, the connection
-        failed or was lost, or the node broke the protocol; ``TimeoutError``; or ``BrokerError`` UNSUPPORTED_VERSION.
+        failed or was lost, or the node broke the protocol; ``ConnectionRefusedError`` where no process listens at the
+        address; ``TimeoutError``; or ``BrokerError`` UNSUPPORTED_VERSION.
         A request that was sent and has no answer in time closes the connection, because the late answer would hold up
         all answers behind it; the other requests on it fail with ``OSError``.
         """

@@ -1,60 +1,60 @@
-"""Consensus by a raft log of one voter: the driver around the controller (``ClusterMetadata``).
+"""Consensus by the raft log of the metadata quorum: ``ClusterMetadata`` of one node, whatever its roles.
 
-A command is decided on at once, its records are placed and replayed into the controller's image, so that the next
-command sees them. When they are written and flushed they are committed: they go into the node's image, listeners are
-told, and the response goes out. A response that has no records waits likewise for what it may have seen.
+A controller is a voter of the quorum, and the leader's controller decides (:mod:`active_controller`). Other nodes
+follow the log: they append what the leader sends, and publish what is committed. A broker without the controller's role
+does so as an observer. A command of a node that doesn't lead goes to the leader (:mod:`forwarding`).
 
-A large decision takes several turns (ADR 0021). Either it is made in parts, with other commands between them. Or its
-records are encoded and placed in several batches, and other commands wait until the last one is placed.
-
-A defect in a decision costs that request alone (UNKNOWN_SERVER_ERROR): nothing was placed. A defect while records are
-replayed or appended drops the controller, which is rebuilt from the log.
+What is committed goes into the node's image, and listeners are told. The first time, they are told when the image
+contains all that was committed when the node joined.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable
 
-from blumfeld.metadata.controller import Controller
-from blumfeld.metadata.decision import ControllerDecision, Moment
-from blumfeld.metadata.image.bootstrap import first_records
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.sections import SectionKinds
-from blumfeld.spi.cluster import ClusterImage
-from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.cluster import ClusterImage, Endpoint
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum, ReplicaDriver
-from blumfeld.spi.defects import command_text, place_of
+from blumfeld.spi.defects import place_of
 from blumfeld.spi.hooks import Composition
+from blumfeld.spi.peers import PeerChannel
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.runtime import Timer
-from blumfeld.spi.steps import drained
-from blumfeld.spi.storage import PartitionLog
-from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.spi.runtime import NodeFailure, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
-from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
+from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
+from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.batching import Batch, batches_of
-from blumfeld_consensus_kraft.deciding import Decisions, Part
-from blumfeld_consensus_kraft.loading import Loaded
-from blumfeld_consensus_kraft.opening import open_metadata
-from blumfeld_consensus_kraft.periodic import PeriodicCommands
+from blumfeld_consensus_kraft.active_controller import ActiveController
+from blumfeld_consensus_kraft.forwarding import Forwarder
+from blumfeld_consensus_kraft.loading import placed_batch
+from blumfeld_consensus_kraft.opening import OpenedMetadata, open_metadata
 from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
+from blumfeld_consensus_kraft.quorum.describing import describe_quorum
+from blumfeld_consensus_kraft.quorum.driver import RaftDriver
+from blumfeld_consensus_kraft.quorum.endpoints import static_voters
+from blumfeld_consensus_kraft.quorum.making import made_driver
+from blumfeld_consensus_kraft.raft import effects
+from blumfeld_consensus_kraft.raft.messages import NO_LEADER
+from blumfeld_consensus_kraft.raft.roles import Follower, Resigned
+from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
 from blumfeld_consensus_kraft.raft_log import RaftLog
-from blumfeld_consensus_kraft.registration import controller_registration
 from blumfeld_consensus_kraft.snapshots import Snapshots
-from blumfeld_consensus_kraft.voter import Voter
+from blumfeld_consensus_kraft.voter import epoch_start
 
 RETRY_MS = 1_000
-"""After a write failed: how long before the controller tries to lead again."""
-BUSY_MS = 10
-"""Until sessions are looked at again that ended while a large decision was being placed."""
+"""After a write failed: how long before the log is tried again."""
+FAREWELL_MS = 500
+"""The longest a leader that resigns waits for the voters' answers."""
+FAREWELL_CHECK_MS = 5
 _CLOSED = "the metadata log is closed"
 
 
 class KraftMetadata:
-    """``ClusterMetadata`` of a node that is the whole quorum.
+    """``ClusterMetadata`` of one node.
 
     :param force_empty_metadata: as of ``opening.open_metadata``
     """
@@ -66,6 +66,8 @@ class KraftMetadata:
         self._force_empty_metadata = force_empty_metadata
         self._runtime = composition.runtime
         self._config = composition.config
+        self._node_id = composition.node_id
+        self._votes = "controller" in composition.roles
         self._events = composition.log("kraft")
         self._defects = RepeatedEvents(composition.runtime)
         self._publisher = Publisher(
@@ -74,27 +76,22 @@ class KraftMetadata:
             self._is_published,
             self._listener_failed,
         )
-        self._node_id = composition.node_id
-        self._leading: ControllerId | None = None
-        self._controller: Controller | None = None
+        names = composition.config.list("controller.listener.names")
+        self._listener = names[0] if names else "CONTROLLER"
+        self._static = static_voters(composition.config.list("controller.quorum.voters"), self._listener)
+        self._forwarder = Forwarder(self._runtime, self._leader_channel, self._publisher.when_shown)
         self._raft: RaftLog | None = None
-        self._voter: Voter | None = None
+        self._driver: RaftDriver | None = None
+        self._active: ActiveController | None = None
         self._snapshots: Snapshots | None = None
-        self._kraft_version = 0
+        self._opened: OpenedMetadata | None = None
+        self._leading: ControllerId | None = None
+        self._leader: ControllerId | None = None
+        self._joined: Completion[None] = Completion()
+        self._joining = False
         self._failure: OSError | None = None
-        self._session_timer: Timer | None = None
         self._retry_timer: Timer | None = None
         self._stopped = False
-        self._decisions = Decisions(
-            composition.runtime,
-            encode=self._encoded,
-            place=self._place,
-            placed=self._placed,
-            undecided=self._undecided,
-            failed=lambda error: self._failed(error, True),
-            contradicted=self._contradicted,
-        )
-        self._periodic = PeriodicCommands(composition.runtime, self._decisions, self._moment)
 
     # What others read
 
@@ -105,21 +102,40 @@ class KraftMetadata:
 
     @property
     def controller(self) -> ControllerId | None:
-        """This node, while its log takes appends."""
-        return self._leading
+        """The leader of the quorum, as far as this node knows. This node itself only while its log takes appends."""
+        return self._leading if self._leading is not None else self._leader
+
+    @property
+    def applied_offset(self) -> int:
+        """Offset of the last committed record that the image has."""
+        return self._publisher.image.offset
 
     def quorum(self) -> Quorum | None:
-        """The quorum of one; ``None`` before the start."""
-        if self._raft is None or self._voter is None:
+        """The quorum as this node knows it; ``None`` before the start."""
+        if self._raft is None or self._driver is None:
             return None
+        raft = self._driver.raft
         return Quorum(
-            leader_id=self._node_id if self._leading is not None else -1,
-            leader_epoch=self._voter.state.leader_epoch,
+            leader_id=self._leading.node_id if self._leading is not None else raft.leader_id,
+            leader_epoch=raft.epoch,
             high_watermark=self._raft.committed_end,
             log_end_offset=self._raft.log.written_end_offset,
-            voters=(self._node_id,),
-            voter_directory_ids=(self._voter.directory_id,),
+            voters=raft.voters.ids,
+            voter_directory_ids=tuple(
+                raft.me.directory_id if voter.key.id == self._node_id else voter.key.directory_id
+                for voter in raft.voters.voters.values()
+            ),
         )
+
+    @property
+    def driver(self) -> RaftDriver:
+        """The replica at work, for the handlers of the quorum's APIs.
+
+        :raises BrokerError: NOT_LEADER_OR_FOLLOWER: not started
+        """
+        if self._driver is None:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self._driver
 
     def subscribe(self, listener: ImageListener) -> None:
         """Call ``listener`` after each step of the image."""
@@ -127,143 +143,139 @@ class KraftMetadata:
 
     # Start and stop
 
-    @property
-    def applied_offset(self) -> int:
-        """Offset of the last committed record; the image has it."""
-        return self._publisher.image.offset
-
     async def start(self) -> None:
-        """Read snapshot and log, open an epoch, bootstrap a new cluster. A quorum of one is caught up at once.
+        """Read snapshot and log, and join the quorum. The only voter leads, and bootstraps a new cluster, before this
+        returns.
 
         :raises OSError: the metadata directory can't be used
-        :raises ValueError: the log can't be read, has other voters, or a ``metadata.version`` that this build does not
-            write
+        :raises ValueError: the log can't be read, or has a ``metadata.version`` that this build does not write
         """
         opened = await open_metadata(
-            self._composition, self._warn, force_empty_metadata=self._force_empty_metadata
+            self._composition, self._warn, self._is_alone, force_empty_metadata=self._force_empty_metadata
         )
-        loaded = opened.loaded
-        self._open(opened.log, loaded)
-        self._lead(loaded.last_epoch, opened.bootstrap, loaded.transaction_open)
+        self._open(opened)
+        assert self._driver is not None
         assert self._raft is not None
-        await self._raft.settle()
-        if self._leading is None:
-            raise self._failure or OSError("the metadata log takes no records")
-        self._publisher.publish_all()
+        self._raft.flush()
+        self._driver.start()
+        if self._is_alone(opened.loaded.voters):
+            await self._joined
 
     async def caught_up(self) -> None:
-        """Return at once: :meth:`start` has committed and published all there is."""
+        """Return when the image contains all that was committed when the node joined."""
+        await self._joined
+
+    def _is_alone(self, recorded: VotersRecord | None) -> bool:
+        """Whether this node is the whole quorum."""
+        if not self._votes:
+            return False
+        if recorded is not None:
+            return [voter.voter_id for voter in recorded.voters] == [self._node_id]
+        return self._static.ids in ((), (self._node_id,)) and not self._config.list(
+            "controller.quorum.bootstrap.servers"
+        )
+
+    @property
+    def _is_quorum(self) -> bool:
+        """Whether this node is the whole quorum now. What it has written is committed with its next epoch then."""
+        return self._driver is not None and self._driver.raft.voters.ids == (self._node_id,)
 
     def _warn(self, text: str) -> None:
         self._events.warning("a metadata snapshot can't be read", error=text)
 
-    def _open(self, log: PartitionLog, loaded: Loaded) -> None:
-        self._publisher.image = loaded.image
-        self._kraft_version = loaded.kraft_version
-        self._voter = Voter(self._node_id, log.directory_id, log.aux)
-        self._raft = RaftLog(self._runtime, log, self._publisher.committed, self._failed)
-        self._snapshots = Snapshots(self._runtime, self._config, log, self._events, self._publisher.copied)
+    def _open(self, opened: OpenedMetadata) -> None:
+        loaded, log = opened.loaded, opened.log
+        self._opened = opened
+        self._publisher.load(loaded.image, loaded.tail)
+        self._raft = RaftLog(
+            self._runtime, log, self._publisher.committed, self._failed, flushed=self._flushed
+        )
+        self._snapshots = Snapshots(
+            self._runtime, self._config, log, self._events, self._publisher.copied, self._raft
+        )
         self._snapshots.kraft_version = loaded.kraft_version
         self._snapshots.voters = loaded.voters
         if loaded.bytes_since_snapshot:
             self._snapshots.committed(loaded.bytes_since_snapshot, loaded.last_timestamp_ms)
+        if self._votes:
+            self._active = ActiveController(
+                self._composition,
+                self._publisher,
+                self._raft,
+                self._events,
+                self._defects,
+                failed=lambda error: self._failed(error, True),
+                contradicted=self._contradicted,
+            )
+        self._driver = made_driver(
+            self._composition,
+            loaded,
+            self._raft,
+            self,
+            static=self._static_or_alone(),
+            listener=self._listener,
+            own_endpoints=self._own_endpoints,
+            events=self._events,
+        )
+
+    def _static_or_alone(self) -> VoterSet:
+        if self._static.ids or not self._is_alone(None):
+            return self._static
+        return VoterSet([Voter(ReplicaKey(self._node_id), tuple(self._own_endpoints()))])
+
+    def _own_endpoints(self) -> list[Endpoint]:
+        return [
+            Endpoint(one.name, one.advertised_host or one.host, one.advertised_port or one.port)
+            for one in self._composition.listeners
+            if one.kind == "controller"
+        ]
 
     async def resign(self) -> None:
-        """Take no more commands. There is no other voter to hand over to."""
-        self._leading = None
-        self._stop_timers()
-        self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller resigned"))
+        """Take no more commands, and hand over to the voter that has the most records."""
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        if self._driver is None or self._leading is None or self._active is None or self._raft is None:
+            return
+        self._active.stop(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller resigned"))
+        raft, log = self._driver.raft, self._raft
+        await self._wait_until(lambda: log.committed_end >= log.end_offset or raft.leadership is None)
+        self._driver.resign()
+        await self._wait_until(lambda: not isinstance(raft.role, Resigned) or not raft.role.unacknowledged)
 
-    def _stop_timers(self) -> None:
-        self._periodic.stop()
-        for timer in (self._session_timer, self._retry_timer):
-            if timer is not None:
-                timer.cancel()
+    async def _wait_until(self, condition: Callable[[], bool]) -> None:
+        """Wait for other voters, ``FAREWELL_MS`` at most."""
+        waited_ms = 0
+        while not condition() and waited_ms < FAREWELL_MS:
+            await self._pause(FAREWELL_CHECK_MS)
+            waited_ms += FAREWELL_CHECK_MS
+
+    async def _pause(self, delay_ms: float) -> None:
+        over: Completion[None] = Completion()
+        self._runtime.call_later(delay_ms, lambda: over.complete(None))
+        await over
 
     async def stop(self) -> None:
         """Wait for the writes under way, fail the commands that still wait, close the log."""
         if self._stopped:
             return
         self._stopped = True
+        if self._retry_timer is not None:
+            self._retry_timer.cancel()
+        closed = BrokerError(ErrorCode.NOT_CONTROLLER, _CLOSED)
         self._leading = None
-        self._stop_timers()
-        self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, _CLOSED))
+        if self._active is not None:
+            self._active.stop(closed)
         if self._snapshots is not None:
             self._snapshots.stop()
+        self._forwarder.stop(closed)
         if self._raft is not None:
             await self._raft.settle()
-            self._publisher.stop(BrokerError(ErrorCode.NOT_CONTROLLER, _CLOSED))
+            if self._driver is not None:
+                self._driver.stop()
+            self._publisher.stop(closed)
             self._raft.log.close()
 
-    # Leading
-
-    def _lead(self, last_epoch: int, bootstrap: Sequence[Message] = (), abort: bool = False) -> None:
-        """Open the next epoch: state file, LeaderChange, and what a new controller writes first."""
-        assert self._voter is not None
-        epoch = self._voter.lead(last_epoch, self._kraft_version)
-        image = self._publisher.image.copy()
-        controller = Controller(
-            image, self._config, self._composition.features, self._composition.controller_commands
-        )
-        behind, transaction_open = self._publisher.unpublished()
-        for step in behind:
-            controller.replay(step.records, step.last_offset - len(step.records) + 1, step.epoch)
-        incarnation_id = self._composition.incarnation_id
-        controller.take_over(self._runtime.monotonic_ms(), self._node_id, incarnation_id)
-        self._controller = controller
-        self._leading = ControllerId(self._node_id, epoch)
-        self._place(Batch(self._voter.leader_change(self._runtime.now_ms()), []))
-        if abort or transaction_open:
-            self._append([AbortTransactionRecord(reason="the controller changed")])
-        if bootstrap:
-            min_isr = self._config.int("min.insync.replicas")
-            self._append(first_records(list(bootstrap), min_isr))
-        request = controller_registration(self._composition, controller.state.features)
-        self._append(controller.command(request, self._moment()).records)
-        left_over = Part("left-over elections", lambda _, moment: controller.elect_left_over(moment), None)
-        self._decisions.make(left_over, controller.state, self._moment)
-        self._watch_sessions()
-        self._periodic.start(controller)
-
-    def _moment(self) -> Moment:
-        assert self._raft is not None
-        return Moment(
-            now_ms=self._runtime.monotonic_ms(),
-            next_offset=self._raft.end_offset,
-            new_uuid=self._runtime.new_uuid,
-        )
-
-    def _append(self, records: list[Message]) -> None:
-        """Place records at once, whatever they are.
-
-        :raises BrokerError: see :func:`batches_of`
-        """
-        for batch in drained(self._encoded(records, atomic=True)):
-            self._place(batch)
-
-    def _encoded(self, records: Sequence[Message], *, atomic: bool) -> Steps[list[Batch]]:
-        assert self._leading is not None
-        return batches_of(
-            records,
-            atomic=atomic,
-            epoch=self._leading.epoch,
-            timestamp_ms=self._runtime.now_ms(),
-            bytes_max=self._config.int("internal.metadata.max.batch.size.in.bytes"),
-        )
-
-    def _place(self, decided: Batch) -> None:
-        assert self._raft is not None
-        assert self._leading is not None
-        assert self._controller is not None
-        epoch = self._leading.epoch
-        data, records = decided
-        # First: a decision that contradicts the image must not reach the log, which no start could read then.
-        self._controller.replay(records, self._raft.end_offset, epoch)
-        base_offset = self._raft.append(data, epoch)
-        batch = RecordBatch(memoryview(data))
-        self._publisher.uncommitted.append(
-            Placed(base_offset, batch.next_offset, epoch, records, batch.size_bytes, batch.max_timestamp)
-        )
+    # Commands
 
     def submit(
         self,
@@ -273,50 +285,156 @@ class KraftMetadata:
         on_behalf: OnBehalf | None = None,
         wait_image: bool = True,
     ) -> Completion[Message]:
-        """Decide now; complete when what was decided, and what it was decided on, is committed and in the image.
-
-        In a quorum of one this node decides, so nothing is forwarded. With ``wait_image`` false it completes as soon as
-        the decision is committed.
+        """As ``ClusterMetadata.submit``. The leader decides now. Another node asks the leader until the time is over;
+        the node that is the whole quorum, and doesn't lead, fails with NOT_CONTROLLER.
         """
+        if self._leading is not None and self._active is not None:
+            if isinstance(command, DescribeQuorumRequest):
+                return Completion.of(self._described(command))
+            return self._decided(command, timeout_ms, wait_image=wait_image)
+        if self._driver is None or self._stopped or self._is_quorum:
+            refused: Completion[Message] = Completion()
+            refused.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
+            return refused
+        return self._forwarder.submit(command, timeout_ms, on_behalf, wait_image=wait_image)
+
+    def _decided(self, command: Message, timeout_ms: float, *, wait_image: bool) -> Completion[Message]:
+        assert self._active is not None
         completion: Completion[Message] = Completion()
         reply = Reply(-1, None, completion, wait_image=wait_image)
-        if self._leading is None:
-            completion.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
-        else:
-            self._decisions.in_turn(lambda: self._decide(command, reply), reply)
+        self._active.submit(command, reply)
         if not completion.done:
             reply.timer = self._runtime.call_later(timeout_ms, reply.expire)
         return completion
 
-    def _decide(self, command: Message, reply: Reply) -> None:
-        controller = self._controller
-        if controller is None or self._leading is None:
-            reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER))
-            return
-        part = Part(command, lambda _, moment: controller.command(command, moment), reply)
-        self._decisions.make(part, controller.state, self._moment)
-        if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
-            self._watch_sessions()
-
-    def _placed(self, part: Part, decision: ControllerDecision) -> None:
-        """The records of a decision, or of a part of one, are placed."""
-        if part.reply is None:
-            return
-        assert self._controller is not None
-        assert isinstance(part.command, Message)
-        self._controller.answered(part.command, decision.response, self._runtime.monotonic_ms())
-        if decision.rest is None:
-            self._answer_when_committed(part.reply, decision.response)
-
-    def _answer_when_committed(self, reply: Reply, response: Message) -> None:
+    def _described(self, request: DescribeQuorumRequest) -> Message:
         assert self._raft is not None
-        reply.response = response
-        reply.end_offset = self._raft.end_offset
-        committed = self._raft.committed_end >= reply.end_offset
-        if self._publisher.is_idle or (committed and not reply.wait_image):
-            reply.settle()
-        else:
-            self._publisher.wait(reply)
+        return describe_quorum(
+            request,
+            self.driver,
+            self._raft,
+            now_ms=self._runtime.now_ms(),
+            monotonic_ms=self._runtime.monotonic_ms(),
+            own_endpoints=self._own_endpoints(),
+        )
+
+    def _leader_channel(self) -> PeerChannel | None:
+        if self._driver is None or self._leader is None:
+            return None
+        return self._composition.peers.channel(
+            self._leader.node_id, self._listener, "forward", self._driver.endpoints
+        )
+
+    # What the driver asks for (``ReplicaOwner``)
+
+    def lead(self, epoch: int, granting: tuple[int, ...]) -> None:
+        """Open the epoch: LeaderChange, and what a new controller writes first."""
+        assert self._active is not None
+        assert self._driver is not None
+        assert self._opened is not None
+        change = epoch_start(
+            epoch,
+            self._node_id,
+            self._driver.raft.voters.ids,
+            granting,
+            timestamp_ms=self._runtime.now_ms(),
+        )
+        self._leading = ControllerId(self._node_id, epoch)
+        abort, self._opened.loaded.transaction_open = self._opened.loaded.transaction_open, False
+        try:
+            self._active.lead(epoch, change, self._opened.bootstrap, abort=abort)
+        except OSError as error:
+            self._failed(error, False)
+        except Exception as defect:
+            self._contradicted(defect)
+
+    def stop_leading(self) -> None:
+        """Drop the controller; what waits gets NOT_CONTROLLER."""
+        error = BrokerError(ErrorCode.NOT_CONTROLLER, "this node leads the quorum no longer")
+        self._leading = None
+        if self._active is not None:
+            self._active.stop(error)
+        if not self._is_quorum:
+            self._publisher.refuse(error)
+
+    def leader_is(self, epoch: int, leader_id: int) -> None:
+        """Send commands there from now on."""
+        self._leader = None if leader_id in (NO_LEADER, self._node_id) else ControllerId(leader_id, epoch)
+        if not self._is_quorum:
+            self._events.info("leader of the metadata quorum", leader_id=leader_id, epoch=epoch)
+        if self._leader is not None:
+            self._forwarder.leader_changed()
+
+    def fetched(self, records: memoryview, epoch: int) -> None:
+        """Append the leader's batches."""
+        assert self._raft is not None
+        for batch in self._raft.append_fetched(records, epoch):
+            self._publisher.uncommitted.append(placed_batch(batch))
+
+    def cut(self, end_offset: int) -> None:
+        """Cut the log."""
+        assert self._raft is not None
+        end = self._raft.truncate_to(end_offset)
+        self._publisher.drop(end, BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log was cut"))
+
+    def download(self, effect: effects.Download) -> None:
+        """Fetch a snapshot."""
+        self._events.warning("a metadata snapshot is needed", leader_id=effect.leader_id)
+        driver = self.driver
+        self._runtime.call_later(RETRY_MS, lambda: driver.download_failed(effect.epoch))
+
+    def committed(self, high_watermark: int) -> None:
+        """Publish what is committed."""
+        assert self._raft is not None
+        self._raft.commit_to(high_watermark)
+        self._check_joined()
+
+    def not_persisted(self, error: OSError) -> None:
+        """This replica neither votes nor leads meanwhile."""
+        self._failure = error
+        self._events.error("the vote of this voter can't be written", error=str(error))
+        if not self._joined.done:
+            self._joined.fail(error)
+
+    def broken(self, error: BrokenQuorumError) -> None:
+        """End the node: it would have to give up committed records."""
+        self._events.error("this replica of the metadata log can't go on", error=str(error))
+        if self._driver is not None:
+            self._driver.stop()
+        self.stop_leading()
+        self._runtime.spawn(self._end_node(error), "end of the metadata replica")
+
+    async def _end_node(self, error: Exception) -> None:
+        raise NodeFailure(str(error)) from error
+
+    # Joining
+
+    def _check_joined(self) -> None:
+        if self._joining or self._driver is None or self._raft is None:
+            return
+        raft = self._driver.raft
+        role = raft.role
+        leads = raft.leadership is not None and raft.leadership.high_watermark >= 0
+        follows = (
+            isinstance(role, Follower)
+            and role.has_fetched
+            and 0 <= role.leader_high_watermark <= raft.high_watermark
+        )
+        if leads or follows:
+            self._joining = True
+            self._publisher.when_shown(raft.high_watermark, self._join)
+
+    def _join(self) -> None:
+        if self._stopped or self._joined.done:
+            return
+        self._publisher.publish_all()
+        self._joined.complete(None)
+
+    # The log
+
+    def _flushed(self, _end_offset: int) -> None:
+        if self._driver is not None:
+            self._driver.log_changed()
 
     def _is_published(self, placed: Placed) -> None:
         assert self._snapshots is not None
@@ -327,26 +445,33 @@ class KraftMetadata:
     def _failed(self, error: OSError, for_good: bool) -> None:
         """An append failed: drop the controller, and rebuild it from what is in the log, in a new epoch."""
         assert self._raft is not None
-        self._leading = None
-        self._controller = None
-        self._periodic.stop()
+        assert self._driver is not None
         self._failure = error
         self._events.error("the metadata log failed", error=str(error), for_good=for_good)
-        self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
-        kept = -1 if for_good else self._raft.log.written_end_offset
-        self._publisher.drop(kept, BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
-        if not for_good:
-            self._lead_later()
+        refused = BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed")
+        if self._active is not None:
+            self._active.stop(refused)
+        self._publisher.drop(-1 if for_good else self._raft.log.written_end_offset, refused)
+        self._leading = None
+        if for_good:
+            self._driver.stop()
+        else:
+            self._driver.resign()
+            if self._retry_timer is None and not self._stopped:
+                self._retry_timer = self._runtime.call_later(RETRY_MS, self._try_again)
+        if not self._joined.done:
+            self._joined.fail(error)
 
-    def _undecided(self, command: object, defect: Exception) -> None:
-        """Log a defect with the command that met it: once for each place in the code, then by number."""
-        self._defects.say(
-            self._events.error,
-            "a controller's command met a defect",
-            (type(command), place_of(defect)),
-            command=command_text(command),
-            exc_info=defect,
-        )
+    def _try_again(self) -> None:
+        self._retry_timer = None
+        if self._driver is not None:
+            self._driver.log_changed()
+
+    def _contradicted(self, defect: Exception) -> None:
+        """Drop a controller that is half changed by a defect. The log stands, and it is rebuilt from that."""
+        self._events.error("a decision contradicts the metadata", error=str(defect), exc_info=defect)
+        if self._driver is not None:
+            self._driver.resign()
 
     def _listener_failed(self, listener: ImageListener, defect: Exception) -> None:
         self._defects.say(
@@ -356,72 +481,3 @@ class KraftMetadata:
             listener=getattr(listener, "__qualname__", repr(listener)),
             exc_info=defect,
         )
-
-    def _contradicted(self, defect: Exception) -> None:
-        """Drop a controller that is half changed by a defect. The log stands, and it is rebuilt from that."""
-        self._leading = None
-        self._controller = None
-        self._periodic.stop()
-        self._events.error("a decision contradicts the metadata", error=str(defect), exc_info=defect)
-        self._decisions.drop(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller is built anew"))
-        self._lead_later()
-
-    def _lead_later(self) -> None:
-        if not self._stopped and self._retry_timer is None:
-            self._retry_timer = self._runtime.call_later(RETRY_MS, self._lead_again)
-
-    def _lead_again(self) -> None:
-        self._retry_timer = None
-        if self._stopped or self._voter is None:
-            return
-        try:
-            self._lead(self._voter.state.leader_epoch)
-        except OSError as error:
-            self._failed(error, False)
-        except Exception as defect:
-            self._contradicted(defect)
-
-    # Brokers that fall silent
-
-    def _watch_sessions(self) -> None:
-        if self._session_timer is not None:
-            self._session_timer.cancel()
-            self._session_timer = None
-        if self._controller is None or self._stopped:
-            return
-        expiry_ms = self._controller.sessions.next_expiry_ms()
-        if expiry_ms is not None:
-            delay_ms = max(expiry_ms - self._runtime.monotonic_ms(), 1.0)
-            self._session_timer = self._runtime.call_later(delay_ms, self._expire_sessions)
-
-    def _expire_sessions(self) -> None:
-        self._session_timer = None
-        controller = self._controller
-        if controller is None or self._leading is None:
-            return
-        if self._decisions.are_busy:
-            self._session_timer = self._runtime.call_later(BUSY_MS, self._expire_sessions)
-            return
-        try:
-            fenced = controller.fence_expired(self._runtime.monotonic_ms())
-            batches = [] if fenced is None else drained(self._encoded(fenced[1], atomic=False))
-        except Exception as defect:
-            self._undecided("the end of a broker's session", defect)
-            self._session_timer = self._runtime.call_later(RETRY_MS, self._expire_sessions)
-            return
-        try:
-            for batch in batches:
-                self._place(batch)
-        except OSError as error:
-            self._failed(error, True)
-            return
-        except Exception as defect:
-            self._contradicted(defect)
-            return
-        if fenced is not None:
-            broker_id, _, last = fenced
-            if last:
-                self._events.warning("a broker fell silent and is fenced", broker_id=broker_id)
-            self._session_timer = self._runtime.call_later(0, self._expire_sessions)
-            return
-        self._watch_sessions()

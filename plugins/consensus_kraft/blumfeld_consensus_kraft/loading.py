@@ -24,6 +24,7 @@ from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import KRaftVersionRecord, VotersRecord
 from blumfeld.wire.primitives import DecodeError
+from blumfeld_consensus_kraft.publishing import Placed
 
 NO_EPOCH = -1
 
@@ -40,7 +41,19 @@ class Loaded(msgspec.Struct):
     """The last controller died within a transaction: the next one aborts it."""
     kraft_version: int = 0
     voters: VotersRecord | None = None
+    voter_changes: list[LoadedVoters] = []
+    """Each voter set that the files hold, oldest first."""
     bytes_since_snapshot: int = 0
+    tail: list[Placed] = []
+    """Batches behind the snapshot, where other voters say which of them are committed. The image lacks them."""
+
+
+class LoadedVoters(msgspec.Struct, frozen=True):
+    """A voter set, and the offset of the log from which on it counts."""
+
+    offset: int
+    voters: VotersRecord
+    kraft_version: int
 
 
 def checkpoints(log: PartitionLog) -> list[CheckpointId]:
@@ -54,14 +67,16 @@ def load(
     cluster_id: str,
     warn: Callable[[str], None],
     section_kinds: SectionKinds = NO_SECTIONS,
+    is_alone: Callable[[VotersRecord | None], bool] = lambda _: True,
 ) -> Loaded:
-    """Read it all. With one voter everything in the log is committed: there is nobody else to have more.
+    """Read it all. If this node is the only voter, everything in the log is committed and goes into the image.
 
     A log that lacks the last record of the newest snapshot is emptied: the node died when it had fetched the snapshot
     from the leader and had not cut its log (Kafka's ``truncateToLatestSnapshot``). ``leader-epoch-checkpoint`` is
     written anew where it differs from what the log holds.
 
     :param warn: told of a snapshot that can't be read, where an older one or the log itself can stand in
+    :param is_alone: whether this node is the quorum, given the newest voter set of the files
     :raises ValueError: the log is damaged, or begins behind every snapshot that can be read
     :raises OSError: it can't be read
     """
@@ -74,18 +89,18 @@ def load(
         raise ValueError(
             f"__cluster_metadata-0 begins at offset {log.log_start_offset}, and no snapshot reaches that far"
         )
-    gate = TransactionGate()
     epochs = LeaderEpochCache(_epochs_before(log, start))
     for batch in log.batches(start) if start < log.written_end_offset else ():
         if batch.base_offset < start:
             continue
         try:
             batch.verify_crc()
-            _replay(loaded, gate, batch)
+            _add(loaded, batch)
             epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         except (BrokerError, DecodeError, BrokenMetadata, ValueError) as error:
             raise ValueError(f"__cluster_metadata-0 at offset {batch.base_offset}: {error}") from error
-    loaded.transaction_open = gate.is_open
+    if is_alone(loaded.voters):
+        _replay(loaded)
     if epochs.encode() != (log.aux.read(EPOCHS_NAME) or LeaderEpochCache().encode()):
         log.aux.write(EPOCHS_NAME, epochs.encode())
     return loaded
@@ -136,8 +151,12 @@ def _newest_snapshot(
         except ValueError as error:
             warn(str(error))
             continue
+        changes = []
+        if content.voters is not None:
+            changes.append(LoadedVoters(snapshot.end_offset - 1, content.voters, content.kraft_version))
         return Loaded(
             image=image,
+            voter_changes=changes,
             last_epoch=snapshot.epoch,
             last_timestamp_ms=content.last_contained_ms,
             snapshot=snapshot,
@@ -147,25 +166,53 @@ def _newest_snapshot(
     return Loaded(image=MetadataImage(cluster_id, section_kinds))
 
 
-def _replay(loaded: Loaded, gate: TransactionGate, batch: RecordBatch) -> None:
+def _add(loaded: Loaded, batch: RecordBatch) -> None:
     if batch.is_control:
         _replay_controls(loaded, batch)
-    else:
-        step = ImageStep(loaded.image)
-        for record in batch_records(batch):
-            for ready in gate.pass_on(record):
-                step.replay(ready)
-        step.finish(batch.last_offset, batch.partition_leader_epoch)
-    loaded.image.offset = batch.last_offset
-    loaded.image.epoch = loaded.last_epoch = batch.partition_leader_epoch
+    loaded.tail.append(placed_batch(batch))
+    loaded.last_epoch = batch.partition_leader_epoch
     loaded.last_timestamp_ms = batch.max_timestamp
-    loaded.bytes_since_snapshot += batch.size_bytes
+
+
+def placed_batch(batch: RecordBatch) -> Placed:
+    """Returns a batch of the log with its records decoded. A control batch has none that concern the image."""
+    return Placed(
+        batch.base_offset,
+        batch.next_offset,
+        batch.partition_leader_epoch,
+        () if batch.is_control else list(batch_records(batch)),
+        batch.size_bytes,
+        batch.max_timestamp,
+    )
+
+
+def _replay(loaded: Loaded) -> None:
+    """Put the tail into the image.
+
+    :raises ValueError: the records contradict each other
+    """
+    gate = TransactionGate()
+    for placed in loaded.tail:
+        step = ImageStep(loaded.image)
+        try:
+            for record in placed.records:
+                for ready in gate.pass_on(record):
+                    step.replay(ready)
+            step.finish(placed.end_offset - 1, placed.epoch)
+        except BrokenMetadata as error:
+            raise ValueError(f"__cluster_metadata-0 at offset {placed.base_offset}: {error}") from error
+        loaded.image.offset = placed.end_offset - 1
+        loaded.image.epoch = placed.epoch
+        loaded.bytes_since_snapshot += placed.size_bytes
+    loaded.transaction_open = gate.is_open
+    loaded.tail = []
 
 
 def _replay_controls(loaded: Loaded, batch: RecordBatch) -> None:
-    for record in records(batch):
+    for offset, record in enumerate(records(batch), start=batch.base_offset):
         kind = control_type_of(record.key)
         if kind is ControlType.KRAFT_VERSION:
             loaded.kraft_version = decode(KRaftVersionRecord, record.value or b"", 0).kraft_version
         elif kind is ControlType.KRAFT_VOTERS:
             loaded.voters = decode(VotersRecord, record.value or b"", 0)
+            loaded.voter_changes.append(LoadedVoters(offset, loaded.voters, loaded.kraft_version))

@@ -15,16 +15,15 @@ from blumfeld.metadata.image.record_frame import METADATA_VERSION
 from blumfeld.metadata.image.records import feature_records
 from blumfeld.metadata.image.sections import SectionKinds
 from blumfeld.spi.hooks import Composition
-from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
 from blumfeld.spi.storage import LogDirInfo, PartitionLog, TopicPartition, lasting
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
+from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.loading import Loaded, load
-from blumfeld_consensus_kraft.voter import check_alone
 
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
-METADATA_TOPIC_ID = bytes(15) + b"\x01"
 
 
 class OpenedMetadata(NamedTuple):
@@ -38,38 +37,44 @@ class OpenedMetadata(NamedTuple):
 
 
 async def open_metadata(
-    composition: Composition, warn: Callable[[str], None], *, force_empty_metadata: bool = False
+    composition: Composition,
+    warn: Callable[[str], None],
+    is_alone: Callable[[VotersRecord | None], bool],
+    *,
+    force_empty_metadata: bool = False,
 ) -> OpenedMetadata:
     """Open the log and load snapshot and records; format a directory that nobody formatted.
 
     :param warn: is told of a snapshot that can't be read
     :param force_empty_metadata: begin a new cluster even if logs of topics are there: they become strays
     :raises OSError: the metadata directory can't be used
-    :raises ValueError: the log can't be read, has other voters, or a ``metadata.version`` that this build does not
-        write; or it holds nothing, and logs of topics are there
+    :param is_alone: whether this node is the quorum, given the newest voter set of the log
+    :raises ValueError: the log can't be read, or has a ``metadata.version`` that this build does not
+        write; or this node is the quorum, holds no metadata, and logs of topics are there
     """
     directory = composition.local_storage.log_dirs()[0]
     if not directory.online:
         raise OSError(EIO, "the directory of the cluster's metadata is offline", directory.path)
     kept = lasting(composition.local_storage)
     found = [] if kept is None else [partition for partition, _ in kept.partitions()]
-    others = [] if force_empty_metadata else sorted(str(one) for one in found if one != METADATA_PARTITION)
+    may_be_lost = not force_empty_metadata and is_alone(None)
+    others = [] if not may_be_lost else sorted(str(one) for one in found if one != METADATA_PARTITION)
     # To open a log is to create its directory, and a refused start leaves nothing behind.
     if others and METADATA_PARTITION not in found:
         raise _metadata_is_lost(directory, others)
     log = await _open(composition, directory)
     section_kinds = SectionKinds(composition.image_sections)
-    loaded = load(log, composition.cluster_id, warn, section_kinds)
-    check_alone(composition.node_id, composition.config.list("controller.quorum.voters"), loaded.voters)
-    level = loaded.image.features.get(METADATA_VERSION_FEATURE)
+    loaded = load(log, composition.cluster_id, warn, section_kinds, is_alone)
+    level = _metadata_version(loaded)
     if level is None and others:
         log.close()
         raise _metadata_is_lost(directory, others)
-    bootstrap = [] if level is not None else _bootstrap(composition, directory.path)
+    votes = "controller" in composition.roles
+    bootstrap = _bootstrap(composition, directory.path) if level is None and votes else []
     for record in bootstrap:
         if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
             level = record.feature_level
-    if level != METADATA_VERSION:
+    if level not in (METADATA_VERSION, None):
         raise ValueError(
             f"the cluster has {METADATA_VERSION_FEATURE} {level}, this build writes {METADATA_VERSION} only: "
             f"upgrade it with Apache Kafka's kafka-features first"
@@ -77,10 +82,20 @@ async def open_metadata(
     return OpenedMetadata(log, loaded, bootstrap)
 
 
+def _metadata_version(loaded: Loaded) -> int | None:
+    """Returns the level in the image, or the last one in the log behind it."""
+    level = loaded.image.features.get(METADATA_VERSION_FEATURE)
+    for placed in loaded.tail:
+        for record in placed.records:
+            if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
+                level = record.feature_level
+    return level
+
+
 async def _open(composition: Composition, directory: LogDirInfo) -> PartitionLog:
     log = await composition.local_storage.open_log(
         METADATA_PARTITION,
-        METADATA_TOPIC_ID,
+        CLUSTER_METADATA_TOPIC_ID,
         _log_config(composition),
         _Silent(),
         directory_id=directory.directory_id,

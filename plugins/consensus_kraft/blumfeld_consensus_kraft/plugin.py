@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
+from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
+from blumfeld_consensus_kraft.quorum.handlers import quorum_handlers
 
 
 class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -24,5 +28,12 @@ class Plugin:
 
     @hookimpl
     def blumfeld_make_consensus(self, composition: Composition) -> KraftMetadata:
-        """The node's voter, which is the quorum."""
+        """The node's replica of the metadata log."""
         return KraftMetadata(composition, force_empty_metadata=composition.options.force_empty_metadata)
+
+    @hookimpl
+    def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:
+        """The quorum's APIs."""
+        metadata = composition.metadata
+        assert isinstance(metadata, KraftMetadata)
+        return quorum_handlers(lambda: metadata.driver, metadata, composition.roles)

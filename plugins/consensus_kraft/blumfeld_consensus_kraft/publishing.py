@@ -94,6 +94,9 @@ class Publisher:
         self._published = published
         self._defect = defect
         self._committed_end = -1
+        self._shown_end = 0
+        """Everything below is in the image, and applied."""
+        self._waiting_for_image: list[tuple[int, Callable[[], None]]] = []
         self._replies: deque[Reply] = deque()
         self._copies: deque[Completion[MetadataImage]] = deque()
         """Copies of the image that were asked for, and are made between two batches."""
@@ -115,6 +118,15 @@ class Publisher:
         self._listeners.append(listener)
         if self.loaded:
             self._tell([listener], self.image.first_delta())
+
+    def load(self, image: MetadataImage, tail: Sequence[Placed] = ()) -> None:
+        """Begin with what the files hold.
+
+        :param tail: batches behind the image, which may be committed or not
+        """
+        self.image = image
+        self.uncommitted = deque(tail)
+        self._shown_end = image.offset + 1
 
     def publish_all(self) -> None:
         """The image is loaded: the first delta for everyone."""
@@ -227,6 +239,12 @@ class Publisher:
             yield self._applying.pop()
 
     def _answer(self, end_offset: int) -> None:
+        self._shown_end = max(self._shown_end, end_offset)
+        if self._waiting_for_image:
+            ready = [one for one in self._waiting_for_image if one[0] <= end_offset]
+            self._waiting_for_image = [one for one in self._waiting_for_image if one[0] > end_offset]
+            for _, callback in ready:
+                callback()
         while self._replies and self._replies[0].end_offset <= end_offset:
             self._replies.popleft().settle()
 
@@ -257,6 +275,20 @@ class Publisher:
         self._replies = deque(reply for reply in self._replies if reply.end_offset <= end_offset)
         for reply in lost:
             reply.settle(error)
+
+    def refuse(self, error: BrokerError) -> None:
+        """Fail the replies that wait for a commit: this node leads no longer. Their batches may be committed still."""
+        lost = [reply for reply in self._replies if reply.end_offset > self._committed_end]
+        self._replies = deque(reply for reply in self._replies if reply.end_offset <= self._committed_end)
+        for reply in lost:
+            reply.settle(error)
+
+    def when_shown(self, end_offset: int, callback: Callable[[], None]) -> None:
+        """Call back when everything below ``end_offset`` is in the image and applied; at once if it is."""
+        if self._shown_end >= end_offset:
+            callback()
+        else:
+            self._waiting_for_image.append((end_offset, callback))
 
     def stop(self, error: BrokerError) -> None:
         """Publish no more. All replies get ``error``."""

@@ -13,6 +13,7 @@ from blumfeld.broker.handlers import TABLE, Row
 from blumfeld.broker.handlers.groups import group_types
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.wire.api import API_BY_KEY
+from blumfeld_consensus_kraft.quorum.handlers import quorum_handlers
 from blumfeld_groups_classic import ClassicGroupProtocol
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 
@@ -36,6 +37,8 @@ def advertised() -> dict[int, tuple[int, int]]:
     types: list[GroupProtocol] = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
     groups = group_types.handlers(cast("Any", AnyBroker()), types)
     found |= {handler.key: (handler.min_version, handler.max_version) for handler in groups}
+    quorum = quorum_handlers(AnyBroker(), AnyBroker(), ("broker",))
+    found |= {handler.key: (handler.min_version, handler.max_version) for handler in quorum}
     return found
 
 

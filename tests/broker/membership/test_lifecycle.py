@@ -121,19 +121,41 @@ def test_a_start_gives_up_when_nobody_unfences_it() -> None:
         broker.start()
 
 
-def test_a_refused_registration_fails_the_start() -> None:
+@pytest.mark.parametrize(
+    ("error", "again"),
+    [(ErrorCode.INVALID_REGISTRATION, False), (ErrorCode.DUPLICATE_BROKER_REGISTRATION, True)],
+)
+def test_a_refused_registration_fails_the_start(error: ErrorCode, again: bool) -> None:
+    """At once; but another process with this id is waited for until the start's time is over."""
     broker = BrokerHarness(start=False)
     answering(
         broker,
         lambda command: (
-            BrokerRegistrationResponse(error_code=int(ErrorCode.DUPLICATE_BROKER_REGISTRATION))
+            BrokerRegistrationResponse(error_code=int(error))
             if isinstance(command, BrokerRegistrationRequest)
             else None
         ),
     )
     with pytest.raises(BrokerError) as caught:
         broker.start()
-    assert caught.value.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+    assert caught.value.code == error
+    assert (len(commands(broker, BrokerRegistrationRequest)) > 1) is again
+
+
+def test_a_registration_succeeds_once_the_last_process_is_known_to_be_gone() -> None:
+    """A node that is killed and starts again finds its last session alive."""
+    broker = BrokerHarness(start=False)
+    refused: list[Message] = []
+
+    def answer(command: Message) -> Message | None:
+        if isinstance(command, BrokerRegistrationRequest) and len(refused) < 3:
+            refused.append(command)
+            return BrokerRegistrationResponse(error_code=int(ErrorCode.DUPLICATE_BROKER_REGISTRATION))
+        return None
+
+    answering(broker, answer)
+    broker.start()
+    assert len(commands(broker, BrokerRegistrationRequest)) == 4
 
 
 def test_a_controller_that_is_not_there_yet_is_asked_again() -> None:

@@ -75,6 +75,7 @@ class Parts:
         self.runtime = runtime
         self.config = BrokerConfig(config)
         self.node_id = node_id
+        self.roles = ("broker", "controller")
         self.data_dir = data_dir
         self.cluster_id = CLUSTER_ID
         self.incarnation_id = runtime.new_uuid()

@@ -12,6 +12,7 @@ from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS_NAME
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.metadata.image.checkpoint import CheckpointId, encode_checkpoint, metadata_batch
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC_ID
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead
 from blumfeld.testing.fakes.files import Adversary, FakeDisk
@@ -21,7 +22,7 @@ from blumfeld.testing.storage_driver.node import Listener
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.messages.metadata_records import TopicRecord
 from blumfeld_consensus_kraft.loading import Loaded, load
-from blumfeld_consensus_kraft.opening import METADATA_PARTITION, METADATA_TOPIC_ID
+from blumfeld_consensus_kraft.opening import METADATA_PARTITION
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID, DATA_DIR, Events
@@ -89,7 +90,7 @@ class LogNode:
         """Open and load the log, and make all of it last."""
         self.runtime.run(self.storage.start(CLUSTER_ID, NODE_ID))
         opening = self.storage.open_log(
-            METADATA_PARTITION, METADATA_TOPIC_ID, TopicConfig(self.config), Listener()
+            METADATA_PARTITION, CLUSTER_METADATA_TOPIC_ID, TopicConfig(self.config), Listener()
         )
         log = self.runtime.run(opening)
         self.loaded = load(log, CLUSTER_ID, self.warnings.append)

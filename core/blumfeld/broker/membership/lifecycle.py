@@ -17,7 +17,7 @@ from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import lasting
-from blumfeld.wire.errors import BrokerError, is_retriable, known_code
+from blumfeld.wire.errors import BrokerError, ErrorCode, is_retriable, known_code
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -65,7 +65,9 @@ class Lifecycle:
     async def register(self) -> None:
         """Register, and return when this node's image shows the registration. Heartbeats begin, and ask to stay fenced.
 
-        :raises BrokerError: the registration was refused with an error that isn't retriable, or until
+        Another process with this node's id is waited for: Kafka's broker does the same.
+
+        :raises BrokerError: the registration was refused with another error that isn't retriable, or until
             ``initial.broker.registration.timeout.ms`` was over
         """
         timeout_ms = self._composition.config.int("initial.broker.registration.timeout.ms")
@@ -74,7 +76,9 @@ class Lifecycle:
             try:
                 await self._register_once(timeout_ms)
             except BrokerError as error:
-                if not error.retriable or self._runtime.monotonic_ms() >= deadline_ms:
+                # The id's last process may have been killed: its session ends, or the controller finds it gone.
+                duplicate = error.code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+                if not (error.retriable or duplicate) or self._runtime.monotonic_ms() >= deadline_ms:
                     raise
                 await self._sleep(RETRY_MS)
         self._timer = self._runtime.call_later(self._interval_ms(), self._beat)

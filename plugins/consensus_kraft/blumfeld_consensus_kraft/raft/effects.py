@@ -5,7 +5,7 @@ Nothing that stands behind a :class:`Persist` may be done before it is on the de
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from blumfeld_consensus_kraft.raft.messages import (
     EpochAnswer,
@@ -70,7 +70,7 @@ class LeaderIs(NamedTuple):
 class Append(NamedTuple):
     """Append a leader's batches as they are and flush them; then call ``log_changed``."""
 
-    records: object
+    records: Any
 
 
 class Truncate(NamedTuple):

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
@@ -92,7 +92,7 @@ class FetchAnswer(NamedTuple):
     """Where the largest epoch that the leader has, and that is not above ``last_epoch``, ends."""
     snapshot: SnapshotId | None = None
     """The leader has no records at ``offset`` any more: take this snapshot."""
-    records: object = None
+    records: Any = None
     """Batches, opaque here; ``None`` where there are none (yet)."""
 
 

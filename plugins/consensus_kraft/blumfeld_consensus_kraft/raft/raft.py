@@ -6,8 +6,7 @@
 * A replica asks by pre-votes first whether it would win. So a replica that lost its links disturbs no leader.
 * Whoever the leader is, it steps down if no majority fetches from it.
 
-Differences from Kafka: a follower whose leader's port refuses connections doesn't wait for ``fetch_timeout_ms`` (see
-:meth:`Raft.leader_refused`), and a candidate that lost pauses 50 ms at most the first time.
+Unlike Kafka's, a follower whose leader's port refuses connections doesn't wait (:meth:`Raft.leader_refused`).
 """
 
 from __future__ import annotations
@@ -43,6 +42,8 @@ from blumfeld_consensus_kraft.raft.roles import (
     Resigned,
     Role,
     Unattached,
+    may_be_asked_first,
+    may_vote_for_others,
 )
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Settings, Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory, VoterSet
@@ -89,8 +90,6 @@ class Raft:
         self._out: list[effects.Effect] = []
         self.role: Role = Unattached(FOREVER_MS)
 
-    # What the driver reads
-
     @property
     def voters(self) -> VoterSet:
         """The voter set that counts."""
@@ -102,6 +101,11 @@ class Raft:
         return self._may_vote and self.me in self.voters
 
     @property
+    def _is_alone(self) -> bool:
+        """Whether this replica is the whole quorum, so that it needs no one's vote."""
+        return self.is_voter and self.voters.ids == (self.me.id,)
+
+    @property
     def leadership(self) -> Leadership | None:
         """The leader's side, while this replica leads."""
         return self.role.leadership if isinstance(self.role, Leader) else None
@@ -110,7 +114,7 @@ class Raft:
     def next_deadline_ms(self) -> float:
         """When :meth:`tick` has something to do next."""
         role = self.role
-        if isinstance(role, Leader) and self.voters.ids == (self.me.id,):
+        if isinstance(role, Leader) and self._is_alone:
             return FOREVER_MS
         if isinstance(role, Unattached) and not (self._others() and is_flushed(self._log)):
             return role.deadline_ms
@@ -120,7 +124,7 @@ class Raft:
 
     def start(self, now_ms: float) -> list[effects.Effect]:
         """Begin. The only voter leads at once; another one looks for a leader first."""
-        if self.is_voter and self.voters.ids == (self.me.id,):
+        if self._is_alone:
             self._stand(now_ms)
         else:
             self._become_unattached(self.epoch, now_ms)
@@ -136,8 +140,10 @@ class Raft:
             pass
         elif isinstance(role, Prospective):
             self._give_up(role, now_ms)
-        elif isinstance(role, Resigned):
+        elif isinstance(role, Resigned) and not self._is_alone:
             self._become_unattached(self.epoch, now_ms)
+        elif self._is_alone:
+            self._stand(now_ms)
         elif self.is_voter:
             self._become_prospective(now_ms)
         else:
@@ -177,12 +183,14 @@ class Raft:
         """The leader's process is gone: the connection to it was lost, and its port refuses another one.
 
         A voter becomes prospective after a few milliseconds at random. That is safe if the leader lives: other voters,
-        which hear it, refuse their pre-votes.
+        which hear it, refuse their pre-votes. An observer asks the voters for another leader.
         """
         role = self.role
         if isinstance(role, Follower) and self.is_voter:
             role.has_fetched = False
             role.deadline_ms = min(role.deadline_ms, now_ms + self._pauses.refused_ms())
+        elif isinstance(role, Follower):
+            self._become_unattached(self.epoch, now_ms)
         return self._effects(now_ms)
 
     def leader_is_there(self, epoch: int, now_ms: float) -> list[effects.Effect]:
@@ -369,17 +377,13 @@ class Raft:
     # Votes
 
     def _grants(self, request: VoteRequest) -> bool:
-        up_to_date = (request.last_epoch, request.end_offset) >= (self._log.last_epoch, self._log.end_offset)
-        role = self.role
+        has_records = (request.last_epoch, request.end_offset) >= (self._log.last_epoch, self._log.end_offset)
         if request.pre_vote:
-            if isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched):
-                return False
-            return up_to_date
-        if not isinstance(role, Unattached | Prospective):
-            return False
+            return has_records and may_be_asked_first(self.role)
         if self.voted is not None:
-            return self.voted == request.candidate
-        return up_to_date and self.leader_id == NO_LEADER and self._may_not_vote_in != self.epoch
+            return may_vote_for_others(self.role) and self.voted == request.candidate
+        free = self.leader_id == NO_LEADER and self._may_not_vote_in != self.epoch
+        return has_records and free and may_vote_for_others(self.role)
 
     # Moving between roles
 
@@ -411,24 +415,23 @@ class Raft:
             self._out.append(effects.LeaderIs(epoch, leader_id))
 
     def _persist(self) -> None:
-        state = Stored(self.epoch, self.leader_id, self.voted)
+        # A leader has voted for itself. Kafka's file doesn't say so twice.
+        voted = None if self.leader_id == self.me.id else self.voted
+        state = Stored(self.epoch, self.leader_id, voted)
         if state != self._persisted:
             self._persisted = state
             self._out.append(effects.Persist(state.epoch, state.leader_id, state.voted))
-
-    def _voted_in(self, epoch: int) -> ReplicaKey | None:
-        return self.voted if epoch == self.epoch else None
 
     def _become_unattached(self, epoch: int, now_ms: float) -> None:
         deadline_ms = now_ms + self._pauses.election_ms() if self.is_voter else FOREVER_MS
         asked = int(self._random_below(len(self._others()) or 1))
         role = Unattached(deadline_ms, fetch_at=now_ms, asked=asked)
-        self._become(role, epoch, NO_LEADER, self._voted_in(epoch))
+        self._become(role, epoch, NO_LEADER, self.voted if epoch == self.epoch else None)
 
     def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> None:
         role = Follower(leader_id, now_ms + self._settings.fetch_timeout_ms, fetch_at=now_ms)
         role.waits_for_log = not is_flushed(self._log)
-        self._become(role, epoch, leader_id, self._voted_in(epoch))
+        self._become(role, epoch, leader_id, self.voted if epoch == self.epoch else None)
 
     def _become_prospective(self, now_ms: float) -> None:
         last = self.role.leader_id if isinstance(self.role, Follower) else NO_LEADER
@@ -466,7 +469,8 @@ class Raft:
         assert isinstance(self.role, Leader)
         successors = self.role.leadership.successors()
         others = {key.id for key in successors}
-        role = Resigned(now_ms + self._pauses.election_ms(), successors, others, tell_at=now_ms)
+        pause_ms = self._settings.election_timeout_ms if self._is_alone else self._pauses.election_ms()
+        role = Resigned(now_ms + pause_ms, successors, others, tell_at=now_ms)
         self._become(role, self.epoch, NO_LEADER, self.voted)
 
     # The high watermark

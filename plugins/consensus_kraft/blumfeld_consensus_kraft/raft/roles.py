@@ -158,3 +158,13 @@ class Resigned:
 
 
 Role: TypeAlias = Unattached | Prospective | Candidate | Follower | Leader | Resigned
+
+
+def may_vote_for_others(role: Role) -> bool:
+    """Whether a replica in this role may have a vote left. The other roles voted for themselves, or follow a leader."""
+    return isinstance(role, Unattached | Prospective)
+
+
+def may_be_asked_first(role: Role) -> bool:
+    """Whether a replica in this role answers a pre-vote by what the candidate has: it hears no leader (KIP-996)."""
+    return not (isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched))

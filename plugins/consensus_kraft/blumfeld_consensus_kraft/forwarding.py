@@ -1,0 +1,175 @@
+"""Commands that another node decides on: sent to the quorum's leader, again and again until the time is over (KIP-590).
+
+A client's request travels in an Envelope, with the client's principal. The node's own requests go as they are.
+
+The response names no offset of the log. So a command that waits for the image sends DescribeQuorum behind itself on
+the same connection: its answer has a high watermark that contains the decision, at no further round trip.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import msgspec
+
+from blumfeld.client.envelope import enveloped, inner_answer
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import OnBehalf
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
+from blumfeld.spi.peers import PeerChannel
+from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.wire.api import API_BY_KEY
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from blumfeld.wire.messages.envelope import EnvelopeResponse
+from blumfeld.wire.primitives import DecodeError
+from blumfeld.wire.schema import Message
+
+RETRY_MS = 50
+"""Pause before the leader is asked again that refused, or couldn't be reached."""
+
+
+class Forwarded(msgspec.Struct, eq=False):
+    """A command that waits for the controller's answer."""
+
+    command: Message
+    deadline_ms: float
+    on_behalf: OnBehalf | None
+    wait_image: bool
+    answer: Completion[Message]
+    """Completes with the response, when the image may show it (``image_at_least``)."""
+    timer: Timer | None = None
+    retry: Timer | None = None
+
+
+class Forwarder:
+    """Sends commands to the leader of the quorum.
+
+    :param channel: the channel to the leader for forwarded requests; ``None`` while no leader is known
+    :param when_shown: calls back when the image contains everything below an offset
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        channel: Callable[[], PeerChannel | None],
+        when_shown: Callable[[int, Callable[[], None]], None],
+    ) -> None:
+        self._runtime = runtime
+        self._channel = channel
+        self._when_shown = when_shown
+        self._waiting: dict[Forwarded, None] = {}
+        self._correlation = 0
+
+    def submit(
+        self, command: Message, timeout_ms: float, on_behalf: OnBehalf | None, *, wait_image: bool
+    ) -> Completion[Message]:
+        """Send a command. Fails with BrokerError: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
+        deadline_ms = self._runtime.monotonic_ms() + timeout_ms
+        one = Forwarded(command, deadline_ms, on_behalf, wait_image, Completion())
+        self._waiting[one] = None
+        one.timer = self._runtime.call_later(timeout_ms, lambda: self._expire(one))
+        self._try(one)
+        return one.answer
+
+    def leader_changed(self) -> None:
+        """Another leader is known: ask it what the last one didn't answer."""
+        for one in list(self._waiting):
+            if one.retry is not None:
+                self._try(one)
+
+    def stop(self, error: BrokerError) -> None:
+        """Fail all that waits."""
+        for one in list(self._waiting):
+            self._settle(one, error=error)
+
+    def _try(self, one: Forwarded) -> None:
+        if one.retry is not None:
+            one.retry.cancel()
+            one.retry = None
+        channel = self._channel()
+        if channel is None:
+            self._later(one)
+            return
+        left_ms = max(one.deadline_ms - self._runtime.monotonic_ms(), 1.0)
+        if one.on_behalf is None:
+            sent, version = channel.send(one.command, left_ms), -1
+        else:
+            self._correlation += 1
+            key = one.command.meta.key
+            assert key is not None
+            version = API_BY_KEY[key].max_version
+            sent = channel.send(enveloped(one.command, version, self._correlation, one.on_behalf), left_ms)
+        high_watermark = self._asked_high_watermark(channel, left_ms) if one.wait_image else None
+        sent.when_done(lambda done: self._answered(one, done, version, high_watermark))
+
+    def _asked_high_watermark(self, channel: PeerChannel, timeout_ms: float) -> Completion[int]:
+        asked: Completion[int] = Completion()
+        topic = RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[RequestPartitionData()])
+
+        def done(answer: Completion[Message]) -> None:
+            message = None if answer.error is not None else answer.result()
+            offset = -1
+            if isinstance(message, DescribeQuorumResponse) and message.topics:
+                offset = message.topics[0].partitions[0].high_watermark
+            asked.complete(offset)
+
+        channel.send(DescribeQuorumRequest(topics=[topic]), timeout_ms).when_done(done)
+        return asked
+
+    def _answered(
+        self, one: Forwarded, done: Completion[Message], version: int, shown: Completion[int] | None
+    ) -> None:
+        if one.answer.done:
+            return
+        try:
+            message = done.result()
+            key = one.command.meta.key
+            assert key is not None
+            if isinstance(message, EnvelopeResponse):
+                message = inner_answer(message, key, version)
+        except (OSError, DecodeError):  # TimeoutError is an OSError
+            self._later(one)
+            return
+        except BrokerError as error:
+            if error.code == ErrorCode.NOT_CONTROLLER:
+                self._later(one)
+            else:
+                self._settle(one, error=error)
+            return
+        if getattr(message, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+            self._later(one)
+        elif shown is None:
+            self._settle(one, response=message)
+        else:
+            shown.when_done(lambda at: self._settle_when_shown(one, message, at.result()))
+
+    def _settle_when_shown(self, one: Forwarded, response: Message, high_watermark: int) -> None:
+        if not one.answer.done:
+            self._when_shown(high_watermark, lambda: self._settle(one, response=response))
+
+    def _later(self, one: Forwarded) -> None:
+        one.retry = self._runtime.call_later(RETRY_MS, lambda: self._try(one))
+
+    def _expire(self, one: Forwarded) -> None:
+        self._settle(one, error=BrokerError(ErrorCode.REQUEST_TIMED_OUT, "no controller answered in time"))
+
+    def _settle(
+        self, one: Forwarded, *, response: Message | None = None, error: BrokerError | None = None
+    ) -> None:
+        self._waiting.pop(one, None)
+        for timer in (one.timer, one.retry):
+            if timer is not None:
+                timer.cancel()
+        if one.answer.done:
+            return
+        if error is not None:
+            one.answer.fail(error)
+        else:
+            assert response is not None
+            one.answer.complete(response)

@@ -1,0 +1,78 @@
+"""Where the voters of the quorum are: from the configuration, from the voter set in the log, and from what they say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from blumfeld.config.quorum import quorum_bootstrap_servers, quorum_voters
+from blumfeld.spi.cluster import Endpoint
+from blumfeld.wire.messages.raft_records import VotersRecord
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
+
+FIRST_BOOTSTRAP_ID = -2
+"""Bootstrap servers have no known node id: they get -2, -3, …, as in Kafka's clients."""
+
+
+def static_voters(configured: Sequence[str], listener: str) -> VoterSet:
+    """Returns the voters of ``controller.quorum.voters``.
+
+    :raises ConfigError: an entry has another form, or stands there twice
+    """
+    return VoterSet(
+        Voter(ReplicaKey(one.voter_id), (Endpoint(listener, one.host, one.port),))
+        for one in quorum_voters(configured)
+    )
+
+
+def bootstrap_servers(configured: Sequence[str], listener: str) -> dict[int, Endpoint]:
+    """Returns the addresses of ``controller.quorum.bootstrap.servers``, each with an id that stands for its node.
+
+    :raises ConfigError: an entry has another form, or stands there twice
+    """
+    return {
+        FIRST_BOOTSTRAP_ID - number: Endpoint(listener, host, port)
+        for number, (host, port) in enumerate(quorum_bootstrap_servers(configured))
+    }
+
+
+def recorded_voters(record: VotersRecord, listener: str) -> VoterSet:
+    """Returns the voter set of a record in the log. Endpoints on other listeners are kept, behind ``listener``'s."""
+    voters = []
+    for one in record.voters:
+        endpoints = [Endpoint(e.name, e.host, e.port) for e in one.endpoints]
+        endpoints.sort(key=lambda endpoint: endpoint.listener != listener)
+        voters.append(
+            Voter(
+                ReplicaKey(one.voter_id, one.voter_directory_id),
+                tuple(endpoints),
+                one.kraft_version_feature.min_supported_version,
+                one.kraft_version_feature.max_supported_version,
+            )
+        )
+    return VoterSet(voters)
+
+
+class QuorumEndpoints:
+    """Implements ``Endpoints`` for the nodes of the quorum.
+
+    An address that a leader told counts until the voter set has one.
+    """
+
+    def __init__(self, bootstrap: dict[int, Endpoint]) -> None:
+        self._bootstrap = bootstrap
+        self._told: dict[int, Endpoint] = {}
+        self._voters: dict[int, Endpoint] = {}
+
+    def set_voters(self, voters: VoterSet) -> None:
+        """The voter set changed."""
+        self._voters = {one.key.id: one.endpoints[0] for one in voters.voters.values() if one.endpoints}
+
+    def told(self, nodes: Iterable[tuple[int, str, int]], listener: str) -> None:
+        """An answer names nodes with their addresses."""
+        for node_id, host, port in nodes:
+            if host and port:
+                self._told[node_id] = Endpoint(listener, host, port)
+
+    def endpoint(self, node_id: int, listener: str) -> Endpoint | None:
+        """As ``Endpoints.endpoint``: there is one listener for the quorum."""
+        return self._voters.get(node_id) or self._bootstrap.get(node_id) or self._told.get(node_id)

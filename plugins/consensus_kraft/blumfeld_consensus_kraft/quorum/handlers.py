@@ -1,0 +1,59 @@
+"""The quorum's APIs on controller listeners: Fetch of the metadata log, Vote, BeginQuorumEpoch, EndQuorumEpoch; and
+DescribeQuorum on all listeners.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.api import response_class
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.quorum.driver import RaftDriver
+
+FETCH, VOTE, BEGIN, END, DESCRIBE = 1, 52, 53, 54, 55
+DESCRIBE_TIMEOUT_MS = 5_000
+
+
+def quorum_handlers(
+    driver: Callable[[], RaftDriver], metadata: ClusterMetadata, roles: tuple[str, ...]
+) -> list[ApiHandler]:
+    """Returns the handlers of a node.
+
+    :param driver: raises BrokerError before the node has joined
+    """
+
+    def handle(request: Message, context: RequestContext) -> Completion[Message]:
+        if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return driver().handle(request)
+
+    def describe(request: DescribeQuorumRequest, context: RequestContext) -> Completion[Message]:
+        if not context.authorize("Describe", "Cluster", "kafka-cluster"):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
+        return metadata.submit(request, DESCRIBE_TIMEOUT_MS, on_behalf=on_behalf, wait_image=False)
+
+    found = [_handler(DESCRIBE, 0, 2, describe, ("broker", "controller"))]
+    if "controller" in roles:
+        versions = ((FETCH, 4, 18), (VOTE, 0, 2), (BEGIN, 0, 1), (END, 0, 1))
+        found += [_handler(key, low, high, handle, ("controller",)) for key, low, high in versions]
+    return found
+
+
+def _handler(
+    key: int, low: int, high: int, handle: Callable[[Any, RequestContext], Any], listeners: tuple[str, ...]
+) -> ApiHandler:
+    def failed(_request: Any, code: int, _message: str | None) -> Message:
+        made: Any = response_class(key)()
+        made.error_code = code
+        return made  # type: ignore[no-any-return]
+
+    return ApiHandler(
+        key=key, min_version=low, max_version=high, handle=handle, error_response=failed, listeners=listeners
+    )

@@ -1,0 +1,79 @@
+"""Makes a node's replica of the metadata log from its configuration and its files."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blumfeld.spi.cluster import Endpoint
+from blumfeld.spi.hooks import Composition, EventLog
+from blumfeld_consensus_kraft.loading import Loaded
+from blumfeld_consensus_kraft.quorum.driver import RaftDriver, ReplicaOwner
+from blumfeld_consensus_kraft.quorum.endpoints import QuorumEndpoints, bootstrap_servers, recorded_voters
+from blumfeld_consensus_kraft.quorum.log_view import RaftLogView
+from blumfeld_consensus_kraft.quorum.wire_form import FetchSettings
+from blumfeld_consensus_kraft.quorum_state_file import QuorumStateFile
+from blumfeld_consensus_kraft.raft.raft import Raft
+from blumfeld_consensus_kraft.raft.settings import Settings, Stored
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterChange, VoterHistory, VoterSet
+from blumfeld_consensus_kraft.raft_log import RaftLog
+
+FETCH_WAIT_MS = 500
+"""The longest a leader keeps a fetch of metadata that has no news: Kafka's ``fetchMaxWaitMs`` of raft."""
+
+
+def made_driver(
+    composition: Composition,
+    loaded: Loaded,
+    log: RaftLog,
+    owner: ReplicaOwner,
+    *,
+    static: VoterSet,
+    listener: str,
+    own_endpoints: Callable[[], list[Endpoint]],
+    events: EventLog,
+) -> RaftDriver:
+    """Returns the replica, with the epoch and the vote that it must remember. It sends nothing before its start.
+
+    :param static: the voters, where the files hold no voter set
+    :raises MalformedFile: ``quorum-state`` can't be read
+    """
+    config, runtime = composition.config, composition.runtime
+    servers = bootstrap_servers(config.list("controller.quorum.bootstrap.servers"), listener)
+    state_file = QuorumStateFile(runtime, log.log.aux)
+    state = state_file.state
+    voted = None if state.voted_id < 0 else ReplicaKey(state.voted_id, state.voted_directory_id)
+    changes = [
+        VoterChange(one.offset, recorded_voters(one.voters, listener), one.kraft_version)
+        for one in loaded.voter_changes
+    ]
+    raft = Raft(
+        ReplicaKey(composition.node_id, log.log.directory_id),
+        VoterHistory(static, changes),
+        RaftLogView(log),
+        Settings(
+            election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
+            election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),
+            fetch_timeout_ms=config.int("controller.quorum.fetch.timeout.ms"),
+            retry_backoff_ms=config.int("controller.quorum.retry.backoff.ms"),
+        ),
+        Stored(max(state.leader_epoch, 0), state.leader_id, voted),
+        lambda below: runtime.random.random() * below,
+        bootstrap=tuple(servers),
+        may_vote="controller" in composition.roles,
+    )
+    return RaftDriver(
+        runtime,
+        raft,
+        log,
+        owner,
+        events,
+        state_file=state_file,
+        peers=lambda: composition.peers,
+        endpoints=QuorumEndpoints(servers),
+        listener=listener,
+        own_endpoints=own_endpoints,
+        fetch=FetchSettings(
+            composition.cluster_id, FETCH_WAIT_MS, config.int("controller.quorum.fetch.max.bytes")
+        ),
+        request_timeout_ms=config.int("controller.quorum.request.timeout.ms"),
+    )

@@ -1,0 +1,204 @@
+"""Three real nodes on simulated machines: their quorum elects, replicates, forwards, and outlives its leader."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from random import Random
+from typing import Any, cast
+
+import pytest
+
+from blumfeld.kernel.node import Node
+from blumfeld.spi.consensus import OnBehalf
+from blumfeld.spi.context import ANONYMOUS
+from blumfeld.testing.fakes.loop import SimulatedLoop
+from blumfeld.testing.simulation.machine.host import Machine, address_of, plan_of
+from blumfeld.testing.simulation.network.network import Network
+from blumfeld.testing.simulation.trace import Trace
+from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    RequestPartitionData,
+    RequestTopicData,
+)
+from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
+
+CONTROLLER_PORT = 9093
+VOTERS = ",".join(f"{one}@{address_of(one)}:{CONTROLLER_PORT}" for one in (1, 2, 3))
+
+
+def plan(node_id: int, roles: tuple[str, ...] = ("broker", "controller")) -> Any:
+    listeners = []
+    if "broker" in roles:
+        listeners.append({"name": "PLAINTEXT", "bind": f"{address_of(node_id)}:9092", "inter_broker": True})
+    if "controller" in roles:
+        bind = f"{address_of(node_id)}:{CONTROLLER_PORT}"
+        listeners.append({"name": "CONTROLLER", "kind": "controller", "bind": bind})
+    sections = {
+        "node": {"id": node_id, "roles": roles, "data_dir": "/data", "cluster_id": "4L6g3nShT-eMCtK--X86sw"},
+        "network": {"plugin": "net_simulated", "listeners": listeners},
+    }
+    return plan_of({"controller.quorum.voters": VOTERS}, "storage_local", node_id=node_id, sections=sections)
+
+
+class Cluster:
+    """Machines of one network."""
+
+    def __init__(self, seed: int = 1, brokers: int = 0) -> None:
+        self.loop = SimulatedLoop()
+        network = Network(self.loop, Random(f"network {seed}"), Trace(self.loop.time))
+        self.defects: list[BaseException] = []
+        self.machines = {
+            one: Machine(
+                seed * 10 + one,
+                self.loop,
+                network,
+                plan(one) if one <= 3 else plan(one, ("broker",)),
+                lambda _, error: self.defects.append(error),
+                lambda: None,
+            )
+            for one in range(1, 4 + brokers)
+        }
+
+    def run(self, work: Coroutine[Any, Any, Any]) -> Any:
+        return self.loop.run_until_complete(work)
+
+    def start(self, *which: int) -> None:
+        async def start() -> None:
+            import asyncio
+
+            await asyncio.gather(*(self.machines[one].start() for one in which or self.machines))
+
+        self.run(start())
+
+    def metadata(self, node_id: int) -> KraftMetadata:
+        node = self.machines[node_id].node
+        assert isinstance(node, Node)
+        return cast("KraftMetadata", node.composition.metadata)
+
+    def wait(self, seconds: float) -> None:
+        async def wait() -> None:
+            import asyncio
+
+            await asyncio.sleep(seconds)
+
+        self.run(wait())
+
+    def until(self, condition: Callable[[], bool], seconds: float = 60.0) -> float:
+        """Wait until it holds; how long that took."""
+        began = self.loop.time()
+        while not condition():
+            assert self.loop.time() - began < seconds, "it did not come to pass"
+            self.wait(0.01)
+        return self.loop.time() - began
+
+    @property
+    def alive(self) -> list[int]:
+        return [one for one, machine in self.machines.items() if machine.is_serving]
+
+    @property
+    def leader(self) -> int | None:
+        """The node that all that are alive take for the controller."""
+        known = {self.metadata(one).controller for one in self.alive}
+        (first, *others) = known
+        return None if others or first is None or first.node_id not in self.alive else first.node_id
+
+    def create(self, at: int, name: str) -> int:
+        request = CreateTopicsRequest(
+            topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=1)], timeout_ms=30_000
+        )
+        metadata = self.metadata(at)
+        behalf = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
+        answer = self.run(self.machines[at].run(metadata.submit(request, 30_000, on_behalf=behalf)))
+        assert isinstance(answer, CreateTopicsResponse)
+        if not answer.topics[0].error_code:
+            assert name in metadata.image.topics, "the answer came before this node's image had the topic"
+        return answer.topics[0].error_code
+
+
+@pytest.fixture
+def cluster() -> Cluster:
+    """Three combined nodes and a broker, all started."""
+    made = Cluster(brokers=1)
+    made.start()
+    return made
+
+
+def test_the_voters_elect_one_leader_and_all_nodes_register(cluster: Cluster) -> None:
+    cluster.until(lambda: cluster.leader is not None)
+    for one in cluster.alive:
+        assert sorted(cluster.metadata(one).image.brokers) == [1, 2, 3, 4]
+    assert not cluster.defects
+
+
+def test_every_node_takes_commands_and_shows_their_outcome(cluster: Cluster) -> None:
+    for one in cluster.alive:
+        assert cluster.create(one, f"topic-{one}") == 0
+    cluster.wait(1)
+    topics = [list(cluster.metadata(one).image.topics) for one in cluster.alive]
+    assert topics == [[f"topic-{one}" for one in (1, 2, 3, 4)]] * 4
+
+
+@pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])
+def test_what_was_answered_outlives_the_leader(cluster: Cluster, power_cut: bool) -> None:
+    """A killed process is noticed at once; a machine without power only by its silence."""
+    assert cluster.create(4, "before") == 0
+    first = cluster.leader
+    assert first is not None
+    cluster.machines[first].crash(power_cut=power_cut)
+    took_s = cluster.until(lambda: cluster.leader is not None)
+    assert took_s < (7.0 if power_cut else 0.5)
+    assert cluster.create(4, "after") == 0
+    cluster.start(first)
+    cluster.until(lambda: cluster.leader is not None)
+    cluster.wait(1)
+    assert all(list(cluster.metadata(one).image.topics) == ["before", "after"] for one in cluster.alive)
+    assert len(cluster.alive) == 4
+    assert not cluster.defects
+
+
+def test_a_minority_decides_nothing(cluster: Cluster) -> None:
+    """And a leader that no majority fetches from steps down."""
+    leader = cluster.leader
+    assert leader is not None
+    for one in (1, 2, 3):
+        if one != leader:
+            cluster.machines[one].crash(power_cut=True)
+    metadata = cluster.metadata(leader)
+    request = CreateTopicsRequest(
+        topics=[CreatableTopic(name="lost", num_partitions=1, replication_factor=1)]
+    )
+    answer = metadata.submit(request, 60_000)
+    cluster.until(lambda: metadata.controller is None, 10)
+    assert not answer.done or answer.error is not None
+    assert "lost" not in metadata.image.topics
+
+
+def test_a_leader_that_stops_in_order_hands_over(cluster: Cluster) -> None:
+    first = cluster.leader
+    assert first is not None
+    cluster.run(cluster.machines[first].stop())
+    assert cluster.until(lambda: cluster.leader is not None) < 0.5
+
+
+def test_the_quorum_is_described_by_every_node(cluster: Cluster) -> None:
+    """With voters, observers and their ends, as kafka-metadata-quorum asks."""
+    leader = cluster.leader
+    topic = RequestTopicData(topic_name="__cluster_metadata", partitions=[RequestPartitionData()])
+    for one in cluster.alive:
+        metadata = cluster.metadata(one)
+        behalf = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
+        answer = cluster.run(
+            cluster.machines[one].run(
+                metadata.submit(
+                    DescribeQuorumRequest(topics=[topic]), 5_000, on_behalf=behalf, wait_image=False
+                )
+            )
+        )
+        assert isinstance(answer, DescribeQuorumResponse)
+        (partition,) = answer.topics[0].partitions
+        assert (partition.error_code, partition.leader_id) == (0, leader)
+        assert [voter.replica_id for voter in partition.current_voters] == [1, 2, 3]
+        assert [observer.replica_id for observer in partition.observers] == [4]
+        assert {voter.log_end_offset for voter in partition.current_voters} == {partition.high_watermark}
