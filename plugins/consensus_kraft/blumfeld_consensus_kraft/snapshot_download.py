@@ -123,7 +123,8 @@ class SnapshotDownload:
         ``RaftLog.truncate_fully_to``; a crash before that is made good by the next start (``loading.load``).
 
         :param progress: called after each megabyte that was loaded
-        :raises ValueError: the snapshot is cut off, or holds a record that this build can't read. Its file is removed
+        :raises ValueError: the snapshot is cut off, or holds a record that this build can't read, or it was aborted
+            meanwhile. Its file is removed
         :raises OSError: it can't be written or read
         """
         snapshot, reader, draft = self.snapshot, self._reader, self._draft
@@ -139,6 +140,9 @@ class SnapshotDownload:
             except ValueError:
                 await self._runtime.offload(self._kept.files.delete, snapshot.name)
                 raise
+            if self._draft is not draft:
+                await self._runtime.offload(self._kept.files.delete, snapshot.name)
+                raise ValueError(f"{snapshot.name}: the download was given up")
         finally:
             draft.abort()
             if self._draft is draft:

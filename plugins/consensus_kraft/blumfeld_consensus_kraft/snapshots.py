@@ -201,9 +201,14 @@ class Snapshots:
         if not too_large and not 0 <= self._retention_ms < age_ms:
             return None
         if kept.ids[0].end_offset > self._log.log_start_offset:
-            return kept.ids[0]
+            candidate = kept.ids[0]
         # A follower that has fetched a snapshot goes on in the log behind it, so both must still be there.
-        return kept.ids[1] if len(kept.ids) > KEPT and not kept.is_held(kept.ids[0]) else None
+        elif len(kept.ids) > KEPT and not kept.is_held(kept.ids[0]):
+            candidate = kept.ids[1]
+        else:
+            return None
+        # A snapshot of the leader's may be there before the log begins behind it.
+        return candidate if candidate.end_offset <= self._log.written_end_offset else None
 
 
 def _append(draft: AuxDraft, parts: list[bytes | bytearray], sync: bool) -> None:

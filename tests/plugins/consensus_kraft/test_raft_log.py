@@ -458,6 +458,16 @@ def test_snapshots_go_by_the_age_of_what_they_contain(snapshots: LogNode) -> Non
     assert clean(snapshots, bytes=-1, ms=1) == (IDS[2:], 12)
 
 
+def test_a_log_does_not_start_behind_its_end(node: LogNode) -> None:
+    """A snapshot of the leader's is there before the log begins behind it."""
+    node.follow(*history((1, 4)))
+    node.raft.commit_to(8)
+    for one in (CheckpointId(4, 1), CheckpointId(50, 2), CheckpointId(60, 3)):
+        node.write_snapshot(one, "a")
+    assert clean(node, bytes=1)[1] == 4
+    assert node.raft.snapshots.ids == [(4, 1), (50, 2), (60, 3)]
+
+
 def test_the_only_snapshot_and_its_log_stay(node: LogNode) -> None:
     node.follow(*history((1, 12)))
     node.write_snapshot(IDS[0], "a")

@@ -124,6 +124,8 @@ def test_a_stop_while_the_image_is_made_tells_nothing(pair: Pair, monkeypatch: p
     alive = len(pair.alive)
     pair.run()
     assert (len(pair.alive), pair.fetched, pair.failed) == (alive, [], [])
+    assert pair.follower.raft.latest_snapshot_id is None
+    assert ID.name not in pair.follower.raft.log.aux.names()
 
 
 def test_lost_requests_are_sent_again(pair: Pair) -> None:
