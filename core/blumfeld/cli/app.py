@@ -38,6 +38,7 @@ class LazyCommand(NamedTuple):
 
 LAZY: dict[str, LazyCommand] = {
     "bench": LazyCommand("blumfeld.bench.command", "app"),
+    "cluster": LazyCommand("blumfeld.cli.cluster.command", "app"),
     "demo": LazyCommand("blumfeld.cli.demo.command", "demo"),
     "format": LazyCommand("blumfeld.cli.format", "format_data_dir"),
     "log": LazyCommand("blumfeld.cli.log.command", "log"),

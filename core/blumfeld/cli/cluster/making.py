@@ -1,0 +1,97 @@
+"""A new cluster: manifests derived, directories formatted, its file written."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from blumfeld.cli.cluster import namespaces
+from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, manifest_toml, save_state
+from blumfeld.cli.run import load_manifest
+from blumfeld.kernel.composing.plan import Plan, make_plan
+from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
+from blumfeld.kernel.node import StartError
+from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.supervising.derivation import node_manifests
+from blumfeld.kernel.supervising.preparing import prepare_nodes
+
+
+def new_cluster(
+    count: int,
+    directory: Path,
+    path: str | None,
+    overrides: Sequence[str],
+    listen: str | None,
+    *,
+    is_isolated: bool,
+) -> ClusterState:
+    """Make the files of a cluster whose nodes are derived as those of ``nodes = N``.
+
+    :param path: of the manifest; its ``nodes`` and directories are replaced
+    :raises ManifestError: no nodes can be derived from the manifest, or one can't be run
+    :raises ClusterError: this machine can't isolate nodes, or a node has no port of its own
+    :raises StartError: a directory can't be written
+    """
+    source = path or NO_FILE
+    manifest = load_manifest(path, [*overrides, f"nodes={count}"], str(directory.resolve()), listen)
+    derived = node_manifests(manifest, source)
+    if count == 1:  # nothing was derived: give it a directory of its own beside the cluster's file
+        derived = (_below(manifest, directory),)
+    bridge = None
+    if is_isolated:
+        namespaces.check_possible()
+        bridge = namespaces.bridge_name(directory)
+        derived = namespaces.isolated(derived, bridge)
+    plans = [make_plan(one, source) for one in derived]
+    try:
+        directory.mkdir(parents=True, exist_ok=True)
+        asyncio.run(_prepare(manifest, plans))
+        state = ClusterState(nodes=[_node(plan, directory, bridge) for plan in plans], bridge=bridge)
+        for plan, node in zip(plans, state.nodes, strict=True):
+            Path(node.manifest).write_text(manifest_toml(plan.manifest), encoding="utf-8")
+        save_state(directory, state)
+    except (OSError, ValueError) as error:
+        raise StartError("directories", error) from error
+    return state
+
+
+def _below(manifest: Manifest, directory: Path) -> Manifest:
+    node = msgspec.structs.replace(
+        manifest.node, data_dir=f"{directory.resolve()}/node-{manifest.node.id}", data_dirs=None
+    )
+    return msgspec.structs.replace(manifest, node=node)
+
+
+def _node(plan: Plan, directory: Path, bridge: str | None) -> NodeState:
+    node = plan.manifest.node
+    kind = "broker" if "broker" in node.roles else "controller"
+    listener = next(one for one in plan.listeners if one.kind == kind)
+    port = listener.advertised_port or listener.port
+    if not port:
+        raise ClusterError(
+            f"{listener.name} of node {node.id} has port 0: `cluster` must know where it listens"
+        )
+    base = directory.resolve() / f"node-{node.id}"
+    return NodeState(
+        id=node.id,
+        roles=node.roles,
+        host=listener.advertised_host or listener.host,
+        port=port,
+        manifest=f"{base}.toml",
+        log=f"{base}.log",
+        namespace=None if bridge is None else f"{bridge}-{node.id}",
+    )
+
+
+async def _prepare(manifest: Manifest, plans: Sequence[Plan]) -> None:
+    def defect(where: str, error: BaseException) -> None:
+        raise error
+
+    runtime = AsyncioRuntime(defect)
+    try:
+        prepare_nodes(manifest, plans, runtime)
+    finally:
+        await runtime.close()

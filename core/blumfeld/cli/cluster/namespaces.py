@@ -1,0 +1,164 @@
+"""A network namespace for each node, so that the packets between two nodes can be dropped.
+
+It runs `ip` of iproute2 and needs root. A cut is a blackhole route: no packet filter is needed, which many machines
+lack.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import shutil
+import subprocess
+from contextlib import suppress
+from pathlib import Path
+
+import msgspec
+
+from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState
+from blumfeld.config.quorum import BOOTSTRAP_SERVERS, VOTERS
+from blumfeld.kernel.manifest.sections import Manifest, MetricsSection, listener_sections
+
+COMMAND_S_MAX = 10
+NOT_ISOLATED = (
+    "cut: these nodes share one network, where no packet shows which node sent it. Begin a cluster with "
+    "`blumfeld cluster up N --isolated`, which gives each node a network of its own and needs root"
+)
+NEEDS_ROOT = "--isolated makes network namespaces, which needs root and the command `ip` (iproute2)"
+
+
+def check_possible() -> None:
+    """Check that this machine can isolate nodes.
+
+    :raises ClusterError: it can't
+    """
+    if os.geteuid() != 0:
+        raise ClusterError(f"{NEEDS_ROOT}: this user is not root")
+    if shutil.which("ip") is None:
+        raise ClusterError(f"{NEEDS_ROOT}: there is no `ip` here")
+
+
+def bridge_name(directory: Path) -> str:
+    """Return the name of the cluster's bridge: another one for each directory."""
+    return "bf" + hashlib.sha256(str(directory.resolve()).encode()).hexdigest()[:6]
+
+
+def address_of(bridge: str, host: int) -> str:
+    """Return an address of the cluster's network, which is a /24 below 10.200.0.0/13."""
+    number = int(bridge[2:], 16)
+    return f"10.{200 + number % 8}.{number // 8 % 256}.{host}"
+
+
+def isolated(manifests: tuple[Manifest, ...], bridge: str) -> tuple[Manifest, ...]:
+    """Return the manifests with every listener at the address of its node's namespace, on the ports that it had.
+
+    :raises ClusterError: the nodes are brokers of a quorum elsewhere, which a namespace doesn't reach
+    """
+    if "controller" not in manifests[0].node.roles:
+        raise ClusterError("--isolated: the manifest's quorum is outside of the namespaces of these brokers")
+    hosts = {one.node.id: address_of(bridge, nth) for nth, one in enumerate(manifests, 1)}
+    controllers = {
+        one.node.id: f"{hosts[one.node.id]}:{_port(section.bind)}"
+        for one in manifests
+        for section in listener_sections(one)
+        if section.kind == "controller"
+    }
+    quorum = {
+        VOTERS: ",".join(f"{node_id}@{address}" for node_id, address in controllers.items()),
+        BOOTSTRAP_SERVERS: ",".join(controllers.values()),
+    }
+    return tuple(
+        _isolated(one, hosts[one.node.id], quorum if len(manifests) > 1 else {}) for one in manifests
+    )
+
+
+def _isolated(manifest: Manifest, host: str, quorum: dict[str, str]) -> Manifest:
+    sections = tuple(
+        msgspec.structs.replace(section, bind=f"{host}:{_port(section.bind)}", advertised=None)
+        for section in listener_sections(manifest)
+    )
+    metrics = manifest.metrics
+    if metrics.bind is not None:
+        metrics = MetricsSection(bind=f"{host}:{_port(metrics.bind)}")
+    network = msgspec.structs.replace(manifest.network, listeners=sections)
+    return msgspec.structs.replace(
+        manifest, network=network, metrics=metrics, config={**manifest.config, **quorum}
+    )
+
+
+def make(state: ClusterState) -> None:
+    """Make the bridge and a namespace for each node, joined by a pair of devices. What is there stays.
+
+    :raises ClusterError: the machine refuses
+    """
+    bridge = state.bridge
+    assert bridge is not None
+    if not Path(f"/sys/class/net/{bridge}").exists():
+        _ip("link", "add", bridge, "type", "bridge")
+        _ip("addr", "add", f"{address_of(bridge, 254)}/24", "dev", bridge)
+        _ip("link", "set", bridge, "up")
+    for node in state.nodes:
+        name = node.namespace
+        assert name is not None
+        if Path(f"/run/netns/{name}").exists():
+            continue
+        device = f"{bridge}.{node.id}"
+        _ip("netns", "add", name)
+        _ip("link", "add", device, "type", "veth", "peer", "name", "eth0", "netns", name)
+        _ip("link", "set", device, "master", bridge, "up")
+        _ip("-n", name, "addr", "add", f"{node.host}/24", "dev", "eth0")
+        _ip("-n", name, "link", "set", "eth0", "up")
+        _ip("-n", name, "link", "set", "lo", "up")
+
+
+def remove(state: ClusterState) -> None:
+    """Remove namespaces and bridge. What isn't there any more is skipped."""
+    for node in state.nodes:
+        if node.namespace is not None:
+            with suppress(ClusterError):
+                _ip("netns", "del", node.namespace)
+    if state.bridge is not None:
+        with suppress(ClusterError):
+            _ip("link", "del", state.bridge)
+    state.cuts = []
+
+
+def prefix(node: NodeState) -> tuple[str, ...]:
+    """Return the command that runs another one in the node's namespace. It stays the same process."""
+    return () if node.namespace is None else ("ip", "netns", "exec", node.namespace)
+
+
+def cut(sender: NodeState, receiver: NodeState) -> None:
+    """Drop every packet from one node to another.
+
+    :raises ClusterError: the nodes share the machine's network, or the machine refuses
+    """
+    _ip("-n", _namespace(sender), "route", "replace", "blackhole", f"{receiver.host}/32")
+
+
+def heal(sender: NodeState, receiver: NodeState) -> None:
+    """Let packets through again.
+
+    :raises ClusterError: as :func:`cut`
+    """
+    _ip("-n", _namespace(sender), "route", "del", "blackhole", f"{receiver.host}/32")
+
+
+def _namespace(node: NodeState) -> str:
+    if node.namespace is None:
+        raise ClusterError(NOT_ISOLATED)
+    return node.namespace
+
+
+def _port(address: str) -> str:
+    return address.rpartition(":")[2]
+
+
+def _ip(*arguments: str) -> None:
+    command = ["ip", *arguments]
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise ClusterError(f"{' '.join(command)}: {error}") from None
+    if done.returncode:
+        raise ClusterError(f"{' '.join(command)}: {done.stderr.strip() or f'status {done.returncode}'}")

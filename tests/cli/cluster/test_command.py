@@ -1,0 +1,97 @@
+"""``blumfeld cluster`` with a real node, and what it refuses."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blumfeld.cli.app import run_app
+from blumfeld.testing.brokers.process import free_port
+
+pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+
+
+class Cluster:
+    """The command on one directory."""
+
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.directory = directory
+        self._capsys = capsys
+
+    def __call__(self, *arguments: str, expected: int = 0) -> str:
+        """What the command said: on stdout if it succeeded, else on stderr."""
+        status = run_app(["cluster", *arguments, "--dir", str(self.directory)])
+        out, err = self._capsys.readouterr()
+        assert status == expected, out + err
+        return err if expected else out
+
+    def node(self) -> dict[str, Any]:
+        """The first node, as `status --json` says."""
+        found: dict[str, Any] = json.loads(self("status", "--json"))["nodes"][0]
+        return found
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Iterator[Cluster]:
+    made = Cluster(tmp_path / "c", capsys)
+    yield made
+    if (made.directory / "cluster.json").exists():
+        run_app(["cluster", "stop", "--dir", str(made.directory)])
+
+
+def test_a_node_is_started_hurt_and_stopped(cluster: Cluster) -> None:
+    address = f"127.0.0.1:{free_port()}"
+    said = cluster("up", "1", "--listen", address)
+    assert said.splitlines()[-1] == f"all 1 nodes serve; bootstrap.servers={address}"
+    first = json.loads((cluster.directory / "cluster.json").read_text())["nodes"][0]["pid"]
+    assert cluster.node() | {"lag": 0} == {
+        "id": 1,
+        "roles": ["broker", "controller"],
+        "address": address,
+        "process": "running",
+        "answers": True,
+        "leads": 0,
+        "replicas": 0,
+        "not_in_sync": 0,
+        "lag": 0,
+    }
+    assert "0 without a leader" in cluster("status")
+    cluster("pause", "1")
+    assert cluster("kill", "1") == "node 1: SIGKILL\n"
+    assert (cluster.node()["process"], cluster.node()["answers"]) == ("dead", False)
+    assert "node 1 doesn't run" in cluster("kill", "1", expected=1)
+    assert "all 1 nodes serve" in cluster("up")
+    assert json.loads((cluster.directory / "cluster.json").read_text())["nodes"][0]["pid"] != first
+    assert "1 twice: two nodes are needed" in cluster("cut", "1", "1", expected=1)
+    assert "node 2: this cluster has the nodes 1" in cluster("cut", "1", "2", expected=1)
+    assert "there is a cluster of 1 nodes already" in cluster("up", "2", expected=1)
+    assert cluster("stop") == "stopped: node 1\n"
+    assert (cluster.directory / "node-1" / ".kafka_cleanshutdown").exists(), "it was stopped cleanly"
+    assert cluster.node()["process"] == "dead"
+    assert cluster("stop") == ""
+
+
+def test_a_node_that_cannot_start_leaves_none_behind(cluster: Cluster) -> None:
+    said = cluster("up", "1", "--set", "metrics.bind=256.0.0.1:1", expected=1)
+    assert said.startswith("blumfeld: node 1 ended\n")
+    assert "could not start: metrics" in said
+    assert cluster.node()["process"] == "dead"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "complaint"),
+    [
+        (("status",), 1, "has no cluster (cluster.json): begin one with"),
+        (("up", "2", "--set", "nodse=1"), 2, "nodse: found an unknown key"),
+        (("up", "1", "--listen", "127.0.0.1:0"), 1, "PLAINTEXT of node 1 has port 0"),
+        (("up", "--manifest", "absent.toml"), 2, "absent.toml: found No such file"),
+    ],
+)
+def test_what_it_refuses(cluster: Cluster, arguments: tuple[str, ...], status: int, complaint: str) -> None:
+    assert complaint in cluster(*arguments, expected=status)
+    assert not (cluster.directory / "cluster.json").exists()

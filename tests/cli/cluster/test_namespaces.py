@@ -1,0 +1,128 @@
+"""Isolated nodes: their addresses, and packets that are dropped between two of them."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from blumfeld.cli.cluster import namespaces
+from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState
+from blumfeld.kernel.manifest.sections import listener_sections, read_manifest
+from blumfeld.kernel.supervising.derivation import node_manifests
+
+CAN = os.geteuid() == 0 and shutil.which("ip") is not None and Path("/run").is_dir()
+PORT = 7
+
+
+def test_every_listener_and_voter_moves_to_the_nodes_address() -> None:
+    manifest = read_manifest(None, overrides=["nodes=4", "metrics.bind=127.0.0.1:9100"])
+    made = namespaces.isolated(node_manifests(manifest, "m"), "bf00000a")
+    assert [section.bind for section in listener_sections(made[1])] == ["10.202.1.2:9102", "10.202.1.2:9103"]
+    assert made[1].metrics.bind == "10.202.1.2:9110"
+    voters = "1@10.202.1.1:9093,2@10.202.1.2:9103,3@10.202.1.3:9113"
+    assert {one.config["controller.quorum.voters"] for one in made} == {voters}
+    assert [section.bind for section in listener_sections(made[3])] == ["10.202.1.4:9122"]
+
+
+def test_brokers_of_another_quorum_are_not_isolated() -> None:
+    servers = 'config."controller.quorum.bootstrap.servers"="h:1"'
+    manifest = read_manifest(None, overrides=["nodes=2", 'node.roles=["broker"]', servers])
+    with pytest.raises(ClusterError, match="outside of the namespaces"):
+        namespaces.isolated(node_manifests(manifest, "m"), "bf00000a")
+
+
+def test_nodes_on_one_network_are_not_cut() -> None:
+    one, two = (NodeState(id=n, roles=(), host="h", port=1, manifest="", log="") for n in (1, 2))
+    with pytest.raises(ClusterError, match=r"share one network.*up N --isolated"):
+        namespaces.cut(one, two)
+
+
+@pytest.fixture
+def isolated(tmp_path: Path) -> Iterator[ClusterState]:
+    bridge = namespaces.bridge_name(tmp_path)
+    nodes = [
+        NodeState(
+            id=n,
+            roles=(),
+            host=namespaces.address_of(bridge, n),
+            port=PORT,
+            manifest="",
+            log="",
+            namespace=f"{bridge}-{n}",
+        )
+        for n in (1, 2)
+    ]
+    state = ClusterState(nodes=nodes, bridge=bridge)
+    try:
+        namespaces.make(state)
+    except ClusterError as error:
+        namespaces.remove(state)
+        pytest.skip(f"this machine makes no namespaces: {error}")
+    yield state
+    namespaces.remove(state)
+
+
+HEAR = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as hears:
+    hears.bind(("", int(sys.argv[1])))
+    print("hears", flush=True)
+    while True:
+        print(hears.recv(100).decode(), flush=True)
+"""
+SAY = """
+import socket, sys
+with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as says:
+    for host, text in zip(sys.argv[2::2], sys.argv[3::2]):
+        try:
+            says.sendto(text.encode(), (host, int(sys.argv[1])))
+        except OSError:
+            print("refused", text)
+"""
+
+
+def run_in(node: NodeState, code: str, *arguments: str) -> list[str]:
+    return [*namespaces.prefix(node), sys.executable, "-I", "-S", "-c", code, str(PORT), *arguments]
+
+
+@pytest.mark.skipif(not CAN, reason="needs root and iproute2")
+def test_a_cut_drops_packets_in_one_direction_until_it_is_healed(isolated: ClusterState) -> None:
+    one, two = isolated.nodes
+    hears = subprocess.Popen(run_in(two, HEAR), stdout=subprocess.PIPE, text=True)
+    back = subprocess.Popen(run_in(one, HEAR), stdout=subprocess.PIPE, text=True)
+    try:
+        assert hears.stdout is not None
+        assert back.stdout is not None
+        assert hears.stdout.readline() == back.stdout.readline() == "hears\n"
+        say(one, two, "before")
+        namespaces.cut(one, two)
+        namespaces.cut(one, two)  # a second time is no mistake
+        say(one, two, "lost")
+        say(two, one, "back")
+        say(None, two, "from outside")
+        namespaces.heal(one, two)
+        say(one, two, "after")
+        assert [hears.stdout.readline().strip() for _ in range(3)] == ["before", "from outside", "after"]
+        assert back.stdout.readline().strip() == "back"
+    finally:
+        hears.kill()
+        back.kill()
+        hears.communicate()
+        back.communicate()
+
+
+def say(sender: NodeState | None, receiver: NodeState, text: str) -> None:
+    """Send one datagram; from outside of the namespaces where there is no sender."""
+    arguments = (receiver.host, text)
+    command = (
+        [sys.executable, "-I", "-S", "-c", SAY, str(PORT), *arguments]
+        if sender is None
+        else run_in(sender, SAY, *arguments)
+    )
+    subprocess.run(command, capture_output=True, timeout=30, check=True)

@@ -1,0 +1,137 @@
+"""The state of a cluster, made of answers."""
+
+from __future__ import annotations
+
+import io
+
+from rich.console import Console
+
+from blumfeld.cli.cluster.state import NodeState
+from blumfeld.cli.cluster.table import print_view
+from blumfeld.cli.cluster.view import NAMED_MAX, ClusterView, cluster_view, lag_of, quorum_view
+from blumfeld.wire.messages.describe_log_dirs import (
+    DescribeLogDirsPartition,
+    DescribeLogDirsResponse,
+    DescribeLogDirsResult,
+    DescribeLogDirsTopic,
+)
+from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
+from blumfeld.wire.messages.metadata import (
+    MetadataResponse,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+
+BOTH = ("broker", "controller")
+NODES = [
+    NodeState(id=one, roles=BOTH if one < 3 else ("broker",), host="h", port=9000 + one, manifest="", log="")
+    for one in (1, 2, 3)
+]
+QUORUM = ResponsePartitionData(
+    leader_id=2,
+    leader_epoch=7,
+    high_watermark=95,
+    current_voters=[
+        ReplicaState(replica_id=2, log_end_offset=100, last_caught_up_timestamp=9_000),
+        ReplicaState(replica_id=1, log_end_offset=95, last_caught_up_timestamp=8_500),
+    ],
+    observers=[ReplicaState(replica_id=3, log_end_offset=-1)],
+)
+
+
+def partition(index: int, leader: int, replicas: list[int], isr: list[int]) -> MetadataResponsePartition:
+    return MetadataResponsePartition(
+        partition_index=index, leader_id=leader, replica_nodes=replicas, isr_nodes=isr
+    )
+
+
+METADATA = MetadataResponse(
+    cluster_id="abc",
+    topics=[
+        MetadataResponseTopic(
+            name="t",
+            partitions=[partition(1, -1, [1], []), partition(0, 1, [1, 2, 3], [1, 2, 3])],
+        ),
+        MetadataResponseTopic(name="a", partitions=[partition(0, 2, [2, 3], [2])]),
+    ],
+)
+
+
+def view() -> ClusterView:
+    processes = {1: "running", 2: "running", 3: "paused"}
+    return cluster_view(NODES, processes, [2], quorum_view(QUORUM, 9_000), METADATA, {1: 0, 2: 40}, [(1, 2)])
+
+
+def test_the_quorum_is_as_its_leader_sees_it() -> None:
+    quorum = quorum_view(QUORUM, 9_000)
+    assert (quorum.leader, quorum.epoch, quorum.high_watermark) == (2, 7, 95)
+    found = [(one.id, one.is_voter, one.lag, one.caught_up_ms_ago) for one in quorum.replicas]
+    assert found == [(1, True, 5, 500), (2, True, 0, 0), (3, False, 101, None)]
+
+
+def test_partitions_are_counted_by_broker() -> None:
+    one, two, three = view().nodes
+    assert [(node.leads, node.replicas, node.not_in_sync) for node in (one, two, three)] == [
+        (1, 2, 1),
+        (1, 2, 0),
+        (0, 2, 1),
+    ]
+    assert [node.answers for node in (one, two, three)] == [False, True, False]
+    assert [node.lag for node in (one, two, three)] == [0, 40, None]
+
+
+def test_partitions_that_lack_something_are_named() -> None:
+    found = view()
+    assert (found.topics, found.partitions, found.without_leader, found.under_replicated) == (2, 3, 1, 2)
+    assert [(one.topic, one.partition, one.leader, one.isr) for one in found.named] == [
+        ("a", 0, 2, [2]),
+        ("t", 1, None, []),
+    ]
+
+
+def test_no_more_are_named_than_a_person_reads() -> None:
+    partitions = [partition(nth, 1, [1, 2], [1]) for nth in range(NAMED_MAX + 5)]
+    metadata = MetadataResponse(topics=[MetadataResponseTopic(name="t", partitions=partitions)])
+    found = cluster_view(NODES, dict.fromkeys((1, 2, 3), "running"), [1], None, metadata, {})
+    assert (found.under_replicated, len(found.named)) == (NAMED_MAX + 5, NAMED_MAX)
+    assert f"(the first {NAMED_MAX})" in printed(found)
+
+
+def test_without_an_answer_nothing_is_counted() -> None:
+    found = cluster_view(NODES, dict.fromkeys((1, 2, 3), "dead"), [], None, None, {})
+    assert found.partitions is None
+    text = printed(found)
+    assert "cluster unknown" in text
+    assert "quorum: no node could describe it" in text
+    assert "partitions: no node answered" in text
+
+
+def test_lag_of_the_replicas_of_a_broker() -> None:
+    partitions = [
+        DescribeLogDirsPartition(partition_index=0, offset_lag=3),
+        DescribeLogDirsPartition(partition_index=1, offset_lag=4),
+        DescribeLogDirsPartition(partition_index=1, offset_lag=100, is_future_key=True),
+    ]
+    topics = [DescribeLogDirsTopic(name="t", partitions=partitions)]
+    assert lag_of(DescribeLogDirsResponse(results=[DescribeLogDirsResult(topics=topics)])) == 7
+
+
+def printed(found: ClusterView) -> str:
+    out = io.StringIO()
+    print_view(found, Console(file=out, width=120))
+    return out.getvalue()
+
+
+def test_the_tables() -> None:
+    lines = [" ".join(line.split()) for line in printed(view()).splitlines()]
+    assert lines[0] == "cluster abc"
+    assert "quorum: leader 2, epoch 7, committed up to 95" in lines
+    assert "1 voter 95 5 500 ms ago" in lines
+    assert "2 leader 100 0" in lines
+    assert "3 observer -1 101" in lines
+    assert "1 broker, controller h:9001 running, no answer 1 2 1 0" in lines
+    assert "2 broker, controller h:9002 running 1 2 0 40" in lines
+    assert "3 broker h:9003 paused 0 2 1" in lines
+    assert "2 topics, 3 partitions: 1 without a leader, 2 under-replicated" in lines
+    assert "t 1 none 1" in lines
+    assert lines[-1] == "cut: 1 → 2"
