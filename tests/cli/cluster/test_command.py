@@ -83,6 +83,12 @@ def test_a_node_that_cannot_start_leaves_none_behind(cluster: Cluster) -> None:
     assert cluster.node()["process"] == "dead"
 
 
+def test_a_node_that_is_not_ready_in_time_is_ended(cluster: Cluster) -> None:
+    said = cluster("up", "1", "--listen", f"127.0.0.1:{free_port()}", "--timeout", "0.01", expected=1)
+    assert said.startswith("blumfeld: node 1 isn't ready after ")
+    assert cluster.node()["process"] == "dead"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "complaint"),
     [

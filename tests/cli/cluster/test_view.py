@@ -50,7 +50,11 @@ METADATA = MetadataResponse(
     topics=[
         MetadataResponseTopic(
             name="t",
-            partitions=[partition(1, -1, [1], []), partition(0, 1, [1, 2, 3], [1, 2, 3])],
+            partitions=[
+                partition(1, -1, [1], []),
+                partition(0, 1, [1, 2, 3], [1, 2, 3]),
+                partition(2, 1, [1, 2, 3], [1, 3]),
+            ],
         ),
         MetadataResponseTopic(name="a", partitions=[partition(0, 2, [2, 3], [2])]),
     ],
@@ -72,9 +76,9 @@ def test_the_quorum_is_as_its_leader_sees_it() -> None:
 def test_partitions_are_counted_by_broker() -> None:
     one, two, three = view().nodes
     assert [(node.leads, node.replicas, node.not_in_sync) for node in (one, two, three)] == [
-        (1, 2, 1),
-        (1, 2, 0),
-        (0, 2, 1),
+        (2, 3, 1),
+        (1, 3, 1),
+        (0, 3, 1),
     ]
     assert [node.answers for node in (one, two, three)] == [False, True, False]
     assert [node.lag for node in (one, two, three)] == [0, 40, None]
@@ -82,10 +86,11 @@ def test_partitions_are_counted_by_broker() -> None:
 
 def test_partitions_that_lack_something_are_named() -> None:
     found = view()
-    assert (found.topics, found.partitions, found.without_leader, found.under_replicated) == (2, 3, 1, 2)
+    assert (found.topics, found.partitions, found.without_leader, found.under_replicated) == (2, 4, 1, 3)
     assert [(one.topic, one.partition, one.leader, one.isr) for one in found.named] == [
         ("a", 0, 2, [2]),
         ("t", 1, None, []),
+        ("t", 2, 1, [1, 3]),
     ]
 
 
@@ -129,9 +134,9 @@ def test_the_tables() -> None:
     assert "1 voter 95 5 500 ms ago" in lines
     assert "2 leader 100 0" in lines
     assert "3 observer -1 101" in lines
-    assert "1 broker, controller h:9001 running, no answer 1 2 1 0" in lines
-    assert "2 broker, controller h:9002 running 1 2 0 40" in lines
-    assert "3 broker h:9003 paused 0 2 1" in lines
-    assert "2 topics, 3 partitions: 1 without a leader, 2 under-replicated" in lines
+    assert "1 broker, controller h:9001 running, no answer 2 3 1 0" in lines
+    assert "2 broker, controller h:9002 running 1 3 1 40" in lines
+    assert "3 broker h:9003 paused 0 3 1" in lines
+    assert "2 topics, 4 partitions: 1 without a leader, 3 under-replicated" in lines
     assert "t 1 none 1" in lines
     assert lines[-1] == "cut: 1 → 2"
