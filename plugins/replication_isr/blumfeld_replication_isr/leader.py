@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.completion import Completion
 from blumfeld.spi.replication import ReplicaHost
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.schema import Message
+from blumfeld_replication_isr.isr_changes import IsrChange, IsrChanges
 from blumfeld_replication_isr.isr_rules import IsrRules
+
+if TYPE_CHECKING:
+    from blumfeld.wire.messages.alter_partition import ResponsePartitionData
 
 REFUSED = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
 """The ISR stays as it was; a later check may ask again."""
@@ -24,6 +26,7 @@ WAIT_FOR_IMAGE = (
 )
 """The controller knows something that we don't yet: no other change before its image has come."""
 RETRY_MS = 1_000
+"""Pause before a change is asked for again that the controller answered with another error."""
 
 
 class LeaderOwner(Protocol):
@@ -59,8 +62,9 @@ class LeaderOwner(Protocol):
         """This node's broker epoch, as registered; -1 before that."""
         ...
 
-    def submit(self, command: Message) -> Completion[Message]:
-        """Ask the controller."""
+    @property
+    def changes(self) -> IsrChanges:
+        """Takes changes of ISRs to the controller."""
         ...
 
     def gone(self, leader: IsrLeader) -> None:
@@ -71,7 +75,7 @@ class LeaderOwner(Protocol):
 class IsrLeader:
     """Implements ``LeaderReplica``. ``high_watermark`` is a plain attribute: it is read on every request."""
 
-    __slots__ = ("_host", "_owner", "_stopped", "high_watermark", "image", "isr", "rules")
+    __slots__ = ("_change", "_host", "_owner", "_stopped", "high_watermark", "image", "isr", "rules")
 
     def __init__(
         self, owner: LeaderOwner, host: ReplicaHost, image: PartitionImage, high_watermark: int
@@ -79,6 +83,8 @@ class IsrLeader:
         self._owner = owner
         self._host = host
         self._stopped = False
+        self._change: IsrChange | None = None
+        """The change that the controller hasn't decided on."""
         self.image = image
         self.rules = IsrRules(
             leader_id=image.leader,
@@ -92,6 +98,8 @@ class IsrLeader:
             now_ms=owner.runtime.monotonic_ms(),
             eligible=self._eligible,
         )
+        # What is placed and not written yet is of an earlier epoch, too.
+        self.rules.epoch_start_offset = host.log.placed_end_offset
         self.high_watermark = self.rules.high_watermark
         self.isr = self.rules.isr
 
@@ -154,14 +162,26 @@ class IsrLeader:
     def update(self, image: PartitionImage) -> None:
         """The controller changed ISR or replicas within the same leader epoch."""
         self.image = image
-        self.rules.set_replicas(image.replicas)
-        self._settle(image.isr, image.partition_epoch)
+        rules = self.rules
+        rules.set_replicas(image.replicas)
+        if image.partition_epoch > rules.partition_epoch:
+            self._withdraw()
+            self._settle(image.isr, image.partition_epoch)
+        elif rules.advance(self._owner.runtime.monotonic_ms()):
+            # An image that is no newer than our last answer decides on no change that was asked for since.
+            self._moved()
         self._host.low_watermark_moved()
 
     def stop(self) -> None:
         """Leadership has gone."""
         self._stopped = True
+        self._withdraw()
         self._owner.gone(self)
+
+    def _withdraw(self) -> None:
+        if self._change is not None:
+            self._owner.changes.withdraw(self._change)
+            self._change = None
 
     def _eligible(self, replica_id: int) -> bool:
         """Whether a replica may be in the ISR, by the process that fetched last: after a restart its position says
@@ -187,12 +207,7 @@ class IsrLeader:
     def _propose(self, isr: tuple[int, ...] | None) -> None:
         if isr is None:
             return
-        from blumfeld.wire.messages.alter_partition import (
-            AlterPartitionRequest,
-            BrokerState,
-            RequestPartitionData,
-            RequestTopicData,
-        )
+        from blumfeld.wire.messages.alter_partition import BrokerState, RequestPartitionData
 
         self.rules.propose(isr)
         states = [
@@ -213,25 +228,24 @@ class IsrLeader:
             leader_recovery_state=0,
             partition_epoch=self.rules.partition_epoch,
         )
-        request = AlterPartitionRequest(
-            broker_id=self.rules.leader_id,
-            broker_epoch=self._owner.own_epoch(),
-            topics=[RequestTopicData(topic_id=self._host.topic_id, partitions=[data])],
-        )
-        self._owner.submit(request).when_done(self._altered)
+        self._ask(IsrChange(self._host.topic_id, data, self._decided))
 
-    def _altered(self, done: Completion[Message]) -> None:
-        if self._stopped:
-            return
-        from blumfeld.wire.messages.alter_partition import AlterPartitionResponse
+    def _ask(self, change: IsrChange) -> None:
+        self._change = change
+        self._owner.changes.ask(change)
 
-        answer = None if done.error is not None else done.result()
-        if not isinstance(answer, AlterPartitionResponse) or answer.error_code or not answer.topics:
-            self._owner.runtime.call_later(RETRY_MS, lambda: self._settle(None, None))
-            return
-        partition = answer.topics[0].partitions[0]
+    def _decided(self, partition: ResponsePartitionData) -> None:
+        change, self._change = self._change, None
+        assert change is not None, "a change that was withdrawn gets no answer"
         if partition.error_code == ErrorCode.NONE:
             self._settle(tuple(partition.isr), partition.partition_epoch)
+        elif partition.error_code in REFUSED:
+            self._settle(None, None)
         elif partition.error_code not in WAIT_FOR_IMAGE:
-            delay_ms = 0 if partition.error_code in REFUSED else RETRY_MS
-            self._owner.runtime.call_later(delay_ms, lambda: self._settle(None, None))
+            # It may have been decided all the same, so it isn't taken back.
+            self._change = change
+            self._owner.runtime.call_later(RETRY_MS, lambda: self._ask_again(change))
+
+    def _ask_again(self, change: IsrChange) -> None:
+        if self._change is change:
+            self._owner.changes.ask(change)

@@ -17,6 +17,7 @@ from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.runtime import Timer
 from blumfeld.wire.schema import Message
+from blumfeld_replication_isr.isr_changes import IsrChanges
 from blumfeld_replication_isr.leader import IsrLeader
 
 if TYPE_CHECKING:
@@ -39,6 +40,8 @@ class IsrReplication:
     def __init__(self, composition: Composition) -> None:
         self.runtime = composition.runtime
         self.lag_max_ms = composition.config.int("replica.lag.time.max.ms")
+        self.changes = IsrChanges(self)
+        """Changes of ISRs on their way to the controller."""
         self._composition = composition
         self._leaders: dict[IsrLeader, None] = {}
         self._timer: Timer | None = None
@@ -86,6 +89,7 @@ class IsrReplication:
                 timer.cancel()
         self._timer = self._slice_timer = None
         self._stopped = True
+        self.changes.stop()
         fetchers, self._fetchers = self._fetchers, {}
         for fetcher in fetchers.values():
             fetcher.stop()

@@ -46,6 +46,25 @@ def test_a_partition_lacks_a_replica_in_sync() -> None:
     assert read(broker, "under_replicated_partitions") == 1
 
 
+def test_partitions_at_and_under_min_isr_and_reassigned_ones_are_counted() -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t")
+    [hosted] = list(broker.broker.partitions)
+    assert hosted.leader is not None
+    assert hosted.image is not None
+
+    def counts() -> list[object]:
+        return [read(broker, f"{name}_partitions") for name in ("under_min_isr", "at_min_isr", "reassigning")]
+
+    assert counts() == [0, 1, 0]
+    hosted.min_insync_replicas = 2
+    hosted.image = msgspec.structs.replace(hosted.image, adding_replicas=(2,))
+    assert counts() == [1, 0, 1]
+    hosted.leader.isr = (1, 2, 3)
+    hosted.image = msgspec.structs.replace(hosted.image, adding_replicas=(), removing_replicas=(1,))
+    assert counts() == [0, 0, 1]
+
+
 def test_bytes_in_and_out_are_counted_by_topic() -> None:
     """Both ways of Produce count. A follower's fetch is replication, and no bytes out."""
     broker = BrokerHarness()

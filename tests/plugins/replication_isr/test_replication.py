@@ -192,7 +192,9 @@ class Host:
     def __init__(self, end: int = 10, min_insync_replicas: int = 1) -> None:
         self.partition = TopicPartition("t", 0)
         self.topic_id = b"t" * 16
-        self.log = cast("PartitionLog", SimpleNamespace(written_end_offset=end, log_start_offset=0))
+        self.log = cast(
+            "PartitionLog", SimpleNamespace(written_end_offset=end, placed_end_offset=end, log_start_offset=0)
+        )
         self.min_insync_replicas = min_insync_replicas
         self.moved = 0
         self.low_watermarks: list[int] = []
@@ -230,7 +232,9 @@ class Controller:
 
     def decide(self, code: ErrorCode = ErrorCode.NONE, isr: tuple[int, ...] = (), epoch: int = 0) -> None:
         data = ResponsePartitionData(error_code=int(code), isr=list(isr), partition_epoch=epoch)
-        self.asked[-1][1].complete(AlterPartitionResponse(topics=[ResponseTopicData(partitions=[data])]))
+        self.asked[-1][1].complete(
+            AlterPartitionResponse(topics=[ResponseTopicData(topic_id=b"t" * 16, partitions=[data])])
+        )
 
 
 class Driver:
@@ -255,10 +259,22 @@ class Driver:
         self.leader = self.replication.become_leader(cast("Any", self.host), self.image, high_watermark)
         self.host.leader = self.leader
 
+    @property
+    def asked(self) -> list[tuple[AlterPartitionRequest, Completion[Message]]]:
+        """What the controller was asked up to the end of this turn."""
+        self.runtime.run_turn()
+        return self.controller.asked
+
+    def decide(self, *decision: Any, **fields: Any) -> None:
+        """Let the controller answer what it was asked last."""
+        self.runtime.run_turn()
+        self.controller.decide(*decision, **fields)
+        self.runtime.run_turn()
+
     def wanted_isr(self) -> list[list[tuple[int, int]]]:
         return [
             [(b.broker_id, b.broker_epoch) for b in request.topics[0].partitions[0].new_isr_with_epochs]
-            for request, _ in self.controller.asked
+            for request, _ in self.asked
         ]
 
 
@@ -288,13 +304,13 @@ def test_a_follower_that_caught_up_joins_when_the_controller_agrees() -> None:
     driver.leader.log_end_moved()
     assert driver.leader.follower_fetched(2, 102, 10, 0) == ErrorCode.NONE
     assert driver.wanted_isr() == [[(1, 101), (2, 102)]]
-    request, _ = driver.controller.asked[0]
+    request, _ = driver.asked[0]
     partition = request.topics[0].partitions[0]
     assert (request.broker_id, request.broker_epoch) == (1, 101)
     assert (partition.leader_epoch, partition.partition_epoch) == (4, 6)
     driver.leader.follower_fetched(3, 103, 10, 0)
-    assert len(driver.controller.asked) == 1, "one change at a time"
-    driver.controller.decide(isr=(1, 2), epoch=7)
+    assert len(driver.asked) == 1, "one change at a time"
+    driver.decide(isr=(1, 2), epoch=7)
     assert driver.leader.isr == (1, 2)
 
 
@@ -322,34 +338,97 @@ def test_a_laggard_is_taken_out() -> None:
     assert driver.leader.high_watermark == 0
     driver.runtime.advance(LAG_MS + LAG_MS / 2 + 1)
     assert driver.wanted_isr() == [[(1, 101)]]
-    driver.controller.decide(isr=(1,), epoch=7)
+    driver.decide(isr=(1,), epoch=7)
     assert (driver.leader.isr, driver.leader.high_watermark) == ((1,), 10)
 
 
 def test_a_refused_change_is_taken_back_and_asked_again() -> None:
     driver = Driver((1, 2))
     driver.runtime.advance(LAG_MS * 1.5 + 1)
-    driver.controller.decide(ErrorCode.INELIGIBLE_REPLICA)
+    driver.decide(ErrorCode.INELIGIBLE_REPLICA)
+    assert driver.leader.rules.maximal_isr == (1, 2)
     driver.runtime.advance(LAG_MS / 2)
-    assert len(driver.controller.asked) == 2
-    driver.controller.asked[-1][1].fail(BrokerError(ErrorCode.NOT_CONTROLLER))
-    driver.runtime.advance(LAG_MS / 2)
-    assert len(driver.controller.asked) == 3
+    assert len(driver.asked) == 2
+
+
+def test_a_change_without_an_answer_is_not_taken_back() -> None:
+    """The controller may have made it, and may elect the new member."""
+    driver = Driver((1,))
+    driver.leader.log_end_moved()
+    driver.leader.follower_fetched(2, 102, 10, 0)
+    log = cast("Any", driver.host.log)
+    driver.asked[-1][1].fail(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+    log.written_end_offset = 20
+    driver.leader.log_end_moved()
+    driver.runtime.advance(LAG_MS * 3)
+    assert driver.leader.high_watermark == 10
+    assert driver.wanted_isr() == [[(1, 101), (2, 102)]] * 2, "asked again at once"
+    driver.asked[-1][1].complete(AlterPartitionResponse(error_code=int(ErrorCode.STALE_BROKER_EPOCH)))
+    driver.runtime.advance(100)
+    assert len(driver.asked) == 3
+    driver.decide(ErrorCode.UNKNOWN_SERVER_ERROR)
+    driver.runtime.advance(1_100)
+    assert len(driver.asked) == 4
+    assert driver.leader.high_watermark == 10
+    driver.decide(isr=(1, 2), epoch=7)
+    assert driver.leader.isr == (1, 2)
+    driver.leader.follower_fetched(2, 102, 20, 0)
+    assert driver.leader.high_watermark == 20
+
+
+def test_an_image_that_is_no_newer_decides_on_no_change() -> None:
+    """It may tell the last change while the next one is under way."""
+    driver = Driver((1,))
+    driver.leader.log_end_moved()
+    driver.leader.follower_fetched(2, 102, 10, 0)
+    assert len(driver.asked) == 1
+    driver.leader.update(driver.image)
+    assert driver.leader.rules.maximal_isr == (1, 2)
+    driver.leader.update(msgspec.structs.replace(driver.image, isr=(1,), partition_epoch=7))
+    assert driver.leader.rules.maximal_isr == (1,)
+    driver.decide(isr=(1, 2), epoch=7)
+    assert driver.leader.isr == (1,), "the answer to a change that the image overtook"
+
+
+def test_leaders_share_a_request_and_the_next_one_waits_for_its_answer() -> None:
+    driver = Driver((1, 2))
+    others = []
+    for number in range(1, 4):
+        host = Host()
+        host.partition = TopicPartition("t", number)
+        image = msgspec.structs.replace(driver.image, partition=number)
+        host.leader = driver.replication.become_leader(cast("Any", host), image, 0)
+        others.append(host.leader)
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    (request, answer) = driver.asked[-1]
+    assert len(driver.asked) == 1
+    assert [p.partition_index for p in request.topics[0].partitions] == [0, 1, 2, 3]
+    for leader in (driver.leader, others[0]):
+        leader.update(msgspec.structs.replace(driver.image, isr=(1, 2), partition_epoch=7))
+    driver.runtime.advance(LAG_MS)
+    assert len(driver.asked) == 1, "one request at a time"
+    others[2].stop()
+    decided = [ResponsePartitionData(partition_index=n, isr=[1], partition_epoch=7) for n in range(3)]
+    answer.complete(
+        AlterPartitionResponse(topics=[ResponseTopicData(topic_id=b"t" * 16, partitions=decided)])
+    )
+    assert [p.partition_index for p in driver.asked[-1][0].topics[0].partitions] == [0, 1]
+    assert (driver.leader.isr, others[1].isr, others[2].isr) == ((1, 2), (1,), (1, 2))
 
 
 def test_where_the_controller_knows_more_the_image_is_waited_for() -> None:
     driver = Driver((1, 2))
     driver.runtime.advance(LAG_MS * 1.5 + 1)
-    driver.controller.decide(ErrorCode.INVALID_UPDATE_VERSION)
+    driver.decide(ErrorCode.INVALID_UPDATE_VERSION)
     driver.runtime.advance(LAG_MS * 3)
-    assert len(driver.controller.asked) == 1
+    assert len(driver.asked) == 1
     driver.leader.update(
         PartitionImage(
             partition=0, replicas=(1, 2, 3), isr=(1, 2), leader=1, leader_epoch=4, partition_epoch=9
         )
     )
     driver.runtime.advance(LAG_MS)
-    assert len(driver.controller.asked) == 2
+    assert len(driver.asked) == 2
 
 
 def test_strangers_and_old_incarnations_are_refused() -> None:
@@ -375,9 +454,9 @@ def test_a_restarted_broker_joins_the_isr_only_after_its_own_fetch() -> None:
     brokers = driver.controller.image.brokers
     brokers[2] = msgspec.structs.replace(brokers[2], epoch=110)
     driver.leader.follower_fetched(2, 109, 10, 0)
-    assert driver.controller.asked == []
+    assert driver.asked == []
     assert driver.leader.follower_fetched(2, 111, 10, 0) == ErrorCode.NONE, "our image is behind"
-    assert driver.controller.asked == [], "the controller would refuse it by our image's epoch"
+    assert driver.asked == [], "the controller would refuse it by our image's epoch"
     brokers[2] = msgspec.structs.replace(brokers[2], epoch=111)
     driver.leader.follower_fetched(2, 111, 10, 0)
     assert driver.wanted_isr() == [[(1, 101), (2, 111)]]
@@ -431,11 +510,11 @@ def test_after_a_stop_nothing_is_called_back() -> None:
     driver = Driver((1, 2))
     driver.runtime.advance(LAG_MS * 1.5 + 1)
     driver.leader.stop()
-    driver.controller.decide(isr=(1,), epoch=7)
+    driver.decide(isr=(1,), epoch=7)
     assert (driver.leader.isr, driver.host.moved) == ((1, 2), 0)
     driver.runtime.run(driver.replication.stop())
     driver.runtime.advance(LAG_MS * 3)
-    assert len(driver.controller.asked) == 1
+    assert len(driver.asked) == 1
 
 
 def test_the_plugin_makes_it() -> None:

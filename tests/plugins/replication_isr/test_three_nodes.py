@@ -8,6 +8,7 @@ import pytest
 
 from blumfeld.config.replica_selectors import RACK_AWARE
 from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.alter_partition import AlterPartitionRequest
 from tests.plugins.replication_isr.three_nodes import ThreeNodes, bytes_of, values_of
 
 
@@ -67,6 +68,47 @@ def test_what_a_cut_off_leader_wrote_alone_is_truncated() -> None:
 
     nodes.run(story())
     assert nodes.said("truncated to the leader's log")
+
+
+def test_delete_records_waits_for_followers() -> None:
+    nodes = ThreeNodes()
+
+    async def story() -> None:
+        await nodes.create()
+        for number in range(3):
+            assert await nodes.produce([b"%d" % number])
+        await nodes.until(lambda: nodes.settled([0]))
+        leader = nodes.image().leader
+        far = leader % 3 + 1
+        nodes.cut(leader, far)
+        waiting = asyncio.ensure_future(nodes.delete_records(2))
+        await asyncio.sleep(1.0)
+        assert not waiting.done(), "a replica on a live broker has the records"
+        nodes.heal()
+        assert await waiting == 2
+        assert [nodes.replica(node_id).log.log_start_offset for node_id in (1, 2, 3)] == [2, 2, 2]
+
+    nodes.run(story())
+
+
+def test_one_request_takes_a_dead_broker_out_of_all_isrs() -> None:
+    nodes = ThreeNodes(config={"broker.session.timeout.ms": 60_000})
+
+    async def story() -> None:
+        await nodes.create(6)
+        await nodes.until(lambda: all(nodes.image(n).isr == nodes.image(n).replicas for n in range(6)))
+        before = len(nodes.shared.commands)
+        nodes.machine(3).crash(power_cut=True)
+        for number in range(6):
+            await nodes.produce([b"x"], number, acks=1)
+        await nodes.until(
+            lambda: all(3 not in nodes.image(n).isr for n in range(6) if nodes.image(n).leader != 3)
+        )
+        asked = [c for c in nodes.shared.commands[before:] if isinstance(c, AlterPartitionRequest)]
+        led = [nodes.image(n).leader for n in range(6)]
+        assert sorted(len(c.topics[0].partitions) for c in asked) == sorted([led.count(1), led.count(2)])
+
+    nodes.run(story())
 
 
 def test_a_consumer_is_sent_to_the_replica_in_its_rack() -> None:

@@ -23,6 +23,12 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from blumfeld.wire.messages.delete_records import (
+    DeleteRecordsPartition,
+    DeleteRecordsRequest,
+    DeleteRecordsResponse,
+    DeleteRecordsTopic,
+)
 from blumfeld.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -281,6 +287,19 @@ class ThreeNodes:
         connection.close()
         (data,) = answer.responses[0].partitions
         return data
+
+    async def delete_records(self, offset: int, partition: int = 0) -> int:
+        """Delete records on the leader. Return the low watermark of the answer."""
+        connection = await self.connect(self.image(partition).leader)
+        topic = DeleteRecordsTopic(
+            name=TOPIC, partitions=[DeleteRecordsPartition(partition_index=partition, offset=offset)]
+        )
+        request = DeleteRecordsRequest(topics=[topic], timeout_ms=30_000)
+        answer = await connection.ask(request, 2, DeleteRecordsResponse)
+        connection.close()
+        (result,) = answer.topics[0].partitions
+        assert result.error_code == 0
+        return result.low_watermark
 
     def check(self, partitions: Sequence[int]) -> None:
         """Replicas are equal below the high watermark, byte by byte, and have every acknowledged record."""

@@ -63,6 +63,24 @@ def topic_gauges(hosted: Hosted, cluster: Image) -> list[Metric]:
             lambda: sum(map(_is_under_replicated, hosted)),
         ),
         Metric(
+            "blumfeld_under_min_isr_partitions",
+            "Partitions led here with too few replicas in sync for acks=all (Kafka's UnderMinIsrPartitionCount)",
+            "gauge",
+            lambda: sum(_spare_replicas(one) < 0 for one in hosted if one.leader is not None),
+        ),
+        Metric(
+            "blumfeld_at_min_isr_partitions",
+            "Partitions led here with exactly min.insync.replicas in sync (Kafka's AtMinIsrPartitionCount)",
+            "gauge",
+            lambda: sum(_spare_replicas(one) == 0 for one in hosted if one.leader is not None),
+        ),
+        Metric(
+            "blumfeld_reassigning_partitions",
+            "Partitions led here whose replicas are being reassigned (Kafka's ReassigningPartitions)",
+            "gauge",
+            lambda: sum(map(_is_reassigned, hosted)),
+        ),
+        Metric(
             "blumfeld_offline_partitions",
             "Partitions of the cluster without a leader, as this node's metadata says (Kafka's OfflinePartitionsCount)",
             "gauge",
@@ -78,6 +96,21 @@ def topic_gauges(hosted: Hosted, cluster: Image) -> list[Metric]:
 def _is_under_replicated(one: Partition) -> bool:
     image = one.image
     return one.leader is not None and image is not None and len(image.isr) < len(image.replicas)
+
+
+def _spare_replicas(one: Partition) -> int:
+    """Returns by how many the replicas in sync exceed ``min.insync.replicas``."""
+    assert one.leader is not None
+    return len(one.leader.isr) - one.min_insync_replicas
+
+
+def _is_reassigned(one: Partition) -> bool:
+    image = one.image
+    return (
+        one.leader is not None
+        and image is not None
+        and bool(image.adding_replicas or image.removing_replicas)
+    )
 
 
 def _by_topic(hosted: Hosted, value_of: Callable[[Partition], int | None]) -> Mapping[tuple[str, ...], float]:

@@ -1,0 +1,152 @@
+"""Changes of ISRs on their way to the controller: many partitions in one AlterPartition, one request at a time
+(KIP-497, Kafka's ``AlterPartitionManager``).
+
+A broker that dies leaves the ISRs of all its partitions at once. Its leaders ask in the same turn, and share a request.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.runtime import Phase, Runtime, Timer
+from blumfeld.wire.schema import Message
+
+if TYPE_CHECKING:
+    from blumfeld.wire.messages.alter_partition import (
+        AlterPartitionRequest,
+        RequestPartitionData,
+        ResponsePartitionData,
+    )
+
+RETRY_MS = 50
+"""Pause after a request that failed as a whole: Kafka's, too."""
+PARTITIONS_MAX = 1_000
+"""Partitions in one request. The controller decides on a request in one turn."""
+
+
+class Asks(Protocol):
+    """The methods of the node that this module calls: :class:`~.replication.IsrReplication`."""
+
+    @property
+    def runtime(self) -> Runtime:
+        """Timers and the end of the turn."""
+        ...
+
+    @property
+    def node_id(self) -> int:
+        """This broker."""
+        ...
+
+    def own_epoch(self) -> int:
+        """This node's broker epoch, as registered; -1 before that."""
+        ...
+
+    def submit(self, command: Message) -> Completion[Message]:
+        """Ask the controller."""
+        ...
+
+
+class IsrChange:
+    """One leader's request for another ISR.
+
+    :param answered: is told the controller's decision, once. As long as there is none, the change may have happened
+    """
+
+    __slots__ = ("answered", "data", "topic_id", "withdrawn")
+
+    def __init__(
+        self,
+        topic_id: bytes,
+        data: RequestPartitionData,
+        answered: Callable[[ResponsePartitionData], None],
+    ) -> None:
+        self.topic_id = topic_id
+        self.data = data
+        self.answered = answered
+        self.withdrawn = False
+
+    @property
+    def key(self) -> tuple[bytes, int]:
+        """Topic id and partition."""
+        return (self.topic_id, self.data.partition_index)
+
+
+class IsrChanges:
+    """The changes of all leaders of this node."""
+
+    def __init__(self, owner: Asks) -> None:
+        self._owner = owner
+        self._unsent: dict[tuple[bytes, int], IsrChange] = {}
+        self._under_way: dict[tuple[bytes, int], IsrChange] = {}
+        self._planned = False
+        self._timer: Timer | None = None
+        self._stopped = False
+
+    def ask(self, change: IsrChange) -> None:
+        """Send a change with the next request: at the end of this turn, or after the answer to the last one."""
+        self._unsent[change.key] = change
+        self._plan()
+
+    def withdraw(self, change: IsrChange) -> None:
+        """Tell this change's leader nothing any more, and don't send it if it hasn't been sent."""
+        change.withdrawn = True
+        if self._unsent.get(change.key) is change:
+            del self._unsent[change.key]
+
+    def stop(self) -> None:
+        """Send nothing more."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _plan(self) -> None:
+        if not self._planned and self._timer is None:
+            self._planned = True
+            self._owner.runtime.at_end_of_turn(Phase.COMPLETE, self._send)
+
+    def _send(self) -> None:
+        self._planned = False
+        if self._under_way or not self._unsent or self._stopped:
+            return
+        for key in list(self._unsent)[:PARTITIONS_MAX]:
+            self._under_way[key] = self._unsent.pop(key)
+        self._owner.submit(self._request()).when_done(self._answered)
+
+    def _request(self) -> AlterPartitionRequest:
+        from blumfeld.wire.messages.alter_partition import AlterPartitionRequest, RequestTopicData
+
+        topics: dict[bytes, RequestTopicData] = {}
+        for change in self._under_way.values():
+            topic = topics.get(change.topic_id)
+            if topic is None:
+                topic = topics[change.topic_id] = RequestTopicData(topic_id=change.topic_id)
+            topic.partitions.append(change.data)
+        return AlterPartitionRequest(
+            broker_id=self._owner.node_id, broker_epoch=self._owner.own_epoch(), topics=list(topics.values())
+        )
+
+    def _answered(self, done: Completion[Message]) -> None:
+        from blumfeld.wire.messages.alter_partition import AlterPartitionResponse
+
+        under_way, self._under_way = self._under_way, {}
+        answer = None if done.error is not None else done.result()
+        if isinstance(answer, AlterPartitionResponse) and not answer.error_code:
+            for topic in answer.topics:
+                for one in topic.partitions:
+                    change = under_way.pop((topic.topic_id, one.partition_index), None)
+                    if change is not None and not change.withdrawn:
+                        change.answered(one)
+        # What is left has no decision. Whether the controller has made one isn't known, so nothing is taken back: the
+        # same question is asked again.
+        left = {key: change for key, change in under_way.items() if not change.withdrawn}
+        self._unsent = left | self._unsent
+        if left:
+            self._timer = self._owner.runtime.call_later(RETRY_MS, self._again)
+        elif self._unsent:
+            self._plan()
+
+    def _again(self) -> None:
+        self._timer = None
+        self._plan()
