@@ -25,6 +25,7 @@ from blumfeld.wire.messages.alter_partition import (
 from blumfeld.wire.schema import Message
 from blumfeld_replication_isr import Plugin
 from blumfeld_replication_isr.isr_rules import IsrRules
+from blumfeld_replication_isr.leader import IsrLeader
 from blumfeld_replication_isr.replication import IsrReplication
 
 LAG_MS = 30_000
@@ -271,6 +272,10 @@ class Driver:
         self.controller.decide(*decision, **fields)
         self.runtime.run_turn()
 
+    @property
+    def maximal_isr(self) -> tuple[int, ...]:
+        return cast("IsrLeader", self.leader).rules.maximal_isr
+
     def wanted_isr(self) -> list[list[tuple[int, int]]]:
         return [
             [(b.broker_id, b.broker_epoch) for b in request.topics[0].partitions[0].new_isr_with_epochs]
@@ -346,7 +351,7 @@ def test_a_refused_change_is_taken_back_and_asked_again() -> None:
     driver = Driver((1, 2))
     driver.runtime.advance(LAG_MS * 1.5 + 1)
     driver.decide(ErrorCode.INELIGIBLE_REPLICA)
-    assert driver.leader.rules.maximal_isr == (1, 2)
+    assert driver.maximal_isr == (1, 2)
     driver.runtime.advance(LAG_MS / 2)
     assert len(driver.asked) == 2
 
@@ -383,9 +388,9 @@ def test_an_image_that_is_no_newer_decides_on_no_change() -> None:
     driver.leader.follower_fetched(2, 102, 10, 0)
     assert len(driver.asked) == 1
     driver.leader.update(driver.image)
-    assert driver.leader.rules.maximal_isr == (1, 2)
+    assert driver.maximal_isr == (1, 2)
     driver.leader.update(msgspec.structs.replace(driver.image, isr=(1,), partition_epoch=7))
-    assert driver.leader.rules.maximal_isr == (1,)
+    assert driver.maximal_isr == (1,)
     driver.decide(isr=(1, 2), epoch=7)
     assert driver.leader.isr == (1,), "the answer to a change that the image overtook"
 
