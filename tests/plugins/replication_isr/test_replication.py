@@ -332,7 +332,7 @@ def test_a_leader_that_was_elected_uncleanly_has_recovered_when_a_follower_joins
     driver.leader.update(recovering)
     driver.leader.log_end_moved()
     driver.leader.follower_fetched(2, 102, 10, 0)
-    (request, _), *_ = driver.controller.asked
+    (request, _), *_ = driver.asked
     assert request.topics[0].partitions[0].leader_recovery_state == 0
 
 
