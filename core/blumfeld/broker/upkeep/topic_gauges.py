@@ -21,6 +21,10 @@ OTHERS = "(others)"
 
 def topic_gauges(hosted: Hosted, cluster: Image) -> list[Metric]:
     """The gauges, and the counters of bytes. They read ``hosted`` and the image at a scrape."""
+    return [*_of_topics(hosted), *_of_replicas(hosted, cluster)]
+
+
+def _of_topics(hosted: Hosted) -> list[Metric]:
     return [
         Metric(
             "blumfeld_topic_bytes_in_total",
@@ -50,6 +54,11 @@ def topic_gauges(hosted: Hosted, cluster: Image) -> list[Metric]:
             lambda: _by_topic(hosted, lambda one: one.log.size_bytes() if one.closed is None else None),
             ("topic",),
         ),
+    ]
+
+
+def _of_replicas(hosted: Hosted, cluster: Image) -> list[Metric]:
+    return [
         Metric(
             "blumfeld_led_partitions",
             "Partitions that this node leads (Kafka's LeaderCount)",
