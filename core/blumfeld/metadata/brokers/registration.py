@@ -167,12 +167,15 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, _moment: 
         return ControllerDecision([], BrokerHeartbeatResponse(error_code=error.code))
     caught_up = request.current_metadata_offset >= broker.epoch
     lost = [directory for directory in broker.log_dirs if directory in request.offline_log_dirs]
+    # A registration can't say that no directory is left (an empty list says nothing new), so the broker is fenced. It
+    # stops by itself, as Kafka's does.
+    want_fence = request.want_fence or (bool(lost) and len(lost) == len(broker.log_dirs))
     records: list[Message] = []
     leaves, fenced, shut_down = False, broker.fenced, False
     if broker.fenced:
         if request.want_shut_down:
             shut_down = True
-        elif not request.want_fence and caught_up:
+        elif not want_fence and caught_up:
             response = BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False)
             return _unfence(state, broker, lost, response, partial(_again, heartbeat, request))
     elif broker.in_controlled_shutdown:
@@ -184,7 +187,7 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, _moment: 
         if _may_shut_down(state, broker):
             fenced = shut_down = True
             records.append(_fence_record(broker))
-    elif request.want_fence or (request.want_shut_down and not _leads(state, broker.broker_id)):
+    elif want_fence or (request.want_shut_down and not _leads(state, broker.broker_id)):
         leaves = fenced = True
         shut_down = request.want_shut_down
         records, ahead = without_broker(state, broker.broker_id)
@@ -310,9 +313,7 @@ def _directories_lost(
 
 
 def _left(broker: BrokerImage, lost: Collection[bytes]) -> list[Message]:
-    """Returns the registration's change to the directories that are left. If none is, it stays as it is: the broker
-    stops by itself, as Kafka's does.
-    """
+    """Returns the registration's change to the directories that are left; none if no directory is."""
     left = [directory for directory in broker.log_dirs if directory not in lost]
     if not lost or not left:
         return []
