@@ -73,7 +73,9 @@ class ControllerTrace:
     def do_join(self, words: list[str]) -> list[str]:
         counts = [int(word[12:]) for word in words if word.startswith("directories=")]
         for broker in (int(word) for word in words if word.isdigit()):
-            self.directories[broker] = [directory_id(broker, nth) for nth in range(counts[0] if counts else 1)]
+            self.directories[broker] = [
+                directory_id(broker, nth) for nth in range(counts[0] if counts else 1)
+            ]
             self._register(broker, previous=-1)
             self.driven.beat(broker, self.epochs[broker])
         return []
