@@ -19,7 +19,7 @@ from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision, Moment
 from blumfeld.metadata.image.bootstrap import first_records
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
-from blumfeld.spi.completion import Steps
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import Composition, EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -136,6 +136,21 @@ class ActiveController:
         """Decide now, or behind a decision that is being placed."""
         self._decisions.in_turn(lambda: self._decide(command, reply), reply)
 
+    def fence_dead(self, broker_id: int, broker_epoch: int) -> None:
+        """Fence this registration of a broker: its process is gone."""
+        controller = self._controller
+        if controller is None:
+            return
+        self._events.warning("a broker's process is gone", broker_id=broker_id)
+        decided: Completion[Message] = Completion()
+        reply = Reply(-1, None, decided)
+        part = Part(
+            "a broker's process is gone",
+            lambda _, moment: controller.fence_dead(broker_id, broker_epoch, moment),
+            reply,
+        )
+        self._decisions.in_turn(lambda: self._decisions.make(part, controller.state, self._moment), reply)
+
     # Records
 
     def append(self, records: list[Message]) -> None:
@@ -196,8 +211,8 @@ class ActiveController:
         """The records of a decision, or of a part of one, are placed."""
         if part.reply is None or self._controller is None:
             return
-        assert isinstance(part.command, Message)
-        self._controller.answered(part.command, decision.response, self._runtime.monotonic_ms())
+        if isinstance(part.command, Message):
+            self._controller.answered(part.command, decision.response, self._runtime.monotonic_ms())
         if decision.rest is None:
             self._answer_when_committed(part.reply, decision.response)
 

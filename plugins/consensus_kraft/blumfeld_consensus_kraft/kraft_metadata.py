@@ -28,6 +28,7 @@ from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
 from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.active_controller import ActiveController
+from blumfeld_consensus_kraft.broker_watch import BrokerWatch
 from blumfeld_consensus_kraft.forwarding import Forwarder
 from blumfeld_consensus_kraft.loading import placed_batch
 from blumfeld_consensus_kraft.opening import OpenedMetadata, open_metadata
@@ -57,11 +58,14 @@ class KraftMetadata:
     """``ClusterMetadata`` of one node.
 
     :param force_empty_metadata: as of ``opening.open_metadata``
+    :param notice_dead: notice at once that another node's process is gone (ADR 0033)
     """
 
     replica_driver = ReplicaDriver.IMAGE
 
-    def __init__(self, composition: Composition, *, force_empty_metadata: bool = False) -> None:
+    def __init__(
+        self, composition: Composition, *, force_empty_metadata: bool = False, notice_dead: bool = True
+    ) -> None:
         self._composition = composition
         self._force_empty_metadata = force_empty_metadata
         self._runtime = composition.runtime
@@ -85,6 +89,8 @@ class KraftMetadata:
         self._active: ActiveController | None = None
         self._snapshots: Snapshots | None = None
         self._opened: OpenedMetadata | None = None
+        self._notice_dead = notice_dead
+        self._watch = BrokerWatch(self._runtime, composition.transport, self._node_id, self._is_dead)
         self._leading: ControllerId | None = None
         self._leader: ControllerId | None = None
         self._joined: Completion[None] = Completion()
@@ -154,6 +160,8 @@ class KraftMetadata:
             self._composition, self._warn, self._is_alone, force_empty_metadata=self._force_empty_metadata
         )
         self._open(opened)
+        if self._notice_dead and self._votes:
+            self.subscribe(self._watch.image_changed)
         assert self._driver is not None
         assert self._raft is not None
         self._raft.flush()
@@ -216,6 +224,7 @@ class KraftMetadata:
             listener=self._listener,
             own_endpoints=self._own_endpoints,
             events=self._events,
+            elect_when_refused=self._notice_dead,
         )
 
     def _static_or_alone(self) -> VoterSet:
@@ -268,6 +277,7 @@ class KraftMetadata:
         if self._snapshots is not None:
             self._snapshots.stop()
         self._forwarder.stop(closed)
+        self._watch.stop()
         if self._raft is not None:
             await self._raft.settle()
             if self._driver is not None:
@@ -347,11 +357,18 @@ class KraftMetadata:
             self._failed(error, False)
         except Exception as defect:
             self._contradicted(defect)
+        if self._notice_dead:
+            self._watch.start(self._publisher.image)
+
+    def _is_dead(self, broker_id: int, broker_epoch: int) -> None:
+        if self._active is not None:
+            self._active.fence_dead(broker_id, broker_epoch)
 
     def stop_leading(self) -> None:
         """Drop the controller; what waits gets NOT_CONTROLLER."""
         error = BrokerError(ErrorCode.NOT_CONTROLLER, "this node leads the quorum no longer")
         self._leading = None
+        self._watch.stop()
         if self._active is not None:
             self._active.stop(error)
         if not self._is_quorum:

@@ -18,6 +18,9 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     force_empty_metadata: bool = False
     """Start a new cluster although logs of topics are there and their metadata is not: see ``opening``. Meant for one
     start, by ``blumfeld run --force-empty-metadata``."""
+    notice_dead_nodes: bool = True
+    """Notice at once that another node's process is gone, by its port that refuses connections (ADR 0033). Off: only
+    by its silence, as Kafka does (``broker.session.timeout.ms``, ``controller.quorum.fetch.timeout.ms``)."""
 
 
 class Plugin:
@@ -29,7 +32,12 @@ class Plugin:
     @hookimpl
     def blumfeld_make_consensus(self, composition: Composition) -> KraftMetadata:
         """The node's replica of the metadata log."""
-        return KraftMetadata(composition, force_empty_metadata=composition.options.force_empty_metadata)
+        options = composition.options
+        return KraftMetadata(
+            composition,
+            force_empty_metadata=options.force_empty_metadata,
+            notice_dead=options.notice_dead_nodes,
+        )
 
     @hookimpl
     def blumfeld_api_handlers(self, composition: Composition) -> Sequence[ApiHandler]:

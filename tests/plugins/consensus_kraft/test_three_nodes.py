@@ -201,4 +201,37 @@ def test_the_quorum_is_described_by_every_node(cluster: Cluster) -> None:
         assert (partition.error_code, partition.leader_id) == (0, leader)
         assert [voter.replica_id for voter in partition.current_voters] == [1, 2, 3]
         assert [observer.replica_id for observer in partition.observers] == [4]
-        assert {voter.log_end_offset for voter in partition.current_voters} == {partition.high_watermark}
+        # Of an idle quorum: the followers report their last flush with their next fetch.
+        ends = sorted(voter.log_end_offset for voter in partition.current_voters)
+        assert ends[1] == partition.high_watermark <= ends[2]
+
+
+def fenced(cluster: Cluster, at: int) -> list[int]:
+    return [one.broker_id for one in cluster.metadata(at).image.brokers.values() if one.fenced]
+
+
+@pytest.mark.parametrize("restart_s", [None, 0.05, 1.0])
+def test_a_dead_broker_is_fenced_at_once_and_comes_back(cluster: Cluster, restart_s: float | None) -> None:
+    leader = cluster.leader
+    assert leader is not None
+    victim = next(one for one in (4, 3, 2) if one != leader)
+    cluster.wait(0.5)  # a broker opens its listener after it is unfenced
+    cluster.machines[victim].crash(power_cut=False)
+    took_s = cluster.until(lambda: fenced(cluster, leader) == [victim])
+    assert took_s < 0.2
+    if restart_s is not None:
+        cluster.wait(restart_s)
+        cluster.start(victim)
+        cluster.until(lambda: all(not fenced(cluster, one) for one in (leader, victim)), 5)
+
+
+def test_silence_alone_fences_a_broker_when_its_session_ends(cluster: Cluster) -> None:
+    """A paused process accepts connections, or doesn't answer; its port refuses nothing. The same without power."""
+    leader = cluster.leader
+    assert leader is not None
+    cluster.machines[4].pause()
+    cluster.wait(5)
+    assert fenced(cluster, leader) == []
+    cluster.until(lambda: fenced(cluster, leader) == [4], 10)
+    cluster.machines[4].resume()
+    cluster.until(lambda: fenced(cluster, leader) == [], 10)

@@ -111,6 +111,7 @@ class RaftDriver:
         own_endpoints: Callable[[], list[Endpoint]],
         fetch: FetchSettings,
         request_timeout_ms: int,
+        elect_when_refused: bool = True,
     ) -> None:
         self.raft = raft
         self.endpoints = endpoints
@@ -124,6 +125,7 @@ class RaftDriver:
         self._own_endpoints = own_endpoints
         self._fetch = fetch
         self._request_timeout_ms = request_timeout_ms
+        self._elect_when_refused = elect_when_refused
         self._state_file = state_file
         self._queue: deque[tuple[effects.Effect, Reply | None, FetchLimits | None]] = deque()
         self._persisting = False
@@ -314,7 +316,8 @@ class RaftDriver:
     def _answered(self, node_id: int, request: Request, done: Completion[Message]) -> None:
         if self._stopped:
             return
-        if isinstance(done.error, ConnectionRefusedError) and node_id == self.raft.leader_id:
+        refused = self._elect_when_refused and isinstance(done.error, ConnectionRefusedError)
+        if refused and node_id == self.raft.leader_id:
             self._step(self.raft.leader_refused)
         if done.error is None:
             try:

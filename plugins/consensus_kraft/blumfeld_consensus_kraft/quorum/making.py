@@ -31,6 +31,7 @@ def made_driver(
     listener: str,
     own_endpoints: Callable[[], list[Endpoint]],
     events: EventLog,
+    elect_when_refused: bool,
 ) -> RaftDriver:
     """Returns the replica, with the epoch and the vote that it must remember. It sends nothing before its start.
 
@@ -72,6 +73,7 @@ def made_driver(
         endpoints=QuorumEndpoints(servers),
         listener=listener,
         own_endpoints=own_endpoints,
+        elect_when_refused=elect_when_refused,
         fetch=FetchSettings(
             composition.cluster_id, FETCH_WAIT_MS, config.int("controller.quorum.fetch.max.bytes")
         ),

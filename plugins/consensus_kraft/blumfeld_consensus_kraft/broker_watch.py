@@ -1,0 +1,142 @@
+"""Notices at once that a broker's process is dead (ADR 0033). Kafka waits for the end of its session, nine seconds.
+
+The controller keeps a connection to a listener of each unfenced broker, and sends nothing over it. A process that ends
+takes its connections with it. If the listener then refuses another one, no process is there. Only a refusal counts: a
+dial that fails otherwise says nothing about the process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from blumfeld.spi.cluster import BrokerImage, ClusterImage, ImageDelta
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.runtime import Runtime, Task
+from blumfeld.spi.transport import DialedConnection, Limits, Transport
+
+RETRY_MS = 100
+"""Pause after a dial that failed. A broker opens its listeners shortly after it is unfenced."""
+
+
+class Watched:
+    """One registration of a broker. Implements ``FrameReceiver``."""
+
+    def __init__(self, broker: BrokerImage) -> None:
+        self.broker_id = broker.broker_id
+        self.epoch = broker.epoch
+        self.endpoint = broker.endpoints[0]
+        self.is_fenced = broker.fenced
+        self.was_reached = False
+        """Whether it accepted a connection since its last report: without this a refusal says nothing."""
+        self.told = False
+        """It was reported as dead, and the image hasn't shown it fenced."""
+        self.was_fenced = False
+        """The image showed it fenced after a report."""
+        self.lives = False
+        """It was reported, fenced, and came back in the same epoch: its address refuses although it lives."""
+        self.task: Task | None = None
+        self.connection: DialedConnection | None = None
+        self.gone: Completion[None] = Completion()
+
+    def frame(self, frame: memoryview) -> None:
+        """Nothing was asked, so nothing is answered."""
+
+    def lost(self, reason: str) -> None:
+        """The connection has gone."""
+        if not self.gone.done:
+            self.gone.complete(None)
+
+    def seen(self, broker: BrokerImage) -> None:
+        """Take note of what the image shows of this registration."""
+        self.is_fenced = broker.fenced
+        if broker.fenced:
+            self.was_fenced = self.was_fenced or self.told
+            self.told = False
+        elif self.was_fenced:
+            self.lives = True
+
+    def stop(self) -> None:
+        """Watch no longer."""
+        if self.task is not None:
+            self.task.cancel()
+            self.task = None
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
+
+
+class BrokerWatch:
+    """Watches the unfenced brokers other than this node's own, from ``start`` to ``stop``.
+
+    :param dead: is told a broker's id and epoch when its process is gone, once for each time that it was reached
+    """
+
+    def __init__(
+        self, runtime: Runtime, transport: Transport, own_id: int, dead: Callable[[int, int], None]
+    ) -> None:
+        self._runtime = runtime
+        self._transport = transport
+        self._own_id = own_id
+        self._dead = dead
+        self._is_on = False
+        self._watched: dict[int, Watched] = {}
+
+    def start(self, image: ClusterImage) -> None:
+        """Watch the brokers that the image shows, and those of later images."""
+        self._is_on = True
+        self._follow(image)
+
+    def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
+        """Watch the brokers of a newer image. An ``ImageListener``."""
+        if self._is_on and (delta.brokers_changed or delta.first):
+            self._follow(image)
+
+    def _follow(self, image: ClusterImage) -> None:
+        for broker_id in [one for one in self._watched if one not in image.brokers]:
+            self._watched.pop(broker_id).stop()
+        for broker in image.brokers.values():
+            if broker.broker_id == self._own_id or not broker.endpoints:
+                continue
+            watched = self._watched.get(broker.broker_id)
+            if watched is None or watched.epoch != broker.epoch:
+                if watched is not None:
+                    watched.stop()
+                watched = self._watched[broker.broker_id] = Watched(broker)
+            watched.seen(broker)
+            if watched.is_fenced or watched.lives:
+                watched.stop()
+            elif watched.task is None:
+                watched.task = self._runtime.spawn(self._watch(watched), f"watch broker {broker.broker_id}")
+
+    def stop(self) -> None:
+        """Watch nothing any more. A later :meth:`start` begins anew."""
+        self._is_on = False
+        watched, self._watched = self._watched, {}
+        for one in watched.values():
+            one.stop()
+
+    async def _watch(self, watched: Watched) -> None:
+        while True:
+            watched.gone = Completion()
+            try:
+                watched.connection = await self._transport.dial(
+                    watched.endpoint.host, watched.endpoint.port, watched, Limits(idle_ms_max=-1)
+                )
+            except ConnectionRefusedError:
+                if watched.was_reached:
+                    watched.was_reached = False
+                    watched.told = True
+                    self._dead(watched.broker_id, watched.epoch)
+            except OSError:
+                pass
+            else:
+                watched.was_reached = True
+                await watched.gone
+                watched.connection = None
+                continue
+            await self._pause()
+
+    async def _pause(self) -> None:
+        over: Completion[None] = Completion()
+        self._runtime.call_later(RETRY_MS, lambda: over.complete(None))
+        await over

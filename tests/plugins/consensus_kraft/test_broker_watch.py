@@ -1,0 +1,166 @@
+"""The watch over the brokers' processes, by itself. ``test_three_nodes`` has it in a cluster."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from blumfeld_consensus_kraft.broker_watch import RETRY_MS, BrokerWatch
+
+from blumfeld.spi.cluster import BrokerImage, ClusterImage, Endpoint, ImageDelta
+from blumfeld.testing.fakes import FakeRuntime
+
+REFUSED = ConnectionRefusedError("no listener")
+LOST = TimeoutError("no answer")
+
+
+class Network:
+    """Dials as a test wants, and keeps the connections."""
+
+    def __init__(self) -> None:
+        self.failure: OSError | None = None
+        self.dials: list[int] = []
+        self.open: list[Connection] = []
+
+    async def dial(self, host: str, port: int, receiver: Any, limits: object) -> Connection:
+        self.dials.append(port)
+        if self.failure is not None:
+            raise self.failure
+        connection = Connection(self, receiver)
+        self.open.append(connection)
+        return connection
+
+    def cut(self, failure: OSError | None) -> None:
+        """The connections end; the next dials fail so."""
+        self.failure = failure
+        ended, self.open = self.open, []
+        for connection in ended:
+            connection.receiver.lost("ended")
+
+
+class Connection:
+    def __init__(self, network: Network, receiver: Any) -> None:
+        self.network = network
+        self.receiver = receiver
+
+    def close(self) -> None:
+        self.network.open.remove(self)
+
+
+class Watching:
+    """The watch of node 1 over broker 2."""
+
+    def __init__(self) -> None:
+        self.runtime = FakeRuntime()
+        self.network = Network()
+        self.dead: list[tuple[int, int]] = []
+        self.watch = BrokerWatch(
+            self.runtime, cast("Any", self.network), 1, lambda one, epoch: self.dead.append((one, epoch))
+        )
+
+    def image(self, *, epoch: int = 5, fenced: bool = False, port: int = 9092) -> ClusterImage:
+        brokers = {
+            one: BrokerImage(
+                broker_id=one,
+                epoch=epoch,
+                incarnation_id=bytes(16),
+                endpoints=(
+                    Endpoint(listener="PLAIN", host="localhost", port=port, security_protocol="PLAINTEXT"),
+                ),
+                fenced=fenced,
+            )
+            for one in (1, 2)
+        }
+        return cast("ClusterImage", SimpleNamespace(brokers=brokers))
+
+    def shows(self, **changes: Any) -> None:
+        self.watch.image_changed(self.image(**changes), ImageDelta(brokers_changed=(2,)))
+        self.turns()
+
+    def turns(self) -> None:
+        for _ in range(5):
+            self.runtime.run_turn()
+
+    def passes(self, milliseconds: float) -> None:
+        self.runtime.advance(milliseconds)
+        self.turns()
+
+    def cut(self, failure: OSError | None) -> None:
+        self.network.cut(failure)
+        self.turns()
+
+
+@pytest.fixture
+def watching() -> Watching:
+    made = Watching()
+    made.watch.start(made.image())
+    made.turns()
+    assert len(made.network.open) == 1, "one connection: none to itself"
+    return made
+
+
+def test_a_process_that_refuses_after_it_was_reached_is_dead_once(watching: Watching) -> None:
+    watching.cut(REFUSED)
+    assert watching.dead == [(2, 5)]
+    for _ in range(5):
+        watching.passes(RETRY_MS + 1)
+    assert watching.dead == [(2, 5)]
+
+
+@pytest.mark.parametrize("failure", [None, LOST])
+def test_an_ended_connection_says_nothing_until_another_is_refused(
+    watching: Watching, failure: OSError | None
+) -> None:
+    watching.cut(failure)
+    watching.passes(RETRY_MS + 1)
+    assert watching.dead == []
+    watching.cut(REFUSED)
+    watching.passes(RETRY_MS + 1)
+    assert watching.dead == [(2, 5)]
+
+
+def test_a_refusal_says_nothing_before_the_broker_was_reached() -> None:
+    watching = Watching()
+    watching.network.failure = REFUSED
+    watching.watch.start(watching.image())
+    watching.passes(RETRY_MS + 1)
+    watching.passes(RETRY_MS + 1)
+    assert len(watching.network.dials) >= 2
+    assert watching.dead == []
+    watching.network.failure = None
+    watching.passes(RETRY_MS + 1)
+    assert len(watching.network.open) == 1
+
+
+def test_a_broker_that_comes_back_in_the_same_epoch_is_watched_no_more_in_it(watching: Watching) -> None:
+    watching.cut(REFUSED)
+    watching.shows(fenced=True)
+    watching.network.failure = None
+    watching.shows()
+    watching.passes(RETRY_MS + 1)
+    assert watching.network.open == []
+    watching.shows(epoch=6)
+    assert len(watching.network.open) == 1
+    watching.cut(REFUSED)
+    assert watching.dead == [(2, 5), (2, 6)]
+
+
+def test_a_broker_that_restarted_is_watched_at_its_new_address(watching: Watching) -> None:
+    watching.shows(epoch=6, port=9095)
+    assert watching.network.dials == [9092, 9095]
+    assert len(watching.network.open) == 1
+
+
+def test_a_fenced_broker_is_not_watched(watching: Watching) -> None:
+    watching.shows(fenced=True)
+    assert watching.network.open == []
+    watching.shows()
+    assert len(watching.network.open) == 1, "it was not reported, so it is watched again"
+
+
+def test_the_watch_ends_with_the_leadership(watching: Watching) -> None:
+    watching.watch.stop()
+    assert watching.network.open == []
+    watching.shows(epoch=6)
+    assert watching.network.open == []
