@@ -6,10 +6,10 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
-from blumfeld_consensus_kraft.broker_watch import RETRY_MS, BrokerWatch
 
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, Endpoint, ImageDelta
 from blumfeld.testing.fakes import FakeRuntime
+from blumfeld_consensus_kraft.broker_watch import RETRY_MS, BrokerWatch
 
 REFUSED = ConnectionRefusedError("no listener")
 LOST = TimeoutError("no answer")
