@@ -11,8 +11,9 @@ from collections.abc import Callable
 
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import Runtime, Task
-from blumfeld.spi.transport import DialedConnection, Limits, Transport
+from blumfeld.spi.hooks import Composition
+from blumfeld.spi.runtime import Task
+from blumfeld.spi.transport import DialedConnection, Limits
 
 RETRY_MS = 100
 """Pause after a dial that failed. A broker opens its listeners shortly after it is unfenced."""
@@ -71,12 +72,10 @@ class BrokerWatch:
     :param dead: is told a broker's id and epoch when its process is gone, once for each time that it was reached
     """
 
-    def __init__(
-        self, runtime: Runtime, transport: Transport, own_id: int, dead: Callable[[int, int], None]
-    ) -> None:
-        self._runtime = runtime
-        self._transport = transport
-        self._own_id = own_id
+    def __init__(self, composition: Composition, dead: Callable[[int, int], None]) -> None:
+        self._composition = composition
+        self._runtime = composition.runtime
+        self._own_id = composition.node_id
         self._dead = dead
         self._is_on = False
         self._watched: dict[int, Watched] = {}
@@ -119,7 +118,7 @@ class BrokerWatch:
         while True:
             watched.gone = Completion()
             try:
-                watched.connection = await self._transport.dial(
+                watched.connection = await self._composition.transport.dial(
                     watched.endpoint.host, watched.endpoint.port, watched, Limits(idle_ms_max=-1)
                 )
             except ConnectionRefusedError:

@@ -90,7 +90,7 @@ class KraftMetadata:
         self._snapshots: Snapshots | None = None
         self._opened: OpenedMetadata | None = None
         self._notice_dead = notice_dead
-        self._watch = BrokerWatch(self._runtime, composition.transport, self._node_id, self._is_dead)
+        self._watch = BrokerWatch(composition, self._is_dead)
         self._leading: ControllerId | None = None
         self._leader: ControllerId | None = None
         self._joined: Completion[None] = Completion()

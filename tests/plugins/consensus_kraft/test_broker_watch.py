@@ -55,9 +55,8 @@ class Watching:
         self.runtime = FakeRuntime()
         self.network = Network()
         self.dead: list[tuple[int, int]] = []
-        self.watch = BrokerWatch(
-            self.runtime, cast("Any", self.network), 1, lambda one, epoch: self.dead.append((one, epoch))
-        )
+        composition = SimpleNamespace(runtime=self.runtime, transport=self.network, node_id=1)
+        self.watch = BrokerWatch(cast("Any", composition), lambda one, epoch: self.dead.append((one, epoch)))
 
     def image(self, *, epoch: int = 5, fenced: bool = False, port: int = 9092) -> ClusterImage:
         brokers = {
