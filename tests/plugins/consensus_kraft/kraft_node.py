@@ -116,7 +116,9 @@ class KraftNode:
             self.runtime, config or {}, node_id, data_dir, features, image_sections, controller_commands
         )
         self.metadata = KraftMetadata(
-            cast("Composition", self.parts), force_empty_metadata=force_empty_metadata
+            cast("Composition", self.parts),
+            force_empty_metadata=force_empty_metadata,
+            notice_dead=False,  # this node has no network
         )
         self.deltas: list[ImageDelta] = []
         self.epoch = -1
