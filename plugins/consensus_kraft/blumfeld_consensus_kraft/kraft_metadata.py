@@ -11,14 +11,14 @@ contains all that was committed when the node joined.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.sections import SectionKinds
-from blumfeld.spi.cluster import ClusterImage, Endpoint
+from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum, ReplicaDriver
-from blumfeld.spi.defects import place_of
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.peers import PeerChannel
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -30,12 +30,13 @@ from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.active_controller import ActiveController
 from blumfeld_consensus_kraft.broker_watch import BrokerWatch
 from blumfeld_consensus_kraft.forwarding import Forwarder
-from blumfeld_consensus_kraft.loading import placed_batch
+from blumfeld_consensus_kraft.loading import Loaded, placed_batch
 from blumfeld_consensus_kraft.opening import OpenedMetadata, open_metadata
-from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
-from blumfeld_consensus_kraft.quorum.describing import describe_quorum
+from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, listener_defects
+from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
+from blumfeld_consensus_kraft.quorum.describing import describe_quorum, known_quorum
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
-from blumfeld_consensus_kraft.quorum.endpoints import static_voters
+from blumfeld_consensus_kraft.quorum.endpoints import own_endpoints, static_voters
 from blumfeld_consensus_kraft.quorum.making import made_driver
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.messages import NO_LEADER
@@ -78,7 +79,7 @@ class KraftMetadata:
             MetadataImage(section_kinds=SectionKinds(composition.image_sections)),
             composition.runtime,
             self._is_published,
-            self._listener_failed,
+            listener_defects(composition.runtime, self._events),
         )
         names = composition.config.list("controller.listener.names")
         self._listener = names[0] if names else "CONTROLLER"
@@ -86,6 +87,7 @@ class KraftMetadata:
         self._forwarder = Forwarder(self._runtime, self._leader_channel, self._publisher.when_shown)
         self._raft: RaftLog | None = None
         self._driver: RaftDriver | None = None
+        self._catching_up: CatchingUp | None = None
         self._active: ActiveController | None = None
         self._snapshots: Snapshots | None = None
         self._opened: OpenedMetadata | None = None
@@ -120,18 +122,7 @@ class KraftMetadata:
         """The quorum as this node knows it; ``None`` before the start."""
         if self._raft is None or self._driver is None:
             return None
-        raft = self._driver.raft
-        return Quorum(
-            leader_id=self._leading.node_id if self._leading is not None else raft.leader_id,
-            leader_epoch=raft.epoch,
-            high_watermark=self._raft.committed_end,
-            log_end_offset=self._raft.log.written_end_offset,
-            voters=raft.voters.ids,
-            voter_directory_ids=tuple(
-                raft.me.directory_id if voter.key.id == self._node_id else voter.key.directory_id
-                for voter in raft.voters.voters.values()
-            ),
-        )
+        return known_quorum(self._driver, self._raft, leads=self._leading is not None)
 
     @property
     def driver(self) -> RaftDriver:
@@ -142,6 +133,13 @@ class KraftMetadata:
         if self._driver is None:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self._driver
+
+    @property
+    def catching_up(self) -> CatchingUp:
+        """As ``driver``, for snapshots."""
+        if self._catching_up is None:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self._catching_up
 
     def subscribe(self, listener: ImageListener) -> None:
         """Call ``listener`` after each step of the image."""
@@ -162,9 +160,10 @@ class KraftMetadata:
         self._open(opened)
         if self._notice_dead and self._votes:
             self.subscribe(self._watch.image_changed)
-        assert self._driver is not None
-        assert self._raft is not None
+        assert self._driver
+        assert self._raft
         self._raft.flush()
+        await self._raft.settle()
         self._driver.start()
         if self._is_alone(opened.loaded.voters):
             await self._joined
@@ -222,22 +221,23 @@ class KraftMetadata:
             self,
             static=self._static_or_alone(),
             listener=self._listener,
-            own_endpoints=self._own_endpoints,
+            own_endpoints=partial(own_endpoints, self._composition),
             events=self._events,
             elect_when_refused=self._notice_dead,
+        )
+        self._catching_up = CatchingUp(
+            self._composition,
+            self._driver,
+            self._raft,
+            self._events,
+            listener=self._listener,
+            taken_over=self._taken_over,
         )
 
     def _static_or_alone(self) -> VoterSet:
         if self._static.ids or not self._is_alone(None):
             return self._static
-        return VoterSet([Voter(ReplicaKey(self._node_id), tuple(self._own_endpoints()))])
-
-    def _own_endpoints(self) -> list[Endpoint]:
-        return [
-            Endpoint(one.name, one.advertised_host or one.host, one.advertised_port or one.port)
-            for one in self._composition.listeners
-            if one.kind == "controller"
-        ]
+        return VoterSet([Voter(ReplicaKey(self._node_id), tuple(own_endpoints(self._composition)))])
 
     async def resign(self) -> None:
         """Take no more commands, and hand over to the voter that has the most records."""
@@ -255,13 +255,10 @@ class KraftMetadata:
         """Wait for other voters, ``FAREWELL_MS`` at most."""
         waited_ms = 0
         while not condition() and waited_ms < FAREWELL_MS:
-            await self._pause(FAREWELL_CHECK_MS)
+            over: Completion[None] = Completion()
+            self._runtime.call_later(FAREWELL_CHECK_MS, partial(over.complete, None))
+            await over
             waited_ms += FAREWELL_CHECK_MS
-
-    async def _pause(self, delay_ms: float) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(delay_ms, lambda: over.complete(None))
-        await over
 
     async def stop(self) -> None:
         """Wait for the writes under way, fail the commands that still wait, close the log."""
@@ -278,6 +275,8 @@ class KraftMetadata:
             self._snapshots.stop()
         self._forwarder.stop(closed)
         self._watch.stop()
+        if self._catching_up is not None:
+            self._catching_up.stop()
         if self._raft is not None:
             await self._raft.settle()
             if self._driver is not None:
@@ -325,7 +324,7 @@ class KraftMetadata:
             self._raft,
             now_ms=self._runtime.now_ms(),
             monotonic_ms=self._runtime.monotonic_ms(),
-            own_endpoints=self._own_endpoints(),
+            own_endpoints=own_endpoints(self._composition),
         )
 
     def _leader_channel(self) -> PeerChannel | None:
@@ -339,9 +338,9 @@ class KraftMetadata:
 
     def lead(self, epoch: int, granting: tuple[int, ...]) -> None:
         """Open the epoch: LeaderChange, and what a new controller writes first."""
-        assert self._active is not None
-        assert self._driver is not None
-        assert self._opened is not None
+        assert self._active
+        assert self._driver
+        assert self._opened
         change = epoch_start(
             epoch,
             self._node_id,
@@ -376,6 +375,7 @@ class KraftMetadata:
 
     def leader_is(self, epoch: int, leader_id: int) -> None:
         """Send commands there from now on."""
+        self.catching_up.stop()
         self._leader = None if leader_id in (NO_LEADER, self._node_id) else ControllerId(leader_id, epoch)
         if not self._is_quorum:
             self._events.info("leader of the metadata quorum", leader_id=leader_id, epoch=epoch)
@@ -396,9 +396,14 @@ class KraftMetadata:
 
     def download(self, effect: effects.Download) -> None:
         """Fetch a snapshot."""
-        self._events.warning("a metadata snapshot is needed", leader_id=effect.leader_id)
-        driver = self.driver
-        self._runtime.call_later(RETRY_MS, lambda: driver.download_failed(effect.epoch))
+        self.catching_up.download(effect)
+
+    def _taken_over(self, loaded: Loaded) -> None:
+        assert self._snapshots
+        assert self._opened
+        self._opened.loaded.transaction_open = False
+        self._snapshots.kraft_version, self._snapshots.voters = loaded.kraft_version, loaded.voters
+        self._publisher.replace(loaded.image)
 
     def committed(self, high_watermark: int) -> None:
         """Publish what is committed."""
@@ -461,8 +466,8 @@ class KraftMetadata:
 
     def _failed(self, error: OSError, for_good: bool) -> None:
         """An append failed: drop the controller, and rebuild it from what is in the log, in a new epoch."""
-        assert self._raft is not None
-        assert self._driver is not None
+        assert self._raft
+        assert self._driver
         self._failure = error
         self._events.error("the metadata log failed", error=str(error), for_good=for_good)
         refused = BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed")
@@ -489,12 +494,3 @@ class KraftMetadata:
         self._events.error("a decision contradicts the metadata", error=str(defect), exc_info=defect)
         if self._driver is not None:
             self._driver.resign()
-
-    def _listener_failed(self, listener: ImageListener, defect: Exception) -> None:
-        self._defects.say(
-            self._events.error,
-            "a listener of the metadata image met a defect",
-            (place_of(defect),),
-            listener=getattr(listener, "__qualname__", repr(listener)),
-            exc_info=defect,
-        )

@@ -44,4 +44,6 @@ class Plugin:
         """The quorum's APIs."""
         metadata = composition.metadata
         assert isinstance(metadata, KraftMetadata)
-        return quorum_handlers(lambda: metadata.driver, metadata, composition.roles)
+        return quorum_handlers(
+            lambda: metadata.driver, lambda: metadata.catching_up, metadata, composition.roles
+        )

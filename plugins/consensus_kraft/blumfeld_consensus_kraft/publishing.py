@@ -9,12 +9,16 @@ from typing import NamedTuple
 import msgspec
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.difference import difference
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
 from blumfeld.spi.cluster import ImageDelta
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.consensus import ImageListener
+from blumfeld.spi.defects import place_of
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
@@ -67,6 +71,22 @@ class Unpublished(NamedTuple):
     records: list[Message]
     last_offset: int
     epoch: int
+
+
+def listener_defects(runtime: Runtime, events: EventLog) -> Callable[[ImageListener, Exception], None]:
+    """Returns what logs a defect of a listener: once, and then how often it came again."""
+    defects = RepeatedEvents(runtime)
+
+    def say(listener: ImageListener, defect: Exception) -> None:
+        defects.say(
+            events.error,
+            "a listener of the metadata image met a defect",
+            (place_of(defect),),
+            listener=getattr(listener, "__qualname__", repr(listener)),
+            exc_info=defect,
+        )
+
+    return say
 
 
 class Publisher:
@@ -128,6 +148,17 @@ class Publisher:
         self.uncommitted = deque(tail)
         self._shown_end = image.offset + 1
 
+    def replace(self, image: MetadataImage) -> None:
+        """Go on with the image of a snapshot that came from the leader. The replies that wait have been refused."""
+        self._steps = self._replaying = None
+        self.uncommitted.clear()
+        self._gate, self._held = TransactionGate(), []
+        before, self.image = self.image, image
+        self._committed_end = max(self._committed_end, image.offset + 1)
+        if self.loaded:
+            self._tell(self._listeners, difference(before, image))
+        self._begin()
+
     def publish_all(self) -> None:
         """The image is loaded: the first delta for everyone."""
         self.loaded = True
@@ -179,6 +210,7 @@ class Publisher:
 
     def _publish_committed(self) -> Steps[None]:
         records = 0
+        yield from self._applied()
         yield from self._copy()
         while self.uncommitted and self.uncommitted[0].end_offset <= self._committed_end:
             placed = self.uncommitted.popleft()

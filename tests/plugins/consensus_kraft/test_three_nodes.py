@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from random import Random
 from typing import Any, cast
 
@@ -15,12 +15,21 @@ from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.simulation.machine.host import Machine, address_of, plan_of
 from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.trace import Trace
+from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     RequestPartitionData,
     RequestTopicData,
+)
+from blumfeld.wire.messages.fetch_snapshot import (
+    FetchSnapshotRequest,
+    FetchSnapshotResponse,
+    RequestPartitionSnapshot,
+    RequestTopicSnapshot,
+    SnapshotId,
 )
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
 
@@ -28,7 +37,9 @@ CONTROLLER_PORT = 9093
 VOTERS = ",".join(f"{one}@{address_of(one)}:{CONTROLLER_PORT}" for one in (1, 2, 3))
 
 
-def plan(node_id: int, roles: tuple[str, ...] = ("broker", "controller")) -> Any:
+def plan(
+    node_id: int, roles: tuple[str, ...] = ("broker", "controller"), keys: Mapping[str, object] | None = None
+) -> Any:
     listeners = []
     if "broker" in roles:
         listeners.append({"name": "PLAINTEXT", "bind": f"{address_of(node_id)}:9092", "inter_broker": True})
@@ -39,27 +50,35 @@ def plan(node_id: int, roles: tuple[str, ...] = ("broker", "controller")) -> Any
         "node": {"id": node_id, "roles": roles, "data_dir": "/data", "cluster_id": "4L6g3nShT-eMCtK--X86sw"},
         "network": {"plugin": "net_simulated", "listeners": listeners},
     }
-    return plan_of({"controller.quorum.voters": VOTERS}, "storage_local", node_id=node_id, sections=sections)
+    return plan_of(
+        {"controller.quorum.voters": VOTERS, **(keys or {})},
+        "storage_local",
+        node_id=node_id,
+        sections=sections,
+    )
 
 
 class Cluster:
     """Machines of one network."""
 
-    def __init__(self, seed: int = 1, brokers: int = 0) -> None:
+    def __init__(self, seed: int = 1, brokers: int = 0, **keys: object) -> None:
         self.loop = SimulatedLoop()
         network = Network(self.loop, Random(f"network {seed}"), Trace(self.loop.time))
         self.defects: list[BaseException] = []
-        self.machines = {
-            one: Machine(
-                seed * 10 + one,
-                self.loop,
-                network,
-                plan(one) if one <= 3 else plan(one, ("broker",)),
-                lambda _, error: self.defects.append(error),
-                lambda: None,
-            )
-            for one in range(1, 4 + brokers)
-        }
+        self.network = network
+        self.keys = keys
+        self.machines = {one: self.made(one, seed) for one in range(1, 4 + brokers)}
+
+    def made(self, one: int, seed: int) -> Machine:
+        """A machine with an empty disk."""
+        return Machine(
+            seed * 10 + one,
+            self.loop,
+            self.network,
+            plan(one, keys=self.keys) if one <= 3 else plan(one, ("broker",), self.keys),
+            lambda _, error: self.defects.append(error),
+            lambda: None,
+        )
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
@@ -235,3 +254,81 @@ def test_silence_alone_fences_a_broker_when_its_session_ends(cluster: Cluster) -
     cluster.until(lambda: fenced(cluster, leader) == [4], 10)
     cluster.machines[4].resume()
     cluster.until(lambda: fenced(cluster, leader) == [], 10)
+
+
+SMALL_SNAPSHOTS = {
+    "internal.metadata.log.segment.bytes": 4096,
+    "metadata.log.max.record.bytes.between.snapshots": 4096,
+    "metadata.max.retention.bytes": 4096,
+}
+
+
+@pytest.mark.parametrize("behind", ["new", "old"])
+@pytest.mark.parametrize("voter", [True, False])
+def test_a_replica_that_the_log_cannot_bring_up_to_date_takes_a_snapshot(behind: str, voter: bool) -> None:
+    """Its disk is new, or it was away while the log moved on."""
+    cluster = Cluster(brokers=1, **SMALL_SNAPSHOTS)
+    cluster.start(*(1, 2, 3) if behind == "new" and not voter else ())
+    leader = cluster.leader
+    assert leader is not None
+    victim = next(one for one in (3, 2) if one != leader) if voter else 4
+    assert cluster.create(leader, "before") == 0
+    if voter or behind == "old":
+        cluster.wait(1)
+        cluster.machines[victim].crash(power_cut=False)
+    if voter and behind == "new":
+        cluster.machines[victim] = cluster.made(victim, seed=77)
+    for number in range(60):
+        assert cluster.create(leader, f"topic-{number}") == 0
+    cluster.wait(2)
+    log = cluster.metadata(leader).catching_up.log
+    cluster.until(lambda: log.start_offset > 50)
+    cluster.start(victim)
+    assert cluster.metadata(victim).image == cluster.metadata(leader).image
+    assert cluster.metadata(victim).catching_up.log.start_offset > 50, "it went on behind a snapshot"
+    assert cluster.create(victim, "after") == 0
+    if voter:
+        other = next(one for one in (1, 2, 3) if one not in (leader, victim))
+        cluster.machines[other].crash(power_cut=False)
+        assert cluster.create(leader, "with-its-vote") == 0
+    assert not cluster.defects
+
+
+def test_only_the_leader_gives_snapshots(cluster: Cluster) -> None:
+    for one in (1, 2, 3):
+        metadata = cluster.metadata(one)
+        assert metadata.controller is not None
+        asked = RequestPartitionSnapshot(
+            current_leader_epoch=metadata.controller.epoch, snapshot_id=SnapshotId(end_offset=9, epoch=1)
+        )
+        topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[asked])
+        request = FetchSnapshotRequest(topics=[topic])
+        answer = cluster.run(cluster.machines[one].run(metadata.catching_up.serve(request)))
+        assert isinstance(answer, FetchSnapshotResponse)
+        expected = ErrorCode.SNAPSHOT_NOT_FOUND if one == cluster.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
+        assert answer.topics[0].partitions[0].error_code == expected
+
+
+def test_a_running_replica_goes_on_behind_a_snapshot_too() -> None:
+    """It was cut off while the log moved on. Its partitions follow: new ones open, those of deleted topics close."""
+    cluster = Cluster(brokers=1, **SMALL_SNAPSHOTS)
+    cluster.start()
+    leader = cluster.leader
+    assert leader is not None
+    assert cluster.create(leader, "goes") == 0
+    assert cluster.create(leader, "stays") == 0
+    cluster.wait(1)
+    cluster.machines[4].pause()
+    behalf = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
+    request = DeleteTopicsRequest(topics=[DeleteTopicState(name="goes")], timeout_ms=30_000)
+    cluster.run(
+        cluster.machines[leader].run(cluster.metadata(leader).submit(request, 30_000, on_behalf=behalf))
+    )
+    for number in range(60):
+        assert cluster.create(leader, f"topic-{number}") == 0
+    cluster.until(lambda: cluster.metadata(leader).catching_up.log.start_offset > 50)
+    cluster.machines[4].resume()
+    cluster.until(lambda: cluster.metadata(4).image == cluster.metadata(leader).image, 10)
+    assert cluster.metadata(4).catching_up.log.start_offset > 50
+    assert list(cluster.metadata(4).image.topics) == list(cluster.metadata(leader).image.topics)
+    assert not cluster.defects

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld.spi.cluster import Endpoint
+from blumfeld.spi.consensus import Quorum
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_quorum import (
@@ -19,6 +20,25 @@ from blumfeld.wire.messages.describe_quorum import (
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
 from blumfeld_consensus_kraft.raft.leading import Progress
 from blumfeld_consensus_kraft.raft_log import RaftLog
+
+
+def known_quorum(driver: RaftDriver, log: RaftLog, *, leads: bool) -> Quorum:
+    """Returns the quorum as this node knows it.
+
+    :param leads: whether this node's controller is at work
+    """
+    raft = driver.raft
+    return Quorum(
+        leader_id=raft.me.id if leads else raft.leader_id,
+        leader_epoch=raft.epoch,
+        high_watermark=log.committed_end,
+        log_end_offset=log.log.written_end_offset,
+        voters=raft.voters.ids,
+        voter_directory_ids=tuple(
+            raft.me.directory_id if voter.key.id == raft.me.id else voter.key.directory_id
+            for voter in raft.voters.voters.values()
+        ),
+    )
 
 
 def describe_quorum(

@@ -18,7 +18,8 @@ from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import FetchRequest as WireFetch
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.quorum.endpoints import QuorumEndpoints
+from blumfeld_consensus_kraft.loading import Loaded
+from blumfeld_consensus_kraft.quorum.endpoints import QuorumEndpoints, recorded_voters
 from blumfeld_consensus_kraft.quorum.parked import FetchLimits, ParkedFetches
 from blumfeld_consensus_kraft.quorum.wire_form import (
     FetchSettings,
@@ -179,7 +180,7 @@ class RaftDriver:
 
         def reply(answer: VoteAnswer | EpochAnswer | FetchAnswer) -> None:
             if not answered.done:
-                answered.complete(answer_to_wire(answer, message, self._leader_node(answer.leader_id)))
+                answered.complete(answer_to_wire(answer, message, self.leader_node(answer.leader_id)))
 
         limits = None
         if isinstance(message, WireFetch):
@@ -187,11 +188,22 @@ class RaftDriver:
         self._step(lambda now_ms: _handled(self.raft, request, now_ms), reply, limits)
         return answered
 
-    def _leader_node(self, leader_id: int) -> list[tuple[int, str, int]]:
+    def leader_node(self, leader_id: int) -> list[tuple[int, str, int]]:
+        """The leader as (node id, host, port), where it is known."""
         if leader_id == self.raft.me.id:
             return [(leader_id, one.host, one.port) for one in self._own_endpoints()[:1]]
         endpoint = self.endpoints.endpoint(leader_id, self._listener)
         return [] if endpoint is None else [(leader_id, endpoint.host, endpoint.port)]
+
+    def replaced_by_snapshot(self, loaded: Loaded) -> None:
+        """The log goes on behind a snapshot, whose voter set counts. Call ``log_changed`` next."""
+        self.raft.history.truncate(0)
+        if loaded.voters is not None:
+            voters = recorded_voters(loaded.voters, self._listener)
+            offset = self._log.start_offset - 1
+            self.voters_changed(
+                lambda now_ms: self.raft.voters_changed(offset, voters, loaded.kraft_version, now_ms)
+            )
 
     def voters_changed(self, step: Callable[[float], list[effects.Effect]]) -> None:
         """The log has another voter set."""

@@ -6,11 +6,21 @@ from collections.abc import Iterable, Sequence
 
 from blumfeld.config.quorum import quorum_bootstrap_servers, quorum_voters
 from blumfeld.spi.cluster import Endpoint
+from blumfeld.spi.hooks import Composition
 from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
 
 FIRST_BOOTSTRAP_ID = -2
 """Bootstrap servers have no known node id: they get -2, -3, …, as in Kafka's clients."""
+
+
+def own_endpoints(composition: Composition) -> list[Endpoint]:
+    """Returns this node's controller listeners as others reach them."""
+    return [
+        Endpoint(one.name, one.advertised_host or one.host, one.advertised_port or one.port)
+        for one in composition.listeners
+        if one.kind == "controller"
+    ]
 
 
 def static_voters(configured: Sequence[str], listener: str) -> VoterSet:

@@ -1,5 +1,5 @@
-"""The quorum's APIs on controller listeners: Fetch of the metadata log, Vote, BeginQuorumEpoch, EndQuorumEpoch; and
-DescribeQuorum on all listeners.
+"""The quorum's APIs on controller listeners: Fetch of the metadata log, FetchSnapshot, Vote, BeginQuorumEpoch,
+EndQuorumEpoch; and DescribeQuorum on all listeners.
 """
 
 from __future__ import annotations
@@ -13,25 +13,35 @@ from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.api import response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
+from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
 
-FETCH, VOTE, BEGIN, END, DESCRIBE = 1, 52, 53, 54, 55
+FETCH, VOTE, BEGIN, END, DESCRIBE, FETCH_SNAPSHOT = 1, 52, 53, 54, 55, 59
 DESCRIBE_TIMEOUT_MS = 5_000
 
 
 def quorum_handlers(
-    driver: Callable[[], RaftDriver], metadata: ClusterMetadata, roles: tuple[str, ...]
+    driver: Callable[[], RaftDriver],
+    catching_up: Callable[[], CatchingUp],
+    metadata: ClusterMetadata,
+    roles: tuple[str, ...],
 ) -> list[ApiHandler]:
     """Returns the handlers of a node.
 
-    :param driver: raises BrokerError before the node has joined
+    :param driver: raises BrokerError before the node has joined, as ``catching_up`` does
     """
 
     def handle(request: Message, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return driver().handle(request)
+
+    def snapshot(request: FetchSnapshotRequest, context: RequestContext) -> Completion[Message]:
+        if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return catching_up().serve(request)
 
     def describe(request: DescribeQuorumRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):
@@ -43,6 +53,7 @@ def quorum_handlers(
     if "controller" in roles:
         versions = ((FETCH, 4, 18), (VOTE, 0, 2), (BEGIN, 0, 1), (END, 0, 1))
         found += [_handler(key, low, high, handle, ("controller",)) for key, low, high in versions]
+        found.append(_handler(FETCH_SNAPSHOT, 0, 1, snapshot, ("controller",)))
     return found
 
 

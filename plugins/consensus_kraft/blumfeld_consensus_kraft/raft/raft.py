@@ -79,7 +79,7 @@ class Raft:
         self.voted = stored.voted if stored.epoch == self.epoch else None
         self._may_not_vote_in = self.epoch if stored.epoch < self.epoch or stored.leader_id == me.id else -1
         self.leader_id = NO_LEADER
-        self.high_watermark = log.start_offset
+        self.high_watermark, self._told_high_watermark = log.start_offset, -1
         self._log = log
         self._settings = settings
         self._random_below = random_below
@@ -480,10 +480,10 @@ class Raft:
             self._raise_high_watermark(leadership.high_watermark)
 
     def _raise_high_watermark(self, offset: int, *, tell: bool = True) -> None:
-        if offset > self.high_watermark:
-            self.high_watermark = offset
-            if tell:
-                self._out.append(effects.Commit(offset))
+        self.high_watermark = max(self.high_watermark, offset)
+        if tell and offset > self._told_high_watermark:
+            self._told_high_watermark = offset
+            self._out.append(effects.Commit(offset))
 
     # Requests that are due
 
