@@ -14,7 +14,7 @@ from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting, format_directories
 from blumfeld.kernel.formatting.quorum import InitialQuorum, initial_controllers
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
-from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.kernel.supervising.preparing import check_directories, format_nodes
 from blumfeld.log.checkpoints import MetaProperties
@@ -119,14 +119,8 @@ def _quorum(standalone: bool, controllers: str | None, no_initial_controllers: b
 async def _formatted(
     manifest: Manifest, plans: Sequence[Plan], formatting: Formatting
 ) -> dict[str, MetaProperties]:
-    def defect(where: str, error: BaseException) -> None:
-        raise error
-
-    runtime = AsyncioRuntime(defect)
-    try:
+    async with short_lived_runtime() as runtime:
         if len(plans) == 1:
             return format_directories(plans[0], runtime, formatting)
         check_directories(manifest, plans, runtime)
         return format_nodes(plans, runtime, formatting)
-    finally:
-        await runtime.close()

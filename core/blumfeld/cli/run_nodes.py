@@ -14,7 +14,7 @@ from blumfeld.kernel.composing.description import address_text
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.node import StartError
-from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.kernel.supervising.preparing import prepare_nodes
 from blumfeld.kernel.supervising.supervisor import SupervisedNode, Supervisor, run_on_a_loop
@@ -45,14 +45,8 @@ def run_nodes(manifest: Manifest, source: str, arguments: Sequence[str]) -> int:
 
 
 async def _prepare(manifest: Manifest, plans: Sequence[Plan]) -> None:
-    def defect(where: str, error: BaseException) -> None:
-        raise error
-
-    runtime = AsyncioRuntime(defect)
-    try:
+    async with short_lived_runtime() as runtime:
         prepare_nodes(manifest, plans, runtime)
-    finally:
-        await runtime.close()
 
 
 async def _supervise(plans: Sequence[Plan], arguments: Sequence[str], logs: EventLogs) -> int:

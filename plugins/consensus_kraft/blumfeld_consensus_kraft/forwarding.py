@@ -150,8 +150,21 @@ class Forwarder:
             shown.when_done(lambda at: self._settle_when_shown(one, message, at.result()))
 
     def _settle_when_shown(self, one: Forwarded, response: Message, high_watermark: int) -> None:
-        if not one.answer.done:
+        if one.answer.done:
+            return
+        if high_watermark >= 0:
             self._when_shown(high_watermark, lambda: self._settle(one, response=response))
+            return
+        # The leader resigned, or was lost, behind its answer: the next one knows what is committed.
+        self._runtime.call_later(RETRY_MS, lambda: self._ask_again(one, response))
+
+    def _ask_again(self, one: Forwarded, response: Message) -> None:
+        channel = self._channel()
+        if one.answer.done or channel is None:
+            self._settle_when_shown(one, response, -1)
+            return
+        asked = self._asked_high_watermark(channel, max(one.deadline_ms - self._runtime.monotonic_ms(), 1.0))
+        asked.when_done(lambda at: self._settle_when_shown(one, response, at.result()))
 
     def _later(self, one: Forwarded) -> None:
         one.retry = self._runtime.call_later(RETRY_MS, lambda: self._try(one))

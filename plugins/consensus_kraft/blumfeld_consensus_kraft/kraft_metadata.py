@@ -26,6 +26,7 @@ from blumfeld.spi.runtime import NodeFailure, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
 from blumfeld.wire.messages.raft_records import VotersRecord
+from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.active_controller import ActiveController
 from blumfeld_consensus_kraft.broker_watch import BrokerWatch
@@ -97,7 +98,6 @@ class KraftMetadata:
         self._leader: ControllerId | None = None
         self._joined: Completion[None] = Completion()
         self._joining = False
-        self._failure: OSError | None = None
         self._retry_timer: Timer | None = None
         self._stopped = False
 
@@ -195,7 +195,12 @@ class KraftMetadata:
         self._opened = opened
         self._publisher.load(loaded.image, loaded.tail)
         self._raft = RaftLog(
-            self._runtime, log, self._publisher.committed, self._failed, flushed=self._flushed
+            self._runtime,
+            log,
+            self._publisher.committed,
+            self._failed,
+            flushed=lambda _: self.driver.log_changed(),
+            written=lambda _: self.driver.log_written(),
         )
         self._snapshots = Snapshots(
             self._runtime, self._config, log, self._events, self._publisher.copied, self._raft
@@ -383,10 +388,13 @@ class KraftMetadata:
             self._forwarder.leader_changed()
 
     def fetched(self, records: memoryview, epoch: int) -> None:
-        """Append the leader's batches."""
+        """Append the leader's batches. Records that this build can't read end the node: its image would lack them."""
         assert self._raft is not None
-        for batch in self._raft.append_fetched(records, epoch):
-            self._publisher.uncommitted.append(placed_batch(batch))
+        batches = self._raft.append_fetched(records, epoch)
+        try:
+            self._publisher.uncommitted.extend(placed_batch(batch) for batch in batches)
+        except (DecodeError, BrokerError) as error:
+            self.broken(BrokenQuorumError(f"the leader sent metadata that can't be read: {error}"))
 
     def cut(self, end_offset: int) -> None:
         """Cut the log."""
@@ -413,7 +421,6 @@ class KraftMetadata:
 
     def not_persisted(self, error: OSError) -> None:
         """This replica neither votes nor leads meanwhile."""
-        self._failure = error
         self._events.error("the vote of this voter can't be written", error=str(error))
         if not self._joined.done:
             self._joined.fail(error)
@@ -454,10 +461,6 @@ class KraftMetadata:
 
     # The log
 
-    def _flushed(self, _end_offset: int) -> None:
-        if self._driver is not None:
-            self._driver.log_changed()
-
     def _is_published(self, placed: Placed) -> None:
         assert self._snapshots is not None
         self._snapshots.committed(placed.size_bytes, placed.timestamp_ms)
@@ -468,7 +471,6 @@ class KraftMetadata:
         """An append failed: drop the controller, and rebuild it from what is in the log, in a new epoch."""
         assert self._raft
         assert self._driver
-        self._failure = error
         self._events.error("the metadata log failed", error=str(error), for_good=for_good)
         refused = BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed")
         if self._active is not None:

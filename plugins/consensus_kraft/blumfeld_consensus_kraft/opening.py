@@ -47,8 +47,8 @@ async def open_metadata(
 
     :param warn: is told of a snapshot that can't be read
     :param force_empty_metadata: begin a new cluster even if logs of topics are there: they become strays
-    :raises OSError: the metadata directory can't be used
     :param is_alone: whether this node is the quorum, given the newest voter set of the log
+    :raises OSError: the metadata directory can't be used
     :raises ValueError: the log can't be read, or has a ``metadata.version`` that this build does not
         write; or this node is the quorum, holds no metadata, and logs of topics are there
     """

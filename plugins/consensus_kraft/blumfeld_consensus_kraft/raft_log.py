@@ -42,6 +42,7 @@ class RaftLog:
         (the log takes no more)
     :param flushed: called with the new flushed end, each time it moved up. Without it the quorum is this voter alone:
         what is flushed is committed
+    :param written: called with the written end, each time something was written: other voters may read it, unflushed
     :param snapshots: the snapshots beside the log; by default those that are there now
     """
 
@@ -53,6 +54,7 @@ class RaftLog:
         failed: Callable[[OSError, bool], None],
         *,
         flushed: Callable[[int], None] | None = None,
+        written: Callable[[int], None] = lambda _: None,
         snapshots: KeptSnapshots | None = None,
     ) -> None:
         self.log = log
@@ -64,6 +66,7 @@ class RaftLog:
         self._committed = committed
         self._failed = failed
         self._told_flushed = self.commit_to if flushed is None else flushed
+        self._told_written = written
         self.committed_end = self._commit_target = _committed_at_least(log, self.snapshots)
         """``_commit_target`` is the high watermark that the driver told. It may be beyond what is written here."""
         self._write_is_due = False
@@ -312,6 +315,8 @@ class RaftLog:
             self._save_epochs()
         self.commit_to(self._commit_target)
         self.flush()
+        if outcome.error is None:
+            self._told_written(outcome.written_end_offset)
 
     def _flush_ended(self, done: Completion[int]) -> None:
         self._flushing = False

@@ -31,6 +31,8 @@ from blumfeld.wire.messages.fetch_snapshot import (
     RequestTopicSnapshot,
     SnapshotId,
 )
+from blumfeld.wire.primitives import DecodeError
+from blumfeld_consensus_kraft import kraft_metadata
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
 
 CONTROLLER_PORT = 9093
@@ -157,6 +159,37 @@ def test_every_node_takes_commands_and_shows_their_outcome(cluster: Cluster) -> 
     cluster.wait(1)
     topics = [list(cluster.metadata(one).image.topics) for one in cluster.alive]
     assert topics == [[f"topic-{one}" for one in (1, 2, 3, 4)]] * 4
+
+
+def test_a_command_takes_round_trips(cluster: Cluster) -> None:
+    """A fetch that waits at the leader gets the records when they are written, not when its wait is over (500 ms)."""
+    leader = cluster.leader
+    assert leader is not None
+    took_s = []
+    for number in range(11):
+        began = cluster.loop.time()
+        assert cluster.create(leader, f"topic-{number}") == 0
+        took_s.append(cluster.loop.time() - began)
+        cluster.wait(0.137)
+    # The network delays a piece in fifty by up to 400 ms.
+    assert sorted(took_s)[5] < 0.02
+
+
+def test_metadata_that_cannot_be_read_ends_the_node(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its image would lack a record that the others have."""
+
+    def unreadable(_batch: object) -> None:
+        raise DecodeError("unknown metadata record type 99")
+
+    leader = cluster.leader
+    assert leader is not None
+    monkeypatch.setattr(kraft_metadata, "placed_batch", unreadable)
+    request = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
+    cluster.metadata(leader).submit(request, 60_000)
+    cluster.until(lambda: cluster.alive == [leader], 5)
+    assert not cluster.defects
 
 
 @pytest.mark.parametrize("power_cut", [False, True], ids=["kill", "power-cut"])

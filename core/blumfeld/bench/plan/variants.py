@@ -27,7 +27,7 @@ from blumfeld.bench.result import Result, Variant
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import NO_FILE, read_manifest
 from blumfeld.kernel.node import Node
-from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.testing.brokers.cluster import LOOPBACK, NODE_SETTINGS, filled, node_places
@@ -272,20 +272,13 @@ def _described(manifest: str | None, overrides: Sequence[str], source: str, node
 
 async def _describe(plan: Plan) -> _Description:
     """Describe a plan as ``blumfeld plan`` does: a node is made, and opens nothing."""
-
-    def defect(where: str, error: BaseException) -> None:
-        raise error
-
-    runtime = AsyncioRuntime(defect)
-    try:
+    async with short_lived_runtime() as runtime:
         composition = Node(plan, runtime, EventLogs(lambda: lambda *_: None)).composition
         return _Description(
             versions=_versions(plan),
             network=f"{plan.of_role('network')[0].name} ({composition.transport.driver()})",
             durability=f"acks=1: {composition.storage.promise()}; acks=all: {composition.replication.promise()}",
         )
-    finally:
-        await runtime.close()
 
 
 def _versions(plan: Plan) -> dict[str, str]:

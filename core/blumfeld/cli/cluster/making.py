@@ -14,7 +14,7 @@ from blumfeld.cli.run import load_manifest
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
 from blumfeld.kernel.node import StartError
-from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.kernel.supervising.preparing import prepare_nodes
 
@@ -87,11 +87,5 @@ def _node(plan: Plan, directory: Path, bridge: str | None) -> NodeState:
 
 
 async def _prepare(manifest: Manifest, plans: Sequence[Plan]) -> None:
-    def defect(where: str, error: BaseException) -> None:
-        raise error
-
-    runtime = AsyncioRuntime(defect)
-    try:
+    async with short_lived_runtime() as runtime:
         prepare_nodes(manifest, plans, runtime)
-    finally:
-        await runtime.close()

@@ -24,7 +24,7 @@ class NodeState(msgspec.Struct, kw_only=True):
     id: int
     roles: tuple[str, ...]
     host: str
-    """Of the broker listener; of the controller listener where the node is a controller alone."""
+    """Where the node's broker listener is reached. A node that is a controller alone: its controller listener."""
     port: int
     manifest: str
     """Path of the node's own manifest, as TOML."""

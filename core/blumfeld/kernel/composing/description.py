@@ -10,7 +10,7 @@ from blumfeld.config.values import BROKER_CONFIGS, Source
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.kernel.manifest.kafka_config import keys_without_effect
 from blumfeld.kernel.node import MakeBroker, Node, make_broker
-from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
+from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.watching.event_log import EventLogs, Render
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.api import API_BY_KEY
@@ -31,16 +31,9 @@ async def describe(plan: Plan, make_broker: MakeBroker = make_broker) -> str:
 
     :raises PluginContractError: a plug-in broke its contract while parts were made
     """
-
-    def defect(where: str, error: BaseException) -> None:
-        raise error
-
-    runtime = AsyncioRuntime(defect)
-    try:
+    async with short_lived_runtime() as runtime:
         node = Node(plan, runtime, EventLogs(_silence), make_broker)
         return "\n".join(_lines(node)) + "\n"
-    finally:
-        await runtime.close()
 
 
 def describe_nodes(plans: Sequence[Plan]) -> str:

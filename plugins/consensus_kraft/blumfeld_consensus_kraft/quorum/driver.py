@@ -153,6 +153,10 @@ class RaftDriver:
         """Hand over, if this replica leads."""
         self._step(self.raft.resign)
 
+    def log_written(self) -> None:
+        """Records were written: fetches that wait get them. Others flush them while this replica does."""
+        self.parked.wake()
+
     def log_changed(self) -> None:
         """Something was flushed, cut, or replaced by a snapshot."""
         self._step(self.raft.log_changed)

@@ -126,7 +126,7 @@ class Leadership:
         return (voter.key for voter in self._voters.voters.values())
 
     def silent_voters(self, now_ms: float) -> list[int]:
-        """Returns the voters that must be told who leads, and plans the next look."""
+        """Returns the voters that have not fetched lately: BeginQuorumEpoch is due to them. Sets ``begin_at`` anew."""
         self.begin_at = now_ms + self._begin_ms
         return [
             key.id

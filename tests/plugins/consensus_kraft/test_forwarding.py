@@ -1,0 +1,122 @@
+"""Forwarded commands by themselves. ``test_three_nodes`` has them in a cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+import pytest
+
+from blumfeld.spi.completion import Completion
+from blumfeld.testing.fakes import FakeRuntime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.allocate_producer_ids import (
+    AllocateProducerIdsRequest,
+    AllocateProducerIdsResponse,
+)
+from blumfeld.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.forwarding import RETRY_MS, Forwarder
+
+TIMEOUT_MS = 5_000
+
+
+def described(high_watermark: int) -> DescribeQuorumResponse:
+    partition = ResponsePartitionData(high_watermark=high_watermark)
+    return DescribeQuorumResponse(topics=[ResponseTopicData(partitions=[partition])])
+
+
+class Leader:
+    """Keeps what it is asked, until the test answers."""
+
+    def __init__(self) -> None:
+        self.runtime = FakeRuntime()
+        self.asked: list[tuple[Message, Completion[Message]]] = []
+        self.shown: list[tuple[int, Callable[[], None]]] = []
+        self.is_known = True
+        self.forwarder = Forwarder(
+            self.runtime,
+            lambda: cast("Any", self) if self.is_known else None,
+            lambda offset, then: self.shown.append((offset, then)),
+        )
+
+    def send(self, message: Message, _timeout_ms: float) -> Completion[Message]:
+        answer: Completion[Message] = Completion()
+        self.asked.append((message, answer))
+        return answer
+
+    def submit(self, *, wait_image: bool = True) -> Completion[Message]:
+        return self.forwarder.submit(AllocateProducerIdsRequest(), TIMEOUT_MS, None, wait_image=wait_image)
+
+    def answer(self, kind: type[Message], with_: Message | Exception) -> None:
+        """Answer the oldest open request of this kind."""
+        at = next(n for n, (message, _) in enumerate(self.asked) if isinstance(message, kind))
+        _, answer = self.asked.pop(at)
+        if isinstance(with_, Exception):
+            answer.fail(with_)
+        else:
+            answer.complete(with_)
+
+
+@pytest.fixture
+def leader() -> Leader:
+    return Leader()
+
+
+def test_an_answer_waits_for_the_image(leader: Leader) -> None:
+    done = leader.submit()
+    leader.answer(AllocateProducerIdsRequest, AllocateProducerIdsResponse())
+    leader.answer(DescribeQuorumRequest, described(17))
+    assert not done.done
+    ((offset, then),) = leader.shown
+    assert offset == 17
+    then()
+    assert isinstance(done.result(), AllocateProducerIdsResponse)
+
+
+@pytest.mark.parametrize("lost", [described(-1), ConnectionError("the leader is gone")])
+def test_a_leader_that_is_lost_behind_its_answer_shortens_nothing(
+    leader: Leader, lost: Message | Exception
+) -> None:
+    """The command is not sent again; the next leader says what is committed."""
+    done = leader.submit()
+    leader.answer(AllocateProducerIdsRequest, AllocateProducerIdsResponse())
+    leader.is_known = False
+    leader.answer(DescribeQuorumRequest, lost)
+    leader.runtime.advance(RETRY_MS * 3)
+    assert not done.done
+    assert leader.asked == []
+    leader.is_known = True
+    leader.runtime.advance(RETRY_MS + 1)
+    assert [type(message) for message, _ in leader.asked] == [DescribeQuorumRequest]
+    leader.answer(DescribeQuorumRequest, described(18))
+    ((offset, then),) = leader.shown
+    assert offset == 18
+    then()
+    assert isinstance(done.result(), AllocateProducerIdsResponse)
+
+
+def test_a_command_is_sent_again_until_its_time_is_over(leader: Leader) -> None:
+    done = leader.submit(wait_image=False)
+    for _ in range(3):
+        leader.answer(
+            AllocateProducerIdsRequest, AllocateProducerIdsResponse(error_code=ErrorCode.NOT_CONTROLLER)
+        )
+        leader.runtime.advance(RETRY_MS + 1)
+    leader.answer(AllocateProducerIdsRequest, ConnectionError("gone"))
+    leader.runtime.advance(TIMEOUT_MS)
+    assert isinstance(done.error, BrokerError)
+    assert done.error.code == ErrorCode.REQUEST_TIMED_OUT
+
+
+def test_another_leader_is_asked_at_once(leader: Leader) -> None:
+    leader.submit(wait_image=False)
+    leader.answer(AllocateProducerIdsRequest, BrokerError(ErrorCode.NOT_CONTROLLER))
+    assert leader.asked == []
+    leader.forwarder.leader_changed()
+    assert len(leader.asked) == 1
