@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Returns the exit status."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["run"]:
+        gc.disable()  # What is imported stays. The node and the supervisor turn collection on again.
         from blumfeld.cli.run import run
 
         return run(given[1:])

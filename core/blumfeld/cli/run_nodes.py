@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import os
 import sys
 from collections.abc import Sequence
@@ -32,6 +33,7 @@ def run_nodes(manifest: Manifest, source: str, arguments: Sequence[str]) -> int:
     :raises StartError: a directory can't be used
     """
     plans = [make_plan(one, source) for one in node_manifests(manifest, source)]
+    gc.enable()
     try:
         asyncio.run(_prepare(manifest, plans))
     except (OSError, ValueError) as error:

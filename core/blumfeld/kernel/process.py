@@ -156,6 +156,7 @@ def spare_the_collector() -> None:
     """Exempt all imported objects from garbage collection, because they stay for good, and collect less often."""
     gc.freeze()
     gc.set_threshold(COLLECT_AFTER_OBJECTS, COLLECT_MIDDLE_AFTER, 200)
+    gc.enable()
 
 
 def settle() -> None:

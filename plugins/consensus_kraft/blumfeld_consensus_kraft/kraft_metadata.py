@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from typing import TYPE_CHECKING
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.sections import SectionKinds
@@ -34,7 +35,6 @@ from blumfeld_consensus_kraft.forwarding import Forwarder
 from blumfeld_consensus_kraft.loading import Loaded, placed_batch
 from blumfeld_consensus_kraft.opening import OpenedMetadata, open_metadata
 from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, listener_defects
-from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
 from blumfeld_consensus_kraft.quorum.describing import describe_quorum, known_quorum
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
 from blumfeld_consensus_kraft.quorum.endpoints import own_endpoints, static_voters
@@ -47,6 +47,9 @@ from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.snapshots import Snapshots
 from blumfeld_consensus_kraft.voter import epoch_start
+
+if TYPE_CHECKING:
+    from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
 
 RETRY_MS = 1_000
 """After a write failed: how long before the log is tried again."""
@@ -136,9 +139,20 @@ class KraftMetadata:
 
     @property
     def catching_up(self) -> CatchingUp:
-        """As ``driver``, for snapshots."""
+        """As ``driver``, for snapshots. It is made when it is needed: a node alone fetches none."""
         if self._catching_up is None:
-            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
+
+            driver = self.driver
+            assert self._raft is not None
+            self._catching_up = CatchingUp(
+                self._composition,
+                driver,
+                self._raft,
+                self._events,
+                listener=self._listener,
+                taken_over=self._taken_over,
+            )
         return self._catching_up
 
     def subscribe(self, listener: ImageListener) -> None:
@@ -230,14 +244,6 @@ class KraftMetadata:
             events=self._events,
             elect_when_refused=self._notice_dead,
         )
-        self._catching_up = CatchingUp(
-            self._composition,
-            self._driver,
-            self._raft,
-            self._events,
-            listener=self._listener,
-            taken_over=self._taken_over,
-        )
 
     def _static_or_alone(self) -> VoterSet:
         if self._static.ids or not self._is_alone(None):
@@ -323,14 +329,7 @@ class KraftMetadata:
 
     def _described(self, request: DescribeQuorumRequest) -> Message:
         assert self._raft is not None
-        return describe_quorum(
-            request,
-            self.driver,
-            self._raft,
-            now_ms=self._runtime.now_ms(),
-            monotonic_ms=self._runtime.monotonic_ms(),
-            own_endpoints=own_endpoints(self._composition),
-        )
+        return describe_quorum(request, self.driver, self._raft, self._composition)
 
     def _leader_channel(self) -> PeerChannel | None:
         if self._driver is None or self._leader is None:
@@ -380,7 +379,8 @@ class KraftMetadata:
 
     def leader_is(self, epoch: int, leader_id: int) -> None:
         """Send commands there from now on."""
-        self.catching_up.stop()
+        if self._catching_up is not None:
+            self._catching_up.stop()
         self._leader = None if leader_id in (NO_LEADER, self._node_id) else ControllerId(leader_id, epoch)
         if not self._is_quorum:
             self._events.info("leader of the metadata quorum", leader_id=leader_id, epoch=epoch)

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import msgspec
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
-from blumfeld.metadata.image.difference import difference
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
@@ -156,6 +155,8 @@ class Publisher:
         before, self.image = self.image, image
         self._committed_end = max(self._committed_end, image.offset + 1)
         if self.loaded:
+            from blumfeld.metadata.image.difference import difference
+
             self._tell(self._listeners, difference(before, image))
         self._begin()
 

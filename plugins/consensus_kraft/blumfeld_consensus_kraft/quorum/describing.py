@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
-from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.consensus import Quorum
+from blumfeld.spi.hooks import Composition
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_quorum import (
@@ -18,6 +16,7 @@ from blumfeld.wire.messages.describe_quorum import (
     ResponseTopicData,
 )
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
+from blumfeld_consensus_kraft.quorum.endpoints import own_endpoints
 from blumfeld_consensus_kraft.raft.leading import Progress
 from blumfeld_consensus_kraft.raft_log import RaftLog
 
@@ -42,13 +41,7 @@ def known_quorum(driver: RaftDriver, log: RaftLog, *, leads: bool) -> Quorum:
 
 
 def describe_quorum(
-    request: DescribeQuorumRequest,
-    driver: RaftDriver,
-    log: RaftLog,
-    *,
-    now_ms: int,
-    monotonic_ms: float,
-    own_endpoints: Sequence[Endpoint],
+    request: DescribeQuorumRequest, driver: RaftDriver, log: RaftLog, composition: Composition
 ) -> DescribeQuorumResponse:
     """Returns the answer of the leader. Times are those of the wall clock; the state machine has others.
 
@@ -68,6 +61,8 @@ def describe_quorum(
         partition.error_code = ErrorCode.NOT_LEADER_OR_FOLLOWER
         partition.leader_id, partition.leader_epoch = raft.leader_id, raft.epoch
         return answer
+
+    now_ms, monotonic_ms = composition.runtime.now_ms(), composition.runtime.monotonic_ms()
 
     def wall_ms(at_ms: float) -> int:
         return -1 if at_ms < 0 else round(now_ms - (monotonic_ms - at_ms))
@@ -96,7 +91,7 @@ def describe_quorum(
             )
         else:
             partition.current_voters.append(state(leadership.progress(voter.key)))
-        endpoints = own_endpoints if voter.key.id == raft.me.id else voter.endpoints
+        endpoints = own_endpoints(composition) if voter.key.id == raft.me.id else voter.endpoints
         answer.nodes.append(
             Node(
                 node_id=voter.key.id,

@@ -5,18 +5,20 @@ EndQuorumEpoch; and DescribeQuorum on all listeners.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.api import response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
-from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
+
+if TYPE_CHECKING:
+    from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
+    from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest
+    from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
 
 FETCH, VOTE, BEGIN, END, DESCRIBE, FETCH_SNAPSHOT = 1, 52, 53, 54, 55, 59
 DESCRIBE_TIMEOUT_MS = 5_000
