@@ -18,6 +18,7 @@ from blumfeld.wire.primitives import DecodeError
 
 START_S = 90.0
 STOP_S = 60.0
+"""Time that a node has to stop in good order."""
 END_S = 20.0
 """Time that all nodes together have to end after the run."""
 ASK_S = 2.0
@@ -106,13 +107,14 @@ class Node:
         if self._process is not None and self._process.poll() is None:
             self._process.send_signal(signal.SIGTERM)
 
-    def stop(self, timeout_s: float = STOP_S) -> bool:
-        """Send SIGTERM and wait until it has ended; return whether it did so by itself. After the time-out it is
-        killed.
+    def await_end(self, timeout_s: float) -> bool:
+        """Wait until it has ended after :meth:`terminate`; return whether it did so by itself. After the time-out it
+        is killed.
+
+        SIGTERM is not sent again: a second one would end a node of this build at once.
         """
         if self._process is None:
             return True
-        self.terminate()
         try:
             self._process.wait(timeout_s)
         except subprocess.TimeoutExpired:
@@ -179,4 +181,4 @@ class Cluster:
             node.terminate()
         deadline = time.monotonic() + END_S
         for node in self.nodes:
-            node.stop(max(0.0, deadline - time.monotonic()))
+            node.await_end(max(0.0, deadline - time.monotonic()))

@@ -12,7 +12,7 @@ from campaigns.cluster.contenders import Contender
 from campaigns.cluster.faults import ROLLING, Fault, Leadership, NoTargetError, targets_of
 from campaigns.cluster.gaps import Gap, gap_of
 from campaigns.cluster.load import TOPIC, Load
-from campaigns.cluster.nodes import Cluster, Node, NodeError
+from campaigns.cluster.nodes import STOP_S, Cluster, Node, NodeError
 from campaigns.cluster.producers import Librdkafka, Make
 from campaigns.cluster.report import ContenderReport, FaultReport
 from campaigns.cluster.watching import Observer
@@ -179,7 +179,8 @@ class Run:
 
     def _restart(self, node: Node, notes: list[str]) -> None:
         asked = time.monotonic()
-        if not node.stop():
+        node.terminate()
+        if not node.await_end(STOP_S):
             notes.append(f"node {node.place.id} did not end within its time and was killed")
         notes.append(f"node {node.place.id} took {time.monotonic() - asked:.1f} s to stop")
         node.launch()

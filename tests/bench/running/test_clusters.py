@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import shlex
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -12,10 +13,12 @@ import pytest
 from blumfeld.bench.plan.variants import VariantSpec, parse_variant
 from blumfeld.bench.running import clusters
 from blumfeld.bench.running.clusters import ServerCluster, start_variant
-from blumfeld.bench.running.servers import Server, ServerError, answers
+from blumfeld.bench.running.servers import Server, ServerError, answers, launch_server
 from blumfeld.bench.running.usage import summed
+from tests.bench.lingering_server import READY, TOLD
 
 SMALL = Path(__file__).parents[1] / "small_server.py"
+LINGERING = SMALL.with_name("lingering_server.py")
 NODES = 3
 
 
@@ -70,6 +73,20 @@ def test_a_node_gets_its_own_id_and_all_voters(tmp_path: Path) -> None:
         assert not {int(at.rpartition(":")[2]) for _, _, at in voters} & {node.port for node in cluster.nodes}
     finally:
         cluster.stop()
+
+
+def test_each_node_is_told_once_to_end(tmp_path: Path) -> None:
+    """A second SIGTERM would end a node of this build at once. The second node ends after the first one."""
+    nodes = []
+    for nth, seconds in enumerate(("0.1", "0.4")):
+        command = [sys.executable, "-S", str(LINGERING), seconds]
+        nodes.append(launch_server(f"node {nth}", command, tmp_path / str(nth), port=0))
+    for node in nodes:
+        while READY not in node.printed():
+            time.sleep(0.01)
+    ServerCluster("c", tuple(nodes), tmp_path).stop()
+    assert [node.printed().count(TOLD) for node in nodes] == [1, 1]
+    assert [node.process.returncode for node in nodes] == [0, 0]
 
 
 def test_a_cluster_whose_node_ends_is_not_up_and_says_what_that_node_printed(tmp_path: Path) -> None:

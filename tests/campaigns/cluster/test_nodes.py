@@ -17,8 +17,10 @@ from campaigns.cluster.faults import plan_of
 from campaigns.cluster.nodes import Cluster, Node, NodeError
 from campaigns.cluster.rounds import Run, Settings
 from campaigns.cluster.watching import Observer, TopicState
+from tests.bench.lingering_server import READY, TOLD
 
 SMALL = Path(__file__).parents[2] / "bench" / "small_server.py"
+LINGERING = SMALL.with_name("lingering_server.py")
 WIRES = """
 import socket, subprocess, sys
 from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
@@ -87,9 +89,10 @@ def test_a_stop_says_whether_the_node_ended_by_itself(tmp_path: Path) -> None:
     node.launch()
     while "\n\n" not in node.printed():
         time.sleep(0.01)
-    assert not node.stop(timeout_s=0.05)
+    node.terminate()
+    assert not node.await_end(timeout_s=0.05)
     assert not node.is_up
-    assert node.stop()
+    assert node.await_end(timeout_s=0.05)
 
 
 def test_a_node_that_ends_says_what_it_printed(tmp_path: Path) -> None:
@@ -116,6 +119,19 @@ def test_the_end_reaches_paused_nodes_and_all_their_processes(cluster: Cluster) 
             break
         assert time.monotonic() < deadline
         time.sleep(0.01)
+
+
+def test_each_node_is_told_once_to_end(tmp_path: Path) -> None:
+    """A second SIGTERM would end a node of this build at once. Each node ends later than the one before it."""
+    command = (sys.executable, "-S", str(LINGERING), "0.{id}5")
+    cluster = Cluster({COMBINED: command}, node_places([LOOPBACK] * 3), tmp_path)
+    for node in cluster.nodes:
+        node.launch()
+    for node in cluster.nodes:
+        while f"\n{READY}\n" not in node.printed():
+            time.sleep(0.01)
+    cluster.stop()
+    assert [node.printed().count(TOLD) for node in cluster.nodes] == [1, 1, 1]
 
 
 def test_what_a_node_says_of_the_topic(cluster: Cluster) -> None:

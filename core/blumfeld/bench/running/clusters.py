@@ -71,11 +71,10 @@ class ServerCluster:
 
     def stop(self) -> None:
         """End all nodes at once: SIGTERM, then SIGKILL after 15 s. Their data is removed, their output is kept."""
-        for node in self.nodes:
-            node.terminate()
+        pids = [node.terminate() for node in self.nodes]
         deadline = time.monotonic() + STOP_TIMEOUT_S
-        for node in self.nodes:
-            node.stop(max(0.0, deadline - time.monotonic()))
+        for node, its in zip(self.nodes, pids, strict=True):
+            node.await_end(its, max(0.0, deadline - time.monotonic()))
 
 
 def start_variant(

@@ -49,7 +49,7 @@ class Server:
         return totals(self.pids())
 
     def totals_by_node(self) -> list[Totals]:
-        """Return the same as of a cluster with one node."""
+        """Return what it has used so far, in a list as for a cluster with one node."""
         return [self.totals()]
 
     def reset_peak(self) -> None:
@@ -65,14 +65,21 @@ class Server:
         """Return the end of its output."""
         return (self.folder / "log").read_text(errors="replace")[-TAIL_CHARS:]
 
-    def terminate(self) -> None:
-        """Send SIGTERM to its processes without waiting."""
-        self._signal(signal.SIGTERM)
-
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End all its processes: SIGTERM, then SIGKILL after ``timeout_s``. Its data is removed, its output is kept."""
+        self.await_end(self.terminate(), timeout_s)
+
+    def terminate(self) -> list[int]:
+        """Send SIGTERM to its processes without waiting. Return the ids of all of them, for :meth:`await_end`."""
         pids = self.pids()
-        self.terminate()
+        self._signal(signal.SIGTERM)
+        return pids
+
+    def await_end(self, pids: Sequence[int], timeout_s: float) -> None:
+        """Wait until its processes have ended; SIGKILL follows after ``timeout_s``. Its data is removed then.
+
+        SIGTERM is not sent again: a second one would end a node of this build at once.
+        """
         try:
             self.process.wait(timeout_s)
         except subprocess.TimeoutExpired:

@@ -1,0 +1,32 @@
+"""A process that says each SIGTERM it gets, and ends so many seconds after the first one. It listens nowhere.
+
+``python lingering_server.py SECONDS``. A node that stops in good order looks like this; a second SIGTERM would make it
+end at once.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import time
+
+READY = "ready"
+TOLD = "SIGTERM"
+
+
+def main() -> None:
+    told: list[int] = []
+
+    def take(number: int, frame: object) -> None:
+        told.append(number)
+        print(TOLD, flush=True)
+
+    signal.signal(signal.SIGTERM, take)
+    print(READY, flush=True)
+    while not told:
+        time.sleep(0.01)
+    time.sleep(float(sys.argv[1]))
+
+
+if __name__ == "__main__":
+    main()
