@@ -29,6 +29,7 @@ from campaigns.cluster.report import (
     save,
 )
 from campaigns.cluster.rounds import Run, Settings
+from campaigns.endings import sigterm_unwinds
 
 BAD_INPUT = 2
 WRONG_SHOWN = 20
@@ -37,7 +38,10 @@ KAFKA = "kafka"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Return 0 if every run is good (:attr:`ContenderReport.is_good`), 1 if not, 2 for wrong input."""
+    """Return 0 if every run is good (:attr:`ContenderReport.is_good`), 1 if not, 2 for wrong input.
+
+    :raises SystemExit: SIGTERM came; all nodes and namespaces have ended then
+    """
     given = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 150)
     try:
@@ -49,17 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     settings = Settings(
         partitions=given.partitions, rate_per_s=given.rate, down_s=given.down_s, settle_s=given.settle_s
     )
-    try:
-        wires = (
-            Namespaces(len(LAYOUTS[given.layout])) if any(fault.action == "cut" for fault in faults) else None
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(sigterm_unwinds())
+        try:
+            cuts = any(fault.action == "cut" for fault in faults)
+            wires = stack.enter_context(Namespaces(len(LAYOUTS[given.layout]))) if cuts else None
+        except NoNamespacesError as error:
+            return _refused(str(error))
+        folder = given.folder or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-cluster-"))
         )
-    except NoNamespacesError as error:
-        return _refused(str(error))
-    with (
-        tempfile.TemporaryDirectory(prefix="blumfeld-cluster-") as temporary,
-        wires or contextlib.nullcontext(),
-    ):
-        folder = given.folder or Path(temporary)
         reports: list[ContenderReport] = []
         absent: list[str] = []
         for contender in contenders:
@@ -118,7 +121,7 @@ def _run(
 def _contenders(given: argparse.Namespace) -> list[Contender]:
     """Return the contenders that were asked for.
 
-    :raises ValueError: there is none, or a name is unknown
+    :raises ValueError: there is none, a name is unknown, or --manifest or --set would have no effect
     """
     names = given.only.split(",") if given.only else [OURS, *([KAFKA] if given.peer else [])]
     found = []
@@ -131,6 +134,11 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
             raise ValueError(
                 f"--only: found {name}; allowed: {OURS}, and {KAFKA} where --peer names its script"
             )
+    if OURS not in names and (given.manifest is not None or given.set):
+        raise ValueError(
+            f"--manifest and --set change the nodes of {OURS}, and --only {given.only} runs none of them. "
+            f"Leave them out, or name {OURS} in --only, too"
+        )
     return found
 
 
@@ -169,11 +177,14 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--peer", type=Path, help="script that starts Apache Kafka; without it only this build is run"
     )
-    parser.add_argument("--only", metavar="NAMES", help=f"of the contenders {OURS} and {KAFKA}, by comma")
+    parser.add_argument(
+        "--only", metavar="NAMES", help=f"contenders to run: {OURS}, {KAFKA}, or both with a comma"
+    )
     parser.add_argument(
         "--faults",
         metavar="NAMES",
-        help=f"by comma, in their order; {','.join(DEFAULT_FAULTS)} if not given; also {','.join(CUTS)}",
+        help=f"faults with commas, run in this order; {','.join(DEFAULT_FAULTS)} if not given; "
+        f"also {','.join(CUTS)}",
     )
     parser.add_argument(
         "--layout",

@@ -21,10 +21,13 @@ NETWORK = "10.83.0"
 OWN_HOST = f"{NETWORK}.254"
 TOOLS = ("ip", "nsenter", "unshare")
 HOLDER_S = 10.0
+"""Time that ``unshare`` has to make a namespace."""
+RUN_S = 30.0
+"""Time that one call of ``ip`` may take."""
 
 
 class NoNamespacesError(Exception):
-    """This machine or this user can't have network namespaces; the message says why."""
+    """This machine or this user can't have network namespaces, or can't change them; the message says why."""
 
 
 class Namespaces:
@@ -48,6 +51,10 @@ class Namespaces:
         self._holders: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Self:
+        """Make the namespaces of the nodes and connect them.
+
+        :raises NoNamespacesError: a step failed; what was made is ended
+        """
         try:
             self._connect()
         except BaseException:
@@ -66,11 +73,17 @@ class Namespaces:
         return [["nsenter", f"--net=/proc/{holder.pid}/ns/net", "--"] for holder in self._holders]
 
     def cut(self, node: int) -> None:
-        """Drop every packet from and to a node. Its interface stays up, as behind a switch that fails."""
+        """Drop every packet from and to a node. Its interface stays up, as behind a switch that fails.
+
+        :raises NoNamespacesError: ``ip`` failed
+        """
         _run("ip", "link", "set", _wire(node), "nomaster")
 
     def heal(self, node: int) -> None:
-        """Connect a node again."""
+        """Connect a node again.
+
+        :raises NoNamespacesError: ``ip`` failed
+        """
         _run("ip", "link", "set", _wire(node), "master", BRIDGE)
 
     def close(self) -> None:
@@ -87,7 +100,7 @@ class Namespaces:
         _run("ip", "address", "add", f"{OWN_HOST}/24", "dev", BRIDGE)
         _run("ip", "link", "set", BRIDGE, "up")
         for node, host in enumerate(self.hosts, start=1):
-            holder = subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+            holder = _holder()
             self._holders.append(holder)
             _await_namespace(holder.pid)
             inside = ("nsenter", f"--net=/proc/{holder.pid}/ns/net", "--", "ip")
@@ -103,17 +116,38 @@ def _wire(node: int) -> str:
     return f"wire{node}"
 
 
+def _holder() -> subprocess.Popen[bytes]:
+    """Start a process that keeps a namespace alive."""
+    try:
+        return subprocess.Popen(["unshare", "--net", "sleep", "infinity"])
+    except OSError as error:
+        raise NoNamespacesError(f"unshare could not be started: {error.strerror}") from error
+
+
 def _await_namespace(pid: int) -> None:
-    """Wait until the process has left our namespace."""
-    ours = os.readlink("/proc/self/ns/net")
+    """Wait until the process has left our namespace.
+
+    :raises NoNamespacesError: it ended, or took too long
+    """
     deadline = time.monotonic() + HOLDER_S
-    while os.readlink(f"/proc/{pid}/ns/net") == ours:
-        if time.monotonic() > deadline:
-            raise NoNamespacesError("unshare --net made no namespace")
-        time.sleep(0.005)
+    try:
+        ours = os.readlink("/proc/self/ns/net")
+        while os.readlink(f"/proc/{pid}/ns/net") == ours:
+            if time.monotonic() > deadline:
+                raise NoNamespacesError(f"unshare --net made no namespace within {HOLDER_S:.0f} s")
+            time.sleep(0.005)
+    except OSError as error:  # a process that has ended has no namespace
+        raise NoNamespacesError(f"unshare --net made no namespace: {error}") from error
 
 
 def _run(*command: str) -> None:
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=False)
+    """Run a command to its end.
+
+    :raises NoNamespacesError: it failed, took too long, or could not be started
+    """
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=RUN_S, check=False)
+    except (OSError, subprocess.TimeoutExpired) as error:
+        raise NoNamespacesError(f"{' '.join(command)}: {error}") from error
     if done.returncode:
         raise NoNamespacesError(f"{' '.join(command)}: {done.stderr.strip()}")

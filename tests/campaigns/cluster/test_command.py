@@ -1,12 +1,32 @@
-"""What is refused before a node is started."""
+"""What is refused before a node is started, and what SIGTERM leaves behind."""
 
 from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+import time
+from pathlib import Path
 
 import pytest
 
 from campaigns.cluster import __main__ as command
 from campaigns.cluster.__main__ import BAD_INPUT, main
-from campaigns.cluster.namespaces import NoNamespacesError
+from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
+from campaigns.endings import TOLD_TO_END
+from tests.bench.lingering_server import READY
+
+ROOT = Path(__file__).resolve().parents[3]
+LINGERING = ROOT / "tests" / "bench" / "lingering_server.py"
+ENDLESS = """
+import sys
+from campaigns.cluster import __main__ as command
+from campaigns.cluster.contenders import Contender
+node = (sys.executable, "-S", sys.argv[1], "0.1", "{folder}")
+command.this_build = lambda *_: Contender("stand-in", {("broker", "controller"): node})
+sys.exit(command.main([]))
+"""
+"""A campaign whose nodes never answer, so that it waits for them."""
 
 
 @pytest.mark.parametrize(
@@ -19,6 +39,11 @@ from campaigns.cluster.namespaces import NoNamespacesError
         ),
         (["--only", "kafka"], "found kafka; allowed: blumfeld"),
         (["--client", "java"], "the Java client needs --peer"),
+        (["--only", "kafka", "--peer", "x", "--set", "node.id=1"], "--only kafka runs none of them"),
+        (
+            ["--only", "kafka", "--peer", "x", "--manifest", "m.toml"],
+            "--manifest and --set change the nodes of",
+        ),
     ],
 )
 def test_wrong_input_is_refused_with_what_is_allowed(
@@ -39,3 +64,47 @@ def test_cuts_where_there_are_no_namespaces_are_refused(
     monkeypatch.setattr(command, "Namespaces", namespaces)
     assert main(["--faults", "cut-leader", "--layout", "apart"]) == BAD_INPUT
     assert "6 namespaces: Operation not permitted" in capsys.readouterr().err
+
+
+def test_namespaces_that_cannot_be_connected_are_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def init(wires: Namespaces, nodes: int) -> None:
+        wires.hosts = ("10.83.0.1",) * nodes
+        wires._holders = []
+
+    def connect(wires: Namespaces) -> None:
+        raise NoNamespacesError("ip link add hub type bridge: Operation not supported")
+
+    monkeypatch.setattr(Namespaces, "__init__", init)
+    monkeypatch.setattr(Namespaces, "_connect", connect)
+    assert main(["--faults", "cut-leader"]) == BAD_INPUT
+    assert "ip link add hub type bridge: Operation not supported" in capsys.readouterr().err
+
+
+def test_sigterm_stops_the_nodes_and_removes_their_data(tmp_path: Path) -> None:
+    campaign = subprocess.Popen(
+        [sys.executable, "-c", ENDLESS, str(LINGERING)],
+        cwd=ROOT,
+        env={"TMPDIR": str(tmp_path)},
+        stdout=subprocess.DEVNULL,
+    )
+    deadline = time.monotonic() + 60
+    while sum(READY in log.read_text() for log in tmp_path.glob("*/stand-in/*/node.log")) < 3:
+        assert time.monotonic() < deadline
+        assert campaign.poll() is None
+        time.sleep(0.01)
+    campaign.terminate()
+    assert campaign.wait(60) == TOLD_TO_END
+    assert list(tmp_path.iterdir()) == []
+    assert _with_word(str(tmp_path)) == []
+
+
+def _with_word(word: str) -> list[str]:
+    """Return the command lines of all processes that name it."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with contextlib.suppress(OSError):  # a process may end while we look
+                found.append((entry / "cmdline").read_text())
+    return [line for line in found if word in line]
