@@ -9,7 +9,7 @@ import attrs
 ACTIONS = {
     "kill": "SIGKILL; the node is started again after the down time",
     "pause": "SIGSTOP, and SIGCONT after the down time",
-    "stop": "SIGTERM; the node is started again as soon as it has ended",
+    "stop": "SIGTERM; started again as soon as every node that was hit has ended",
     "cut": "every packet from and to the node is dropped for the down time",
 }
 TARGETS = {
@@ -19,7 +19,8 @@ TARGETS = {
     "both": "the nodes of leader and controller at once",
 }
 ROLLING = "rolling"
-"""Every node in turn is stopped and started; the next one follows when all replicas are in sync again."""
+"""Every node in turn is stopped and started; the next one follows when all replicas are in sync again, and all voters
+have caught up with the quorum."""
 DEFAULT_FAULTS = (
     *(f"{action}-{target}" for action in ("kill", "pause") for target in TARGETS),
     *(f"stop-{target}" for target in ("leader", "controller", "follower")),

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from confluent_kafka import Consumer, KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from campaigns.cluster.producers import LIBRDKAFKA, Make
+from campaigns.cluster.producers import FINISH_S, LIBRDKAFKA, Make
 from campaigns.crash.records import Account, RecordLedger
 
 TOPIC = "cluster-faults"
@@ -97,9 +97,9 @@ class Load:
             time.sleep(0.01)
         return True
 
-    def finish(self) -> None:
-        """Send nothing new, and wait for open acknowledgements."""
-        self._producer.finish()
+    def finish(self, wait_s: float = FINISH_S) -> None:
+        """Send nothing new, and wait for open acknowledgements, for ``wait_s`` at most."""
+        self._producer.finish(wait_s)
         if self._producer.is_alive:
             self.wrong.append("the producer did not come to an end")
 

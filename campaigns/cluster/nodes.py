@@ -175,10 +175,18 @@ class Cluster:
             node.await_answer()
 
     def stop(self) -> None:
-        """End all nodes, paused ones too: SIGTERM to all, then SIGKILL to those that take too long."""
-        for node in self.nodes:
-            node.resume()
-            node.terminate()
-        deadline = time.monotonic() + END_S
-        for node in self.nodes:
-            node.await_end(max(0.0, deadline - time.monotonic()))
+        """End all nodes, paused ones too: SIGTERM to all, then SIGKILL to those that take too long.
+
+        An exception that interrupts the wait, such as that of a second Ctrl-C, kills those that are left.
+        """
+        try:
+            for node in self.nodes:
+                node.resume()
+                node.terminate()
+            deadline = time.monotonic() + END_S
+            for node in self.nodes:
+                node.await_end(max(0.0, deadline - time.monotonic()))
+        finally:
+            for node in self.nodes:
+                if node.is_up:
+                    node.kill()

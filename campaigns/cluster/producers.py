@@ -7,6 +7,7 @@ tries again soon, where by default they wait 30 s to 60 s for a paused leader an
 
 from __future__ import annotations
 
+import contextlib
 import json
 import subprocess
 import threading
@@ -24,6 +25,8 @@ CLIENTS = ("librdkafka", "java", "franz-go")
 SEND_AT_ONCE = 500
 FINISH_S = 120.0
 """Longest wait for the acknowledgements that are open when the last fault is over."""
+CUT_SHORT_S = 2.0
+"""The same where the run was broken off: the cluster may be gone, and nothing is counted any more."""
 LIBRDKAFKA: Mapping[str, Any] = {
     "socket.timeout.ms": 2000,
     "socket.connection.setup.timeout.ms": 2000,
@@ -61,7 +64,7 @@ class SteadyProducer(Protocol):
 
     @property
     def sent(self) -> Sequence[int]:
-        """Records by partition; of a program only known at the end."""
+        """Records sent so far, by partition. A producer in a process of its own knows them only at the end."""
         ...
 
     @property
@@ -73,8 +76,10 @@ class SteadyProducer(Protocol):
         """Begin."""
         ...
 
-    def finish(self) -> None:
-        """Send nothing new, and wait until every record is acknowledged or refused."""
+    def finish(self, wait_s: float = FINISH_S) -> None:
+        """Send nothing new, and wait until every record is acknowledged or refused, for ``wait_s`` at most. Does
+        nothing before :meth:`start`.
+        """
         ...
 
 
@@ -87,6 +92,7 @@ class Librdkafka:
         self._rate_per_s = rate_per_s
         self._bootstrap = bootstrap
         self._done = threading.Event()
+        self._wait_s = FINISH_S
         self._thread: threading.Thread | None = None
 
     @property
@@ -101,11 +107,13 @@ class Librdkafka:
         )
         self._thread.start()
 
-    def finish(self) -> None:
+    def finish(self, wait_s: float = FINISH_S) -> None:
         """See :class:`SteadyProducer`."""
-        assert self._thread is not None
+        if self._thread is None:
+            return
+        self._wait_s = wait_s
         self._done.set()
-        self._thread.join(2 * FINISH_S)
+        self._thread.join(2 * wait_s)
 
     def _guarded(self, watcher: Watcher) -> None:
         try:
@@ -134,8 +142,8 @@ class Librdkafka:
             for _ in range(min(due, SEND_AT_ONCE)):
                 self._send(producer, watcher)
             producer.poll(0.002)
-        if left := producer.flush(FINISH_S):
-            watcher.failed(f"{left} records were neither acknowledged nor refused in {FINISH_S:.0f} s")
+        if left := producer.flush(self._wait_s):
+            watcher.failed(f"{left} records were neither acknowledged nor refused in {self._wait_s:g} s")
 
     def _send(self, producer: Producer, watcher: Watcher) -> None:
         partition = sum(self.sent) % len(self.sent)
@@ -184,18 +192,19 @@ class Program:
         self._thread = threading.Thread(target=self._hear, args=(watcher,), name="cluster-load", daemon=True)
         self._thread.start()
 
-    def finish(self) -> None:
+    def finish(self, wait_s: float = FINISH_S) -> None:
         """See :class:`SteadyProducer`."""
-        assert self._process is not None
+        if self._process is None or self._thread is None:
+            return
         assert self._process.stdin is not None
-        assert self._thread is not None
-        self._process.stdin.close()
+        with contextlib.suppress(BrokenPipeError):  # it has ended already
+            self._process.stdin.close()
         try:
-            self._process.wait(FINISH_S)
+            self._process.wait(wait_s)
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
-        self._thread.join(FINISH_S)
+        self._thread.join(wait_s)
 
     def _hear(self, watcher: Watcher) -> None:
         assert self._process is not None

@@ -30,7 +30,7 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
     down_s: float
     """From the fault to the moment when its last node was started, resumed or connected again."""
     in_sync_s: float
-    """From that moment until all replicas were in sync again."""
+    """From that moment until all replicas were in sync again, and all voters had caught up with the quorum."""
     gaps: tuple[Gap, ...]
     """By partition."""
     notes: tuple[str, ...] = ()

@@ -12,8 +12,9 @@ from campaigns.cluster.contenders import Contender
 from campaigns.cluster.faults import ROLLING, Fault, Leadership, NoTargetError, targets_of
 from campaigns.cluster.gaps import Gap, gap_of
 from campaigns.cluster.load import TOPIC, Load
+from campaigns.cluster.namespaces import NoNamespacesError
 from campaigns.cluster.nodes import STOP_S, Cluster, Node, NodeError
-from campaigns.cluster.producers import Librdkafka, Make
+from campaigns.cluster.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Make
 from campaigns.cluster.report import ContenderReport, FaultReport
 from campaigns.cluster.watching import Observer
 
@@ -36,18 +37,21 @@ class Settings:
     settle_s: float = 3.0
     """Load after the replicas are in sync again, and once more after the election of preferred leaders."""
     heal_s: float = 60.0
-    """Longest wait until all replicas are in sync again."""
+    """Longest wait until all replicas are in sync again, and all voters follow the quorum."""
 
 
 class Wires(Protocol):
     """The network between the nodes."""
 
     def cut(self, node: int) -> None:
-        """Drop every packet from and to a node."""
+        """Drop every packet from and to a node.
+
+        :raises NoNamespacesError: that failed
+        """
         ...
 
     def heal(self, node: int) -> None:
-        """Let them through again."""
+        """Let them through again; raises as :meth:`cut`."""
         ...
 
 
@@ -73,7 +77,8 @@ class Run:
         self._began = 0.0
 
     def run(self, faults: Sequence[Fault]) -> ContenderReport:
-        """Run all faults. A node that does not come back ends the run; the account is made all the same.
+        """Run all faults. A node that does not come back ends the run, and so does a wire that can't be cut or healed;
+        the account is made all the same.
 
         :raises NodeError: the cluster did not start
         :raises NoLoadError: it takes no topic, or no records
@@ -83,19 +88,18 @@ class Run:
         load.make_topic(len(self._cluster.brokers), {"min.insync.replicas": str(settings.in_sync_min)})
         if not self._observer.await_whole(settings.heal_s):
             load.wrong.append(f"the new topic is not in sync: {self._observer.describe()}")
-        load.start()
-        self._began = time.monotonic()
-        time.sleep(settings.steady_s)
-        steady_s = max(gap.longest_s for gap in self._gaps(self._began, time.monotonic()))
         reports: list[FaultReport] = []
-        for fault in faults:
-            try:
-                reports.append(self._one(fault))
-            except NodeError as error:
-                load.wrong.append(f"{fault.name}: {error}")
-                break
-            self._say(_line(reports[-1]))
-        load.finish()
+        wait_s = CUT_SHORT_S
+        try:
+            load.start()
+            self._began = time.monotonic()
+            time.sleep(settings.steady_s)
+            steady_s = max(gap.longest_s for gap in self._gaps(self._began, time.monotonic()))
+            self._all(faults, reports)
+            wait_s = FINISH_S
+        finally:
+            # A producer that is left would go on beside the next contender.
+            load.finish(wait_s)
         account = load.account()
         return ContenderReport(
             contender=self._contender.name,
@@ -109,6 +113,15 @@ class Run:
             wrong=tuple(load.wrong[:WRONG_MAX]),
         )
 
+    def _all(self, faults: Sequence[Fault], reports: list[FaultReport]) -> None:
+        for fault in faults:
+            try:
+                reports.append(self._one(fault))
+            except (NodeError, NoNamespacesError) as error:
+                self._load.wrong.append(f"{fault.name}: {error}")
+                return
+            self._say(_line(reports[-1]))
+
     def _one(self, fault: Fault) -> FaultReport:
         notes = []
         if refused := self._observer.elect_preferred(self._settings.partitions):
@@ -121,9 +134,14 @@ class Run:
             return self._left_out(fault, now, [*notes, f"left out: {error}"])
         nodes = [self._cluster.node(target) for target in targets]
         begin = time.monotonic()
-        self._roll(nodes, notes) if fault.action == ROLLING else self._hit(fault.action, nodes, notes)
+        if fault.action == ROLLING:
+            returned = self._roll(nodes, notes)
+        elif fault.action == "stop":
+            returned = self._restart(nodes, notes)
+        else:
+            returned = self._hit(fault.action, nodes)
         back = time.monotonic()
-        self._await_healed(notes)
+        self._await_healed(returned, notes)
         healed = time.monotonic()
         time.sleep(self._settings.settle_s)
         if not self._load.await_acks(healed, self._settings.heal_s):
@@ -140,19 +158,47 @@ class Run:
             notes=tuple(notes),
         )
 
-    def _hit(self, action: str, nodes: Sequence[Node], notes: list[str]) -> None:
+    # Each of the next three returns the instant (time.time) before which its last node was away for certain.
+
+    def _hit(self, action: str, nodes: Sequence[Node]) -> float:
         """Do it to all nodes at once, and undo it after the down time."""
-        if action == "stop":
-            for node in nodes:
-                self._restart(node, notes)
-            return
         for node in nodes:
             self._away(action, node)
         time.sleep(self._settings.down_s)
+        returned = time.time()
         for node in nodes:
             self._back(action, node)
         for node in nodes:
             node.await_answer()
+        return returned
+
+    def _roll(self, nodes: Sequence[Node], notes: list[str]) -> float:
+        """Restart one node after the other. The next one follows when the cluster has healed."""
+        returned = 0.0
+        for node in nodes:
+            if returned:
+                self._await_healed(returned, notes)
+            returned = self._restart([node], notes)
+        return returned
+
+    def _restart(self, nodes: Sequence[Node], notes: list[str]) -> float:
+        """Stop all nodes at once; start them when the last one has ended."""
+        asked = time.monotonic()
+        for node in nodes:
+            node.terminate()
+        notes += (
+            f"node {node.place.id} did not end within its time and was killed"
+            for node in nodes
+            if not node.await_end(max(0.0, asked + STOP_S - time.monotonic()))
+        )
+        names = " and ".join(f"node {node.place.id}" for node in nodes)
+        notes.append(f"{names} took {time.monotonic() - asked:.1f} s to stop")
+        returned = time.time()
+        for node in nodes:
+            node.launch()
+        for node in nodes:
+            node.await_answer()
+        return returned
 
     def _away(self, action: str, node: Node) -> None:
         if action == "kill":
@@ -172,23 +218,10 @@ class Run:
             assert self._wires is not None
             self._wires.heal(node.place.id)
 
-    def _roll(self, nodes: Sequence[Node], notes: list[str]) -> None:
-        for node in nodes:
-            self._restart(node, notes)
-            self._await_healed(notes)
-
-    def _restart(self, node: Node, notes: list[str]) -> None:
-        asked = time.monotonic()
-        node.terminate()
-        if not node.await_end(STOP_S):
-            notes.append(f"node {node.place.id} did not end within its time and was killed")
-        notes.append(f"node {node.place.id} took {time.monotonic() - asked:.1f} s to stop")
-        node.launch()
-        node.await_answer()
-
-    def _await_healed(self, notes: list[str]) -> None:
-        if not self._observer.await_whole(self._settings.heal_s):
-            notes.append(f"not in sync after {self._settings.heal_s:.0f} s: {self._observer.describe()}")
+    def _await_healed(self, returned: float, notes: list[str]) -> None:
+        if not self._observer.await_whole(self._settings.heal_s, returned):
+            why = self._observer.describe(returned)
+            notes.append(f"not in sync after {self._settings.heal_s:.0f} s: {why}")
 
     def _gaps(self, begin: float, end: float) -> tuple[Gap, ...]:
         return tuple(gap_of(times, begin, end) for times in self._load.ack_times)

@@ -9,12 +9,14 @@ import attrs
 
 from blumfeld.client.errors import RefusedError, error_name
 from blumfeld.client.metadata import ClusterView
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
     RequestPartitionData,
     RequestTopicData,
+    ResponsePartitionData,
 )
 from blumfeld.wire.messages.elect_leaders import (
     ElectLeadersRequest,
@@ -27,8 +29,8 @@ from campaigns.cluster.faults import Leadership
 from campaigns.cluster.nodes import Cluster, Node
 
 METADATA_VERSION = 8
-DESCRIBE_QUORUM_VERSION = 0
-METADATA_TOPIC = "__cluster_metadata"
+DESCRIBE_QUORUM_VERSION = 1
+"""The first one that says when each voter had caught up."""
 NOBODY = -1
 POLL_S = 0.1
 ELECT_S = 10.0
@@ -78,8 +80,8 @@ class Observer:
 
         A broker's Metadata does not tell: with KRaft it names a broker that takes requests for the controller.
         """
-        found = (self._controller_of(node) for node in self._cluster.brokers)
-        return next((node for node in found if node != NOBODY), NOBODY)
+        quorum = self._quorum()
+        return NOBODY if quorum is None else quorum.leader_id
 
     def topic_of(self, node: Node) -> TopicState | None:
         """Return the state of the topic as this node sees it; None if it does not answer, or has no such topic."""
@@ -111,20 +113,29 @@ class Observer:
         codes = (answer.error_code, *(each.error_code for each in results))
         return ", ".join(sorted({error_name(code) for code in codes if code not in FINE}))
 
-    def await_whole(self, timeout_s: float) -> bool:
-        """Wait until every broker says that all replicas are in sync; return whether they did in time."""
+    def await_whole(self, timeout_s: float, since: float | None = None) -> bool:
+        """Wait until every broker says that all replicas are in sync; return whether they did in time.
+
+        :param since: wait also until each voter of the quorum has caught up after this instant (time.time). A node
+            that is only a controller has no replica of the topic, so that is the only sign that it is back.
+        """
         deadline = time.monotonic() + timeout_s
         brokers = self._cluster.brokers
         while True:
             states = (self.topic_of(node) for node in brokers)
-            if all(state is not None and state.is_whole(len(brokers)) for state in states):
+            if all(state is not None and state.is_whole(len(brokers)) for state in states) and (
+                since is None or not self._behind(since)
+            ):
                 return True
             if time.monotonic() > deadline:
                 return False
             time.sleep(POLL_S)
 
-    def describe(self) -> str:
-        """Return each broker's view in a line, for a report of what did not heal."""
+    def describe(self, since: float | None = None) -> str:
+        """Return each broker's view in a line, for a report of what did not heal.
+
+        :param since: name also the voters that have not caught up after this instant (time.time)
+        """
         lines = []
         for node in self._cluster.brokers:
             state = self.topic_of(node)
@@ -135,16 +146,39 @@ class Observer:
                 f"in sync {[sorted(replicas) for replicas in state.in_sync]}"
             )
             lines.append(f"node {node.place.id} ({'up' if node.is_up else 'down'}): {says}")
-        return f"controller {self.controller()}; " + "; ".join(lines)
+        voters = f"voters behind: {self._behind(since) or 'none'}; " if since is not None else ""
+        return f"controller {self.controller()}; {voters}" + "; ".join(lines)
 
-    def _controller_of(self, node: Node) -> int:
+    def _behind(self, since: float) -> str:
+        """Return the voters that have not caught up after an instant; empty if all have."""
+        quorum = self._quorum()
+        return "unknown" if quorum is None else ", ".join(map(str, voters_behind(quorum, since)))
+
+    def _quorum(self) -> ResponsePartitionData | None:
+        """Return the quorum as its leader describes it to the first broker that reaches it; None if none does."""
+        return next(filter(None, map(self._quorum_of, self._cluster.brokers)), None)
+
+    def _quorum_of(self, node: Node) -> ResponsePartitionData | None:
         topic = RequestTopicData(
-            topic_name=METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)]
+            topic_name=CLUSTER_METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)]
         )
         with contextlib.suppress(OSError, DecodeError), node.connect() as connection:
             answer = connection.ask(
                 DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse, DESCRIBE_QUORUM_VERSION
             )
-            if not answer.error_code and answer.topics and not answer.topics[0].partitions[0].error_code:
-                return answer.topics[0].partitions[0].leader_id
-        return NOBODY
+            if not answer.error_code and answer.topics:
+                found = answer.topics[0].partitions[0]
+                if not found.error_code and found.leader_id != NOBODY:
+                    return found
+        return None
+
+
+def voters_behind(quorum: ResponsePartitionData, since: float) -> list[int]:
+    """Return the voters that have not had the whole log of the quorum's leader after an instant (time.time).
+
+    The offsets alone don't tell: a leader remembers those of a voter that is gone. All nodes run on this machine, so
+    the leader's clock is ours.
+    """
+    return [
+        voter.replica_id for voter in quorum.current_voters if voter.last_caught_up_timestamp <= since * 1000
+    ]

@@ -1,7 +1,7 @@
 """A process that says each SIGTERM it gets, and ends so many seconds after the first one. It listens nowhere.
 
-``python lingering_server.py SECONDS``. A node that stops in good order looks like this; a second SIGTERM would make it
-end at once.
+``python lingering_server.py SECONDS``. Without a signal it ends after a minute. A node that stops in good order looks
+like this; a second SIGTERM would make it end at once.
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ def main() -> None:
 
     signal.signal(signal.SIGTERM, take)
     print(READY, flush=True)
-    while not told:
+    deadline = time.monotonic() + 60
+    while not told and time.monotonic() < deadline:
         time.sleep(0.01)
     time.sleep(float(sys.argv[1]))
 

@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.testing.brokers.cluster import COMBINED, LOOPBACK, node_places
+from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.faults import plan_of
 from campaigns.cluster.nodes import Cluster, Node, NodeError
@@ -57,6 +58,15 @@ def cluster(tmp_path: Path) -> Iterator[Cluster]:
         yield made
     finally:
         made.stop()
+
+
+def launch(cluster: Cluster) -> None:
+    """Start lingering servers; each takes SIGTERM when this returns."""
+    for node in cluster.nodes:
+        node.launch()
+    for node in cluster.nodes:
+        while f"\n{READY}\n" not in node.printed():
+            time.sleep(0.01)
 
 
 def test_a_killed_node_starts_again_in_its_folder_and_the_log_goes_on(cluster: Cluster) -> None:
@@ -125,13 +135,25 @@ def test_each_node_is_told_once_to_end(tmp_path: Path) -> None:
     """A second SIGTERM would end a node of this build at once. Each node ends later than the one before it."""
     command = (sys.executable, "-S", str(LINGERING), "0.{id}5")
     cluster = Cluster({COMBINED: command}, node_places([LOOPBACK] * 3), tmp_path)
-    for node in cluster.nodes:
-        node.launch()
-    for node in cluster.nodes:
-        while f"\n{READY}\n" not in node.printed():
-            time.sleep(0.01)
+    launch(cluster)
     cluster.stop()
     assert [node.printed().count(TOLD) for node in cluster.nodes] == [1, 1, 1]
+
+
+def test_a_stop_that_is_interrupted_kills_the_nodes_that_are_left(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command = (sys.executable, "-S", str(LINGERING), "60")
+    cluster = Cluster({COMBINED: command}, node_places([LOOPBACK] * 2), tmp_path)
+
+    def interrupted(node: Node, timeout_s: float) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Node, "await_end", interrupted)
+    launch(cluster)
+    with pytest.raises(KeyboardInterrupt):
+        cluster.stop()
+    assert not any(node.is_up for node in cluster.nodes)
 
 
 def test_what_a_node_says_of_the_topic(cluster: Cluster) -> None:
@@ -174,7 +196,13 @@ def test_faults_of_one_real_node_lose_nothing_and_their_gaps_are_seen(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The whole script on the smallest cluster: what stops its only node is felt for as long as it lasts."""
-    monkeypatch.setattr(Observer, "controller", lambda observer: 1)
+
+    def quorum(observer: Observer) -> ResponsePartitionData:
+        """A single node has no quorum to describe."""
+        now = ReplicaState(replica_id=1, last_caught_up_timestamp=round(time.time() * 1000))
+        return ResponsePartitionData(leader_id=1, current_voters=[now])
+
+    monkeypatch.setattr(Observer, "_quorum", quorum)
     contender = this_build()
     cluster = Cluster(contender.commands, node_places([LOOPBACK]), tmp_path)
     settings = Settings(partitions=2, in_sync_min=1, rate_per_s=500, down_s=0.7, steady_s=0.5, settle_s=0.3)

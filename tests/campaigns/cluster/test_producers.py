@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from campaigns.cluster.load import Load, UnreadableError
-from campaigns.cluster.producers import NoClientError, Program, maker_of, take
+from campaigns.cluster.producers import Librdkafka, NoClientError, Program, maker_of, take
 from campaigns.crash.records import Account
 
 PROGRAM = """
@@ -77,6 +77,31 @@ def test_a_program_that_dies_is_told_of() -> None:
     program.start(heard)
     program.finish()
     assert heard.said == ["failed: its program ended before it had said how much it sent"]
+
+
+def test_a_producer_gives_up_soon_if_it_is_told_so() -> None:
+    """Nothing listens there, so nothing is ever acknowledged."""
+    heard = Heard()
+    producer = Librdkafka("127.0.0.1:1", "t", 2, 1000.0)
+    producer.finish(0.1)  # it has not begun
+    producer.start(heard)
+    while not sum(producer.sent):
+        time.sleep(0.01)
+    producer.finish(0.1)
+    assert not producer.is_alive
+    assert heard.said == [
+        f"failed: {sum(producer.sent)} records were neither acknowledged nor refused in 0.1 s"
+    ]
+
+
+def test_a_program_is_killed_soon_if_it_is_told_so() -> None:
+    heard = Heard()
+    program = Program([sys.executable, "-S", "-c", "import time; time.sleep(60)"], "", 2)
+    program.finish(0.1)  # it has not begun
+    program.start(heard)
+    program.finish(0.1)
+    assert not program.is_alive
+    assert len(heard.said) == 1
 
 
 def test_a_load_keeps_the_ledger_and_the_instants() -> None:

@@ -1,0 +1,166 @@
+"""The order of a run: which node is told what and when, and what ends with it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+
+from blumfeld.testing.brokers.cluster import BROKER, COMBINED, CONTROLLER, LOOPBACK, Roles, node_places
+from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
+from campaigns.cluster.contenders import this_build
+from campaigns.cluster.faults import Leadership, plan_of
+from campaigns.cluster.load import Load, NoLoadError
+from campaigns.cluster.namespaces import NoNamespacesError
+from campaigns.cluster.nodes import Cluster, Node, NodeError
+from campaigns.cluster.producers import CUT_SHORT_S, FINISH_S, Watcher
+from campaigns.cluster.report import ContenderReport
+from campaigns.cluster.rounds import Run, Settings
+from campaigns.cluster.watching import Observer, voters_behind
+from campaigns.crash.records import Account
+
+THREE = (COMBINED,) * 3
+QUICK = Settings(partitions=3, down_s=0.0, steady_s=0.0, settle_s=0.0, heal_s=0.0)
+
+
+class Diary:
+    """What was done, in order, and the producer of the load, which finishes when it is told to."""
+
+    def __init__(self) -> None:
+        self.done: list[str] = []
+        self.waits: list[float] = []
+        self.sent = [0] * 3
+        self.is_alive = False
+
+    def start(self, watcher: Watcher) -> None:
+        for partition in range(3):
+            watcher.acknowledged(partition, 0, 0)
+
+    def finish(self, wait_s: float = FINISH_S) -> None:
+        self.waits.append(wait_s)
+
+
+@pytest.fixture
+def diary(monkeypatch: pytest.MonkeyPatch) -> Diary:
+    """Nodes that only write down what they are told, a cluster that is always whole, and controller 1."""
+    diary = Diary()
+
+    def note(what: str, answer: object = None) -> Callable[..., object]:
+        def noted(node: Node, *_: object) -> object:
+            diary.done.append(f"{what} {node.place.id}")
+            return answer
+
+        return noted
+
+    for method, answer in (
+        ("terminate", None),
+        ("await_end", True),
+        ("launch", None),
+        ("await_answer", None),
+        ("kill", None),
+    ):
+        monkeypatch.setattr(Node, method, note(method, answer))
+
+    def leadership(observer: Observer) -> Leadership:
+        diary.done.clear()  # the fault begins
+        nodes = tuple(node.place.id for node in observer._cluster.nodes)
+        return Leadership(controller=1, leaders=(2, 3, 1), nodes=nodes, brokers=(1, 2, 3))
+
+    def whole(observer: Observer, timeout_s: float, since: float | None = None) -> bool:
+        diary.done.append("whole" if since is None else "whole and following")
+        return True
+
+    monkeypatch.setattr(Observer, "leadership", leadership)
+    monkeypatch.setattr(Observer, "elect_preferred", lambda *_: "")
+    monkeypatch.setattr(Observer, "await_whole", whole)
+    monkeypatch.setattr(Load, "make_topic", lambda *_: None)
+    monkeypatch.setattr(Load, "await_acks", lambda *_: True)
+    monkeypatch.setattr(Load, "account", lambda *_: Account())
+    return diary
+
+
+class Wires:
+    """A wire that can't be cut."""
+
+    def cut(self, node: int) -> None:
+        raise NoNamespacesError("ip link set wire1 nomaster: Cannot find device")
+
+    def heal(self, node: int) -> None:
+        raise AssertionError
+
+
+def run(diary: Diary, fault: str, folder: Path, roles: Sequence[Roles] = THREE) -> ContenderReport:
+    """Run one fault; the diary begins with it."""
+    contender = this_build()
+    cluster = Cluster(contender.commands, node_places([LOOPBACK] * len(roles), 0, roles), folder)
+    one = Run(contender, cluster, QUICK, Wires(), lambda _: None, lambda *_: diary)
+    return one.run(plan_of([fault], 1))
+
+
+def test_two_nodes_stop_at_once_and_start_when_both_have_ended(diary: Diary, tmp_path: Path) -> None:
+    report = run(diary, "stop-both", tmp_path)
+    assert diary.done == [
+        *("terminate 2", "terminate 1", "await_end 2", "await_end 1"),
+        *("launch 2", "launch 1", "await_answer 2", "await_answer 1", "whole and following"),
+    ]
+    assert report.faults[0].notes[0].startswith("node 2 and node 1 took ")
+
+
+def test_a_rolling_restart_goes_on_when_the_quorum_has_the_node_again(diary: Diary, tmp_path: Path) -> None:
+    """Nodes that are only controllers are in no partition of the topic."""
+    run(diary, "rolling", tmp_path, (BROKER, BROKER, BROKER, CONTROLLER))
+    steps = ("terminate {}", "await_end {}", "launch {}", "await_answer {}", "whole and following")
+    assert diary.done == [step.format(node) for node in (1, 2, 3, 4) for step in steps]
+
+
+def test_a_voter_is_back_when_it_has_caught_up_after_that_instant() -> None:
+    """Its end offset is as it was: the leader remembers it."""
+    voters = [
+        ReplicaState(replica_id=4, log_end_offset=70, last_caught_up_timestamp=100_900),
+        ReplicaState(replica_id=5, log_end_offset=70, last_caught_up_timestamp=100_100),
+        ReplicaState(replica_id=6, log_end_offset=-1, last_caught_up_timestamp=-1),
+    ]
+    quorum = ResponsePartitionData(leader_id=4, high_watermark=70, current_voters=voters)
+    assert voters_behind(quorum, 100.5) == [5, 6]
+    assert voters_behind(quorum, 100.0) == [6]
+
+
+def test_a_wire_that_cannot_be_cut_ends_the_run_and_is_told(diary: Diary, tmp_path: Path) -> None:
+    report = run(diary, "cut-leader", tmp_path)
+    assert report.wrong == ("cut-leader: ip link set wire1 nomaster: Cannot find device",)
+    assert not report.is_good
+    assert diary.waits == [FINISH_S]
+
+
+def test_a_node_that_does_not_come_back_ends_the_run_and_is_told(
+    diary: Diary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def launch(node: Node) -> None:
+        raise NodeError("node 2 ended")
+
+    monkeypatch.setattr(Node, "launch", launch)
+    monkeypatch.setattr(Cluster, "start", lambda _: None)
+    assert run(diary, "kill-leader", tmp_path).wrong == ("kill-leader: node 2 ended",)
+
+
+@pytest.mark.parametrize("error", [SystemExit(143), KeyboardInterrupt()])
+def test_the_producer_ends_soon_when_the_run_is_broken_off(
+    diary: Diary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def broken(*_: object) -> str:
+        raise error
+
+    monkeypatch.setattr(Observer, "elect_preferred", broken)
+    with pytest.raises(type(error)):
+        run(diary, "kill-leader", tmp_path)
+    assert diary.waits == [CUT_SHORT_S]
+
+
+def test_the_producer_ends_soon_when_the_cluster_takes_no_records(
+    diary: Diary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(diary, "start", lambda _: None)
+    with pytest.raises(NoLoadError, match="records acknowledged by partition"):
+        run(diary, "kill-leader", tmp_path)
+    assert diary.waits == [CUT_SHORT_S]
