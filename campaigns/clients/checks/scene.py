@@ -38,6 +38,10 @@ class Scene:
         self.tag = tag
         self.raw = RawConnection(bootstrap)
 
+    def close(self) -> None:
+        """End the raw connection."""
+        self.raw.close()
+
     def topic(self, what: str = "t") -> str:
         """A name for a topic of this check."""
         return f"{self.tag}-{what}"

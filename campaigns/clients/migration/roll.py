@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from campaigns.clients.catalogue import client_class
@@ -85,7 +86,8 @@ class Roll:
             for member in self.everyone:
                 member.kill()
         result.seconds = time.monotonic() - began
-        self.account(result, settled_ms)
+        with closing(self.scene):
+            self.account(result, settled_ms)
         return result
 
     def member(self, index: int, protocol: Protocol) -> Member:
