@@ -6,8 +6,9 @@ request leaves at the end of the turn in which all of them are written: it is th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import Callable, Hashable, Sequence
+from functools import partial
+from typing import Any, Protocol
 
 import msgspec
 
@@ -19,7 +20,7 @@ from blumfeld.spi.peers import PeerChannel, RawAnswer
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Phase, Runtime, Timer
 from blumfeld.wire.codec import decode
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
 from blumfeld.wire.messages.fetch import (
     FetchPartition,
     FetchRequest,
@@ -44,13 +45,14 @@ from blumfeld_replication_isr.fetcher_rules import (
     State,
     Verdict,
     out_of_range,
+    passes,
     truncation_offset,
     verdict,
 )
 from blumfeld_replication_isr.follower import IsrFollower
 
-TOPIC_IDS_FROM = 13
-"""Version of Fetch from which on topics have their ids."""
+IDLE_MS = 10_000
+"""Time after which a fetcher without partitions is closed. An election takes partitions from it for a moment only."""
 LATEST = -1
 EARLIEST = -2
 """Timestamps of ListOffsets that stand for the log's end and start."""
@@ -96,8 +98,8 @@ class FetcherOwner(Protocol):
         """This node's broker epoch, as registered; -1 before that."""
         ...
 
-    def emptied(self, fetcher: Fetcher) -> None:
-        """The fetcher has no partition any more."""
+    def close_idle(self, fetcher: Fetcher) -> None:
+        """Stop a fetcher that has had no partition for a while."""
         ...
 
 
@@ -136,6 +138,9 @@ class Fetcher:
         """The last answer asked for a full request. A second one in a row is followed by a pause."""
         self._unreachable = False
         self._timer: Timer | None = None
+        self._connections = 0
+        """Connections that were left because the leader is a new process. What fails with one of them isn't news."""
+        self._idle_timer: Timer | None = None
         self._stopped = False
 
     def __len__(self) -> int:
@@ -146,6 +151,7 @@ class Fetcher:
 
     def add(self, follower: IsrFollower) -> None:
         """Copy a partition from now on."""
+        self._stop_idle_timer()
         follower.fetcher = self
         self._followers[follower.key] = follower
         self._new[follower.key] = follower
@@ -170,17 +176,21 @@ class Fetcher:
         self.rules.remove(key)
         if self._followers:
             self._plan()
-        else:
-            self._owner.emptied(self)
+        elif not self._stopped:
+            self._idle_timer = self._runtime.call_later(IDLE_MS, partial(self._owner.close_idle, self))
 
     def written(self, follower: IsrFollower) -> None:
         """As ``Fetches.written``."""
+        if not self._has(follower):
+            return
         self._unwritten.pop(follower.key, None)
         self.rules.moved(follower.key, follower.position())
         self._plan()
 
     def append_failed(self, follower: IsrFollower, error: OSError) -> None:
         """As ``Fetches.append_failed``. The storage has already said why."""
+        if not self._has(follower):
+            return
         self._unwritten.pop(follower.key, None)
         self._back_off(follower)
         self._plan()
@@ -192,13 +202,20 @@ class Fetcher:
             self._plan()
 
     def reconnect(self) -> None:
-        """Close the connection: the leader is a new process, and may not know of the request that is under way."""
+        """Close the connection: the leader is a new process, and may not know of the request that is under way.
+
+        The new process is asked at once: a pause was meant for the earlier one.
+        """
+        self._connections += 1
+        self._paused_until_ms = 0.0
         self._channel.close()
+        self._plan()
 
     def stop(self) -> None:
         """Send nothing more. An answer that still comes is dropped."""
         self._stopped = True
         self._stop_timer()
+        self._stop_idle_timer()
         self._channel.close()
 
     # Requests
@@ -219,10 +236,8 @@ class Fetcher:
             return
         new, self._new = self._new, {}
         for follower in new.values():
-            try:
-                self._begin(follower)
-            except BrokerError as error:
-                self._refused(follower, error)
+            if self._has(follower):  # a disk that failed under another one stops it, too
+                self._apart(follower, self._begin, follower)
         now_ms = self._runtime.monotonic_ms()
         self._stop_timer()
         wakes_ms = self.rules.wake(now_ms)
@@ -241,12 +256,17 @@ class Fetcher:
             wait_ms = min(wait_ms, max(int(wakes_ms - now_ms), 0))
         self._under_way = True
         sent = self._channel.send_raw(self._message(request, wait_ms), self._settings.timeout_ms)
-        sent.when_done(self._answered)
+        sent.when_done(partial(self._answered, self._connections))
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def _stop_idle_timer(self) -> None:
+        if self._idle_timer is not None:
+            self._idle_timer.cancel()
+            self._idle_timer = None
 
     def _message(self, request: SessionRequest, wait_ms: int) -> FetchRequest:
         settings = self._settings
@@ -281,17 +301,18 @@ class Fetcher:
 
     # Answers
 
-    def _answered(self, done: Completion[RawAnswer]) -> None:
+    def _answered(self, connection: int, done: Completion[RawAnswer]) -> None:
         self._under_way = False
         if self._stopped:
             return
         try:
             raw = done.result()
-            if raw.version < TOPIC_IDS_FROM:
-                raise OSError(f"node {self.leader_id} answered in version {raw.version} of Fetch")
             answer = decode(FetchResponse, raw.body, raw.version)
         except (OSError, BrokerError, DecodeError) as error:
-            self._unanswered(error)
+            if connection == self._connections:
+                self._unanswered(error)
+            else:
+                self.rules.failed()
         else:
             self._unreachable = False
             self._take(answer)
@@ -315,6 +336,9 @@ class Fetcher:
             self._full_again = True
             if not at_once:
                 self._pause()
+                self._say_error(
+                    "the leader refused a fetch", (self.leader_id, answer.error_code), answer.error_code
+                )
             return
         self._full_again = False
         lost: list[IsrFollower] = []
@@ -324,21 +348,10 @@ class Fetcher:
                 follower = self._followers.get(key)
                 if follower is None or not self.rules.counts(key):
                     self.rules.missed()
+                    if follower is None:
+                        self.rules.remove(key)
                     continue
-                try:
-                    self._take_partition(follower, data, lost)
-                except BrokerError as error:
-                    self._refused(follower, error)
-                except Exception as defect:  # the other partitions must not wait for one
-                    self.rules.missed()
-                    self._back_off(follower)
-                    self._defects.say(
-                        self._events.error,
-                        "a fetched partition met a defect",
-                        (key, type(defect)),
-                        partition=str(follower.host.partition),
-                        exc_info=defect,
-                    )
+                self._apart(follower, self._take_partition, follower, data, lost)
         self.rules.answered(answer.session_id)
         if lost:
             self._look_up(lost)
@@ -361,6 +374,9 @@ class Fetcher:
                 self.rules.wait(follower.key)
             case Verdict.BACK_OFF:
                 self._back_off(follower)
+                self._say_partition_error(
+                    "the leader refused the fetch of a partition", follower, data.error_code
+                )
 
     def _append(self, follower: IsrFollower, data: PartitionData) -> None:
         records = data.records
@@ -370,16 +386,40 @@ class Fetcher:
         except ValueError as error:
             raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
         key = follower.key
+        if not self._has(follower):
+            return
         if placed:
             self.rules.busy(key)
             self._unwritten[key] = None
         else:
             self.rules.moved(key, follower.position())  # its log start may have followed the leader's
 
+    def _has(self, follower: IsrFollower) -> bool:
+        """Whether it still follows here. A stopped one must not come back into the rules: it would be fetched for ever,
+        and each answer for it would cost a full request."""
+        return self._followers.get(follower.key) is follower
+
+    def _apart(self, follower: IsrFollower, work: Callable[..., None], *args: Any) -> None:
+        """Do the work of one partition. If it fails, that partition has a pause, and the others don't wait for it."""
+        try:
+            work(*args)
+        except BrokerError as error:
+            self._refused(follower, error)
+        except Exception as defect:
+            self.rules.missed()
+            self._back_off(follower)
+            self._defects.say(
+                self._events.error,
+                "a fetched partition met a defect",
+                (follower.key, type(defect)),
+                partition=str(follower.host.partition),
+                exc_info=defect,
+            )
+
     def _refused(self, follower: IsrFollower, error: BrokerError) -> None:
         """Go on after a partition's log took nothing. A follower that was stopped is gone already."""
         self.rules.missed()
-        if self._followers.get(follower.key) is not follower:
+        if not self._has(follower):
             return
         self._back_off(follower)
         self._defects.say(
@@ -392,9 +432,26 @@ class Fetcher:
             error=str(error) or error.code.name,
         )
 
+    def _say_partition_error(self, event: str, follower: IsrFollower, code: int) -> None:
+        """Say why a partition isn't copied, unless the error passes by itself."""
+        if not passes(code):
+            self._say_error(event, (follower.key, code), code, partition=str(follower.host.partition))
+
+    def _say_error(self, event: str, key: Hashable, code: int, **values: Any) -> None:
+        self._defects.say(
+            self._events.warning,
+            event,
+            ("answer", key),
+            leader=self.leader_id,
+            error_code=code,
+            error=str(BrokerError(known_code(code))),
+            **values,
+        )
+
     def _back_off(self, follower: IsrFollower) -> None:
-        until_ms = self._runtime.monotonic_ms() + self._settings.backoff_ms
-        self.rules.delay(follower.key, follower.position(), until_ms)
+        if self._has(follower):
+            until_ms = self._runtime.monotonic_ms() + self._settings.backoff_ms
+            self.rules.delay(follower.key, follower.position(), until_ms)
 
     def _truncate(self, follower: IsrFollower, offset: int) -> None:
         self.rules.busy(follower.key)
@@ -414,7 +471,7 @@ class Fetcher:
 
     def _again(self, follower: IsrFollower) -> None:
         """Fetch a partition from its log's end, if it still follows."""
-        if self._followers.get(follower.key) is follower:
+        if self._has(follower):
             self.rules.moved(follower.key, follower.position())
             self._plan()
 
@@ -423,6 +480,7 @@ class Fetcher:
     def _look_up(self, lost: Sequence[IsrFollower]) -> None:
         """Ask the leader where the logs of these partitions begin and end."""
         found: dict[Key, list[int]] = {follower.key: [] for follower in lost}
+        connection = self._connections
         left = 2
 
         def answered(done: Completion[Message]) -> None:
@@ -431,9 +489,17 @@ class Fetcher:
             if done.error is None:
                 answer = done.result()
                 assert isinstance(answer, ListOffsetsResponse)
-                _note(answer, lost, found)
+                self._note(answer, lost, found)
+            elif not self._stopped and connection == self._connections:
+                self._defects.say(
+                    self._events.warning,
+                    "no answer to a ListOffsets from the leader",
+                    ("ListOffsets", self.leader_id, type(done.error)),
+                    leader=self.leader_id,
+                    error=str(done.error),
+                )
             if not left:
-                self._found(lost, found)
+                self._found(lost, found, left_since=connection != self._connections)
 
         for timestamp in (EARLIEST, LATEST):
             self._channel.send(self._question(lost, timestamp), self._settings.timeout_ms).when_done(answered)
@@ -451,19 +517,37 @@ class Fetcher:
             )
         return ListOffsetsRequest(replica_id=self._owner.node_id, topics=list(topics.values()))
 
-    def _found(self, lost: Sequence[IsrFollower], found: dict[Key, list[int]]) -> None:
+    def _note(
+        self, answer: ListOffsetsResponse, lost: Sequence[IsrFollower], found: dict[Key, list[int]]
+    ) -> None:
+        followers = {(f.host.partition.topic, f.host.partition.partition): f for f in lost}
+        for topic in answer.topics:
+            for one in topic.partitions:
+                follower = followers.get((topic.name, one.partition_index))
+                if follower is None:
+                    continue
+                if one.error_code:
+                    self._say_partition_error(
+                        "the leader didn't say where a partition begins and ends", follower, one.error_code
+                    )
+                elif one.offset >= 0:
+                    found[follower.key].append(one.offset)
+
+    def _found(self, lost: Sequence[IsrFollower], found: dict[Key, list[int]], *, left_since: bool) -> None:
+        """Mend the logs.
+
+        :param left_since: the questions went to an earlier process of the leader
+        """
         for follower in lost:
-            key = follower.key
-            if self._stopped or self._followers.get(key) is not follower:
+            if self._stopped or not self._has(follower):
                 continue
-            offsets = found[key]
-            if len(offsets) < 2:
+            offsets = found[follower.key]
+            if len(offsets) < 2 and left_since:
+                self._again(follower)
+            elif len(offsets) < 2:
                 self._back_off(follower)
-                continue
-            try:
-                self._mend(follower, *offsets)
-            except BrokerError as error:
-                self._refused(follower, error)
+            else:
+                self._apart(follower, self._mend, follower, *offsets)
         self._plan()
 
     def _mend(self, follower: IsrFollower, leader_start_offset: int, leader_end_offset: int) -> None:
@@ -480,13 +564,8 @@ class Fetcher:
                 leader_start_offset=mend.restart_at,
             )
             host.restart_at(mend.restart_at)
-        self.rules.moved(follower.key, follower.position())
-
-
-def _note(answer: ListOffsetsResponse, lost: Sequence[IsrFollower], found: dict[Key, list[int]]) -> None:
-    keys = {(f.host.partition.topic, f.host.partition.partition): f.key for f in lost}
-    for topic in answer.topics:
-        for one in topic.partitions:
-            key = keys.get((topic.name, one.partition_index))
-            if key is not None and not one.error_code and one.offset >= 0:
-                found[key].append(one.offset)
+            self._again(follower)
+            return
+        # The leader's log holds our end now, or the leader contradicts itself: without a pause it would be asked the
+        # same again and again.
+        self._back_off(follower)

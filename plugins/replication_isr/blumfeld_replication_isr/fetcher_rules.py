@@ -77,9 +77,28 @@ def verdict(error_code: int, diverging_epoch: int) -> Verdict:
         return Verdict.LOOK_UP
     if error_code == ErrorCode.FENCED_LEADER_EPOCH:
         return Verdict.WAIT
-    # The other errors pass by themselves: the leader or we have not seen the newest image yet (UNKNOWN_LEADER_EPOCH,
-    # NOT_LEADER_OR_FOLLOWER, UNKNOWN_TOPIC_ID…), or the leader's disk has failed (KAFKA_STORAGE_ERROR).
+    # The other errors pass by themselves (PASSING), or need an operator, and the log says so.
     return Verdict.BACK_OFF
+
+
+PASSING = frozenset(
+    {
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.INCONSISTENT_TOPIC_ID,
+        ErrorCode.LEADER_NOT_AVAILABLE,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.FENCED_LEADER_EPOCH,
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.OFFSET_NOT_AVAILABLE,
+    }
+)
+"""Errors that end when the leader and we have the same image, or when a new leader knows its high watermark."""
+
+
+def passes(error_code: int) -> bool:
+    """Whether an error of one partition passes by itself, so that a log line about it would help nobody."""
+    return error_code in PASSING
 
 
 def truncation_offset(diverging: EpochEnd, ours: EpochEnd, log_end_offset: int) -> int:
@@ -105,7 +124,7 @@ class OutOfRange(NamedTuple):
     truncate_to: int | None
     """The leader's log ends here, before ours: it was elected uncleanly."""
     restart_at: int | None
-    """The leader's log begins here, behind our end. With both ``None`` the next fetch from our end will succeed."""
+    """The leader's log begins here, behind our end. With both ``None`` the leader's log holds our end by now."""
 
 
 def out_of_range(log_end_offset: int, leader_start_offset: int, leader_end_offset: int) -> OutOfRange:

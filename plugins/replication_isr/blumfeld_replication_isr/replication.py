@@ -7,7 +7,6 @@ connections for each leader (:mod:`~.fetcher`).
 from __future__ import annotations
 
 from collections import deque
-from functools import partial
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.cluster import PartitionImage
@@ -30,8 +29,6 @@ CHECKED_AT_ONCE = 1_000
 FETCHER_PARTITIONS_MAX = 1_000
 """Partitions of one fetcher. Both nodes look at each partition of a full request, and the leader at each partition of a
 session, so more would hold up their other connections. A leader of more partitions gets more fetchers."""
-IDLE_FETCHER_MS = 10_000
-"""Time after which a fetcher without partitions is closed. An election takes partitions from it for a moment only."""
 
 
 class IsrReplication:
@@ -53,7 +50,6 @@ class IsrReplication:
         self._leader_epochs: dict[int, int] = {}
         """Broker epoch of each leader that is fetched from: the process that its connections lead to."""
         self._defects: RepeatedEvents | None = None
-        self._stopped = False
 
     @property
     def node_id(self) -> int:
@@ -88,7 +84,6 @@ class IsrReplication:
             if timer is not None:
                 timer.cancel()
         self._timer = self._slice_timer = None
-        self._stopped = True
         self.changes.stop()
         fetchers, self._fetchers = self._fetchers, {}
         for fetcher in fetchers.values():
@@ -140,16 +135,10 @@ class IsrReplication:
         )
         return fetcher
 
-    def emptied(self, fetcher: Fetcher) -> None:
-        """A fetcher has no partition any more: close it, if it stays so."""
-        if not self._stopped:
-            self.runtime.call_later(IDLE_FETCHER_MS, partial(self._close_if_idle, fetcher))
-
-    def _close_if_idle(self, fetcher: Fetcher) -> None:
-        at = (fetcher.leader_id, fetcher.number)
-        if not len(fetcher) and self._fetchers.get(at) is fetcher:
-            del self._fetchers[at]
-            fetcher.stop()
+    def close_idle(self, fetcher: Fetcher) -> None:
+        """Stop a fetcher that has had no partition for a while."""
+        del self._fetchers[fetcher.leader_id, fetcher.number]
+        fetcher.stop()
 
     # For leaders
 

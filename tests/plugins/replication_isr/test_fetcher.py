@@ -81,6 +81,8 @@ class Log:
 
     def truncate_to(self, offset: int) -> Completion[None]:
         self.truncated.append(offset)
+        if self.fails is not None:
+            raise self.fails
         self.log.placed_end_offset = offset
         return self.rebuilt or Completion.of(None)
 
@@ -198,6 +200,14 @@ class Driver:
         self.runtime.call_later(0, arrive)
         self.turn()
         return frame
+
+    def said(self) -> list[tuple[str, Any]]:
+        """Partition and error code of each warning."""
+        return [
+            (values.get("partition", ""), values.get("error_code"))
+            for level, _, values in self.events.events
+            if level == "warning"
+        ]
 
 
 def data(index: int, records: bytes = b"", *, code: int = 0, **more: Any) -> PartitionData:
@@ -374,9 +384,105 @@ def test_a_look_up_that_fails_is_tried_again_later() -> None:
     out_of_range(driver)
     looked_up(driver, 0, 8, ErrorCode.NOT_LEADER_OR_FOLLOWER)
     assert len(driver.only.sent) == 3
+    assert driver.events.events == []
     driver.runtime.advance(701)
     driver.asked(4)
     assert driver.logs[0].truncated == []
+
+
+def test_a_look_up_that_is_refused_is_told_once() -> None:
+    driver = Driver(10)
+    out_of_range(driver)
+    looked_up(driver, 0, 8, ErrorCode.TOPIC_AUTHORIZATION_FAILED)
+    assert driver.said() == [("t-0", ErrorCode.TOPIC_AUTHORIZATION_FAILED)]
+
+
+def test_a_look_up_without_an_answer_is_told_once() -> None:
+    driver = Driver(10)
+    out_of_range(driver)
+    for _, answer in driver.only.sent[-2:]:
+        answer.fail(BrokerError(ErrorCode.UNSUPPORTED_VERSION))
+    driver.turn()
+    ((level, event, values),) = driver.events.events
+    assert (level, values["leader"]) == ("warning", LEADER)
+    assert "ListOffsets" in event
+    assert "UNSUPPORTED_VERSION" in values["error"]
+    driver.runtime.advance(699)
+    assert len(driver.only.sent) == 3
+    driver.runtime.advance(2)
+    driver.asked(4)
+
+
+def test_out_of_range_with_nothing_to_mend_is_asked_again_after_a_pause() -> None:
+    """A leader that contradicts itself would be asked the same as fast as it answers."""
+    driver = Driver(10)
+    out_of_range(driver)
+    looked_up(driver, 0, 20)
+    assert len(driver.only.sent) == 3
+    driver.runtime.advance(699)
+    assert len(driver.only.sent) == 3
+    driver.runtime.advance(2)
+    driver.asked(4)
+    assert (driver.logs[0].truncated, driver.logs[0].restarted) == ([], [])
+
+
+def test_a_defect_in_the_mend_of_one_log_holds_up_no_other() -> None:
+    driver = Driver(10, 20)
+    broken, sound = driver.logs
+    broken.fails = RuntimeError("a defect")
+    driver.answer(*(data(index, code=ErrorCode.OFFSET_OUT_OF_RANGE) for index in (0, 1)))
+    for (request, answer), offset in zip(driver.only.sent[-2:], (0, 8), strict=True):
+        assert isinstance(request, ListOffsetsRequest)
+        found = [ListOffsetsPartitionResponse(partition_index=index, offset=offset) for index in (0, 1)]
+        answer.complete(ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=found)]))
+    driver.turn()
+    assert (broken.truncated, sound.truncated) == ([8], [8])
+    assert driver.places() == {1: 8}
+    ((_, _, values),) = [one for one in driver.events.events if one[0] == "error"]
+    assert values["partition"] == "t-0"
+    broken.fails = None
+    driver.answer()
+    driver.runtime.advance(701)
+    driver.answer()
+    assert driver.places() == {0: 10}
+
+
+@pytest.mark.parametrize("error", [RuntimeError("a defect"), BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)])
+def test_a_follower_that_can_not_begin_holds_up_no_other(error: Exception) -> None:
+    driver = Driver()
+    broken, sound = Log(driver, 0, 10), Log(driver, 1, 20)
+    broken.latest_epoch, broken.high_watermark, broken.fails = -1, 7, error
+    driver.follow(broken)
+    driver.follow(sound)
+    driver.turn()
+    assert driver.places() == {1: 20}
+    broken.fails = None
+    driver.runtime.advance(701)
+    driver.answer()
+    assert driver.places() == {0: 10, 1: 20}
+
+
+def test_a_follower_that_another_one_takes_along_does_not_begin() -> None:
+    """All partitions of a disk stop when it fails."""
+    driver = Driver()
+    broken, other, sound = (Log(driver, index, 10) for index in range(3))
+    broken.latest_epoch, broken.high_watermark = -1, 7
+
+    def failing(_offset: int) -> Completion[None]:
+        broken.follower.stop()
+        other.follower.stop()
+        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    cast("Any", broken).truncate_to = failing
+    for log in (broken, other, sound):
+        driver.follow(log)
+    driver.turn()
+    assert driver.places() == {2: 10}
+    driver.answer()
+    driver.runtime.advance(701)
+    driver.answer()
+    driver.asked(3)
+    assert not {0, 1} & driver.places().keys()
 
 
 def test_a_fenced_partition_waits_for_the_image() -> None:
@@ -419,15 +525,75 @@ def test_without_an_answer_it_pauses_and_begins_a_session() -> None:
     assert len(driver.events.events) == 1, "told once until the leader answers"
 
 
-def test_an_answer_of_an_old_version_or_of_garbage_is_no_answer() -> None:
+def test_garbage_is_no_answer() -> None:
     driver = Driver(10)
-    driver.answer(version=12)
-    driver.runtime.advance(701)
     driver.only.sent[-1][1].complete(RawAnswer(memoryview(b"garbage"), VERSION))
     driver.turn()
-    driver.asked(2)
+    driver.asked(1)
+    driver.runtime.advance(699)
+    driver.asked(1)
+    driver.runtime.advance(2)
+    assert driver.asked(2).session_epoch == 0
+    assert driver.places() == {0: 10}
+
+
+def test_a_leader_that_is_too_old_is_asked_after_pauses_and_told_once() -> None:
+    driver = Driver(10)
+    for number in (1, 2, 3):
+        driver.asked(number)
+        driver.only.sent[-1][1].fail(BrokerError(ErrorCode.UNSUPPORTED_VERSION))
+        driver.turn()
+        driver.runtime.advance(699)
+        driver.asked(number)
+        driver.runtime.advance(2)
+    driver.asked(4)
+    ((level, _, values),) = driver.events.events
+    assert (level, values["leader"]) == ("warning", LEADER)
+    assert "UNSUPPORTED_VERSION" in values["error"]
+
+
+def test_a_refused_fetch_is_told_once() -> None:
+    driver = Driver(10)
+    for _ in range(3):
+        driver.answer(code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        driver.runtime.advance(701)
+    driver.asked(4)
+    assert driver.said() == [("", ErrorCode.CLUSTER_AUTHORIZATION_FAILED)]
+    assert "CLUSTER_AUTHORIZATION_FAILED" in driver.events.events[0][2]["error"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.TOPIC_AUTHORIZATION_FAILED,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        999,  # of a newer release
+    ],
+)
+def test_a_refused_partition_is_told_once_for_each_partition(code: int) -> None:
+    driver = Driver(10, 20)
+    for _ in range(3):
+        driver.answer(data(0, code=code), data(1, code=code))
+        driver.runtime.advance(701)
+    assert driver.said() == [("t-0", code), ("t-1", code)]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.UNKNOWN_LEADER_EPOCH,
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_ID,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    ],
+)
+def test_an_error_that_passes_by_itself_is_not_told(code: ErrorCode) -> None:
+    driver = Driver(10)
+    driver.answer(data(0, code=code))
     driver.runtime.advance(701)
-    driver.asked(3)
+    driver.asked(2)
+    assert driver.events.events == []
 
 
 def test_a_lost_session_begins_again_at_once_but_not_for_ever() -> None:
@@ -459,7 +625,23 @@ def test_a_fetcher_without_partitions_is_closed_after_a_while() -> None:
     driver.runtime.advance(9_000)
     assert driver.only.closed == 0
     driver.logs[0].follower.stop()
-    driver.runtime.advance(11_000)
+    driver.runtime.advance(9_000)
+    assert driver.only.closed == 0, "the time counts from when it became empty last"
+    driver.runtime.advance(2_000)
+    assert driver.only.closed == 1
+    driver.runtime.advance(20_000)
+    assert driver.only.closed == 1
+
+
+def test_a_fetcher_that_is_empty_twice_is_closed_once_after_the_whole_time() -> None:
+    driver = Driver(10)
+    driver.logs[0].follower.stop()
+    driver.runtime.advance(8_500)
+    driver.follow(driver.logs[0], epoch=5)
+    driver.logs[0].follower.stop()
+    driver.runtime.advance(9_900)
+    assert driver.only.closed == 0
+    driver.runtime.advance(200)
     assert driver.only.closed == 1
 
 
@@ -470,31 +652,84 @@ def test_the_connection_to_a_leaders_earlier_process_is_closed() -> None:
     driver.follow(driver.logs[0], epoch=5)
     driver.turn()
     assert driver.only.closed == 1
-    driver.runtime.advance(701)
-    assert driver.asked(2).session_epoch == 0
+    assert driver.asked(2).session_epoch == 0, "the new process is there, so it is asked at once"
+    assert driver.events.events == [], "the connection was closed on purpose"
+    driver.only.sent[-1][1].fail(ConnectionError("refused"))
+    driver.turn()
+    driver.asked(2)
+    assert len(driver.events.events) == 1, "the new process doesn't answer"
 
 
-def test_after_a_stop_nothing_is_sent_or_appended() -> None:
+def test_a_pause_ends_with_the_leaders_new_process() -> None:
     driver = Driver(10)
+    driver.only.sent[-1][1].fail(ConnectionError("refused"))
+    driver.turn()
+    driver.asked(1)
+    driver.brokers[LEADER] = BrokerImage(broker_id=LEADER, epoch=8, incarnation_id=bytes(16), endpoints=())
+    driver.logs[0].follower.stop()
+    driver.follow(driver.logs[0], epoch=5)
+    driver.turn()
+    driver.asked(2)
+
+
+def test_a_look_up_at_the_leaders_earlier_process_is_no_answer_of_the_new_one() -> None:
+    driver = Driver(10, 20)
+    out_of_range(driver)
+    driver.brokers[LEADER] = BrokerImage(broker_id=LEADER, epoch=8, incarnation_id=bytes(16), endpoints=())
+    driver.logs[1].follower.stop()
+    driver.follow(driver.logs[1], epoch=5)
+    driver.turn()
+    assert driver.places() == {0: 10, 1: 20}
+    assert driver.events.events == []
+
+
+@pytest.mark.parametrize("looking_up", [False, True])
+def test_after_a_stop_nothing_is_sent_or_appended(looking_up: bool) -> None:
+    driver = Driver(10)
+    if looking_up:
+        out_of_range(driver)
+    sent = len(driver.only.sent)
     driver.runtime.run(driver.replication.stop())
     driver.runtime.advance(20_000)
-    driver.asked(1)
+    assert len(driver.only.sent) == sent
     assert driver.logs[0].appended == []
+    assert driver.events.events == []
 
 
-def test_a_host_that_was_stopped_is_left_alone() -> None:
+@pytest.mark.parametrize(
+    "error", [BrokerError(ErrorCode.KAFKA_STORAGE_ERROR), RuntimeError("a defect"), None]
+)
+def test_a_host_that_was_stopped_is_left_alone(error: Exception | None) -> None:
     driver = Driver(10, 20)
     log = driver.logs[0]
 
     def failing(*_: Any) -> bool:
         log.follower.stop()  # as the partition does when its disk fails
-        raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+        if error is not None:
+            raise error
+        return True
 
     cast("Any", log).append_fetched = failing
     driver.answer(data(0, b"abc"), data(1, b"de"))
     driver.logs[1].write()
     driver.turn()
     assert driver.places() == {1: 22}
+    driver.runtime.advance(701)
     driver.answer()
-    driver.runtime.advance(2_000)
+    request = driver.asked(3)
     assert 0 not in driver.places()
+    assert request.session_epoch > 0, "nothing of it is missed any more"
+    log.follower.written(13)
+    log.follower.append_failed(10, OSError(errno.EIO, "failed"))
+    driver.runtime.advance(701)
+    driver.answer()
+    assert 0 not in driver.places()
+
+
+def test_an_answer_for_a_partition_that_nobody_follows_takes_it_out() -> None:
+    driver = Driver(10, 20)
+    (fetcher,) = cast("Any", driver.replication)._fetchers.values()
+    driver.logs[0].follower.stop()
+    fetcher.rules.add(driver.logs[0].follower.key, driver.logs[0].follower.position())
+    driver.answer(data(0, b"abc"), data(1))
+    assert driver.places() == {1: 20}
