@@ -10,9 +10,6 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
-import msgspec
-
-from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEnd
@@ -21,27 +18,12 @@ from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Phase, Runtime, Timer
 from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
-from blumfeld.wire.messages.fetch import (
-    FetchPartition,
-    FetchRequest,
-    FetchResponse,
-    FetchTopic,
-    ForgottenTopic,
-    PartitionData,
-    ReplicaState,
-)
-from blumfeld.wire.messages.list_offsets import (
-    ListOffsetsPartition,
-    ListOffsetsRequest,
-    ListOffsetsResponse,
-    ListOffsetsTopic,
-)
+from blumfeld.wire.messages.fetch import FetchResponse, PartitionData
 from blumfeld.wire.primitives import DecodeError
-from blumfeld.wire.schema import Message
+from blumfeld_replication_isr.fetch_request import FetchSettings, fetch_request
 from blumfeld_replication_isr.fetcher_rules import (
     FetcherRules,
     Key,
-    SessionRequest,
     State,
     Verdict,
     out_of_range,
@@ -50,35 +32,10 @@ from blumfeld_replication_isr.fetcher_rules import (
     verdict,
 )
 from blumfeld_replication_isr.follower import IsrFollower
+from blumfeld_replication_isr.look_up import LookUp
 
 IDLE_MS = 10_000
 """Time after which a fetcher without partitions is closed. An election takes partitions from it for a moment only."""
-LATEST = -1
-EARLIEST = -2
-"""Timestamps of ListOffsets that stand for the log's end and start."""
-
-
-class FetchSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys of a follower's fetches."""
-
-    partition_bytes_max: int
-    response_bytes_max: int
-    bytes_min: int
-    wait_ms: int
-    backoff_ms: int
-    timeout_ms: int
-
-    @classmethod
-    def of(cls, config: BrokerConfig) -> FetchSettings:
-        """The node's settings."""
-        return cls(
-            partition_bytes_max=config.int("replica.fetch.max.bytes"),
-            response_bytes_max=config.int("replica.fetch.response.max.bytes"),
-            bytes_min=config.int("replica.fetch.min.bytes"),
-            wait_ms=config.int("replica.fetch.wait.max.ms"),
-            backoff_ms=config.int("replica.fetch.backoff.ms"),
-            timeout_ms=config.int("replica.socket.timeout.ms"),
-        )
 
 
 class FetcherOwner(Protocol):
@@ -255,7 +212,8 @@ class Fetcher:
         ):  # a request at the leader must not hold up a partition whose pause ends before
             wait_ms = min(wait_ms, max(int(wakes_ms - now_ms), 0))
         self._under_way = True
-        sent = self._channel.send_raw(self._message(request, wait_ms), self._settings.timeout_ms)
+        fetch = fetch_request(self._settings, self._owner.node_id, self._owner.own_epoch(), request, wait_ms)
+        sent = self._channel.send_raw(fetch, self._settings.timeout_ms)
         sent.when_done(partial(self._answered, self._connections))
 
     def _stop_timer(self) -> None:
@@ -267,37 +225,6 @@ class Fetcher:
         if self._idle_timer is not None:
             self._idle_timer.cancel()
             self._idle_timer = None
-
-    def _message(self, request: SessionRequest, wait_ms: int) -> FetchRequest:
-        settings = self._settings
-        topics: dict[bytes, FetchTopic] = {}
-        for (topic_id, index), position in request.asked:
-            topic = topics.get(topic_id)
-            if topic is None:
-                topic = topics[topic_id] = FetchTopic(topic_id=topic_id)
-            topic.partitions.append(
-                FetchPartition(
-                    partition=index,
-                    current_leader_epoch=position.leader_epoch,
-                    fetch_offset=position.offset,
-                    last_fetched_epoch=position.last_fetched_epoch,
-                    log_start_offset=position.log_start_offset,
-                    partition_max_bytes=settings.partition_bytes_max,
-                )
-            )
-        forgotten: dict[bytes, ForgottenTopic] = {}
-        for topic_id, index in request.forgotten:
-            forgotten.setdefault(topic_id, ForgottenTopic(topic_id=topic_id)).partitions.append(index)
-        return FetchRequest(
-            replica_state=ReplicaState(replica_id=self._owner.node_id, replica_epoch=self._owner.own_epoch()),
-            max_wait_ms=wait_ms,
-            min_bytes=settings.bytes_min,
-            max_bytes=settings.response_bytes_max,
-            session_id=request.session_id,
-            session_epoch=request.session_epoch,
-            topics=list(topics.values()),
-            forgotten_topics_data=list(forgotten.values()),
-        )
 
     # Answers
 
@@ -479,75 +406,36 @@ class Fetcher:
 
     def _look_up(self, lost: Sequence[IsrFollower]) -> None:
         """Ask the leader where the logs of these partitions begin and end."""
-        found: dict[Key, list[int]] = {follower.key: [] for follower in lost}
-        connection = self._connections
-        left = 2
+        asked = LookUp(lost).ask(self._channel, self._owner.node_id, self._settings.timeout_ms)
+        asked.when_done(partial(self._looked_up, self._connections))
 
-        def answered(done: Completion[Message]) -> None:
-            nonlocal left
-            left -= 1
-            if done.error is None:
-                answer = done.result()
-                assert isinstance(answer, ListOffsetsResponse)
-                self._note(answer, lost, found)
-            elif not self._stopped and connection == self._connections:
-                self._defects.say(
-                    self._events.warning,
-                    "no answer to a ListOffsets from the leader",
-                    ("ListOffsets", self.leader_id, type(done.error)),
-                    leader=self.leader_id,
-                    error=str(done.error),
-                )
-            if not left:
-                self._found(lost, found, left_since=connection != self._connections)
-
-        for timestamp in (EARLIEST, LATEST):
-            self._channel.send(self._question(lost, timestamp), self._settings.timeout_ms).when_done(answered)
-
-    def _question(self, lost: Sequence[IsrFollower], timestamp: int) -> ListOffsetsRequest:
-        topics: dict[str, ListOffsetsTopic] = {}
-        for follower in lost:
-            at = follower.host.partition
-            topics.setdefault(at.topic, ListOffsetsTopic(name=at.topic)).partitions.append(
-                ListOffsetsPartition(
-                    partition_index=at.partition,
-                    current_leader_epoch=follower.image.leader_epoch,
-                    timestamp=timestamp,
-                )
+    def _looked_up(self, connection: int, done: Completion[LookUp]) -> None:
+        if self._stopped:
+            return
+        found = done.result()
+        left = connection != self._connections
+        if found.failed is not None and not left:
+            self._defects.say(
+                self._events.warning,
+                "no answer to a ListOffsets from the leader",
+                ("ListOffsets", self.leader_id, type(found.failed)),
+                leader=self.leader_id,
+                error=str(found.failed),
             )
-        return ListOffsetsRequest(replica_id=self._owner.node_id, topics=list(topics.values()))
-
-    def _note(
-        self, answer: ListOffsetsResponse, lost: Sequence[IsrFollower], found: dict[Key, list[int]]
-    ) -> None:
-        followers = {(f.host.partition.topic, f.host.partition.partition): f for f in lost}
-        for topic in answer.topics:
-            for one in topic.partitions:
-                follower = followers.get((topic.name, one.partition_index))
-                if follower is None:
-                    continue
-                if one.error_code:
-                    self._say_partition_error(
-                        "the leader didn't say where a partition begins and ends", follower, one.error_code
-                    )
-                elif one.offset >= 0:
-                    found[follower.key].append(one.offset)
-
-    def _found(self, lost: Sequence[IsrFollower], found: dict[Key, list[int]], *, left_since: bool) -> None:
-        """Mend the logs.
-
-        :param left_since: the questions went to an earlier process of the leader
-        """
-        for follower in lost:
-            if self._stopped or not self._has(follower):
+        for follower, code in found.refused:
+            self._say_partition_error(
+                "the leader didn't say where a partition begins and ends", follower, code
+            )
+        for follower in found.followers:
+            if not self._has(follower):
                 continue
-            offsets = found[follower.key]
-            if len(offsets) < 2 and left_since:
-                self._again(follower)
-            elif len(offsets) < 2:
-                self._back_off(follower)
-            else:
+            offsets = found.offsets[follower.key]
+            if len(offsets) == 2:
                 self._apart(follower, self._mend, follower, *offsets)
+            elif left:
+                self._again(follower)
+            else:
+                self._back_off(follower)
         self._plan()
 
     def _mend(self, follower: IsrFollower, leader_start_offset: int, leader_end_offset: int) -> None:

@@ -117,7 +117,8 @@ class IsrReplication:
 
     def _made(self, leader_id: int, number: int) -> Fetcher:
         # Imported here: a node alone follows nobody.
-        from blumfeld_replication_isr.fetcher import Fetcher, FetchSettings
+        from blumfeld_replication_isr.fetch_request import FetchSettings
+        from blumfeld_replication_isr.fetcher import Fetcher
 
         composition = self._composition
         listener = next(one.name for one in composition.listeners if one.inter_broker)
