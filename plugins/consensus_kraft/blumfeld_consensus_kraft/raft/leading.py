@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-import attrs
+import msgspec
 
 from blumfeld_consensus_kraft.raft.settings import Settings
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterSet
@@ -16,8 +16,7 @@ CHECK_QUORUM_FACTOR = 1.5
 """A leader waits longer than its followers, which look for another leader after ``fetch_timeout_ms``."""
 
 
-@attrs.define
-class Progress:
+class Progress(msgspec.Struct):
     """One replica, as the leader knows it from its fetches."""
 
     key: ReplicaKey

@@ -7,15 +7,14 @@ from __future__ import annotations
 
 from typing import TypeAlias
 
-import attrs
+import msgspec
 
 from blumfeld_consensus_kraft.raft.leading import Leadership
 from blumfeld_consensus_kraft.raft.messages import NO_LEADER
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterSet
 
 
-@attrs.define
-class Unattached:
+class Unattached(msgspec.Struct):
     """Knows the epoch, and does not follow anyone in it."""
 
     deadline_ms: float
@@ -31,20 +30,19 @@ class Unattached:
         return self.deadline_ms if self.fetching else min(self.deadline_ms, self.fetch_at)
 
 
-@attrs.define
-class Ballot:
+class Ballot(msgspec.Struct):
     """The votes of one election."""
 
     me: ReplicaKey
     voters: VoterSet
-    granted: set[int] = attrs.field(factory=set)
-    rejected: set[int] = attrs.field(factory=set)
-    asked: set[int] = attrs.field(factory=set)
+    granted: set[int] = msgspec.field(default_factory=set)
+    rejected: set[int] = msgspec.field(default_factory=set)
+    asked: set[int] = msgspec.field(default_factory=set)
     """Requests without an answer so far."""
-    ask_at: dict[int, float] = attrs.field(factory=dict)
+    ask_at: dict[int, float] = msgspec.field(default_factory=dict)
     """When a voter is asked again whose answer got lost."""
 
-    def __attrs_post_init__(self) -> None:
+    def __post_init__(self) -> None:
         if self.me in self.voters:
             self.granted.add(self.me.id)
 
@@ -79,8 +77,7 @@ class Ballot:
         return min((at for one, at in self.ask_at.items() if one not in answered), default=float("inf"))
 
 
-@attrs.define
-class Prospective:
+class Prospective(msgspec.Struct):
     """Asks whether it would win, without a new epoch, so that it disturbs no leader that lives."""
 
     ballot: Ballot
@@ -94,8 +91,7 @@ class Prospective:
         return min(self.deadline_ms, self.ballot.next_ask_ms)
 
 
-@attrs.define
-class Candidate:
+class Candidate(msgspec.Struct):
     """Stands for election in an epoch of its own; it has voted for itself."""
 
     ballot: Ballot
@@ -109,8 +105,7 @@ class Candidate:
         return min(self.deadline_ms, self.ballot.next_ask_ms)
 
 
-@attrs.define
-class Follower:
+class Follower(msgspec.Struct):
     """Fetches from the leader of the epoch."""
 
     leader_id: int
@@ -130,8 +125,7 @@ class Follower:
         return self.deadline_ms if waits else min(self.deadline_ms, self.fetch_at)
 
 
-@attrs.define
-class Leader:
+class Leader(msgspec.Struct):
     """Leads the epoch."""
 
     leadership: Leadership
@@ -142,8 +136,7 @@ class Leader:
         return min(self.leadership.check_quorum_at, self.leadership.begin_at)
 
 
-@attrs.define
-class Resigned:
+class Resigned(msgspec.Struct):
     """Led the epoch, and tells the voters that it doesn't any more."""
 
     deadline_ms: float
