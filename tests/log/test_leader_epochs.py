@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blumfeld.log.checkpoints import MalformedFile
-from blumfeld.log.leader_epochs import UNKNOWN_END, LeaderEpochCache
-from blumfeld.spi.leader_epochs import EpochEntry
+from blumfeld.log.leader_epochs import UNKNOWN_END, LeaderEpochCache, truncation_offset
+from blumfeld.spi.leader_epochs import EpochEnd, EpochEntry
 
 
 def cache(*entries: tuple[int, int]) -> LeaderEpochCache:
@@ -116,3 +116,21 @@ def test_it_agrees_with_a_list_of_every_offsets_epoch(steps: list[tuple[str, int
         if epoch == epochs.latest_epoch:
             end = len(log)
         assert epochs.end_offset_for(epoch, len(log)) == (epoch, end)
+
+
+@pytest.mark.parametrize(
+    ("theirs", "ours", "end", "expected", "why"),
+    [
+        ((3, 10), (3, 14), 20, 10, "both have epoch 3; the leader's ends first"),
+        ((3, 14), (3, 10), 20, 10, "both have epoch 3; ours ends first"),
+        ((3, 10), (2, 5), 20, 5, "epoch 3 is unknown here: what came after epoch 2 goes"),
+        ((3, 4), (2, 5), 20, 5, "the next fetch names epoch 2, and the leader tells where that ends"),
+        ((3, 10), (-1, -1), 20, 10, "none of our epochs is as old: the leader's end counts"),
+        ((3, 30), (-1, -1), 20, 20, "never beyond our end"),
+        ((3, 30), (3, 30), 20, 20, "never beyond our end"),
+    ],
+)
+def test_where_to_truncate(
+    theirs: tuple[int, int], ours: tuple[int, int], end: int, expected: int, why: str
+) -> None:
+    assert truncation_offset(EpochEnd(*theirs), EpochEnd(*ours), end) == expected, why

@@ -133,6 +133,23 @@ class LeaderEpochCache:
         return cls(rows)
 
 
+def truncation_offset(diverging: EpochEnd, ours: EpochEnd, log_end_offset: int) -> int:
+    """Returns where to truncate a log that diverges from its leader's (KIP-101, KIP-279, KIP-595; Kafka's
+    ``AbstractFetcherThread.getOffsetTruncationState``). Followers of partitions and of the metadata log use it.
+
+    If we don't know the leader's epoch, the next older one of ours is kept whole. The next fetch names it, and the
+    leader may find that the logs diverge in it, too.
+
+    :param diverging: the leader's largest epoch that isn't above our last one, and its end there
+    :param ours: our largest epoch that isn't above the leader's, and its end here; (-1, -1) if there is none
+    """
+    if ours.epoch == diverging.epoch:
+        return min(diverging.end_offset, ours.end_offset, log_end_offset)
+    if ours.epoch < 0:
+        return min(diverging.end_offset, log_end_offset)
+    return min(ours.end_offset, log_end_offset)
+
+
 def _parse(line: str) -> EpochEntry:
     epoch, start_offset = line.split(" ")
     if int(epoch) < 0 or int(start_offset) < 0:

@@ -57,7 +57,7 @@ class SnapshotDownload:
         self.snapshot, self.leader_id, self.position = None, -1, 0
         self._size_bytes, self._unsynced_bytes, self._reader = -1, 0, None
         if draft is not None:
-            draft.abort()
+            self._runtime.offload(draft.abort)  # to remove a large file blocks; nothing waits for it
 
     async def received(self, chunk: SnapshotChunk) -> bool:
         """Take the leader's answer. Returns whether the snapshot is complete; also false if it was aborted meanwhile.
@@ -84,7 +84,7 @@ class SnapshotDownload:
         if self._draft is None:
             draft = await self._runtime.offload(self._kept.files.begin, self.snapshot.name)
             if number != self._number:
-                draft.abort()
+                await self._runtime.offload(draft.abort)
                 return False
             self._draft = draft
         self._size_bytes = chunk.size_bytes
@@ -144,8 +144,7 @@ class SnapshotDownload:
                 await self._runtime.offload(self._kept.files.delete, snapshot.name)
                 raise ValueError(f"{snapshot.name}: the download was given up")
         finally:
-            draft.abort()
-            if self._draft is draft:
+            if self._draft is draft:  # otherwise it was aborted meanwhile
                 self.abort()
         self._kept.added(snapshot)
         return loaded

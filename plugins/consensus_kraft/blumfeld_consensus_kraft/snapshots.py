@@ -127,12 +127,17 @@ class Snapshots:
                 kept.added(snapshot)
                 self._events.info("metadata snapshot taken", name=snapshot.name, size_bytes=draft.size_bytes)
                 await self._clean(kept)
-        except OSError as error:
+        except (OSError, BrokerError, _StoppedError) as error:
+            if draft is not None:
+                await self._runtime.offload(draft.abort)
+            if not isinstance(error, OSError):
+                raise
             if not self._stopped:
                 self._events.warning("no metadata snapshot", error=str(error))
-        finally:
+        except BaseException:
             if draft is not None:
-                draft.abort()
+                draft.abort()  # a task that is cancelled or closed can't wait for a worker
+            raise
 
     async def _fill(self, draft: AuxDraft, parts: Iterator[bytes | bytearray | None]) -> None:
         """Make the snapshot part by part, and have a worker write them. To make them in a thread would be no help: it

@@ -10,6 +10,7 @@ from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any, Protocol
 
+from blumfeld.log.leader_epochs import truncation_offset
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEnd
@@ -28,7 +29,6 @@ from blumfeld_replication_isr.fetcher_rules import (
     Verdict,
     out_of_range,
     passes,
-    truncation_offset,
     verdict,
 )
 from blumfeld_replication_isr.follower import IsrFollower

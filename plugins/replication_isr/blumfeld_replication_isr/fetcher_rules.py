@@ -14,7 +14,6 @@ import heapq
 from enum import Enum, auto
 from typing import NamedTuple, TypeAlias
 
-from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import ErrorCode
 
 Key: TypeAlias = tuple[bytes, int]
@@ -57,7 +56,7 @@ class Verdict(Enum):
     APPEND = auto()
     """Append the records, which may be none, and take over high watermark and log start."""
     TRUNCATE = auto()
-    """The log diverges: truncate to :func:`truncation_offset`, and fetch again."""
+    """The log diverges: truncate to :func:`~blumfeld.log.leader_epochs.truncation_offset`, and fetch again."""
     LOOK_UP = auto()
     """The leader's log begins behind our end, or ends before it: ask where, then see :func:`out_of_range`."""
     BACK_OFF = auto()
@@ -99,23 +98,6 @@ PASSING = frozenset(
 def passes(error_code: int) -> bool:
     """Whether an error of one partition passes by itself, so that a log line about it would help nobody."""
     return error_code in PASSING
-
-
-def truncation_offset(diverging: EpochEnd, ours: EpochEnd, log_end_offset: int) -> int:
-    """Returns where to truncate a log that diverges from its leader's (KIP-101, KIP-279; Kafka's
-    ``AbstractFetcherThread.getOffsetTruncationState``).
-
-    If we don't know the leader's epoch, the next older one of ours is kept whole. The next fetch names it, and the
-    leader may find that the logs diverge in it, too.
-
-    :param diverging: the leader's largest epoch that isn't above our last one, and its end there
-    :param ours: our largest epoch that isn't above the leader's, and its end here; (-1, -1) if there is none
-    """
-    if ours.epoch == diverging.epoch:
-        return min(diverging.end_offset, ours.end_offset, log_end_offset)
-    if ours.epoch < 0:
-        return min(diverging.end_offset, log_end_offset)
-    return min(ours.end_offset, log_end_offset)
 
 
 class OutOfRange(NamedTuple):

@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 RETRY_MS = 50
 """Pause after a request that failed as a whole: Kafka's, too."""
 PARTITIONS_MAX = 1_000
-"""Partitions in one request. The controller decides on a request in one turn."""
+"""Partitions in one request, so that it is encoded, and its answer taken, in a few milliseconds. The controller
+decides on it in parts."""
 
 
 class Asks(Protocol):
@@ -47,21 +48,28 @@ class Asks(Protocol):
         """Ask the controller."""
         ...
 
+    def say_defect(self, event: str, partition: str, defect: Exception) -> None:
+        """Log a defect of one partition, once for each kind in a while."""
+        ...
+
 
 class IsrChange:
     """One leader's request for another ISR.
 
+    :param partition: name of the partition, for the log
     :param answered: is told the controller's decision, once. As long as there is none, the change may have happened
     """
 
-    __slots__ = ("answered", "data", "topic_id", "withdrawn")
+    __slots__ = ("answered", "data", "partition", "topic_id", "withdrawn")
 
     def __init__(
         self,
+        partition: str,
         topic_id: bytes,
         data: RequestPartitionData,
         answered: Callable[[ResponsePartitionData], None],
     ) -> None:
+        self.partition = partition
         self.topic_id = topic_id
         self.data = data
         self.answered = answered
@@ -137,7 +145,7 @@ class IsrChanges:
                 for one in topic.partitions:
                     change = under_way.pop((topic.topic_id, one.partition_index), None)
                     if change is not None and not change.withdrawn:
-                        change.answered(one)
+                        self._tell(change, one)
         # What is left has no decision. Whether the controller has made one isn't known, so nothing is taken back: the
         # same question is asked again.
         left = {key: change for key, change in under_way.items() if not change.withdrawn}
@@ -146,6 +154,13 @@ class IsrChanges:
             self._timer = self._owner.runtime.call_later(RETRY_MS, self._again)
         elif self._unsent:
             self._plan()
+
+    def _tell(self, change: IsrChange, decision: ResponsePartitionData) -> None:
+        """Tell one leader. Its defect must not keep the other leaders' decisions, or undecided changes, from them."""
+        try:
+            change.answered(decision)
+        except Exception as defect:
+            self._owner.say_defect("a leader met a defect in a change of its ISR", change.partition, defect)
 
     def _again(self) -> None:
         self._timer = None

@@ -55,6 +55,9 @@ class IsrRules:
 
     ``eligible(replica_id)`` says whether a broker may be in an ISR now: registered, unfenced, not shutting
     down. ``high_watermark`` never goes back.
+
+    :param epoch_start_offset: end of the records of earlier leader epochs. A follower may join the ISR once it has all
+        below: before that, its log may still have records of another history
     """
 
     def __init__(
@@ -66,6 +69,7 @@ class IsrRules:
         partition_epoch: int,
         min_insync_replicas: int,
         log_end_offset: int,
+        epoch_start_offset: int,
         high_watermark: int,
         lag_max_ms: float,
         now_ms: float,
@@ -76,7 +80,7 @@ class IsrRules:
         self.partition_epoch = partition_epoch
         self.min_insync_replicas = min_insync_replicas
         self.log_end_offset = log_end_offset
-        self.epoch_start_offset = log_end_offset
+        self.epoch_start_offset = epoch_start_offset
         self.high_watermark = min(high_watermark, log_end_offset)
         self.lag_max_ms = lag_max_ms
         self.proposed: tuple[int, ...] | None = None

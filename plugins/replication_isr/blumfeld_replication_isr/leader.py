@@ -93,13 +93,13 @@ class IsrLeader:
             partition_epoch=image.partition_epoch,
             min_insync_replicas=host.min_insync_replicas,
             log_end_offset=host.log.written_end_offset,
+            # What is placed and not written yet is of an earlier epoch, too.
+            epoch_start_offset=host.log.placed_end_offset,
             high_watermark=high_watermark,
             lag_max_ms=owner.lag_max_ms,
             now_ms=owner.runtime.monotonic_ms(),
             eligible=self._eligible,
         )
-        # What is placed and not written yet is of an earlier epoch, too.
-        self.rules.epoch_start_offset = host.log.placed_end_offset
         self.high_watermark = self.rules.high_watermark
         self.isr = self.rules.isr
 
@@ -228,7 +228,7 @@ class IsrLeader:
             leader_recovery_state=0,
             partition_epoch=self.rules.partition_epoch,
         )
-        self._ask(IsrChange(self._host.topic_id, data, self._decided))
+        self._ask(IsrChange(str(self._host.partition), self._host.topic_id, data, self._decided))
 
     def _ask(self, change: IsrChange) -> None:
         self._change = change

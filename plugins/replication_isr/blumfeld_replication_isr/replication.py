@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from blumfeld_replication_isr.fetcher import Fetcher
     from blumfeld_replication_isr.follower import IsrFollower
 
-SUBMIT_TIMEOUT_MS = 30_000
+SUBMIT_TIMEOUT_MS = 5_000
+"""Time after which a change of ISRs without an answer is asked for again. A leader's high watermark may wait for that
+answer, and to ask twice does no harm. Kafka waits ``controller.socket.timeout.ms``, 30 s."""
 CHECKED_AT_ONCE = 1_000
 """Leaders that are looked at in one turn: a millisecond or two."""
 FETCHER_PARTITIONS_MAX = 1_000
@@ -49,7 +51,7 @@ class IsrReplication:
         """By leader and number."""
         self._leader_epochs: dict[int, int] = {}
         """Broker epoch of each leader that is fetched from: the process that its connections lead to."""
-        self._defects: RepeatedEvents | None = None
+        self._defects = RepeatedEvents(self.runtime)
 
     @property
     def node_id(self) -> int:
@@ -123,8 +125,6 @@ class IsrReplication:
         composition = self._composition
         listener = next(one.name for one in composition.listeners if one.inter_broker)
         events = composition.log("replication")
-        if self._defects is None:
-            self._defects = RepeatedEvents(self.runtime)
         fetcher = self._fetchers[leader_id, number] = Fetcher(
             self,
             leader_id,
@@ -174,6 +174,16 @@ class IsrReplication:
     def submit(self, command: Message) -> Completion[Message]:
         """Ask the controller."""
         return self._composition.metadata.submit(command, SUBMIT_TIMEOUT_MS, wait_image=False)
+
+    def say_defect(self, event: str, partition: str, defect: Exception) -> None:
+        """Log a defect of one partition, once for each kind in ten seconds."""
+        self._defects.say(
+            self._composition.log("replication").error,
+            event,
+            (event, partition, type(defect)),
+            partition=partition,
+            exc_info=defect,
+        )
 
     def _later(self) -> None:
         self._timer = self.runtime.call_later(self.lag_max_ms / 2, self._check_lag)

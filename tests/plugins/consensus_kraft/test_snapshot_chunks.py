@@ -373,6 +373,18 @@ def test_a_download_that_is_aborted_while_a_worker_writes(transfer: Transfer) ->
     transfer.fetch(100)
 
 
+def test_an_aborted_download_is_removed_by_a_worker(transfer: Transfer) -> None:
+    """To remove a large file takes long, and the node serves others meanwhile."""
+    transfer.take(transfer.ask(100))
+    operations = transfer.follower.disk.operations
+    operations.clear()
+    transfer.download.abort()
+    assert not operations
+    transfer.follower.runtime.advance(1)
+    assert operations["unlink"] == 1
+    assert transfer.left_over == []
+
+
 def test_a_chunk_that_a_worker_wrote_for_another_leader_does_not_count(
     transfer: Transfer, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blumfeld.broker.fetch.sessions import FetchPartition, FetchSessions
-from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_replication_isr.fetcher_rules import (
     EPOCH_MAX,
@@ -21,7 +20,6 @@ from blumfeld_replication_isr.fetcher_rules import (
     State,
     Verdict,
     out_of_range,
-    truncation_offset,
     verdict,
 )
 
@@ -111,24 +109,6 @@ def test_trace(path: Path) -> None:
 )
 def test_what_an_answer_asks_for(code: int, diverging: int, expected: Verdict) -> None:
     assert verdict(code, diverging) is expected
-
-
-@pytest.mark.parametrize(
-    ("theirs", "ours", "end", "expected", "why"),
-    [
-        ((3, 10), (3, 14), 20, 10, "both have epoch 3; the leader's ends first"),
-        ((3, 14), (3, 10), 20, 10, "both have epoch 3; ours ends first"),
-        ((3, 10), (2, 5), 20, 5, "epoch 3 is unknown here: what came after epoch 2 goes"),
-        ((3, 4), (2, 5), 20, 5, "the next fetch names epoch 2, and the leader tells where that ends"),
-        ((3, 10), (-1, -1), 20, 10, "none of our epochs is as old: the leader's end counts"),
-        ((3, 30), (-1, -1), 20, 20, "never beyond our end"),
-        ((3, 30), (3, 30), 20, 20, "never beyond our end"),
-    ],
-)
-def test_where_to_truncate(
-    theirs: tuple[int, int], ours: tuple[int, int], end: int, expected: int, why: str
-) -> None:
-    assert truncation_offset(EpochEnd(*theirs), EpochEnd(*ours), end) == expected, why
 
 
 def test_out_of_range() -> None:

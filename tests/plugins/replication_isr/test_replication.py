@@ -27,6 +27,7 @@ from blumfeld_replication_isr import Plugin
 from blumfeld_replication_isr.isr_rules import IsrRules
 from blumfeld_replication_isr.leader import IsrLeader
 from blumfeld_replication_isr.replication import IsrReplication
+from tests.broker.harness import Quiet
 
 LAG_MS = 30_000
 
@@ -36,6 +37,7 @@ def rules(
     *,
     replicas: tuple[int, ...] = (1, 2, 3),
     end: int = 10,
+    epoch_start: int | None = None,
     high_watermark: int = 0,
     min_isr: int = 1,
     ineligible: tuple[int, ...] = (),
@@ -47,6 +49,7 @@ def rules(
         partition_epoch=0,
         min_insync_replicas=min_isr,
         log_end_offset=end,
+        epoch_start_offset=end if epoch_start is None else epoch_start,
         high_watermark=high_watermark,
         lag_max_ms=LAG_MS,
         now_ms=0,
@@ -107,6 +110,17 @@ def test_above_the_high_watermark_and_below_the_start_of_the_epoch_is_not_enough
     assert slow.expansion(3) is None
     slow.follower_fetched(3, 1, 10, 6)
     assert slow.expansion(3) == (1, 2, 3)
+
+
+def test_placed_records_of_an_earlier_epoch_count_before_they_are_written() -> None:
+    rising = rules((1,), replicas=(1, 2), epoch_start=12, high_watermark=10)
+    rising.follower_fetched(2, 1, 10, 5)
+    assert rising.expansion(2) is None
+    rising.log_end_moved(15, 6)
+    rising.follower_fetched(2, 1, 11, 7)
+    assert rising.expansion(2) is None
+    rising.follower_fetched(2, 1, 15, 8)
+    assert rising.expansion(2) == (1, 2)
 
 
 def test_who_is_not_caught_up_for_long_leaves_the_isr() -> None:
@@ -219,6 +233,7 @@ class Controller:
 
     def __init__(self) -> None:
         self.asked: list[tuple[AlterPartitionRequest, Completion[Message]]] = []
+        self.timeouts: list[float] = []
         brokers = {
             n: BrokerImage(broker_id=n, epoch=epoch, incarnation_id=bytes(16), endpoints=())
             for n, epoch in ((1, EARLIER_EPOCH), (2, 102), (3, 103))
@@ -229,6 +244,7 @@ class Controller:
         assert isinstance(command, AlterPartitionRequest)
         answer: Completion[Message] = Completion()
         self.asked.append((command, answer))
+        self.timeouts.append(timeout_ms)
         return answer
 
     def decide(self, code: ErrorCode = ErrorCode.NONE, isr: tuple[int, ...] = (), epoch: int = 0) -> None:
@@ -241,8 +257,11 @@ class Controller:
 class Driver:
     """The plug-in on virtual time, leading one partition."""
 
-    def __init__(self, isr: tuple[int, ...], *, min_isr: int = 1, high_watermark: int = 0) -> None:
+    def __init__(
+        self, isr: tuple[int, ...], *, min_isr: int = 1, high_watermark: int = 0, placed: int = 10
+    ) -> None:
         self.runtime = FakeRuntime()
+        self.events = Quiet()
         self.controller = Controller()
         composition = SimpleNamespace(
             runtime=self.runtime,
@@ -250,10 +269,12 @@ class Driver:
             metadata=self.controller,
             node_id=1,
             membership=SimpleNamespace(broker_epoch=OWN_EPOCH),
+            log=lambda name: self.events,
         )
         self.replication = IsrReplication(cast("Composition", composition))
         self.runtime.run(self.replication.start())
         self.host = Host(min_insync_replicas=min_isr)
+        cast("Any", self.host.log).placed_end_offset = placed
         self.image = PartitionImage(
             partition=0, replicas=(1, 2, 3), isr=isr, leader=1, leader_epoch=4, partition_epoch=6
         )
@@ -316,6 +337,17 @@ def test_a_follower_that_caught_up_joins_when_the_controller_agrees() -> None:
     assert len(driver.asked) == 1, "one change at a time"
     driver.decide(isr=(1, 2), epoch=7)
     assert driver.leader.isr == (1, 2)
+
+
+def test_a_follower_without_the_placed_records_of_earlier_epochs_does_not_join() -> None:
+    """The log may end behind what is written when an election comes: the rest is of the epoch before."""
+    driver = Driver((1,), placed=12, high_watermark=10)
+    driver.leader.follower_fetched(2, 102, 10, 0)
+    assert driver.asked == []
+    cast("Any", driver.host.log).written_end_offset = 12
+    driver.leader.log_end_moved()
+    driver.leader.follower_fetched(2, 102, 12, 0)
+    assert driver.wanted_isr() == [[(1, 101), (2, 102)]]
 
 
 def test_a_leader_that_was_elected_uncleanly_has_recovered_when_a_follower_joins() -> None:
@@ -418,6 +450,43 @@ def test_leaders_share_a_request_and_the_next_one_waits_for_its_answer() -> None
     )
     assert [p.partition_index for p in driver.asked[-1][0].topics[0].partitions] == [0, 1]
     assert (driver.leader.isr, others[1].isr, others[2].isr) == ((1, 2), (1,), (1, 2))
+
+
+def test_a_defect_of_one_leader_keeps_no_decision_from_the_others() -> None:
+    driver = Driver((1, 2))
+    leaders = [driver.leader]
+    for number in (1, 2):
+        host = Host()
+        host.partition = TopicPartition("t", number)
+        image = msgspec.structs.replace(driver.image, partition=number)
+        host.leader = driver.replication.become_leader(cast("Any", host), image, 0)
+        leaders.append(host.leader)
+
+    def broken() -> None:
+        raise RuntimeError("a defect")
+
+    cast("Any", driver.host).high_watermark_moved = broken
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    ((request, answer),) = driver.asked
+    assert [p.partition_index for p in request.topics[0].partitions] == [0, 1, 2]
+    decided = [ResponsePartitionData(partition_index=n, isr=[1], partition_epoch=7) for n in (0, 1)]
+    answer.complete(
+        AlterPartitionResponse(topics=[ResponseTopicData(topic_id=b"t" * 16, partitions=decided)])
+    )
+    assert leaders[1].isr == (1,)
+    ((level, _, values),) = driver.events.events
+    assert (level, values["partition"]) == ("error", "t-0")
+    driver.runtime.advance(60)
+    (again, _) = driver.asked[-1]
+    assert [p.partition_index for p in again.topics[0].partitions] == [2], "it has no decision yet"
+
+
+def test_a_change_whose_answer_is_lost_is_asked_again_within_seconds() -> None:
+    """The high watermark of its leader may wait for the answer."""
+    driver = Driver((1,))
+    driver.leader.follower_fetched(2, 102, 10, 0)
+    assert len(driver.asked) == 1
+    assert driver.controller.timeouts == [5_000]
 
 
 def test_where_the_controller_knows_more_the_image_is_waited_for() -> None:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 from zlib import crc32
 
 import pytest
 
 from blumfeld.log.checkpoints import MetaProperties, encode_meta_properties
+from blumfeld.spi.aux_files import in_chunks
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fakes.files import Luck
 from blumfeld.testing.fakes.runtime import FakeRuntime
@@ -512,3 +514,22 @@ def test_a_log_made_anew_inherits_nothing_of_a_deleted_one(node: Node) -> None:
     node.crash(luck=Luck(0))
     assert node.open().spans() == [(0, 3)]
     assert node.storage.high_watermarks() == {}
+
+
+def test_drafts_that_have_ended_are_forgotten(node: Node) -> None:
+    """Each metadata snapshot is a draft of another name, so they would pile up for as long as the node runs."""
+    aux: Any = in_chunks(node.open().log.aux)
+    for number in range(4):
+        draft = aux.begin(f"{number}.checkpoint")
+        draft.append(b"bytes")
+        if number % 2:
+            draft.commit()
+        else:
+            draft.abort()
+        draft.abort()
+    assert len(aux._drafts) == 0
+    older, newer = aux.begin("5.checkpoint"), aux.begin("5.checkpoint")
+    assert len(aux._drafts) == 1
+    newer.abort()
+    older.abort()
+    assert len(aux._drafts) == 0

@@ -181,7 +181,7 @@ class PartitionRead:
         """Check the request's fields and read. An error is stored in :attr:`error`, not raised."""
         try:
             partition = self.partition = reader.find(self.asked)
-            if reader.rack and self._is_better_read_elsewhere(partition, reader.rack):
+            if reader.rack and self._sends_elsewhere(partition, reader.rack):
                 return
             if self._check(partition):
                 if reader.follower and partition.leader is not None:
@@ -237,8 +237,9 @@ class PartitionRead:
         self.error = code
         self.high_watermark = self.stable = self.log_start_offset = -1
 
-    def _is_better_read_elsewhere(self, partition: Partition, rack: str) -> bool:
-        """Look for a replica in the consumer's rack, instead of a read. The consumer's leader epoch counts first.
+    def _sends_elsewhere(self, partition: Partition, rack: str) -> bool:
+        """Look for a replica in the consumer's rack. Returns whether there is one: the answer names it
+        (:attr:`preferred`) and brings no records. The consumer's leader epoch counts first.
 
         :raises BrokerError: the consumer's leader epoch isn't ours
         """

@@ -1,4 +1,4 @@
-"""Requests of a node's own, which the controller decides on: served where the controller is, and nowhere passed on."""
+"""Requests of other nodes that only the controller serves. A node that isn't the controller passes none of them on."""
 
 from __future__ import annotations
 
@@ -13,7 +13,23 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 
 TIMEOUT_MS = 5_000
-"""A node repeats its request before long. Kafka's controller gives such a request less than this."""
+"""Time to commit a decision. Then the answer is REQUEST_TIMED_OUT, and the other node asks again. Kafka's controller
+has a limit for heartbeats only: half of ``broker.heartbeat.interval.ms``."""
+
+
+def check_controller(ports: Ports) -> None:
+    """Refuse a request that only the controller may serve.
+
+    :raises BrokerError: NOT_CONTROLLER: the other node looks for the controller and asks again
+    """
+    if not is_controller(ports):
+        raise BrokerError(ErrorCode.NOT_CONTROLLER)
+
+
+def is_controller(ports: Ports) -> bool:
+    """Whether this node is the controller, as far as it knows."""
+    controller = ports.controller.controller
+    return controller is not None and controller.node_id == ports.cluster.node_id
 
 
 def controller_handler(ports: Ports, key: int, min_version: int, max_version: int) -> ApiHandler:
@@ -26,9 +42,7 @@ def controller_handler(ports: Ports, key: int, min_version: int, max_version: in
     def handle(request: Message, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", CLUSTER_NAME):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        controller = ports.controller.controller
-        if controller is None or controller.node_id != ports.cluster.node_id:
-            raise BrokerError(ErrorCode.NOT_CONTROLLER)
+        check_controller(ports)
         # The other node waits for its own image, if it has to.
         return ports.controller.submit(request, TIMEOUT_MS, wait_image=False)
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from blumfeld.metadata.image.checkpoint import CheckpointId
-from blumfeld_consensus_kraft.raft.messages import EpochEnd, SnapshotId
+from blumfeld.spi.leader_epochs import EpochEnd
+from blumfeld_consensus_kraft.raft.messages import SnapshotId
 from blumfeld_consensus_kraft.raft_log import RaftLog
 
 

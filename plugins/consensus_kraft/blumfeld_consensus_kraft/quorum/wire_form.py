@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC as TOPIC
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC_ID as TOPIC_ID
+from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
 from blumfeld.wire.messages import begin_quorum_epoch as begin
 from blumfeld.wire.messages import end_quorum_epoch as end
@@ -17,7 +18,6 @@ from blumfeld_consensus_kraft.raft.messages import (
     BeginEpoch,
     EndEpoch,
     EpochAnswer,
-    EpochEnd,
     FetchAnswer,
     FetchRequest,
     Request,

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from blumfeld.log.leader_epochs import truncation_offset
+from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld_consensus_kraft.raft.log_view import LogView
-from blumfeld_consensus_kraft.raft.messages import EpochEnd, FetchRequest, SnapshotId
+from blumfeld_consensus_kraft.raft.messages import FetchRequest, SnapshotId
 
 
 def needed_snapshot(log: LogView, request: FetchRequest) -> SnapshotId | None:
@@ -29,5 +31,4 @@ def divergence(log: LogView, request: FetchRequest) -> EpochEnd | None:
 
 def truncation_point(log: LogView, diverging: EpochEnd) -> int:
     """Returns the offset to which a replica cuts its log: it shares no record behind it with its leader."""
-    own = log.end_of_epoch(diverging.epoch)
-    return min(own.end_offset, diverging.end_offset) if own.epoch == diverging.epoch else own.end_offset
+    return truncation_offset(diverging, log.end_of_epoch(diverging.epoch), log.end_offset)

@@ -7,17 +7,11 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, TypeAlias
 
+from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 
 NO_LEADER = -1
-
-
-class EpochEnd(NamedTuple):
-    """The end of an epoch in a log: the offset behind its last record."""
-
-    epoch: int
-    end_offset: int
 
 
 class SnapshotId(NamedTuple):

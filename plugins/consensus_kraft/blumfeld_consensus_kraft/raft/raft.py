@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.checks import begin_error, end_error, epoch_error, vote_error
@@ -25,7 +26,6 @@ from blumfeld_consensus_kraft.raft.messages import (
     BeginEpoch,
     EndEpoch,
     EpochAnswer,
-    EpochEnd,
     FetchAnswer,
     FetchRequest,
     Request,

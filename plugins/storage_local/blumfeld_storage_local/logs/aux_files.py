@@ -23,7 +23,8 @@ class AuxDirectory:
 
     def __init__(self, files: Files, directory: str) -> None:
         self._files = files
-        self._drafts: dict[str, FileDraft] = {}
+        self._drafts: dict[int, FileDraft] = {}
+        """Drafts that have not ended, by number. Workers and the loop change it: each change is one call."""
         self._drafts_begun = 0
         self.directory = directory
         self.touched: set[str] | None = None
@@ -92,12 +93,17 @@ class AuxDirectory:
 
     def begin(self, name: str) -> FileDraft:
         """Begin a file that arrives in chunks."""
-        older = self._drafts.pop(name, None)
-        if older is not None:
-            older.abort()
+        for older in list(self._drafts.values()):
+            if older.name == name:
+                older.abort()
         self._drafts_begun += 1
-        draft = self._drafts[name] = FileDraft(self, self._files, name, self._path(name), self._drafts_begun)
+        number = self._drafts_begun
+        draft = self._drafts[number] = FileDraft(self, self._files, name, self._path(name), number)
         return draft
+
+    def ended(self, number: int) -> None:
+        """Forget a draft."""
+        self._drafts.pop(number, None)
 
     def committed(self, name: str) -> None:
         """Take note that a draft is in its place."""
@@ -118,12 +124,13 @@ class FileDraft:
     the file out of ``_free``, and puts it back; an abort meanwhile leaves the closing to it.
     """
 
-    __slots__ = ("_aborted", "_aux", "_files", "_free", "_name", "_part", "_path", "size_bytes")
+    __slots__ = ("_aborted", "_aux", "_files", "_free", "_number", "_part", "_path", "name", "size_bytes")
 
     def __init__(self, aux: AuxDirectory, files: Files, name: str, path: str, number: int) -> None:
         self._aux = aux
         self._files = files
-        self._name = name
+        self.name = name
+        self._number = number
         self._path = path
         self._part = f"{path}.{number}{DRAFT}"
         self._aborted = False
@@ -165,17 +172,19 @@ class FileDraft:
             self._give_back(file)
             raise
         file.close()
+        self._aux.ended(self._number)
         self._files.sync_dir(self._path.rpartition("/")[0])
-        self._aux.committed(self._name)
+        self._aux.committed(self.name)
 
     def abort(self) -> None:
-        """Close and remove the file. One that can't be removed goes when the log is opened again."""
+        """Close and remove the file, which may block if it is large. One that can't be removed goes when the log is
+        opened again."""
         self._aborted = True
         self._discard()
 
     def _take(self) -> File:
         if self._aborted or not self._free:
-            raise ValueError(f"the draft of {self._name} has ended")
+            raise ValueError(f"the draft of {self.name} has ended")
         return self._free.pop()
 
     def _give_back(self, file: File) -> None:
@@ -188,6 +197,8 @@ class FileDraft:
             file = self._free.pop()
         except IndexError:
             return  # the worker that has it discards it
-        file.close()
+        with suppress(OSError):
+            file.close()
         with suppress(OSError):
             self._files.unlink(self._part)
+        self._aux.ended(self._number)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from blumfeld_consensus_kraft.raft.messages import EpochEnd, SnapshotId
+from blumfeld.spi.leader_epochs import EpochEnd
+from blumfeld_consensus_kraft.raft.messages import SnapshotId
 
 
 class Entry(NamedTuple):

@@ -183,8 +183,8 @@ class Fetch:
             if not number % CHUNK_ELEMENTS:
                 yield None
         if request.max_wait_ms > 0 and plan.partitions and not attempt.enough(reader):
-            # Much may have happened since the first steps. No partition had an error, so this node led all of them:
-            # they are few enough to be checked again in one go.
+            # Much may have happened since the first steps, and to park the fetch is the work of one turn. No partition
+            # had an error, so this node has a log for each: there are no more of them than the node has partitions.
             attempt.release()
             for read in attempt.reads:
                 read.age = CHANGED

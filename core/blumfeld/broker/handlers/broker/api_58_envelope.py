@@ -6,6 +6,7 @@ its own principal.
 
 from __future__ import annotations
 
+from blumfeld.broker.handlers.deciding import check_controller, is_controller
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.serving.observing import first_error
 from blumfeld.client.envelope import Forwarded, inner_answer, read_envelope
@@ -49,7 +50,7 @@ class Envelope:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         # First: a node that isn't the controller would put the inner request into another Envelope.
-        self._check_controller()
+        check_controller(self._ports)
         forwarded = read_envelope(request)
         answered: Completion[Message] = Completion()
 
@@ -66,17 +67,9 @@ class Envelope:
         self._ports.serve_inner(forwarded, context).when_done(done)
         return answered
 
-    def _is_controller(self) -> bool:
-        controller = self._ports.controller.controller
-        return controller is not None and controller.node_id == self._ports.cluster.node_id
-
-    def _check_controller(self) -> None:
-        if not self._is_controller():
-            raise BrokerError(ErrorCode.NOT_CONTROLLER)
-
     def _lost_control(self, forwarded: Forwarded, answer: EnvelopeResponse) -> bool:
         """Whether the answer says NOT_CONTROLLER. The other node forwards again then; its client must not see it."""
-        if self._is_controller():
+        if is_controller(self._ports):
             return False
         # A request that failed so has this error in every item, so the first tells.
         inner = inner_answer(answer, forwarded.api_key, forwarded.api_version)
