@@ -11,6 +11,10 @@ from typing import Any
 import pytest
 
 from blumfeld.cli.app import run_app
+from blumfeld.cli.cluster import command, namespaces
+from blumfeld.cli.cluster.asking import Answers
+from blumfeld.cli.cluster.making import new_cluster
+from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, load_state, save_state
 from blumfeld.testing.brokers.process import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
@@ -55,6 +59,7 @@ def test_a_node_is_started_hurt_and_stopped(cluster: Cluster) -> None:
         "address": address,
         "process": "running",
         "answers": True,
+        "place": None,
         "leads": 0,
         "replicas": 0,
         "not_in_sync": 0,
@@ -62,6 +67,7 @@ def test_a_node_is_started_hurt_and_stopped(cluster: Cluster) -> None:
     }
     assert "0 without a leader" in cluster("status")
     cluster("pause", "1")
+    assert "not all nodes serve: node 1 is paused. `blumfeld cluster resume 1`" in cluster("up", expected=1)
     assert cluster("kill", "1") == "node 1: SIGKILL\n"
     assert (cluster.node()["process"], cluster.node()["answers"]) == ("dead", False)
     assert "node 1 doesn't run" in cluster("kill", "1", expected=1)
@@ -89,12 +95,80 @@ def test_a_node_that_is_not_ready_in_time_is_ended(cluster: Cluster) -> None:
     assert cluster.node()["process"] == "dead"
 
 
+def test_a_node_that_hangs_does_not_serve(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster("up", "1", "--listen", f"127.0.0.1:{free_port()}")
+
+    async def nothing(_nodes: object) -> list[Answers]:
+        return []
+
+    monkeypatch.setattr(command, "ask_all", nothing)
+    said = cluster("up", "--timeout", "0.1", expected=1)
+    assert "not all nodes serve: node 1 is running without an answer; see " in said
+
+
+def test_the_number_of_nodes_is_the_manifests_unless_the_command_says_it(tmp_path: Path) -> None:
+    def count(given: int | None, *overrides: str) -> int:
+        directory = tmp_path / f"{given}-{len(overrides)}"
+        return len(new_cluster(given, directory, None, overrides, None, is_isolated=False).nodes)
+
+    assert [count(None), count(None, "nodes=5"), count(2, "nodes=5"), count(1)] == [3, 5, 2, 1]
+
+
+def test_cuts_are_written_down_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A command that fails halfway leaves a file that says which packets are dropped."""
+    nodes = [
+        NodeState(id=n, roles=(), host="h", port=1, manifest="", log="", namespace=f"bf-{n}")
+        for n in (1, 2, 3)
+    ]
+    save_state(tmp_path, ClusterState(nodes=nodes, bridge="bf"))
+    dropped: list[tuple[int, int]] = []
+
+    def dropping(name: str) -> None:
+        def change(sender: NodeState, receiver: NodeState) -> None:
+            if sender.id == 2:
+                raise ClusterError("refused")
+            (dropped.append if name == "cut" else dropped.remove)((sender.id, receiver.id))
+
+        monkeypatch.setattr(namespaces, name, change)
+
+    dropping("cut")
+    dropping("heal")
+    for arguments in (("cut", "1", "2"), ("cut", "3", "1", "--one-way")):
+        run_app(["cluster", *arguments, "--dir", str(tmp_path)])
+        assert load_state(tmp_path).cuts == dropped
+    save_state(tmp_path, ClusterState(nodes=nodes, bridge="bf", cuts=[(1, 2), (2, 1), (3, 1)]))
+    assert run_app(["cluster", "heal", "--dir", str(tmp_path)]) == 1
+    assert load_state(tmp_path).cuts == [(2, 1), (3, 1)]
+
+
+@pytest.mark.slow
+def test_what_is_left_of_a_quorum_says_what_it_knows(cluster: Cluster) -> None:
+    """Real processes: no leader answers DescribeQuorum any more, and everything else is answered."""
+    cluster("up", "3", "--listen", f"127.0.0.1:{free_port_of_ten()}")
+    quorum = json.loads(cluster("status", "--json"))["quorum"]
+    assert [one["is_voter"] for one in quorum["replicas"]] == [True, True, True]
+    left = next(one for one in (1, 2, 3) if one != quorum["leader"])
+    for dead in {1, 2, 3} - {left}:
+        cluster("kill", str(dead))
+    found = json.loads(cluster("status", "--json"))
+    assert found["quorum"] is None
+    assert [one["answers"] for one in found["nodes"]] == [one == left for one in (1, 2, 3)]
+    assert found["nodes"][left - 1]["place"]["epoch"] >= quorum["epoch"]
+    assert found["topics"] == 0
+
+
+def free_port_of_ten() -> int:
+    """A port from which on the nodes' ports, 10 apart, are most probably free too."""
+    return free_port() % 20_000 + 20_000
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "complaint"),
     [
         (("status",), 1, "has no cluster (cluster.json): begin one with"),
         (("up", "2", "--set", "nodse=1"), 2, "nodse: found an unknown key"),
         (("up", "1", "--listen", "127.0.0.1:0"), 1, "PLAINTEXT of node 1 has port 0"),
+        (("up", "0"), 2, "nodes: found 0"),
         (("up", "--manifest", "absent.toml"), 2, "absent.toml: found No such file"),
     ],
 )

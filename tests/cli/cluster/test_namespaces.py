@@ -43,6 +43,15 @@ def test_nodes_on_one_network_are_not_cut() -> None:
         namespaces.cut(one, two)
 
 
+def test_a_node_whose_namespace_is_gone_is_healed() -> None:
+    """A reboot takes namespaces and cuts away, and leaves the cluster's file."""
+    one, two = (
+        NodeState(id=n, roles=(), host="10.1.2.3", port=1, manifest="", log="", namespace=f"bf-never-{n}")
+        for n in (1, 2)
+    )
+    namespaces.heal(one, two)
+
+
 @pytest.fixture
 def isolated(tmp_path: Path) -> Iterator[ClusterState]:
     bridge = namespaces.bridge_name(tmp_path)
@@ -126,3 +135,100 @@ def say(sender: NodeState | None, receiver: NodeState, text: str) -> None:
         else run_in(sender, SAY, *arguments)
     )
     subprocess.run(command, capture_output=True, timeout=30, check=True)
+
+
+SERVE = """
+import socket, sys
+with socket.create_server(("", int(sys.argv[1]))) as server:
+    print("serves", flush=True)
+    while True:
+        connection, _ = server.accept()
+        connection.sendall(connection.recv(100))
+"""
+CALL = """
+import select, socket, sys
+def told(text): print(text, flush=True)
+def tried():
+    try:
+        with socket.create_connection((sys.argv[2], int(sys.argv[1])), timeout=0.3): told("connected")
+    except OSError as error: told(type(error).__name__)
+with socket.create_connection((sys.argv[2], int(sys.argv[1])), timeout=30) as open_before:
+    told("open")
+    sys.stdin.readline()
+    tried()
+    open_before.sendall(b"late")
+    told("answered" if select.select([open_before], [], [], 0.3)[0] else "silent")
+    sys.stdin.readline()
+    told(open_before.recv(100).decode())
+    tried()
+"""
+
+
+@pytest.mark.skipif(not CAN, reason="needs root and iproute2")
+@pytest.mark.parametrize("backwards", [False, True])
+def test_a_cut_is_silent(isolated: ClusterState, backwards: bool) -> None:
+    """A connection attempt times out, and an open connection stays open: as with a cable that is cut. A node that is
+    dead refuses and resets, so the cluster reacts otherwise."""
+    one, two = isolated.nodes
+    cut = (two, one) if backwards else (one, two)
+    serves = subprocess.Popen(run_in(two, SERVE), stdout=subprocess.PIPE, text=True)
+    assert serves.stdout is not None
+    assert serves.stdout.readline() == "serves\n"
+    calls = subprocess.Popen(
+        run_in(one, CALL, two.host), stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    )
+    try:
+        assert calls.stdout is not None
+        assert calls.stdin is not None
+        assert calls.stdout.readline() == "open\n"
+        namespaces.cut(*cut)
+        print(file=calls.stdin, flush=True)
+        assert calls.stdout.readline() == "TimeoutError\n"
+        assert calls.stdout.readline() == "silent\n"
+        namespaces.heal(*cut)
+        print(file=calls.stdin, flush=True)
+        assert calls.stdout.readline() == "late\n", "what was sent during the cut arrives after it"
+        assert calls.stdout.readline() == "connected\n"
+    finally:
+        for process in (serves, calls):
+            process.kill()
+            process.communicate()
+
+
+@pytest.mark.skipif(not CAN, reason="needs root and iproute2")
+def test_a_half_made_namespace_is_made_anew_and_its_cuts_are_gone(isolated: ClusterState) -> None:
+    one, two = isolated.nodes
+    namespaces.cut(one, two)
+    namespaces.cut(two, one)
+    isolated.cuts = [(1, 2), (2, 1)]
+    namespaces.make(isolated)
+    assert isolated.cuts == [(1, 2), (2, 1)], "whole ones stay as they are"
+    assert one.namespace is not None
+    namespaces._ip("-n", one.namespace, "link", "del", namespaces.DEVICE)
+    namespaces.make(isolated)
+    assert isolated.cuts == [(2, 1)]
+    assert namespaces._is_whole(one)
+    namespaces.heal(one, two)  # nothing to heal
+    namespaces.heal(two, one)
+    namespaces.heal(two, one)
+
+
+@pytest.mark.skipif(not CAN, reason="needs root and iproute2")
+def test_a_refused_namespace_leaves_nothing_behind(
+    isolated: ClusterState, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    namespaces.remove(isolated)
+    real = namespaces._ip
+
+    def refused(*arguments: str) -> str:
+        if arguments[-2:] == (namespaces.DEVICE, "up") and "-o" not in arguments:
+            raise ClusterError("refused")
+        return real(*arguments)
+
+    monkeypatch.setattr(namespaces, "_ip", refused)
+    with pytest.raises(ClusterError, match="refused"):
+        namespaces.make(isolated)
+    assert isolated.bridge is not None
+    assert not any(map(namespaces.has_namespace, isolated.nodes))
+    assert not namespaces._is_there(isolated.bridge)
+    assert not namespaces._is_there(f"{isolated.bridge}.1")

@@ -8,7 +8,7 @@ from rich.console import Console
 
 from blumfeld.cli.cluster.state import NodeState
 from blumfeld.cli.cluster.table import print_view
-from blumfeld.cli.cluster.view import NAMED_MAX, ClusterView, cluster_view, lag_of, quorum_view
+from blumfeld.cli.cluster.view import NAMED_MAX, ClusterView, Place, cluster_view, lag_of, quorum_view
 from blumfeld.wire.messages.describe_log_dirs import (
     DescribeLogDirsPartition,
     DescribeLogDirsResponse,
@@ -107,8 +107,17 @@ def test_without_an_answer_nothing_is_counted() -> None:
     assert found.partitions is None
     text = printed(found)
     assert "cluster unknown" in text
-    assert "quorum: no node could describe it" in text
+    assert "quorum: no leader answers" in text
     assert "partitions: no node answered" in text
+
+
+def test_without_a_leader_each_voter_says_what_it_knows() -> None:
+    places = {1: Place(7, 1), 2: Place(6, 3), 3: Place(8, -1)}
+    found = cluster_view(NODES, dict.fromkeys((1, 2, 3), "running"), [1, 2, 3], None, None, {}, (), places)
+    lines = [" ".join(line.split()) for line in printed(found).splitlines()]
+    assert "1 broker, controller h:9001 running leads, epoch 7 0 0 0" in lines
+    assert "2 broker, controller h:9002 running follows 3, epoch 6 0 0 0" in lines
+    assert "3 broker h:9003 running no leader, epoch 8 0 0 0" in lines
 
 
 def test_lag_of_the_replicas_of_a_broker() -> None:

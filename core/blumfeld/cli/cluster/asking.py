@@ -1,19 +1,23 @@
-"""Questions to the nodes of a cluster, over the protocol."""
+"""Questions to the nodes of a cluster, over the protocol.
+
+Each question has a connection and a time of its own. A connection's answers come in the order of its requests, and a
+node holds DescribeQuorum back for seconds while no leader can answer: the other answers would wait behind it.
+"""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from contextlib import suppress
-from typing import NamedTuple
+from collections.abc import Awaitable, Callable, Sequence
+from typing import NamedTuple, TypeVar
 
 from blumfeld.cli.cluster.processes import state_of
 from blumfeld.cli.cluster.state import ClusterState, NodeState
-from blumfeld.cli.cluster.view import ClusterView, cluster_view, lag_of, quorum_view
+from blumfeld.cli.cluster.view import ClusterView, Place, cluster_view, lag_of, quorum_view
 from blumfeld.client.asyncio_connection import AsyncioConnection, connect
 from blumfeld.client.errors import NoCommonVersionError, RefusedError
 from blumfeld.client.versions import SPOKEN
-from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
+from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -22,13 +26,15 @@ from blumfeld.wire.messages.describe_quorum import (
     RequestTopicData,
     ResponsePartitionData,
 )
+from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
 
+T = TypeVar("T")
 CLIENT_ID = "blumfeld-cluster"
 ANSWER_S_MAX = 2.0
-"""Longest wait for the answers of one node. A paused node accepts connections and answers nothing."""
+"""Longest wait for one answer. A paused node accepts connections and answers nothing."""
 UNANSWERED = (OSError, TimeoutError, NoCommonVersionError, RefusedError)
-"""What a node that can't be asked makes of a question."""
+"""Errors of a question to a node that is down, silent, of another protocol, or without the API that was asked for."""
 
 
 async def opened(host: str, port: int) -> AsyncioConnection:
@@ -47,8 +53,21 @@ async def opened(host: str, port: int) -> AsyncioConnection:
     return connection
 
 
+async def asked(host: str, port: int, question: Callable[[AsyncioConnection], Awaitable[T]]) -> T | None:
+    """Return what a question found out on a connection of its own; ``None`` if it wasn't answered in time."""
+    try:
+        async with asyncio.timeout(ANSWER_S_MAX):
+            connection = await opened(host, port)
+            try:
+                return await question(connection)
+            finally:
+                connection.close()
+    except UNANSWERED:
+        return None
+
+
 async def described_quorum(connection: AsyncioConnection) -> ResponsePartitionData | None:
-    """Return the state of the metadata quorum; ``None`` if the node doesn't know it.
+    """Return the state of the metadata quorum, as its leader told; ``None`` without a leader.
 
     :raises NoCommonVersionError: the node doesn't answer DescribeQuorum
     """
@@ -62,71 +81,110 @@ async def described_quorum(connection: AsyncioConnection) -> ResponsePartitionDa
     return partitions[0]
 
 
+async def place_in_quorum(connection: AsyncioConnection) -> Place | None:
+    """Return the epoch and the leader that a voter knows, on its controller listener. It needs no leader.
+
+    The question is a Fetch of epoch 0, which nobody ever led. So the voter refuses it, changes nothing, and names its
+    own epoch and leader beside the error (KIP-595).
+
+    :raises NoCommonVersionError: the listener serves no Fetch
+    """
+    partition = FetchPartition(partition=0, current_leader_epoch=0, partition_max_bytes=1)
+    topic = FetchTopic(
+        topic=CLUSTER_METADATA_TOPIC, topic_id=CLUSTER_METADATA_TOPIC_ID, partitions=[partition]
+    )
+    answer = await connection.ask(FetchRequest(max_bytes=1, topics=[topic]), FetchResponse)
+    leaders = [one.current_leader for topic in answer.responses for one in topic.partitions]
+    if not leaders or leaders[0].leader_epoch < 0:
+        return None
+    return Place(epoch=leaders[0].leader_epoch, leader=leaders[0].leader_id)
+
+
+class KnownMetadata(NamedTuple):
+    """The metadata of one broker. It has at least the records up to ``offset`` in it."""
+
+    offset: int
+    metadata: MetadataResponse
+
+
+async def known_metadata(connection: AsyncioConnection) -> KnownMetadata:
+    """Return the metadata that a broker serves, and how new it is.
+
+    :raises NoCommonVersionError: a controller's listener has no Metadata
+    """
+    versions = await connection.ask(
+        ApiVersionsRequest(client_software_name=CLIENT_ID, client_software_version="1"), ApiVersionsResponse
+    )
+    request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
+    return KnownMetadata(versions.finalized_features_epoch, await connection.ask(request, MetadataResponse))
+
+
+async def known_lag(connection: AsyncioConnection) -> int:
+    """Return the records that a broker's replicas lack.
+
+    :raises NoCommonVersionError: a controller's listener has no DescribeLogDirs
+    """
+    return lag_of(await connection.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse))
+
+
 async def quorum_leader(addresses: Sequence[tuple[str, int]]) -> int | None:
-    """Return the node id of the quorum's leader, from the first node that knows it."""
-    for host, port in addresses:
-        with suppress(*UNANSWERED):
-            async with asyncio.timeout(ANSWER_S_MAX):
-                connection = await opened(host, port)
-                try:
-                    quorum = await described_quorum(connection)
-                finally:
-                    connection.close()
+    """Return the node id of the quorum's leader, from the first node that answers with it."""
+    asking = [asyncio.ensure_future(asked(*address, described_quorum)) for address in addresses]
+    try:
+        for answer in asyncio.as_completed(asking):
+            quorum = await answer
             if quorum is not None and quorum.leader_id >= 0:
                 return quorum.leader_id
+    finally:
+        for one in asking:
+            one.cancel()
+        await asyncio.gather(*asking, return_exceptions=True)
     return None
 
 
 class Answers(NamedTuple):
-    """What one node said."""
+    """What one node said. ``None`` where it didn't answer."""
 
     node_id: int
     quorum: ResponsePartitionData | None = None
-    metadata: MetadataResponse | None = None
+    place: Place | None = None
+    known: KnownMetadata | None = None
     lag: int | None = None
 
 
 async def ask_all(nodes: Sequence[NodeState]) -> list[Answers]:
-    """Ask every node at once. A node that doesn't answer in time isn't in the list."""
+    """Ask every node everything at once. A node that answers nothing isn't in the list."""
     found = await asyncio.gather(*map(_ask_one, nodes))
-    return [answers for answers in found if answers is not None]
+    return [answers for answers in found if any(one is not None for one in answers[1:])]
 
 
-async def _ask_one(node: NodeState) -> Answers | None:
-    try:
-        async with asyncio.timeout(ANSWER_S_MAX):
-            connection = await opened(node.host, node.port)
-            try:
-                return await _answers(node, connection)
-            finally:
-                connection.close()
-    except UNANSWERED:
-        return None
+async def _ask_one(node: NodeState) -> Answers:
+    quorum, place, known, lag = await asyncio.gather(
+        asked(node.host, node.port, described_quorum),
+        _nothing() if node.controller is None else asked(*node.controller, place_in_quorum),
+        asked(node.host, node.port, known_metadata),
+        asked(node.host, node.port, known_lag),
+    )
+    return Answers(node.id, quorum, place, known, lag)
 
 
-async def _answers(node: NodeState, connection: AsyncioConnection) -> Answers:
-    quorum = metadata = lag = None
-    with suppress(NoCommonVersionError):
-        quorum = await described_quorum(connection)
-    with suppress(NoCommonVersionError):  # a controller's listener has no Metadata
-        request = MetadataRequest(topics=None, allow_auto_topic_creation=False)
-        metadata = await connection.ask(request, MetadataResponse)
-    with suppress(NoCommonVersionError):
-        lag = lag_of(await connection.ask(DescribeLogDirsRequest(topics=None), DescribeLogDirsResponse))
-    return Answers(node.id, quorum, metadata, lag)
+async def _nothing() -> None:
+    return None
 
 
 def joined(state: ClusterState, answers: Sequence[Answers], now_ms: int) -> ClusterView:
-    """Return the cluster's state. Among answers that differ the newest epoch, and the most topics, count."""
+    """Return the cluster's state. Of answers that differ, the newest epoch and the newest metadata count."""
     quorums = [one.quorum for one in answers if one.quorum is not None]
-    known = max(quorums, key=lambda one: (one.leader_epoch, one.high_watermark), default=None)
-    metadatas = [one.metadata for one in answers if one.metadata is not None]
+    quorum = max(quorums, key=lambda one: (one.leader_epoch, one.high_watermark), default=None)
+    metadatas = [one.known for one in answers if one.known is not None]
+    newest = max(metadatas, key=lambda one: one.offset, default=None)
     return cluster_view(
         state.nodes,
         {node.id: state_of(node) for node in state.nodes},
         [one.node_id for one in answers],
-        None if known is None else quorum_view(known, now_ms),
-        max(metadatas, key=lambda one: (len(one.brokers), len(one.topics)), default=None),
+        None if quorum is None else quorum_view(quorum, now_ms),
+        None if newest is None else newest.metadata,
         {one.node_id: one.lag for one in answers if one.lag is not None},
         state.cuts,
+        {one.node_id: one.place for one in answers if one.place is not None},
     )

@@ -20,13 +20,14 @@ from blumfeld.cli.cluster.making import new_cluster
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, load_state, save_state
 from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED
 from blumfeld.kernel.node import StartError
-from blumfeld.kernel.supervising.restarts import stop_order
+from blumfeld.kernel.supervising.restarts import STOP_S_MAX, stop_order
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.wire.errors import PluginContractError
 
 READY_S_MAX = 60.0
-STOP_S_MAX = 30.0
+"""Time of `up` until all nodes must serve, where the command says nothing else."""
 KILL_S_MAX = 10.0
+"""Time that the kernel has to end a process after SIGKILL."""
 WIDTH = 120
 """Characters of a line where the tables go to a file or a pipe."""
 
@@ -60,7 +61,10 @@ def _complain(text: str) -> None:
 
 @app.command()
 def up(
-    count: Annotated[int | None, typer.Argument(metavar="N", help="How many nodes; 3 by default.")] = None,
+    count: Annotated[
+        int | None,
+        typer.Argument(metavar="N", help="How many nodes; the manifest's `nodes`, or 3, by default."),
+    ] = None,
     manifest: Annotated[str | None, typer.Option(help="A TOML file for each of them.")] = None,
     directory: Directory = Path("cluster"),
     overrides: Annotated[
@@ -80,13 +84,14 @@ def up(
             state = load_state(directory)
             _check_same(state, count, manifest, overrides, listen, is_isolated=is_isolated)
         else:
-            state = new_cluster(
-                count or 3, directory, manifest, overrides or (), listen, is_isolated=is_isolated
-            )
+            state = new_cluster(count, directory, manifest, overrides or (), listen, is_isolated=is_isolated)
         if state.bridge is not None:
             namespaces.check_possible()
             namespaces.make(state)
-        _start_dead(directory, state, timeout_s)
+            save_state(directory, state)
+        deadline = time.monotonic() + timeout_s
+        ran = _start_dead(directory, state, deadline)
+        _check_serving(ran, deadline)
     addresses = [f"{node.host}:{node.port}" for node in state.nodes if "broker" in node.roles]
     typer.echo(f"all {len(state.nodes)} nodes serve; bootstrap.servers={','.join(addresses)}")
 
@@ -109,11 +114,14 @@ def _check_same(
         )
 
 
-def _start_dead(directory: Path, state: ClusterState, timeout_s: float) -> None:
-    """Start the nodes that don't run, all at once: voters wait for each other. If one fails, stop those again."""
+def _start_dead(directory: Path, state: ClusterState, deadline: float) -> list[NodeState]:
+    """Start the nodes that don't run, all at once: voters wait for each other. If one fails, stop those again.
+
+    :return: the nodes that ran already
+    """
     dead = [node for node in state.nodes if processes.state_of(node) == processes.DEAD]
+    ran = [node for node in state.nodes if node not in dead]
     begun: list[tuple[NodeState, int]] = []
-    deadline = time.monotonic() + timeout_s
     try:
         begun.extend((node, processes.start(node, namespaces.prefix(node))) for node in dead)
         save_state(directory, state)
@@ -124,6 +132,30 @@ def _start_dead(directory: Path, state: ClusterState, timeout_s: float) -> None:
         _end([node for node, _ in begun], signal.SIGKILL)
         save_state(directory, state)
         raise
+    return ran
+
+
+def _check_serving(nodes: list[NodeState], deadline: float) -> None:
+    """Check that nodes that ran before this command serve: a process may be paused, or hang.
+
+    :raises ClusterError: one doesn't, and the time is over or can't change it
+    """
+    silent = nodes
+    while silent:
+        paused = [node.id for node in silent if processes.state_of(node) == processes.PAUSED]
+        if paused:
+            resume = " and ".join(f"`blumfeld cluster resume {one}`" for one in paused)
+            raise ClusterError(f"not all nodes serve: {_named(paused)} paused. {resume} lets them go on")
+        answered = {one.node_id for one in asyncio.run(ask_all(silent))}
+        silent = [node for node in silent if node.id not in answered]
+        if silent and time.monotonic() >= deadline:
+            ids = [node.id for node in silent]
+            logs = ", ".join(node.log for node in silent)
+            raise ClusterError(f"not all nodes serve: {_named(ids)} running without an answer; see {logs}")
+
+
+def _named(ids: list[int]) -> str:
+    return f"node {ids[0]} is" if len(ids) == 1 else f"nodes {', '.join(map(str, ids))} are"
 
 
 @app.command()
@@ -188,10 +220,16 @@ def cut(
         state = load_state(directory)
         _check_pair(state, sender, receiver)
         for pair in _pairs(sender, receiver, one_way=one_way):
-            namespaces.cut(*map(state.node, pair))
+            # Written down before it is done: `heal` knows of a cut even if this command is killed in between.
             if pair not in state.cuts:
                 state.cuts.append(pair)
-        save_state(directory, state)
+                save_state(directory, state)
+            try:
+                namespaces.cut(*map(state.node, pair))
+            except ClusterError:
+                state.cuts.remove(pair)
+                save_state(directory, state)
+                raise
     typer.echo(f"cut: {sender} {'→' if one_way else '↔'} {receiver}")
 
 
@@ -204,7 +242,7 @@ def heal(directory: Directory = Path("cluster")) -> None:
         for pair in list(state.cuts):
             namespaces.heal(*map(state.node, pair))
             state.cuts.remove(pair)
-        save_state(directory, state)
+            save_state(directory, state)
     typer.echo(f"healed: {healed} directions")
 
 

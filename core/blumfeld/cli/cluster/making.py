@@ -9,18 +9,22 @@ from pathlib import Path
 import msgspec
 
 from blumfeld.cli.cluster import namespaces
-from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, manifest_toml, save_state
+from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, save_state
 from blumfeld.cli.run import load_manifest
 from blumfeld.kernel.composing.plan import Plan, make_plan
+from blumfeld.kernel.manifest.as_toml import manifest_toml
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
 from blumfeld.kernel.node import StartError
 from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.kernel.supervising.preparing import prepare_nodes
 
+NODES = 3
+"""Nodes of a cluster where neither the command nor the manifest says how many."""
+
 
 def new_cluster(
-    count: int,
+    count: int | None,
     directory: Path,
     path: str | None,
     overrides: Sequence[str],
@@ -30,15 +34,19 @@ def new_cluster(
 ) -> ClusterState:
     """Make the files of a cluster whose nodes are derived as those of ``nodes = N``.
 
-    :param path: of the manifest; its ``nodes`` and directories are replaced
+    :param count: ``None`` takes the manifest's ``nodes``, or 3 if it has no more than one
+    :param path: of the manifest; its directories are replaced
     :raises ManifestError: no nodes can be derived from the manifest, or one can't be run
     :raises ClusterError: this machine can't isolate nodes, or a node has no port of its own
     :raises StartError: a directory can't be written
     """
     source = path or NO_FILE
-    manifest = load_manifest(path, [*overrides, f"nodes={count}"], str(directory.resolve()), listen)
+    nodes = [] if count is None else [f"nodes={count}"]
+    manifest = load_manifest(path, [*overrides, *nodes], str(directory.resolve()), listen)
+    if count is None and manifest.nodes == 1:
+        manifest = msgspec.structs.replace(manifest, nodes=NODES)
     derived = node_manifests(manifest, source)
-    if count == 1:  # nothing was derived: give it a directory of its own beside the cluster's file
+    if manifest.nodes == 1:  # nothing was derived: give it a directory of its own beside the cluster's file
         derived = (_below(manifest, directory),)
     bridge = None
     if is_isolated:
@@ -67,23 +75,35 @@ def _below(manifest: Manifest, directory: Path) -> Manifest:
 
 def _node(plan: Plan, directory: Path, bridge: str | None) -> NodeState:
     node = plan.manifest.node
-    kind = "broker" if "broker" in node.roles else "controller"
-    listener = next(one for one in plan.listeners if one.kind == kind)
-    port = listener.advertised_port or listener.port
-    if not port:
-        raise ClusterError(
-            f"{listener.name} of node {node.id} has port 0: `cluster` must know where it listens"
-        )
+    host, port = _address(plan, "broker" if "broker" in node.roles else "controller")
     base = directory.resolve() / f"node-{node.id}"
     return NodeState(
         id=node.id,
         roles=node.roles,
-        host=listener.advertised_host or listener.host,
+        host=host,
         port=port,
         manifest=f"{base}.toml",
         log=f"{base}.log",
+        controller=_address(plan, "controller") if _is_voter(plan) else None,
         namespace=None if bridge is None else f"{bridge}-{node.id}",
     )
+
+
+def _is_voter(plan: Plan) -> bool:
+    """Return whether the node has a controller listener: a node alone votes without one."""
+    return "controller" in plan.manifest.node.roles and any(
+        one.kind == "controller" for one in plan.listeners
+    )
+
+
+def _address(plan: Plan, kind: str) -> tuple[str, int]:
+    listener = next(one for one in plan.listeners if one.kind == kind)
+    port = listener.advertised_port or listener.port
+    if not port:
+        raise ClusterError(
+            f"{listener.name} of node {plan.manifest.node.id} has port 0: `cluster` must know where it listens"
+        )
+    return listener.advertised_host or listener.host, port
 
 
 async def _prepare(manifest: Manifest, plans: Sequence[Plan]) -> None:

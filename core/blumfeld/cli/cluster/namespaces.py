@@ -1,7 +1,8 @@
 """A network namespace for each node, so that the packets between two nodes can be dropped.
 
-It runs `ip` of iproute2 and needs root. A cut is a blackhole route: no packet filter is needed, which many machines
-lack.
+It runs `ip` of iproute2 and needs root. A cut is a permanent neighbour entry with a link address that no device has, so
+the packets leave the node and no device takes them. A blackhole route would not do: it makes the sender's `connect`
+fail at once, where a cut cable is silent. No packet filter is needed, which many machines lack.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from blumfeld.config.quorum import BOOTSTRAP_SERVERS, VOTERS
 from blumfeld.kernel.manifest.sections import Manifest, MetricsSection, listener_sections
 
 COMMAND_S_MAX = 10
+DEVICE = "eth0"
+"""A node's only network device, inside of its namespace."""
+DEAD_LINK_ADDRESS = "02:00:00:00:de:ad"
+"""A link address that no device of the bridge has. It is a local one, so no device that is sold has it either."""
 NOT_ISOLATED = (
     "cut: these nodes share one network, where no packet shows which node sent it. Begin a cluster with "
     "`blumfeld cluster up N --isolated`, which gives each node a network of its own and needs root"
@@ -87,40 +92,84 @@ def _isolated(manifest: Manifest, host: str, quorum: dict[str, str]) -> Manifest
 
 
 def make(state: ClusterState) -> None:
-    """Make the bridge and a namespace for each node, joined by a pair of devices. What is there stays.
+    """Make the bridge and a namespace for each node, joined by a pair of devices. What is there and whole stays.
 
-    :raises ClusterError: the machine refuses
+    A namespace that is made anew has none of the node's cuts any more, so the state forgets them.
+
+    :raises ClusterError: the machine refuses; what this call made is removed again
     """
     bridge = state.bridge
     assert bridge is not None
-    if not Path(f"/sys/class/net/{bridge}").exists():
-        _ip("link", "add", bridge, "type", "bridge")
-        _ip("addr", "add", f"{address_of(bridge, 254)}/24", "dev", bridge)
+    made: list[NodeState] = []
+    is_new = not _is_there(bridge)
+    try:
+        if is_new:
+            _ip("link", "add", bridge, "type", "bridge")
+        _ip("addr", "replace", f"{address_of(bridge, 254)}/24", "dev", bridge)
         _ip("link", "set", bridge, "up")
-    for node in state.nodes:
-        name = node.namespace
-        assert name is not None
-        if Path(f"/run/netns/{name}").exists():
-            continue
-        device = f"{bridge}.{node.id}"
-        _ip("netns", "add", name)
-        _ip("link", "add", device, "type", "veth", "peer", "name", "eth0", "netns", name)
-        _ip("link", "set", device, "master", bridge, "up")
-        _ip("-n", name, "addr", "add", f"{node.host}/24", "dev", "eth0")
-        _ip("-n", name, "link", "set", "eth0", "up")
-        _ip("-n", name, "link", "set", "lo", "up")
+        for node in state.nodes:
+            if not _is_whole(node):
+                _remove(node, bridge)
+                made.append(node)
+                _make(node, bridge)
+    except BaseException:
+        for node in made:
+            _remove(node, bridge)
+        if is_new:
+            _try("link", "del", bridge)
+        raise
+    anew = {node.id for node in made}
+    state.cuts = [pair for pair in state.cuts if pair[0] not in anew]
+
+
+def _make(node: NodeState, bridge: str) -> None:
+    name, device = _namespace(node), _device(node, bridge)
+    _ip("netns", "add", name)
+    _ip("-n", name, "link", "set", "lo", "up")
+    _ip("link", "add", device, "type", "veth", "peer", "name", DEVICE, "netns", name)
+    _ip("link", "set", device, "master", bridge, "up")
+    _ip("-n", name, "addr", "add", f"{node.host}/24", "dev", DEVICE)
+    _ip("-n", name, "link", "set", DEVICE, "up")  # last: by it `_is_whole` knows the rest
+
+
+def _is_whole(node: NodeState) -> bool:
+    """Return whether the node's namespace was made to the end."""
+    name = _namespace(node)
+    if not has_namespace(node):
+        return False
+    try:
+        return f" {node.host}/" in _ip("-n", name, "-o", "-4", "addr", "show", "dev", DEVICE, "up")
+    except ClusterError:
+        return False
+
+
+def has_namespace(node: NodeState) -> bool:
+    """Return whether the node's namespace is there. A reboot of the machine takes it away."""
+    return node.namespace is not None and Path(f"/run/netns/{node.namespace}").exists()
 
 
 def remove(state: ClusterState) -> None:
     """Remove namespaces and bridge. What isn't there any more is skipped."""
-    for node in state.nodes:
-        if node.namespace is not None:
-            with suppress(ClusterError):
-                _ip("netns", "del", node.namespace)
     if state.bridge is not None:
-        with suppress(ClusterError):
-            _ip("link", "del", state.bridge)
+        for node in state.nodes:
+            _remove(node, state.bridge)
+        _try("link", "del", state.bridge)
     state.cuts = []
+
+
+def _remove(node: NodeState, bridge: str) -> None:
+    _try("netns", "del", _namespace(node))
+    _try(
+        "link", "del", _device(node, bridge)
+    )  # it goes with the namespace, unless its other end never got there
+
+
+def _device(node: NodeState, bridge: str) -> str:
+    return f"{bridge}.{node.id}"
+
+
+def _is_there(device: str) -> bool:
+    return Path(f"/sys/class/net/{device}").exists()
 
 
 def prefix(node: NodeState) -> tuple[str, ...]:
@@ -129,19 +178,24 @@ def prefix(node: NodeState) -> tuple[str, ...]:
 
 
 def cut(sender: NodeState, receiver: NodeState) -> None:
-    """Drop every packet from one node to another.
+    """Drop every packet from one node to another, without a word to either.
 
     :raises ClusterError: the nodes share the machine's network, or the machine refuses
     """
-    _ip("-n", _namespace(sender), "route", "replace", "blackhole", f"{receiver.host}/32")
+    address = ("lladdr", DEAD_LINK_ADDRESS, "nud", "permanent")
+    _ip("-n", _namespace(sender), "neigh", "replace", receiver.host, *address, "dev", DEVICE)
 
 
 def heal(sender: NodeState, receiver: NodeState) -> None:
-    """Let packets through again.
+    """Let packets through again. A cut that is gone already, with the namespace or alone, is healed.
 
     :raises ClusterError: as :func:`cut`
     """
-    _ip("-n", _namespace(sender), "route", "del", "blackhole", f"{receiver.host}/32")
+    name = _namespace(sender)
+    if not has_namespace(sender):
+        return
+    if DEAD_LINK_ADDRESS in _ip("-n", name, "neigh", "show", receiver.host, "dev", DEVICE):
+        _ip("-n", name, "neigh", "del", receiver.host, "dev", DEVICE)
 
 
 def _namespace(node: NodeState) -> str:
@@ -154,7 +208,13 @@ def _port(address: str) -> str:
     return address.rpartition(":")[2]
 
 
-def _ip(*arguments: str) -> None:
+def _try(*arguments: str) -> None:
+    with suppress(ClusterError):
+        _ip(*arguments)
+
+
+def _ip(*arguments: str) -> str:
+    """Run the command. Return what it printed on stdout."""
     command = ["ip", *arguments]
     try:
         done = subprocess.run(command, capture_output=True, text=True, timeout=COMMAND_S_MAX, check=False)
@@ -162,3 +222,4 @@ def _ip(*arguments: str) -> None:
         raise ClusterError(f"{' '.join(command)}: {error}") from None
     if done.returncode:
         raise ClusterError(f"{' '.join(command)}: {done.stderr.strip() or f'status {done.returncode}'}")
+    return done.stdout

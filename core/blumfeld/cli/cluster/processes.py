@@ -12,10 +12,10 @@ from contextlib import suppress
 from pathlib import Path
 
 from blumfeld.cli.cluster.state import ClusterError, NodeState
+from blumfeld.kernel.supervising.restarts import READY
 
 RUNNING, PAUSED, DEAD = "running", "paused", "dead"
 POLL_S = 0.02
-READY = b" ready on "
 LAST_LINES = 5
 
 

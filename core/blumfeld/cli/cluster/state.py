@@ -1,15 +1,10 @@
-"""The file of a cluster of `blumfeld cluster`: its nodes and their processes. And the nodes' manifests, as TOML."""
+"""The file of a cluster of `blumfeld cluster`: its nodes and their processes."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import msgspec
-
-from blumfeld.kernel.manifest.sections import Manifest
 
 STATE_FILE = "cluster.json"
 
@@ -33,6 +28,8 @@ class NodeState(msgspec.Struct, kw_only=True):
     pid: int | None = None
     started_ticks: int = 0
     """Start time of the process in the kernel's clock ticks since boot (field 22 of /proc/PID/stat)."""
+    controller: tuple[str, int] | None = None
+    """Where the node's controller listener is reached; ``None`` if the node is no voter."""
     namespace: str | None = None
     """Network namespace; ``None`` if the node shares the machine's network."""
 
@@ -84,21 +81,3 @@ def save_state(directory: Path, state: ClusterState) -> None:
     new = path.with_suffix(".tmp")
     new.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1) + b"\n")
     new.replace(path)
-
-
-def manifest_toml(manifest: Manifest) -> str:
-    """Return a manifest as TOML that :func:`~blumfeld.kernel.manifest.sections.read_manifest` reads back as it is."""
-    lines = []
-    for name, value in msgspec.to_builtins(manifest).items():
-        if value is not None and value != msgspec.to_builtins(getattr(Manifest(), name)):
-            lines.append(f"{name} = {_toml(value)}")
-    return "\n".join(lines) + "\n"
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        pairs = (f"{json.dumps(key)} = {_toml(one)}" for key, one in value.items() if one is not None)
-        return "{ " + ", ".join(pairs) + " }"
-    if isinstance(value, (list, tuple)):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return json.dumps(value, ensure_ascii=False)  # texts, numbers and booleans are written alike in both

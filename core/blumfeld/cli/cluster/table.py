@@ -14,7 +14,7 @@ def print_view(view: ClusterView, console: Console) -> None:
     """Print the quorum, the nodes, and the partitions that lack something."""
     console.print(f"cluster {view.cluster_id or 'unknown'}", highlight=False)
     if view.quorum is None:
-        console.print("quorum: no node could describe it", highlight=False)
+        console.print("quorum: no leader answers", highlight=False)
     else:
         console.print(_quorum(view.quorum))
     console.print(_nodes(view.nodes))
@@ -55,7 +55,17 @@ def _quorum(quorum: QuorumView) -> Table:
 
 
 def _nodes(nodes: list[NodeView]) -> Table:
-    columns = ("#node", "roles", "address", "process", "#leads", "#replicas", "#not in sync", "#lag")
+    columns = (
+        "#node",
+        "roles",
+        "address",
+        "process",
+        "in the quorum",
+        "#leads",
+        "#replicas",
+        "#not in sync",
+        "#lag",
+    )
     table = _table("nodes", *columns)
     for one in nodes:
         # A paused process accepts connections and answers none, and so does one that hangs or was cut off.
@@ -63,8 +73,17 @@ def _nodes(nodes: list[NodeView]) -> Table:
         is_broker = "broker" in one.roles
         counts = [str(one.leads), str(one.replicas), str(one.not_in_sync)] if is_broker else ["", "", ""]
         lag = "" if one.lag is None else str(one.lag)
-        table.add_row(str(one.id), ", ".join(one.roles), one.address, process, *counts, lag)
+        table.add_row(str(one.id), ", ".join(one.roles), one.address, process, _place(one), *counts, lag)
     return table
+
+
+def _place(node: NodeView) -> str:
+    """Say what a voter knows of the quorum. A broker alone isn't asked: it has no part in an election."""
+    if node.place is None:
+        return ""
+    leader = node.place.leader
+    knows = "no leader" if leader < 0 else "leads" if leader == node.id else f"follows {leader}"
+    return f"{knows}, epoch {node.place.epoch}"
 
 
 def _partitions(view: ClusterView) -> Table:

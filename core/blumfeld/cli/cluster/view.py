@@ -36,6 +36,14 @@ class QuorumView(msgspec.Struct, kw_only=True):
     replicas: list[VoterView]
 
 
+class Place(msgspec.Struct, frozen=True):
+    """A voter's own view of the quorum. It has one while there is no leader, too."""
+
+    epoch: int
+    leader: int
+    """The node id of the leader that it knows; -1 if it knows none."""
+
+
 class NodeView(msgspec.Struct, kw_only=True):
     """One node: its process, and what the cluster says about it as a broker."""
 
@@ -45,6 +53,8 @@ class NodeView(msgspec.Struct, kw_only=True):
     process: str
     answers: bool
     """Whether it answered a request."""
+    place: Place | None = None
+    """``None`` if it is no voter, or didn't say."""
     leads: int = 0
     """Partitions that it leads."""
     replicas: int = 0
@@ -113,12 +123,14 @@ def cluster_view(
     metadata: MetadataResponse | None,
     lags: Mapping[int, int],
     cuts: Sequence[tuple[int, int]] = (),
+    places: Mapping[int, Place] | None = None,
 ) -> ClusterView:
     """Join the answers.
 
     :param processes: node id → RUNNING, PAUSED or DEAD
-    :param metadata: of the answer with the most brokers, about all topics
+    :param metadata: the newest, about all topics
     :param lags: node id → records that its replicas lack
+    :param places: node id → what this voter knows of the quorum
     """
     answered = set(answering)
     views = {
@@ -128,6 +140,7 @@ def cluster_view(
             address=f"{node.host}:{node.port}",
             process=processes[node.id],
             answers=node.id in answered,
+            place=(places or {}).get(node.id),
             lag=lags.get(node.id),
         )
         for node in nodes

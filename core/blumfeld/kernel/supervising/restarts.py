@@ -1,4 +1,4 @@
-"""Rules of a supervisor: when a node that ended is started again, and in which order nodes are stopped. Pure."""
+"""Rules for the processes of a cluster: when one serves, when it is started again, how it is stopped. Pure."""
 
 from __future__ import annotations
 
@@ -8,6 +8,11 @@ import msgspec
 
 CLEAN_STOP, NOT_STARTED, BAD_MANIFEST = 0, 1, 2
 """Exit statuses of ``blumfeld run``."""
+READY = b" ready on "
+"""Stands in the line by which a node says that it serves."""
+STOP_S_MAX = 30.0
+"""Time that a node has after SIGTERM. A stop takes ``broker.session.timeout.ms`` (9 s) where no controller answers, and
+5 s for open requests. SIGKILL follows, which costs a recovery."""
 BACKOFF_MS = 250
 BACKOFF_MS_MAX = 30_000
 SETTLED_MS = 60_000

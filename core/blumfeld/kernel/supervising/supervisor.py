@@ -15,18 +15,20 @@ import anyio
 from anyio.abc import ByteReceiveStream, Process, TaskGroup
 
 from blumfeld.kernel.supervising.lines import Lines
-from blumfeld.kernel.supervising.restarts import CLEAN_STOP, GiveUp, Restarts, stop_order
+from blumfeld.kernel.supervising.restarts import (
+    CLEAN_STOP,
+    READY,
+    STOP_S_MAX,
+    GiveUp,
+    Restarts,
+    stop_order,
+)
 from blumfeld.spi.hooks import EventLog
 
-STOP_S_MAX = 30.0
-"""Time that a node has after SIGTERM. A stop takes ``broker.session.timeout.ms`` (9 s) where no controller answers, and
-5 s for open requests. SIGKILL follows, which costs a recovery."""
 LEADER_S_MAX = 2.0
 """Longest search for the quorum's leader before a stop."""
 LAST_LINES_S = 1.0
 """Time to read the last lines of a node that has ended."""
-READY = b" ready on "
-"""Stands in the line by which a node says that it serves."""
 
 AskLeader = Callable[[], Awaitable[int | None]]
 """Returns the node id of the quorum's leader, or ``None``."""
