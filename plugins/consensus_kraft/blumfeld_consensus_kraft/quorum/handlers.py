@@ -14,6 +14,7 @@ from blumfeld.wire.api import response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
+from blumfeld_consensus_kraft.raft.voters import NO_DIRECTORY
 
 if TYPE_CHECKING:
     from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
@@ -22,6 +23,8 @@ if TYPE_CHECKING:
 
 FETCH, VOTE, BEGIN, END, DESCRIBE, FETCH_SNAPSHOT = 1, 52, 53, 54, 55, 59
 DESCRIBE_TIMEOUT_MS = 5_000
+DIRECTORIES_VERSION = 2
+"""The first version of DescribeQuorum whose answer has directory ids and the endpoints of voters (KIP-853)."""
 
 
 def quorum_handlers(
@@ -49,7 +52,8 @@ def quorum_handlers(
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
-        return metadata.submit(request, DESCRIBE_TIMEOUT_MS, on_behalf=on_behalf, wait_image=False)
+        described = metadata.submit(request, DESCRIBE_TIMEOUT_MS, on_behalf=on_behalf, wait_image=False)
+        return described if context.api_version >= DIRECTORIES_VERSION else without_directories(described)
 
     found = [_handler(DESCRIBE, 0, 2, describe, ("broker", "controller"))]
     if "controller" in roles:
@@ -57,6 +61,25 @@ def quorum_handlers(
         found += [_handler(key, low, high, handle, ("controller",)) for key, low, high in versions]
         found.append(_handler(FETCH_SNAPSHOT, 0, 1, snapshot, ("controller",)))
     return found
+
+
+def without_directories(described: Completion[Message]) -> Completion[Message]:
+    """Returns the answer as older versions have it. The leader gives the newest, whichever the client asked for."""
+    answer: Completion[Message] = Completion()
+
+    def done(one: Completion[Message]) -> None:
+        if one.error is not None:
+            answer.fail(one.error)
+        else:
+            found: Any = one.result()
+            found.nodes = []
+            for partition in (one for topic in found.topics for one in topic.partitions):
+                for replica in (*partition.current_voters, *partition.observers):
+                    replica.replica_directory_id = NO_DIRECTORY
+            answer.complete(found)
+
+    described.when_done(done)
+    return answer
 
 
 def _handler(
