@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.config import replica_selectors
+from blumfeld.config import replica_selectors, throttled_replicas
 from blumfeld.config.effects import FIXED, HONOURED, REFUSED, WITHOUT, check_effect, effect_of
 from blumfeld.config.effects_table import (
     BROKER_EFFECTS,
@@ -47,6 +47,8 @@ def another_value(defn: ConfigDef) -> Typed:
         return "127.0.0.1:5"
     if defn.name == replica_selectors.KEY:
         return replica_selectors.RACK_AWARE
+    if defn.name in throttled_replicas.KEYS:
+        return (throttled_replicas.ALL,)
     if defn.type == "BOOLEAN":
         return not defn.default
     if defn.type == "DOUBLE":

@@ -67,6 +67,7 @@ class Broker:
             events=self.events,
             cluster=self.cluster,
         )
+        self.cluster.follow_config(self.partitions.throttles.reconfigure)
         self.replicas = PushedReplicas(self.partitions, composition.metadata.replica_driver)
         self.local_partitions = LedPartitions(self.partitions, self.events)
         self.peers = TransportPeerClient(composition)

@@ -33,6 +33,8 @@ from blumfeld.config.ip_overrides import KEY as IP_OVERRIDES
 from blumfeld.config.ip_overrides import ip_overrides
 from blumfeld.config.replica_selectors import KEY as REPLICA_SELECTOR
 from blumfeld.config.replica_selectors import check_replica_selector
+from blumfeld.config.throttled_replicas import KEYS as THROTTLED_REPLICAS
+from blumfeld.config.throttled_replicas import check_throttled_replicas
 
 __all__ = [
     "FIXED",
@@ -117,6 +119,8 @@ def check_effect(defn: ConfigDef, given: Given) -> None:
         ip_overrides(given)
     elif defn.name == REPLICA_SELECTOR:
         check_replica_selector(given)
+    elif defn.name in THROTTLED_REPLICAS:
+        check_throttled_replicas(defn.name, given)
     effect = effect_of(defn)
     if effect.effect not in (FIXED, REFUSED) or _is_default(defn, parse(defn, given)):
         return

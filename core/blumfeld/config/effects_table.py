@@ -23,13 +23,13 @@ EffectRow = tuple[str, str, str, str]
 HONOURED, FIXED, WITHOUT, REFUSED = "honoured", "fixed", "without effect", "refused"
 
 ONE_LOOP = "one event loop serves all connections, beside a few workers whose number is fixed"
-NO_FOLLOWERS = "a partition has one replica, so no follower fetches"
+PEER_CLIENT = "blumfeld.broker.serving.peer_client"
 NO_TRANSACTIONS = "there is no transaction coordinator"
 NO_SHARE = "share groups aren't implemented"
 NO_STREAMS = "streams groups aren't implemented"
 NO_TIERING = "there is no tiered storage"
 TIERING = "there is no tiered storage: the data would exist on the local disk only"
-NO_QUOTAS = "quotas and throttles aren't implemented"
+NO_QUOTAS = "quotas of clients and of the controller aren't implemented"
 NO_METRICS = "metrics are served in Prometheus' form, see [metrics]"
 NO_TELEMETRY = "client telemetry isn't implemented"
 NO_JAVA = "the broker can't load a Java class"
@@ -50,6 +50,7 @@ SHARD = "blumfeld.coordinator.groups.shard"
 KRAFT_OPENING = "blumfeld_consensus_kraft.opening"
 KRAFT_QUORUM = "blumfeld_consensus_kraft.quorum.making"
 KRAFT_SNAPSHOTS = "blumfeld_consensus_kraft.snapshots"
+THROTTLES = "blumfeld.broker.replicas.throttles"
 CLEANER = "blumfeld.broker.upkeep.cleaner"
 CLEANER_CHOICE = "blumfeld.broker.upkeep.cleaner_choice"
 
@@ -60,8 +61,8 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("num.replica.alter.log.dirs.threads", WITHOUT, "as many replicas move at once as there are log directories", "The number of threads that move replicas between log directories."),
     ("background.threads", WITHOUT, ONE_LOOP, "The number of threads for background work."),
     ("request.timeout.ms", WITHOUT, "no request to another broker reads it", "How long a request that this broker sends may take."),
-    ("socket.connection.setup.timeout.ms", WITHOUT, NO_FOLLOWERS, "How long this broker waits for a connection to another broker."),
-    ("socket.connection.setup.timeout.max.ms", WITHOUT, NO_FOLLOWERS, "How long this broker waits at most for a connection, after several that failed."),
+    ("socket.connection.setup.timeout.ms", HONOURED, PEER_CLIENT, "How long this broker waits for a connection to another broker."),
+    ("socket.connection.setup.timeout.max.ms", WITHOUT, "each attempt has the time of socket.connection.setup.timeout.ms", "How long this broker waits at most for a connection, after several that failed."),
     ("config.providers", REFUSED, "values are taken as they stand, so a secret's placeholder would be used as the secret", "The names of providers that put secrets in the place of placeholders."),
     ("authorizer.class.name", REFUSED, SECURITY, "The class that decides what a client may do."),
     ("early.start.listeners", FIXED, "listeners open when the broker is ready", "The listeners that open before the broker is ready."),
@@ -295,11 +296,11 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("kafka.metrics.polling.interval.secs", WITHOUT, NO_METRICS, "How often reporters read the metrics."),
     ("telemetry.max.bytes", WITHOUT, NO_TELEMETRY, "The largest telemetry message of a client."),
     ("quota.window.num", WITHOUT, NO_QUOTAS, "The samples that client quotas are computed from."),
-    ("replication.quota.window.num", WITHOUT, NO_QUOTAS, "The samples that replication throttles are computed from."),
+    ("replication.quota.window.num", HONOURED, THROTTLES, "The samples that replication throttles are computed from."),
     ("alter.log.dirs.replication.quota.window.num", WITHOUT, "each move between directories is paced by itself", "The samples that the throttle of moves between directories is computed from."),
     ("controller.quota.window.num", WITHOUT, NO_QUOTAS, "The samples that controller quotas are computed from."),
     ("quota.window.size.seconds", WITHOUT, NO_QUOTAS, "The time that a sample of client quotas covers."),
-    ("replication.quota.window.size.seconds", WITHOUT, NO_QUOTAS, "The time that a sample of replication throttles covers."),
+    ("replication.quota.window.size.seconds", HONOURED, THROTTLES, "The time that a sample of replication throttles covers."),
     ("alter.log.dirs.replication.quota.window.size.seconds", WITHOUT, "each move between directories is paced by itself", "The time that a sample of the throttle of moves between directories covers."),
     ("controller.quota.window.size.seconds", WITHOUT, NO_QUOTAS, "The time that a sample of controller quotas covers."),
     ("client.quota.callback.class", REFUSED, POLICY, "The class that decides client quotas."),
@@ -414,8 +415,8 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("remote.log.manager.fetch.quota.window.size.seconds", WITHOUT, NO_TIERING, "The time that a sample of the limit of remote reads covers."),
     ("remote.fetch.max.wait.ms", WITHOUT, NO_TIERING, "How long a fetch waits for remote storage."),
     ("remote.list.offsets.request.timeout.ms", WITHOUT, NO_TIERING, "How long ListOffsets waits for remote storage."),
-    ("leader.replication.throttled.rate", WITHOUT, NO_FOLLOWERS, "The bytes a second that a leader sends of throttled replicas."),
-    ("follower.replication.throttled.rate", WITHOUT, NO_FOLLOWERS, "The bytes a second that a follower fetches of throttled replicas."),
+    ("leader.replication.throttled.rate", HONOURED, THROTTLES, "The bytes a second that a leader sends of throttled replicas."),
+    ("follower.replication.throttled.rate", HONOURED, THROTTLES, "The bytes a second that a follower fetches of throttled replicas."),
     ("replica.alter.log.dirs.io.max.bytes.per.second", HONOURED, "blumfeld_storage_local.plugin", "The bytes a second that a move of a replica between log directories copies at most."),
 )
 
@@ -458,8 +459,8 @@ TOPIC_EFFECTS: tuple[EffectRow, ...] = (
     ("message.timestamp.type", HONOURED, "blumfeld.config.values", "Whether a record's timestamp is its producer's or the broker's."),
     ("message.timestamp.before.max.ms", HONOURED, "blumfeld.broker.replicas.rules.append_rules", "How far a record's timestamp may lie in the past."),
     ("message.timestamp.after.max.ms", HONOURED, "blumfeld.broker.replicas.rules.append_rules", "How far a record's timestamp may lie in the future."),
-    ("leader.replication.throttled.replicas", WITHOUT, NO_FOLLOWERS, "The replicas whose leaders throttle what they send."),
-    ("follower.replication.throttled.replicas", WITHOUT, NO_FOLLOWERS, "The replicas whose followers throttle what they fetch."),
+    ("leader.replication.throttled.replicas", HONOURED, THROTTLES, "The replicas whose leaders throttle what they send."),
+    ("follower.replication.throttled.replicas", HONOURED, THROTTLES, "The replicas whose followers throttle what they fetch."),
     ("remote.storage.enable", REFUSED, TIERING, "Whether old segments of the topic go to remote storage."),
     ("local.retention.ms", WITHOUT, NO_TIERING, "How long segments that remote storage has are kept on the local disk."),
     ("local.retention.bytes", WITHOUT, NO_TIERING, "How many bytes that remote storage has are kept on the local disk."),

@@ -8,6 +8,7 @@ from typing import Protocol
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.leader_epochs import EpochEnd, EpochEntry
+from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.storage import PartitionLog, TopicPartition
 from blumfeld.wire.errors import ErrorCode
 
@@ -52,6 +53,14 @@ class FollowerHost(Protocol):
     @property
     def latest_epoch(self) -> int:
         """Leader epoch of the last record, placed ones included; -1 if none is known. A fetch names it."""
+        ...
+
+    @property
+    def quota(self) -> ReplicationQuota | None:
+        """The quota of this node's followers, if the topic's configuration throttles this replica now; else ``None``
+        (KIP-73). The follower counts there what it fetches, and doesn't fetch while the quota is exceeded and it hasn't
+        reached the leader's high watermark.
+        """
         ...
 
     def epoch_end(self, epoch: int) -> EpochEnd:

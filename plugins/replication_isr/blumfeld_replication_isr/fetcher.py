@@ -16,6 +16,7 @@ from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.spi.peers import PeerChannel, RawAnswer
 from blumfeld.spi.repeated_events import RepeatedEvents
+from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.runtime import Phase, Runtime, Timer
 from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
@@ -88,6 +89,8 @@ class Fetcher:
         self._unwritten: dict[Key, None] = {}
         """Partitions whose batches are placed. The next request waits until all of them are written, so that it
         acknowledges them, and no other request makes them wait."""
+        self._throttled: dict[Key, IsrFollower] = {}
+        """Followers that were throttled when they began, or when their last bytes came (KIP-73)."""
         self._under_way = False
         self._planned = False
         self._paused_until_ms = 0.0
@@ -117,6 +120,7 @@ class Fetcher:
     def _begin(self, follower: IsrFollower) -> None:
         position = follower.position()
         self.rules.add(follower.key, position)
+        self._quota_of(follower)
         high_watermark = follower.host.high_watermark
         if position.last_fetched_epoch < 0 and position.offset > high_watermark:
             # The leader can't compare a log that has no epochs, so only what is committed is known to be the leader's.
@@ -130,6 +134,7 @@ class Fetcher:
         del self._followers[key]
         self._new.pop(key, None)
         self._unwritten.pop(key, None)
+        self._throttled.pop(key, None)
         self.rules.remove(key)
         if self._followers:
             self._plan()
@@ -198,6 +203,9 @@ class Fetcher:
         now_ms = self._runtime.monotonic_ms()
         self._stop_timer()
         wakes_ms = self.rules.wake(now_ms)
+        if self._throttled:
+            self._hold_throttled(now_ms)
+            wakes_ms = self.rules.wake(now_ms)
         if now_ms < self._paused_until_ms:
             self._timer = self._runtime.call_later(self._paused_until_ms - now_ms, self._plan_later)
             return
@@ -215,6 +223,32 @@ class Fetcher:
         fetch = fetch_request(self._settings, self._owner.node_id, self._owner.own_epoch(), request, wait_ms)
         sent = self._channel.send_raw(fetch, self._settings.timeout_ms)
         sent.when_done(partial(self._answered, self._connections))
+
+    def _hold_throttled(self, now_ms: float) -> None:
+        """Leave throttled partitions out of the next request while the quota is exceeded.
+
+        They are looked at again after ``replica.fetch.backoff.ms``, as in Kafka: the throttle may be taken away.
+        """
+        for follower in self._throttled.values():
+            quota = follower.host.quota
+            if (
+                quota is None
+                or follower.has_caught_up
+                or self.rules.state(follower.key) is not State.FETCHING
+            ):
+                continue
+            if quota.is_exceeded(now_ms):
+                until_ms = min(quota.ends_ms(now_ms), now_ms + self._settings.backoff_ms)
+                self.rules.delay(follower.key, follower.position(), until_ms)
+
+    def _quota_of(self, follower: IsrFollower) -> ReplicationQuota | None:
+        """Returns the quota of a follower; ``None`` if it isn't throttled now."""
+        quota = follower.host.quota
+        if quota is None:
+            self._throttled.pop(follower.key, None)
+        else:
+            self._throttled[follower.key] = follower
+        return quota
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -315,6 +349,10 @@ class Fetcher:
         key = follower.key
         if not self._has(follower):
             return
+        follower.leader_high_watermark = data.high_watermark
+        quota = self._quota_of(follower)
+        if quota is not None:
+            quota.record(len(view), self._runtime.monotonic_ms())
         if placed:
             self.rules.busy(key)
             self._unwritten[key] = None

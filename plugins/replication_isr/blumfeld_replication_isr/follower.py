@@ -32,7 +32,7 @@ class Fetches(Protocol):
 class IsrFollower:
     """Implements ``FollowerReplica``."""
 
-    __slots__ = ("fetcher", "host", "image", "key", "stopped")
+    __slots__ = ("fetcher", "host", "image", "key", "leader_high_watermark", "stopped")
 
     fetcher: Fetches
     """Set by the fetcher, when it takes the follower."""
@@ -42,6 +42,14 @@ class IsrFollower:
         self.image = image
         self.key: Key = (host.topic_id, host.partition.partition)
         self.stopped = False
+        self.leader_high_watermark = -1
+        """The leader's own, as of its last answer; -1 before that. Ours is no higher than our log's end."""
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether the log has all that was committed when the leader answered last. So has each member of the ISR, and
+        no throttle may slow one down (KIP-73)."""
+        return 0 <= self.leader_high_watermark <= self.host.log.placed_end_offset
 
     def position(self) -> Position:
         """Returns the next fetch: from the end of the log."""

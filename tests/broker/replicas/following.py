@@ -16,8 +16,9 @@ from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.partition import ACKS_LEADER, Partition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
+from blumfeld.broker.replicas.throttles import Throttles
 from blumfeld.broker.waiting.deadlines import WaitCounts
-from blumfeld.config.values import TopicConfig
+from blumfeld.config.values import BrokerConfig, TopicConfig
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
@@ -180,8 +181,9 @@ class Replica:
             pass
         refused = RefusedWrites(runtime, self.events)
         counts = WaitCounts()
+        throttles = Throttles(BrokerConfig(), self.id)
         self.partition = Partition(
-            PARTITION, TOPIC_ID, log, state, config, runtime, counts, self._failed, refused
+            PARTITION, TOPIC_ID, log, state, config, runtime, counts, self._failed, refused, throttles
         )
 
     def _failed(self, partition: Partition, error: OSError) -> None:

@@ -14,6 +14,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.spi.peers import RawAnswer
+from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.codec import encode
@@ -59,6 +60,7 @@ class Log:
         self.log = cast("Any", SimpleNamespace(placed_end_offset=end, log_start_offset=0))
         self.latest_epoch = 1 if end else -1
         self.high_watermark = 0
+        self.quota: ReplicationQuota | None = None
         self.ours = EpochEnd(-1, -1)
         self.appended: list[tuple[memoryview, int, int]] = []
         self.truncated: list[int] = []

@@ -90,6 +90,20 @@ class Reader:
             return partition.log.written_end_offset
         return partition.readable_end(self.read_committed)
 
+    def is_throttled(self, partition: Partition) -> bool:
+        """Whether a follower gets no records of a partition that this node leads, because the quota is used up.
+
+        Only a follower outside of the ISR waits, as in Kafka: to throttle one within would take it out of the ISR, and
+        would hold up producers with acks=all.
+        """
+        quota = partition.throttles.of_leader(partition.partition, partition.config)
+        return (
+            quota is not None
+            and partition.leader is not None
+            and self.replica_id not in partition.leader.isr
+            and quota.is_exceeded(self.ports.runtime.monotonic_ms())
+        )
+
     def find(self, asked: FetchPartition) -> Partition:
         """Returns the partition, if this node leads it, or follows and this reader reads from followers, too.
 
@@ -277,7 +291,7 @@ class PartitionRead:
         self.log_start_offset = partition.log.log_start_offset
         offset = self.asked.fetch_offset
         if reader.follower and partition.leader is not None:
-            end = partition.log.written_end_offset
+            end = offset if reader.is_throttled(partition) else partition.log.written_end_offset
         else:
             end = self.stable if reader.read_committed else self.high_watermark
         if offset < end and bytes_max > 0:

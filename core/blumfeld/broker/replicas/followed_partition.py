@@ -9,10 +9,13 @@ from typing import Protocol
 
 from blumfeld.broker.replicas.rules.fetched_batches import fetched_batches
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
+from blumfeld.broker.replicas.throttles import Throttles
 from blumfeld.broker.replicas.watching.end_watchers import EndWatchers
+from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.leader_epochs import EpochEnd, EpochEntry
 from blumfeld.spi.replication import FollowerReplica
+from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import PartitionLog, TopicPartition, WriteOutcome
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -28,6 +31,8 @@ class Followed(Protocol):
     state: ReplicaState
     watchers: EndWatchers
     leader_epoch: int
+    config: TopicConfig
+    throttles: Throttles
 
     def fail(self, error: OSError) -> None:
         """Take the partition offline."""
@@ -100,6 +105,12 @@ class FollowedPartition:
     def latest_epoch(self) -> int:
         """As ``FollowerHost.latest_epoch``."""
         return self._partition.state.epochs.latest_epoch
+
+    @property
+    def quota(self) -> ReplicationQuota | None:
+        """As ``FollowerHost.quota``."""
+        partition = self._partition
+        return partition.throttles.of_follower(partition.partition, partition.config)
 
     def epoch_end(self, epoch: int) -> EpochEnd:
         """As ``FollowerHost.epoch_end``."""

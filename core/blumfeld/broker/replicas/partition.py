@@ -12,6 +12,7 @@ from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.rules.append_rules import AppendRules
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
+from blumfeld.broker.replicas.throttles import Throttles
 from blumfeld.broker.replicas.waiting_appends import AppendWaiter, WaitingAppends
 from blumfeld.broker.replicas.watching.end_watchers import (
     CHANGED,
@@ -67,6 +68,7 @@ class Partition:
         "placing_began_ms",
         "rules",
         "state",
+        "throttles",
         "told_ms",
         "topic_id",
         "watchers",
@@ -83,12 +85,14 @@ class Partition:
         counts: WaitCounts,
         failed: Callable[[Partition, OSError], None],
         refused: RefusedWrites,
+        throttles: Throttles,
     ) -> None:
         self.partition = partition
         self.topic_id = topic_id
         self.log = log
         self.state = state
         self.config = config
+        self.throttles = throttles
         self.leader: LeaderReplica | None = None
         self.followed: FollowedPartition | None = None
         """This partition as a follower's host, while it follows."""
@@ -98,8 +102,7 @@ class Partition:
         self.rules = AppendRules(config)
         self.min_insync_replicas = config.min_insync_replicas
         self.append_ms = -1
-        """Log append time for the answer to the last :meth:`append`; -1 if the topic uses create time. A retry gets the
-        highest timestamp of the original."""
+        """Log append time of the last :meth:`append`, for a retry that of the original; -1 with create time."""
         self.leader_start_offset = 0
         """The log's end when the current leader epoch began."""
         self.image: PartitionImage | None = None
@@ -275,8 +278,7 @@ class Partition:
             self._write_later()
 
     def cut(self) -> None:
-        """Take note that the log was truncated or begun anew: what is known of its end, and of the bytes before it, is
-        gone."""
+        """Take note that the log was truncated or begun anew: forget its end, and the bytes before it."""
         end_offset = self.log.written_end_offset
         self.leader_start_offset = min(self.leader_start_offset, end_offset)
         if self.watchers.written_bytes is not None:

@@ -2,7 +2,7 @@
 
 v5  log start offset.  v7 sessions (KIP-227).  v9 leader epochs (KIP-320).  v11 rack.  v12 flexible, diverging epochs.
 v13 topics by id.  v15 replica state.  v16 the leader's endpoint, on errors.  v17-18 for the metadata quorum.
-Left out: reading from followers (preferred replica), throttling.
+Left out: client quotas. Followers of throttled partitions outside of the ISR wait for the replication quota (KIP-73).
 """
 
 from __future__ import annotations
@@ -278,6 +278,8 @@ class Fetch:
         if self._topic_bytes:  # empty without a metrics endpoint
             for one in reads:
                 self._went_out(reader, one)
+        if reader.follower:
+            self._count_throttled(reads)
         if len(reads) == 1 and attempt.straight and reader.context.api_version >= STRAIGHT_FROM:
             one = reads[0]
             if plan.session is None or (one.read is not None and one.read.size_bytes):
@@ -304,7 +306,17 @@ class Fetch:
                 yield None
             self._went_out(reader, one)
             self._add(reader, plan, response, topics, one)
+        if reader.follower:
+            self._count_throttled(attempt.reads)
         return self._ended(reader, plan, response)
+
+    def _count_throttled(self, reads: Sequence[PartitionRead]) -> None:
+        """Count what leaves for followers of throttled partitions, members of the ISR too, as Kafka does (KIP-73)."""
+        for one in reads:
+            if one.size_bytes and one.partition is not None:
+                quota = one.partition.throttles.of_leader(one.partition.partition, one.partition.config)
+                if quota is not None:
+                    quota.record(one.size_bytes, self._ports.runtime.monotonic_ms())
 
     def _went_out(self, reader: Reader, one: PartitionRead) -> None:
         if one.read is not None and one.partition is not None and not reader.follower:

@@ -19,6 +19,7 @@ from blumfeld.broker.replicas.hosting.strays import strays
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
+from blumfeld.broker.replicas.throttles import Throttles
 from blumfeld.broker.replicas.watching.topic_bytes import TopicBytes
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
@@ -41,7 +42,6 @@ PREFERRED_MAX = 10_000
 """Partitions, not hosted yet, for which a preferred log directory is remembered."""
 OPENED_AT_ONCE_MAX = 4
 """Logs that are opened and recovered at the same time: one for each of the runtime's worker threads."""
-
 REOPEN_MS = 1000.0
 """Pause before the next attempt to open a log for which space, descriptors or memory were lacking."""
 
@@ -70,6 +70,7 @@ class PartitionManager:
         """Bytes in and out by topic with a hosted partition, once :meth:`count_bytes` was called."""
         self._counts_bytes = False
         self.refused_writes = RefusedWrites(runtime, events)
+        self.throttles = Throttles(cluster.config, node_id)
         self._node_id = node_id
         self._runtime = runtime
         self._storage: LogStorage
@@ -266,11 +267,8 @@ class PartitionManager:
                 told(hosted)
 
     def set_strays_aside(self, image: ClusterImage) -> None:
-        """Set aside logs that were found at the start and that no topic claims. Call it before anything is hosted.
-
-        It frees their names: a new topic of the same name must not open an old log.
-
-        :param image: the first image, which is complete
+        """Set aside logs that were found at the start and that no topic of the first image claims. Call it before
+        anything is hosted: it frees their names, and a new topic of the same name must not open an old log.
         """
         if self._lasting is None:
             return
@@ -385,6 +383,7 @@ class PartitionManager:
             self._counts,
             self.failed,
             self.refused_writes,
+            self.throttles,
         )
 
     def _not_opened(

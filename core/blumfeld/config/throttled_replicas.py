@@ -1,0 +1,50 @@
+"""``leader.replication.throttled.replicas`` and ``follower.replication.throttled.replicas``: the replicas of a topic
+that a reassignment throttles (KIP-73)."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+
+from blumfeld.config.definitions import ConfigError
+
+LEADER_REPLICAS = "leader.replication.throttled.replicas"
+FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
+KEYS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
+ALL = "*"
+_REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
+_ALLOWED = "'*' alone, or a list of replicas: PARTITION:BROKER, with commas between"
+
+
+def check_throttled_replicas(key: str, given: object) -> None:
+    """Check a list of throttled replicas. Kafka also takes '*' before other entries, which it can't read afterwards.
+
+    :raises ConfigError: an entry has another form
+    """
+    entries = _entries(given)
+    if entries != [ALL] and not all(_REPLICA.fullmatch(entry) for entry in entries):
+        raise ConfigError(key, given, _ALLOWED)
+
+
+def is_throttled(replicas: Sequence[str], partition: int, broker_id: int) -> bool:
+    """Whether a topic's list names the replica of a partition on a broker. An entry that can't be read names none."""
+    return bool(replicas) and (replicas[0] == ALL or (partition, broker_id) in _named(tuple(replicas)))
+
+
+@lru_cache(maxsize=64)
+def _named(replicas: tuple[str, ...]) -> frozenset[tuple[int, int]]:
+    # A topic's list has an entry for each replica that moves, and each fetch of one asks.
+    named = (entry.split(":") for entry in replicas if _REPLICA.fullmatch(entry))
+    return frozenset((int(partition), int(broker)) for partition, broker in named)
+
+
+def _entries(given: object) -> list[str]:
+    entries = (
+        given.split(",")
+        if isinstance(given, str)
+        else list(given)
+        if isinstance(given, (list, tuple))
+        else []
+    )
+    return [text for entry in entries if (text := str(entry).strip())]
