@@ -6,7 +6,14 @@ import asyncio
 
 import pytest
 
-from tests.plugins.replication_isr.three_nodes import ThreeNodes
+from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE
+from blumfeld.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from tests.plugins.replication_isr.three_nodes import TOPIC, ThreeNodes
 
 RATE = 20_000
 BATCHES = 40
@@ -17,6 +24,7 @@ CONFIG = {
     "follower.replication.throttled.rate": RATE,
 }
 LATE = 3
+SET, DELETE = 0, 1
 LEADERS, FOLLOWERS = "leader.replication.throttled.replicas", "follower.replication.throttled.replicas"
 
 
@@ -75,5 +83,56 @@ def test_members_of_the_isr_are_not_throttled() -> None:
             assert await nodes.produce([bytes([number]) * BATCH_BYTES])
         assert nodes.loop.time() - began_s < 2.0
         assert nodes.image().isr == nodes.image().replicas
+
+    nodes.run(story())
+
+
+def test_a_throttle_is_set_and_taken_away_at_run_time() -> None:
+    """As kafka-reassign-partitions does it: rates of single brokers, lists of the topic, and their removal."""
+    nodes = ThreeNodes(config={"replica.fetch.max.bytes": 5_100})
+
+    async def alter(operation: int) -> None:
+        lists = {LEADERS: "0:1,0:2", FOLLOWERS: f"0:{LATE}"}
+        rates = dict.fromkeys(
+            ("leader.replication.throttled.rate", "follower.replication.throttled.rate"), "100"
+        )
+        wanted = [(BROKER_RESOURCE, str(node), rates) for node in (1, 2, 3)] + [
+            (TOPIC_RESOURCE, TOPIC, lists)
+        ]
+        request = IncrementalAlterConfigsRequest(
+            resources=[
+                AlterConfigsResource(
+                    resource_type=kind,
+                    resource_name=name,
+                    configs=[
+                        AlterableConfig(
+                            name=key, config_operation=operation, value=None if operation == DELETE else value
+                        )
+                        for key, value in values.items()
+                    ],
+                )
+                for kind, name, values in wanted
+            ]
+        )
+        admin = await nodes.connect(1)
+        answer = await admin.ask(request, 1, IncrementalAlterConfigsResponse)
+        admin.close()
+        assert [one.error_code for one in answer.responses] == [0, 0, 0, 0], answer
+
+    async def story() -> None:
+        await nodes.create(1)
+        nodes.machine(LATE).crash(power_cut=False)
+        await nodes.until(lambda: LATE not in nodes.image().isr)
+        for number in range(BATCHES):
+            assert await nodes.produce([bytes([number]) * BATCH_BYTES])
+        await alter(SET)
+        assert await nodes.machine(LATE).start()
+        await asyncio.sleep(8.0)
+        assert nodes.replica(LATE).log.written_end_offset < 5
+        await alter(DELETE)
+        began_s = nodes.loop.time()
+        await nodes.until(lambda: nodes.settled([0]))
+        assert nodes.loop.time() - began_s < 3.0
+        nodes.check([0])
 
     nodes.run(story())
