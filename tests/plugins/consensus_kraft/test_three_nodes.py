@@ -342,6 +342,37 @@ def test_only_the_leader_gives_snapshots(cluster: Cluster) -> None:
         assert answer.topics[0].partitions[0].error_code == expected
 
 
+def test_a_leader_stays_while_a_voter_takes_a_snapshot() -> None:
+    """Its last voter fetches no records for longer than the check of the quorum waits, only parts of a snapshot."""
+    cluster = Cluster(**SMALL_SNAPSHOTS)
+    cluster.start()
+    leader = cluster.leader
+    assert leader is not None
+    metadata = cluster.metadata(leader)
+    for number in range(30):
+        assert cluster.create(leader, f"topic-{number}") == 0
+    cluster.until(lambda: metadata.catching_up.log.latest_snapshot_id is not None)
+    others = [one for one in (1, 2, 3) if one != leader]
+    for one in others:
+        cluster.machines[one].pause()
+    for _ in range(10):
+        snapshot = metadata.catching_up.log.latest_snapshot_id
+        assert snapshot is not None
+        asked = RequestPartitionSnapshot(
+            partition=0,
+            current_leader_epoch=metadata.driver.raft.epoch,
+            snapshot_id=SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
+            position=0,
+        )
+        topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[asked])
+        request = FetchSnapshotRequest(replica_id=others[0], topics=[topic], max_bytes=100)
+        cluster.run(cluster.machines[leader].run(metadata.catching_up.serve(request)))
+        cluster.wait(1)
+        assert metadata.driver.raft.leadership is not None
+    cluster.wait(5)
+    assert metadata.driver.raft.leadership is None
+
+
 def test_a_running_replica_goes_on_behind_a_snapshot_too() -> None:
     """It was cut off while the log moved on. Its partitions follow: new ones open, those of deleted topics close."""
     cluster = Cluster(brokers=1, **SMALL_SNAPSHOTS)

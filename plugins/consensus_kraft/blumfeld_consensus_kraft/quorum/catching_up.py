@@ -94,10 +94,9 @@ class CatchingUp:
             self._events.error("a metadata snapshot can't be read", error=str(error))
             served.fail(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR))
             return
-        if raft.leadership is not None and answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
+        if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
             directory_id = request.topics[0].partitions[0].replica_directory_id
-            replica = ReplicaKey(request.replica_id, directory_id)
-            raft.leadership.heard(replica, self._composition.runtime.monotonic_ms())
+            self._driver.took_snapshot(ReplicaKey(request.replica_id, directory_id))
         served.complete(answer)
 
     def _ask(self, leader_id: int, request: Message) -> Completion[Message]:

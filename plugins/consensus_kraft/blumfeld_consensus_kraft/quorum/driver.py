@@ -43,6 +43,7 @@ from blumfeld_consensus_kraft.raft.messages import (
 )
 from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from blumfeld_consensus_kraft.raft_log import RaftLog
 
 PERSIST_RETRY_MS = 1_000
@@ -164,6 +165,10 @@ class RaftDriver:
     def leader_is_there(self, epoch: int) -> None:
         """A chunk of a snapshot came."""
         self._step(lambda now_ms: self.raft.leader_is_there(epoch, now_ms))
+
+    def took_snapshot(self, replica: ReplicaKey) -> None:
+        """A replica took a part of a snapshot from this node."""
+        self._step(lambda now_ms: self.raft.took_snapshot(replica, now_ms))
 
     def download_failed(self, epoch: int) -> None:
         """A snapshot can't be had."""

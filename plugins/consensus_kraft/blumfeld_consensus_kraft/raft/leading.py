@@ -12,6 +12,10 @@ from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterSet
 UNKNOWN = -1
 NEVER_MS = float("-inf")
 OBSERVER_FORGOTTEN_MS = 300_000
+"""An observer that fetched nothing for so long is forgotten."""
+OBSERVERS_MAX = 10_000
+"""The leader remembers no more observers: the one that has been silent longest goes. Each start on a new disk is
+another one."""
 CHECK_QUORUM_FACTOR = 1.5
 """A leader waits longer than its followers, which look for another leader after ``fetch_timeout_ms``."""
 
@@ -99,6 +103,8 @@ class Leadership:
     def fetched(self, key: ReplicaKey, offset: int, leader_end: int, now_ms: float) -> None:
         """A replica has everything below ``offset`` on its device."""
         self.heard(key, now_ms)
+        if key not in self._replicas and key not in self._voters:
+            self._make_room_for_an_observer(now_ms)
         self.progress(key).fetched(offset, leader_end, now_ms)
 
     def moved_high_watermark(self, own_flushed_end: int) -> bool:
@@ -140,7 +146,19 @@ class Leadership:
 
     def observers(self, now_ms: float) -> list[Progress]:
         """The replicas that fetch and are no voters; those that fell silent are forgotten."""
-        for key, progress in list(self._replicas.items()):
-            if key not in self._voters and now_ms - progress.last_fetch_ms > OBSERVER_FORGOTTEN_MS:
-                del self._replicas[key]
+        self._forget_silent_observers(now_ms)
+        return self._observers()
+
+    def _observers(self) -> list[Progress]:
         return [one for one in self._replicas.values() if one.key not in self._voters]
+
+    def _forget_silent_observers(self, now_ms: float) -> None:
+        for one in self._observers():
+            if now_ms - one.last_fetch_ms > OBSERVER_FORGOTTEN_MS:
+                del self._replicas[one.key]
+
+    def _make_room_for_an_observer(self, now_ms: float) -> None:
+        self._forget_silent_observers(now_ms)
+        known = self._observers()
+        if len(known) >= OBSERVERS_MAX:
+            del self._replicas[min(known, key=lambda one: one.last_fetch_ms).key]

@@ -277,6 +277,12 @@ class Raft:
             return answer._replace(snapshot=snapshot)
         return answer._replace(diverging=divergence(self._log, request))
 
+    def took_snapshot(self, replica: ReplicaKey, now_ms: float) -> list[effects.Effect]:
+        """A replica took a part of a snapshot from this node: for the check of the quorum it counts as a fetch."""
+        if isinstance(self.role, Leader):
+            self.role.leadership.heard(replica, now_ms)
+        return self._effects(now_ms)
+
     # Inputs: answers
 
     def answered(

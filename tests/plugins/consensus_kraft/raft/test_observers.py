@@ -1,0 +1,73 @@
+"""What a leader remembers of replicas that are no voters, and a part of a snapshot that counts as a fetch."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld_consensus_kraft.raft import effects, leading
+from blumfeld_consensus_kraft.raft.leading import OBSERVER_FORGOTTEN_MS, Leadership
+from blumfeld_consensus_kraft.raft.messages import VoteAnswer, VoteRequest
+from blumfeld_consensus_kraft.raft.raft import Raft
+from blumfeld_consensus_kraft.raft.settings import Settings, Stored
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+from tests.plugins.consensus_kraft.raft.model_log import ModelLog
+
+VOTERS = VoterSet(Voter(ReplicaKey(one)) for one in (1, 2, 3))
+
+
+def observer(number: int) -> ReplicaKey:
+    """A broker that started on a disk of its own."""
+    return ReplicaKey(7, number.to_bytes(16))
+
+
+def leadership() -> Leadership:
+    return Leadership(ReplicaKey(1), VOTERS, Settings(), 0, 0.0)
+
+
+def known(leader: Leadership) -> int:
+    """What it holds in memory, whether or not anyone asks for the observers."""
+    return len(leader._replicas)
+
+
+def test_a_silent_observer_is_forgotten_although_nobody_describes_the_quorum() -> None:
+    leader = leadership()
+    leader.fetched(observer(1), 0, 1, 0.0)
+    leader.fetched(observer(2), 0, 1, OBSERVER_FORGOTTEN_MS / 2)
+    leader.fetched(observer(3), 0, 1, OBSERVER_FORGOTTEN_MS + 1.0)
+    assert known(leader) == 2
+    assert [one.key for one in leader.observers(OBSERVER_FORGOTTEN_MS + 1.0)] == [observer(2), observer(3)]
+
+
+def test_there_is_a_limit_and_the_longest_silent_goes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "OBSERVERS_MAX", 3)
+    leader = leadership()
+    for voter in (2, 3):
+        leader.fetched(ReplicaKey(voter), 0, 1, 0.0)
+    for number in range(3):
+        leader.fetched(observer(number), 0, 1, float(number))
+    leader.fetched(observer(0), 0, 1, 5.0)
+    leader.fetched(observer(9), 0, 1, 6.0)
+    assert {one.key for one in leader.observers(6.0)} == {observer(0), observer(2), observer(9)}
+    assert leader.progress(ReplicaKey(2)).last_fetch_ms == 0.0
+
+
+def test_a_part_of_a_snapshot_counts_as_a_fetch_of_a_voter() -> None:
+    """A quorum in which one voter is down and the other one takes a snapshot for longer than the check waits."""
+    settings = Settings()
+    raft = Raft(ReplicaKey(1), VoterHistory(VOTERS), ModelLog(), settings, Stored(), lambda below: below / 2)
+    raft.start(0.0)
+    out = raft.tick(2_000.0)
+    asked = [one.request for one in out if isinstance(one, effects.Send)]
+    while raft.leadership is None:
+        request = next(one for one in asked if isinstance(one, VoteRequest))
+        answer = VoteAnswer(ErrorCode.NONE, raft.epoch, -1, True)
+        out = raft.answered(2, request, answer, 2_000.0)
+        asked = [one.request for one in out if isinstance(one, effects.Send)]
+    check_ms = settings.fetch_timeout_ms * leading.CHECK_QUORUM_FACTOR
+    raft.took_snapshot(ReplicaKey(2), 4_000.0)
+    raft.tick(2_000.0 + check_ms)
+    assert raft.leadership is not None
+    raft.tick(4_000.0 + check_ms)
+    assert raft.leadership is None
+    assert raft.took_snapshot(ReplicaKey(2), 9_000.0) is not None  # no leader any more: nothing is noted
