@@ -149,7 +149,7 @@ def cluster() -> Cluster:
 def test_the_voters_elect_one_leader_and_all_nodes_register(cluster: Cluster) -> None:
     cluster.until(lambda: cluster.leader is not None)
     for one in cluster.alive:
-        assert sorted(cluster.metadata(one).image.brokers) == [1, 2, 3, 4]
+        cluster.until(lambda one=one: sorted(cluster.metadata(one).image.brokers) == [1, 2, 3, 4], 1)  # type: ignore[misc]
     assert not cluster.defects
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from blumfeld.log.leader_epochs import truncation_offset
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld_consensus_kraft.raft.log_view import LogView
-from blumfeld_consensus_kraft.raft.messages import FetchRequest, SnapshotId
+from blumfeld_consensus_kraft.raft.messages import FetchAnswer, FetchRequest, SnapshotId
 
 
 def needed_snapshot(log: LogView, request: FetchRequest) -> SnapshotId | None:
@@ -27,6 +27,14 @@ def divergence(log: LogView, request: FetchRequest) -> EpochEnd | None:
     """
     end = log.end_of_epoch(request.last_epoch)
     return end if end.epoch != request.last_epoch or end.end_offset < request.offset else None
+
+
+def with_way_back(log: LogView, request: FetchRequest, answer: FetchAnswer) -> FetchAnswer:
+    """Returns the leader's answer, with a snapshot or the divergence where the replica's log can't just go on."""
+    snapshot = needed_snapshot(log, request)
+    if snapshot is not None:
+        return answer._replace(snapshot=snapshot)
+    return answer._replace(diverging=divergence(log, request))
 
 
 def truncation_point(log: LogView, diverging: EpochEnd) -> int:

@@ -9,6 +9,9 @@ from blumfeld_consensus_kraft.raft.settings import Settings
 BACKOFF_BASE_MS = 50
 """Pauses after a lost election are at random below this, doubled with each loss in a row."""
 
+FIRST_PAUSE, FIRST_PAUSE_RANDOM = 0.03, 0.1
+"""Parts of the election timeout: see :meth:`Pauses.first_ms`."""
+
 
 class Pauses:
     """Draws pauses.
@@ -31,6 +34,19 @@ class Pauses:
         """Until a voter that lost tries again."""
         limit_ms = min(BACKOFF_BASE_MS << min(self.losses, 20), self._settings.election_backoff_max_ms)
         return self._random_below(limit_ms)
+
+    def first_ms(self) -> float:
+        """Until a voter that has just started becomes prospective, when no other voter knows a leader.
+
+        Voters that start together would else all stand, and none would win. So the draw is much longer than a round
+        trip; the one that was up first asks the others again and again meanwhile, and has won when their pauses end.
+        """
+        timeout_ms = self._settings.election_timeout_ms
+        return timeout_ms * FIRST_PAUSE + self._random_below(timeout_ms * FIRST_PAUSE_RANDOM)
+
+    def successor_ms(self, place: int) -> float:
+        """Until a voter stands whose leader resigned, by its place among the successors."""
+        return place * BACKOFF_BASE_MS + self.backoff_ms() if place else 0
 
     def refused_ms(self) -> float:
         """Until a voter whose leader's port refuses connections becomes prospective."""

@@ -6,7 +6,8 @@
 * A replica asks by pre-votes first whether it would win. So a replica that lost its links disturbs no leader.
 * Whoever the leader is, it steps down if no majority fetches from it.
 
-Unlike Kafka's, a follower whose leader's port refuses connections doesn't wait (:meth:`Raft.leader_refused`).
+Unlike Kafka's, a follower whose leader's port refuses connections doesn't wait (:meth:`Raft.leader_refused`), nor does
+a voter that starts where no voter knows a leader.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.checks import begin_error, end_error, epoch_error, vote_error
 from blumfeld_consensus_kraft.raft.due import Sender, due, is_flushed
-from blumfeld_consensus_kraft.raft.fetching import divergence, needed_snapshot, truncation_point
+from blumfeld_consensus_kraft.raft.fetching import truncation_point, with_way_back
+from blumfeld_consensus_kraft.raft.granting import grants
 from blumfeld_consensus_kraft.raft.leading import Leadership
 from blumfeld_consensus_kraft.raft.log_view import LogView
 from blumfeld_consensus_kraft.raft.messages import (
@@ -32,7 +34,7 @@ from blumfeld_consensus_kraft.raft.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from blumfeld_consensus_kraft.raft.pauses import BACKOFF_BASE_MS, Pauses
+from blumfeld_consensus_kraft.raft.pauses import Pauses
 from blumfeld_consensus_kraft.raft.roles import (
     Ballot,
     Candidate,
@@ -42,8 +44,7 @@ from blumfeld_consensus_kraft.raft.roles import (
     Resigned,
     Role,
     Unattached,
-    may_be_asked_first,
-    may_vote_for_others,
+    lacks_leader,
 )
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Settings, Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory, VoterSet
@@ -127,7 +128,7 @@ class Raft:
         if self._is_alone:
             self._stand(now_ms)
         else:
-            self._become_unattached(self.epoch, now_ms)
+            self._become_unattached(self.epoch, now_ms, unasked=set(self.voters.ids) - {self.me.id})
         return self._effects(now_ms)
 
     def tick(self, now_ms: float) -> list[effects.Effect]:
@@ -218,7 +219,8 @@ class Raft:
         granted = False
         if error is ErrorCode.NONE:
             self._observe(request.epoch, NO_LEADER, now_ms)
-            granted = self._grants(request)
+            is_free = self.leader_id == NO_LEADER and self._may_not_vote_in != self.epoch
+            granted = grants(request, self.role, self._log, self.voted, is_free=is_free)
             if granted and not request.pre_vote:
                 self.voted = request.candidate
                 self._persist()
@@ -241,11 +243,10 @@ class Raft:
             role = self.role
             if isinstance(role, Follower) and role.leader_id == request.leader_id and self.is_voter:
                 place = next((n for n, key in enumerate(request.successors) if key.matches(self.me)), None)
-                place = len(request.successors) if place is None else place
                 role.has_fetched = False
                 role.fetch_at = FOREVER_MS
-                role.deadline_ms = now_ms + (
-                    place * BACKOFF_BASE_MS + self._pauses.backoff_ms() if place else 0
+                role.deadline_ms = now_ms + self._pauses.successor_ms(
+                    len(request.successors) if place is None else place
                 )
         self._out.append(effects.Reply(EpochAnswer(error, self.epoch, self.leader_id)))
         return self._effects(now_ms)
@@ -270,12 +271,8 @@ class Raft:
         if request.epoch != self.epoch or not isinstance(self.role, Leader):
             error = epoch_error(request.epoch, self.epoch)
             return FetchAnswer(error, self.epoch, self.leader_id)
-        known = self.role.leadership.high_watermark
-        answer = FetchAnswer(ErrorCode.NONE, self.epoch, self.me.id, known)
-        snapshot = needed_snapshot(self._log, request)
-        if snapshot is not None:
-            return answer._replace(snapshot=snapshot)
-        return answer._replace(diverging=divergence(self._log, request))
+        answer = FetchAnswer(ErrorCode.NONE, self.epoch, self.me.id, self.role.leadership.high_watermark)
+        return with_way_back(self._log, request, answer)
 
     def took_snapshot(self, replica: ReplicaKey, now_ms: float) -> list[effects.Effect]:
         """A replica took a part of a snapshot from this node: for the check of the quorum it counts as a fetch."""
@@ -312,6 +309,7 @@ class Raft:
             if isinstance(role, Unattached | Follower):
                 role.fetching = False
                 role.fetch_at = again_ms
+            self._knows_no_leader(node_id, now_ms)
         return self._effects(now_ms)
 
     def _vote_answered(self, node_id: int, request: VoteRequest, answer: VoteAnswer, now_ms: float) -> None:
@@ -343,6 +341,8 @@ class Raft:
         if isinstance(role, Unattached):
             role.fetching = False
             role.fetch_at = now_ms + self._settings.retry_backoff_ms
+            if answer.leader_id < 0:
+                self._knows_no_leader(node_id, now_ms)
             return
         if not isinstance(role, Follower) or role.leader_id != node_id or role.waits_for_log:
             return
@@ -369,6 +369,14 @@ class Raft:
             else:
                 self._raise_high_watermark(min(answer.high_watermark, self._log.flushed_end_offset))
 
+    def _knows_no_leader(self, node_id: int, now_ms: float) -> None:
+        """Another voter knows no leader, or can't be reached. If all of them do, a start needn't wait for a leader."""
+        role = self.role
+        if isinstance(role, Unattached) and node_id in role.unasked:
+            role.unasked.discard(node_id)
+            if not role.unasked and self.is_voter:
+                role.deadline_ms = min(role.deadline_ms, now_ms + self._pauses.first_ms())
+
     def _truncate(self, role: Follower, diverging: EpochEnd) -> None:
         end = truncation_point(self._log, diverging)
         if end < self.high_watermark:
@@ -380,17 +388,6 @@ class Raft:
         self.history.truncate(end)
         self._out.append(effects.Truncate(end))
 
-    # Votes
-
-    def _grants(self, request: VoteRequest) -> bool:
-        has_records = (request.last_epoch, request.end_offset) >= (self._log.last_epoch, self._log.end_offset)
-        if request.pre_vote:
-            return has_records and may_be_asked_first(self.role)
-        if self.voted is not None:
-            return may_vote_for_others(self.role) and self.voted == request.candidate
-        free = self.leader_id == NO_LEADER and self._may_not_vote_in != self.epoch
-        return has_records and free and may_vote_for_others(self.role)
-
     # Moving between roles
 
     def _observe(self, epoch: int, leader_id: int, now_ms: float) -> bool:
@@ -398,13 +395,8 @@ class Raft:
         if epoch < self.epoch:
             return False
         leader_id = NO_LEADER if leader_id == self.me.id else leader_id
-        if epoch == self.epoch:
-            role = self.role
-            lacks_leader = isinstance(role, Unattached | Candidate) or (
-                isinstance(role, Prospective) and role.last_leader_id == NO_LEADER
-            )
-            if leader_id < 0 or not lacks_leader:
-                return False
+        if epoch == self.epoch and (leader_id < 0 or not lacks_leader(self.role)):
+            return False
         if leader_id >= 0:
             self._become_follower(epoch, leader_id, now_ms)
         else:
@@ -428,10 +420,13 @@ class Raft:
             self._persisted = state
             self._out.append(effects.Persist(state.epoch, state.leader_id, state.voted))
 
-    def _become_unattached(self, epoch: int, now_ms: float) -> None:
-        deadline_ms = now_ms + self._pauses.election_ms() if self.is_voter else FOREVER_MS
+    def _become_unattached(
+        self, epoch: int, now_ms: float, *, pause_ms: float | None = None, unasked: set[int] | None = None
+    ) -> None:
+        pause_ms = self._pauses.election_ms() if pause_ms is None else pause_ms
+        deadline_ms = now_ms + pause_ms if self.is_voter else FOREVER_MS
         asked = int(self._random_below(len(self._others()) or 1))
-        role = Unattached(deadline_ms, fetch_at=now_ms, asked=asked)
+        role = Unattached(deadline_ms, fetch_at=now_ms, asked=asked, unasked=unasked or set())
         self._become(role, epoch, NO_LEADER, self.voted if epoch == self.epoch else None)
 
     def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> None:
@@ -451,9 +446,7 @@ class Raft:
         if role.last_leader_id != NO_LEADER:
             self._become_follower(self.epoch, role.last_leader_id, now_ms)
             return
-        self._become_unattached(self.epoch, now_ms)
-        assert isinstance(self.role, Unattached)
-        self.role.deadline_ms = now_ms + self._pauses.backoff_ms()
+        self._become_unattached(self.epoch, now_ms, pause_ms=self._pauses.backoff_ms())
         self._pauses.losses += 1
 
     def _stand(self, now_ms: float) -> None:

@@ -23,6 +23,10 @@ class Unattached(msgspec.Struct):
     """An observer looks for the leader then."""
     fetching: bool = False
     asked: int = 0
+    unasked: set[int] = msgspec.field(default_factory=set)
+    """After a start of a voter: the other voters that may know a leader. Once the last one is found to know none, or
+    not to be there, the deadline comes soon: nobody's silence needs to be waited out. A leader that lives, and that
+    this voter reaches, would have told of itself."""
 
     @property
     def next_ms(self) -> float:
@@ -153,11 +157,8 @@ class Resigned(msgspec.Struct):
 Role: TypeAlias = Unattached | Prospective | Candidate | Follower | Leader | Resigned
 
 
-def may_vote_for_others(role: Role) -> bool:
-    """Whether a replica in this role may have a vote left. The other roles voted for themselves, or follow a leader."""
-    return isinstance(role, Unattached | Prospective)
-
-
-def may_be_asked_first(role: Role) -> bool:
-    """Whether a replica in this role answers a pre-vote by what the candidate has: it hears no leader (KIP-996)."""
-    return not (isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched))
+def lacks_leader(role: Role) -> bool:
+    """Whether a replica in this role follows the leader of its epoch as soon as it is told of one."""
+    if isinstance(role, Prospective):
+        return role.last_leader_id == NO_LEADER
+    return isinstance(role, Unattached | Candidate)

@@ -1,0 +1,34 @@
+"""Whether a replica gives its vote, or its pre-vote. Pure functions."""
+
+from __future__ import annotations
+
+from blumfeld_consensus_kraft.raft.log_view import LogView
+from blumfeld_consensus_kraft.raft.messages import VoteRequest
+from blumfeld_consensus_kraft.raft.roles import Follower, Leader, Prospective, Role, Unattached
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey
+
+
+def grants(
+    request: VoteRequest, role: Role, log: LogView, voted: ReplicaKey | None, *, is_free: bool
+) -> bool:
+    """Returns whether a replica in this role grants a vote or a pre-vote for its present epoch.
+
+    :param voted: the candidate that has its vote in this epoch
+    :param is_free: whether it may give its vote if it has given none: it knows no leader in this epoch
+    """
+    has_records = (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)
+    if request.pre_vote:
+        return has_records and may_be_asked_first(role)
+    if voted is not None:
+        return may_vote_for_others(role) and voted == request.candidate
+    return has_records and is_free and may_vote_for_others(role)
+
+
+def may_vote_for_others(role: Role) -> bool:
+    """Whether a replica in this role may have a vote left. The other roles voted for themselves, or follow a leader."""
+    return isinstance(role, Unattached | Prospective)
+
+
+def may_be_asked_first(role: Role) -> bool:
+    """Whether a replica in this role answers a pre-vote by what the candidate has: it hears no leader (KIP-996)."""
+    return not (isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched))
