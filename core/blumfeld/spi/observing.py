@@ -33,15 +33,12 @@ class RequestSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     error_code: int
     """The answer's own error, or the first of a topic, partition, group or other item in it; 0: none was seen.
 
-    At most ``ITEMS_MAX`` items of an answer are looked at.
+    At most 1,000 items of an answer are looked at.
     """
     elapsed_ms: float
     """From the whole frame to its answer, waiting in the purgatory included."""
     closed: str = ""
     """Why the connection was closed instead of an answer; "" for every request that was served."""
-
-
-ITEMS_MAX = 1000
 
 
 class Observer(Protocol):

@@ -1,8 +1,11 @@
 """Notices at once that a broker's process is dead (ADR 0033). Kafka waits for the end of its session, nine seconds.
 
-The controller keeps a connection to a listener of each unfenced broker, and sends nothing over it. A process that ends
+Each voter keeps a connection to a listener of each unfenced broker, and sends nothing over it. A process that ends
 takes its connections with it. If the listener then refuses another one, no process is there. Only a refusal counts: a
 dial that fails otherwise says nothing about the process.
+
+Only the controller reports. The other voters watch because the node that dies may be the controller's own: the next
+controller never reached it as a broker, if it begins to watch then.
 """
 
 from __future__ import annotations
@@ -28,13 +31,15 @@ class Watched:
         self.endpoint = broker.endpoints[0]
         self.is_fenced = broker.fenced
         self.was_reached = False
-        """Whether it accepted a connection since its last report: without this a refusal says nothing."""
+        """Whether it accepted a connection since it last refused one: without this a refusal says nothing."""
+        self.refused = False
+        """It refused a connection after it was reached, and accepted none since."""
         self.told = False
         """It was reported as dead, and the image hasn't shown it fenced."""
         self.was_fenced = False
-        """The image showed it fenced after a report."""
+        """The image showed it fenced after a refusal."""
         self.lives = False
-        """It was reported, fenced, and came back in the same epoch: its address refuses although it lives."""
+        """It refused, was fenced, and came back in the same epoch: its address refuses although it lives."""
         self.task: Task | None = None
         self.connection: DialedConnection | None = None
         self.gone: Completion[None] = Completion()
@@ -51,8 +56,8 @@ class Watched:
         """Take note of what the image shows of this registration."""
         self.is_fenced = broker.fenced
         if broker.fenced:
-            self.was_fenced = self.was_fenced or self.told
-            self.told = False
+            self.was_fenced = self.was_fenced or self.told or self.refused
+            self.told = self.refused = False
         elif self.was_fenced:
             self.lives = True
 
@@ -67,7 +72,7 @@ class Watched:
 
 
 class BrokerWatch:
-    """Watches the unfenced brokers other than this node's own, from ``start`` to ``stop``.
+    """Watches the unfenced brokers other than this node's own until ``stop``, and reports while it is told to.
 
     :param dead: is told a broker's id and epoch when its process is gone, once for each time that it was reached
     """
@@ -77,17 +82,26 @@ class BrokerWatch:
         self._runtime = composition.runtime
         self._own_id = composition.node_id
         self._dead = dead
-        self._is_on = False
+        self._reports = False
+        self._stopped = False
         self._watched: dict[int, Watched] = {}
 
-    def start(self, image: ClusterImage) -> None:
-        """Watch the brokers that the image shows, and those of later images."""
-        self._is_on = True
-        self._follow(image)
+    def report(self) -> None:
+        """Report from now on. This node is the controller, and also reports the brokers that refused before."""
+        self._reports = True
+        for watched in list(self._watched.values()):
+            if watched.refused and not watched.is_fenced:
+                self._report(watched)
+
+    def report_no_more(self) -> None:
+        """Only watch. Another node is the controller."""
+        self._reports = False
+        for watched in self._watched.values():
+            watched.told = False
 
     def image_changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         """Watch the brokers of a newer image. An ``ImageListener``."""
-        if self._is_on and (delta.brokers_changed or delta.first):
+        if not self._stopped and (delta.brokers_changed or delta.first):
             self._follow(image)
 
     def _follow(self, image: ClusterImage) -> None:
@@ -108,8 +122,8 @@ class BrokerWatch:
                 watched.task = self._runtime.spawn(self._watch(watched), f"watch broker {broker.broker_id}")
 
     def stop(self) -> None:
-        """Watch nothing any more. A later :meth:`start` begins anew."""
-        self._is_on = False
+        """Watch nothing any more."""
+        self._stopped = True
         watched, self._watched = self._watched, {}
         for one in watched.values():
             one.stop()
@@ -124,16 +138,23 @@ class BrokerWatch:
             except ConnectionRefusedError:
                 if watched.was_reached:
                     watched.was_reached = False
-                    watched.told = True
-                    self._dead(watched.broker_id, watched.epoch)
+                    watched.refused = True
+                    if self._reports:
+                        self._report(watched)
             except OSError:
                 pass
             else:
                 watched.was_reached = True
+                watched.refused = False
                 await watched.gone
                 watched.connection = None
                 continue
             await self._pause()
+
+    def _report(self, watched: Watched) -> None:
+        if not watched.told:
+            watched.told = True
+            self._dead(watched.broker_id, watched.epoch)
 
     async def _pause(self) -> None:
         over: Completion[None] = Completion()

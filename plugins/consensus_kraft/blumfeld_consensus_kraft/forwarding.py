@@ -20,6 +20,7 @@ from blumfeld.spi.peers import PeerChannel
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.api import API_BY_KEY
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.first_error import first_error
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -142,7 +143,7 @@ class Forwarder:
             else:
                 self._settle(one, error=error)
             return
-        if getattr(message, "error_code", 0) == ErrorCode.NOT_CONTROLLER:
+        if first_error(message) == ErrorCode.NOT_CONTROLLER:
             self._later(one)
         elif shown is None:
             self._settle(one, response=message)

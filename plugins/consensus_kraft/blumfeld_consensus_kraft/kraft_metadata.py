@@ -360,8 +360,7 @@ class KraftMetadata:
             self._failed(error, False)
         except Exception as defect:
             self._contradicted(defect)
-        if self._notice_dead:
-            self._watch.start(self._publisher.image)
+        self._watch.report()
 
     def _is_dead(self, broker_id: int, broker_epoch: int) -> None:
         if self._active is not None:
@@ -371,7 +370,7 @@ class KraftMetadata:
         """Drop the controller; what waits gets NOT_CONTROLLER."""
         error = BrokerError(ErrorCode.NOT_CONTROLLER, "this node leads the quorum no longer")
         self._leading = None
-        self._watch.stop()
+        self._watch.report_no_more()
         if self._active is not None:
             self._active.stop(error)
         if not self._is_quorum:

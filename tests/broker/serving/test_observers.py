@@ -13,11 +13,11 @@ from confluent_kafka import Producer
 
 from blumfeld.broker.produce.straight import FastProduce
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
-from blumfeld.broker.serving.observing import first_error
 from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
 from blumfeld.spi.observing import Observer, RequestSeen
 from blumfeld.testing import EmbeddedBroker
+from blumfeld.wire.first_error import first_error
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreateTopicsRequest,

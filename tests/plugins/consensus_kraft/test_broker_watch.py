@@ -73,6 +73,10 @@ class Watching:
         }
         return cast("ClusterImage", SimpleNamespace(brokers=brokers))
 
+    def shows_first(self) -> None:
+        self.watch.image_changed(self.image(), ImageDelta(first=True))
+        self.turns()
+
     def shows(self, **changes: Any) -> None:
         self.watch.image_changed(self.image(**changes), ImageDelta(brokers_changed=(2,)))
         self.turns()
@@ -93,8 +97,8 @@ class Watching:
 @pytest.fixture
 def watching() -> Watching:
     made = Watching()
-    made.watch.start(made.image())
-    made.turns()
+    made.shows_first()
+    made.watch.report()
     assert len(made.network.open) == 1, "one connection: none to itself"
     return made
 
@@ -122,7 +126,8 @@ def test_an_ended_connection_says_nothing_until_another_is_refused(
 def test_a_refusal_says_nothing_before_the_broker_was_reached() -> None:
     watching = Watching()
     watching.network.failure = REFUSED
-    watching.watch.start(watching.image())
+    watching.shows_first()
+    watching.watch.report()
     watching.passes(RETRY_MS + 1)
     watching.passes(RETRY_MS + 1)
     assert len(watching.network.dials) >= 2
@@ -158,7 +163,40 @@ def test_a_fenced_broker_is_not_watched(watching: Watching) -> None:
     assert len(watching.network.open) == 1, "it was not reported, so it is watched again"
 
 
-def test_the_watch_ends_with_the_leadership(watching: Watching) -> None:
+def test_a_new_controller_reports_a_broker_that_died_before_its_time() -> None:
+    watching = Watching()
+    watching.shows_first()
+    watching.cut(REFUSED)
+    assert watching.dead == [], "another node is the controller"
+    watching.watch.report()
+    assert watching.dead == [(2, 5)]
+    watching.passes(RETRY_MS + 1)
+    assert watching.dead == [(2, 5)]
+
+
+@pytest.mark.parametrize("came_back", [True, False])
+def test_a_new_controller_reports_no_broker_that_lives_or_is_fenced(came_back: bool) -> None:
+    watching = Watching()
+    watching.shows_first()
+    watching.cut(REFUSED)
+    if came_back:
+        watching.network.failure = None
+        watching.passes(RETRY_MS + 1)
+    else:
+        watching.shows(fenced=True)
+    watching.watch.report()
+    assert watching.dead == []
+
+
+def test_a_controller_that_lost_its_place_only_watches(watching: Watching) -> None:
+    watching.watch.report_no_more()
+    watching.cut(REFUSED)
+    assert watching.dead == []
+    watching.watch.report()
+    assert watching.dead == [(2, 5)]
+
+
+def test_the_watch_ends_with_the_node(watching: Watching) -> None:
     watching.watch.stop()
     assert watching.network.open == []
     watching.shows(epoch=6)

@@ -36,6 +36,7 @@ from blumfeld_consensus_kraft import kraft_metadata
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
 
 CONTROLLER_PORT = 9093
+CLIENT = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
 VOTERS = ",".join(f"{one}@{address_of(one)}:{CONTROLLER_PORT}" for one in (1, 2, 3))
 
 
@@ -125,12 +126,11 @@ class Cluster:
         (first, *others) = known
         return None if others or first is None or first.node_id not in self.alive else first.node_id
 
-    def create(self, at: int, name: str) -> int:
+    def create(self, at: int, name: str, behalf: OnBehalf | None = CLIENT) -> int:
         request = CreateTopicsRequest(
             topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=1)], timeout_ms=30_000
         )
         metadata = self.metadata(at)
-        behalf = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
         answer = self.run(self.machines[at].run(metadata.submit(request, 30_000, on_behalf=behalf)))
         assert isinstance(answer, CreateTopicsResponse)
         if not answer.topics[0].error_code:
@@ -159,6 +159,12 @@ def test_every_node_takes_commands_and_shows_their_outcome(cluster: Cluster) -> 
     cluster.wait(1)
     topics = [list(cluster.metadata(one).image.topics) for one in cluster.alive]
     assert topics == [[f"topic-{one}" for one in (1, 2, 3, 4)]] * 4
+
+
+def test_every_node_creates_topics_of_its_own_accord(cluster: Cluster) -> None:
+    """``__consumer_offsets`` is one: no client's request stands behind it, so it comes without an Envelope."""
+    for one in (1, 2, 3, 4):
+        assert cluster.create(one, f"of-{one}", behalf=None) == ErrorCode.NONE
 
 
 def test_a_command_takes_round_trips(cluster: Cluster) -> None:
@@ -275,6 +281,16 @@ def test_a_dead_broker_is_fenced_at_once_and_comes_back(cluster: Cluster, restar
         cluster.wait(restart_s)
         cluster.start(victim)
         cluster.until(lambda: all(not fenced(cluster, one) for one in (leader, victim)), 5)
+
+
+def test_the_broker_of_a_dead_controller_is_fenced_at_once(cluster: Cluster) -> None:
+    victim = cluster.leader
+    assert victim is not None
+    cluster.wait(0.5)
+    cluster.machines[victim].crash(power_cut=False)
+    cluster.until(lambda: cluster.leader not in (None, victim))
+    took_s = cluster.until(lambda: fenced(cluster, cluster.leader or 0) == [victim])
+    assert took_s < 0.2
 
 
 def test_silence_alone_fences_a_broker_when_its_session_ends(cluster: Cluster) -> None:

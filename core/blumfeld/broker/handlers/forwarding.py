@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from blumfeld.broker.handlers.deciding import check_controller
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import OnBehalf
@@ -26,7 +27,12 @@ def forward(
     with its ``BrokerError``.
 
     The change is in this node's image by then, and the partitions that it places here are open.
+
+    :raises BrokerError: NOT_CONTROLLER: the request came in on a controller listener, and this node isn't the
+        controller. The other node looks for the controller and asks again
     """
+    if context.listener.kind == "controller":
+        check_controller(ports)
     whole: Completion[Message] = Completion()
 
     def decided(done: Completion[Message]) -> None:

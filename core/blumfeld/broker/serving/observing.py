@@ -16,12 +16,13 @@ from blumfeld.broker.serving.request import ConnectionState, Request
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import EventLog
-from blumfeld.spi.observing import ITEMS_MAX, UNKNOWN_API, Observer, RequestSeen
+from blumfeld.spi.observing import UNKNOWN_API, Observer, RequestSeen
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.steps import TakesSteps
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.first_error import first_error
 
 
 class Observing:
@@ -171,32 +172,6 @@ def _note(context: RequestContext, code: int) -> None:
 
 def _code(error: BaseException) -> int:
     return int(error.code if isinstance(error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR)
-
-
-def first_error(answer: object) -> int:
-    """Returns the first ``error_code`` that isn't 0: the answer's own, else one of its items'; 0 if there is none.
-
-    It looks at ``ITEMS_MAX`` items at most, so that a large answer doesn't hold the loop.
-    """
-    left = ITEMS_MAX
-    waiting: list[Any] = [answer]
-    while waiting and left > 0:
-        # Depth first: see the first topic's partitions before the limit is used up by topics.
-        item = waiting.pop()
-        left -= 1
-        code = getattr(item, "error_code", 0)
-        if code:
-            return int(code)
-        if isinstance(item, msgspec.Struct):
-            for name in type(item).__struct_fields__:
-                value = getattr(item, name)
-                if isinstance(value, list) and value and isinstance(value[0], msgspec.Struct):
-                    waiting += reversed(value[:left])
-                elif isinstance(value, msgspec.Struct):
-                    waiting.insert(
-                        0, value
-                    )  # last: a single struct, such as a diverging epoch, seldom has one
-    return 0
 
 
 class ObservedRoute(Route):

@@ -60,6 +60,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         key=19,
         min_version=2,
         max_version=7,
+        listeners=("broker", "controller"),
         handle=handle,
         error_response=failed,
         in_steps=in_steps,

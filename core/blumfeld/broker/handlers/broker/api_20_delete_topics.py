@@ -30,6 +30,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         key=20,
         min_version=1,
         max_version=6,
+        listeners=("broker", "controller"),
         handle=deleting.handle,
         error_response=failed,
         in_steps=lambda request, context: (

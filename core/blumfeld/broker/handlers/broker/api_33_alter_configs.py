@@ -20,6 +20,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         key=33,
         min_version=0,
         max_version=2,
+        listeners=("broker", "controller"),
         handle=altering.handle,
         error_response=altering.failed,
         in_steps=by_elements(lambda: handler, ("resources",), ("responses",), once=resource_key),

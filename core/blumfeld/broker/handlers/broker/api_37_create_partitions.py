@@ -39,6 +39,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         key=37,
         min_version=0,
         max_version=3,
+        listeners=("broker", "controller"),
         handle=handle,
         error_response=failed,
         in_steps=by_elements(

@@ -37,6 +37,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         key=43,
         min_version=0,
         max_version=2,
+        listeners=("broker", "controller"),
         handle=handle,
         error_response=_failed,
         in_steps=by_elements(

@@ -33,6 +33,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         key=45,
         min_version=0,
         max_version=1,
+        listeners=("broker", "controller"),
         handle=handle,
         error_response=failed,
         in_steps=by_elements(lambda: handler, ("topics", "partitions"), ("responses", "partitions")),

@@ -33,7 +33,16 @@ def handlers(ports: Ports) -> list[ApiHandler]:
                 update.upgrade_type, update.allow_downgrade = DOWNGRADE, False
         return forward(ports, request, context, request.timeout_ms, lambda answer: answer)
 
-    return [ApiHandler(key=57, min_version=0, max_version=2, handle=handle, error_response=failed)]
+    return [
+        ApiHandler(
+            key=57,
+            min_version=0,
+            max_version=2,
+            listeners=("broker", "controller"),
+            handle=handle,
+            error_response=failed,
+        )
+    ]
 
 
 def failed(_request: UpdateFeaturesRequest, code: int, message: str | None) -> Message:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from blumfeld.broker.handlers.deciding import check_controller, is_controller
 from blumfeld.broker.ports import Ports
-from blumfeld.broker.serving.observing import first_error
 from blumfeld.client.envelope import Forwarded, inner_answer, read_envelope
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.first_error import first_error
 from blumfeld.wire.messages.envelope import EnvelopeRequest, EnvelopeResponse
 from blumfeld.wire.schema import Message
 
