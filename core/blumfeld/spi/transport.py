@@ -236,7 +236,7 @@ class Transport(Protocol):
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> DialedConnection:
         """Connect. Raises ``OSError``; the caller decides on timeouts and retries. Cancelled, it leaves no socket
-        behind."""
+        behind. ``RuntimeError``: the transport was stopped."""
         ...
 
     def limit(self, listener: str, limits: Limits) -> None:

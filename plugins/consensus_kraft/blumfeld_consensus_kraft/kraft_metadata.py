@@ -252,6 +252,7 @@ class KraftMetadata:
 
     async def resign(self) -> None:
         """Take no more commands, and hand over to the voter that has the most records."""
+        self._watch.stop()  # here, because the transport stops before the metadata does
         if self._retry_timer is not None:
             self._retry_timer.cancel()
         if self._driver is None or self._leading is None or self._active is None or self._raft is None:

@@ -293,6 +293,25 @@ def test_the_broker_of_a_dead_controller_is_fenced_at_once(cluster: Cluster) -> 
     assert took_s < 0.2
 
 
+def test_a_node_that_stops_watches_no_process(cluster: Cluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The transport stops before the metadata does: to dial then is a defect."""
+    cluster.wait(0.5)
+    machine, dials = cluster.machines[1], list[str]()
+    assert isinstance(machine.node, Node)
+    transport = machine.node.composition.transport
+    dial = transport.dial
+
+    async def noted(host: str, *rest: Any) -> Any:
+        dials.append(host)
+        return await dial(host, *rest)
+
+    monkeypatch.setattr(transport, "dial", noted)
+    cluster.run(machine.run(cluster.metadata(1).resign()))
+    cluster.machines[4].crash(power_cut=False)
+    cluster.wait(1)
+    assert address_of(4) not in dials
+
+
 def test_silence_alone_fences_a_broker_when_its_session_ends(cluster: Cluster) -> None:
     """A paused process accepts connections, or doesn't answer; its port refuses nothing. The same without power."""
     leader = cluster.leader

@@ -316,6 +316,7 @@ class SimulatedTransport:
         self._connections = 0
         self._spoil: list[bytearray] = []
         self._idle: asyncio.Event | None = None
+        self._stopped = False
 
     def driver(self) -> str:
         """The name of the driver of the sockets."""
@@ -375,7 +376,12 @@ class SimulatedTransport:
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None = None,
     ) -> DialedConnection:
-        """Connect. :raises OSError: refused, no answer, or a byte layer is asked for"""
+        """Connect. :raises OSError: refused, no answer, or a byte layer is asked for
+
+        :raises RuntimeError: the transport was stopped
+        """
+        if self._stopped:
+            raise RuntimeError("the transport was stopped")
         self._check_layer(byte_layer)
         made: list[Dialled] = []
 
@@ -411,6 +417,7 @@ class SimulatedTransport:
 
     async def stop(self, grace_ms: int) -> None:
         """Let open requests be answered in the grace time, then close everything."""
+        self._stopped = True
         self._unlisten()
         for connection in list(self.accepted.values()):
             connection.drain("the node stops")
