@@ -18,7 +18,7 @@ _ALLOWED = "'*' alone, or a list of replicas: PARTITION:BROKER, with commas betw
 
 
 def check_throttled_replicas(key: str, given: object) -> None:
-    """Check a list of throttled replicas. Kafka also takes '*' before other entries, which it can't read afterwards.
+    """Check a list of throttled replicas, as Kafka's ``ThrottledReplicaListValidator``.
 
     :raises ConfigError: an entry has another form
     """

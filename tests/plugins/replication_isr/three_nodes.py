@@ -68,6 +68,7 @@ class ThreeNodes:
         nodes: int = NODES,
         config: dict[str, Any] | None = None,
         sections: dict[str, Any] | None = None,
+        data_dirs: Sequence[str] = ("/data",),
     ) -> None:
         self.loop = SimulatedLoop()
         self.chance = Random(f"{seed}/fate")
@@ -88,7 +89,12 @@ class ThreeNodes:
                     node_id=nth,
                     sections={
                         "consensus": {"plugin": "consensus_shared"},
-                        "node": {"id": nth, "data_dir": "/data", "cluster_id": CLUSTER_ID, "rack": f"r{nth}"},
+                        "node": {
+                            "id": nth,
+                            "data_dirs": list(data_dirs),
+                            "cluster_id": CLUSTER_ID,
+                            "rack": f"r{nth}",
+                        },
                         **(sections or {}),
                     },
                     plugins=[point],
