@@ -8,6 +8,8 @@ WORKERS ?= 2
 unexport PYTHONDONTWRITEBYTECODE
 # Some of: confluent-kafka kafka-python aiokafka kcat kafkajs franz-go java …; all without it.
 CLIENTS ?=
+# Of the cluster that the clients run against; a single broker without it.
+NODES ?=
 
 .PHONY: setup demo test lint format bench archive clients cluster-faults clean archive-setup archive-test wheel-test
 
@@ -47,8 +49,8 @@ format: setup
 bench: setup  ## closed-loop produce, interleaved with the bare servers and Apache Kafka where they are there
 	$(BIN)/python -m campaigns closed-loop
 
-clients: setup  ## unmodified clients against this build: the matrix
-	$(BIN)/python -m campaigns clients $(if $(CLIENTS),--only "$(CLIENTS)")
+clients: setup  ## unmodified clients against this build: the matrix; NODES=3: against a cluster
+	$(BIN)/python -m campaigns clients $(if $(CLIENTS),--only "$(CLIENTS)") $(if $(NODES),--nodes $(NODES))
 
 cluster-faults: setup  ## three nodes under load, killed, paused and stopped, beside Apache Kafka where it is there
 	$(BIN)/python -m campaigns cluster-faults

@@ -13,14 +13,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.kernel.supervising.derivation import NODES_MAX
+from campaigns.clients.brokers import start_brokers
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.checks.columns import COLUMNS_OF
 from campaigns.clients.java import PEER_VARIABLE
 from campaigns.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
 
-NO_REBALANCE_DELAY = 'config."group.initial.rebalance.delay.ms"=0'
-"""The one setting that is not the default: three seconds for each new group would be most of the run."""
 COLOURS = {"ok": "green", "failed": "bold red", "not offered": "dim"}
 
 
@@ -38,7 +37,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if given.peer:
         os.environ[PEER_VARIABLE] = given.peer
     with ExitStack() as stack:
-        bootstrap = given.bootstrap or start_broker(stack, console)
+        bootstrap = given.bootstrap or started(stack, console, given.nodes)
         rows = run_matrix(names, columns, bootstrap, lambda *cell: _say(console, *cell))
     for table in _tables(rows):
         console.print(table)
@@ -54,14 +53,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if wrong or not ran else 0
 
 
-def start_broker(stack: ExitStack, console: Console) -> str:
-    """A broker of this build until the stack ends; its address."""
+def started(stack: ExitStack, console: Console, nodes: int = 1) -> str:
+    """Brokers of this build until the stack ends; their addresses."""
     folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-"))
-    broker = BrokerProcess(Path(folder), settings=(NO_REBALANCE_DELAY,))
-    broker.start()
-    stack.callback(broker.stop)
-    console.print(broker.ready_line, highlight=False)
-    return broker.address
+    brokers, bootstrap = start_brokers(nodes, Path(folder))
+    stack.callback(brokers.stop)
+    console.print(brokers.ready_line, highlight=False)
+    return bootstrap
 
 
 def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
@@ -77,7 +75,7 @@ def _tables(rows: list[Row]) -> Iterator[Table]:
     for group in (alike, *([row] for row in shown if row.name in COLUMNS_OF)):
         if not group:
             continue
-        table = Table(title="Unmodified clients against this broker", title_justify="left")
+        table = Table(title="Unmodified clients against these brokers", title_justify="left")
         table.add_column("")
         for row in group:
             name, _, detail = row.version.partition(" ")
@@ -98,8 +96,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--only", default="", metavar="NAMES", help=f"some of: {', '.join(CLIENTS)}")
     parser.add_argument("--columns", default="", metavar="NAMES", help=f"some of: {', '.join(ALL_COLUMNS)}")
-    parser.add_argument(
-        "--bootstrap", metavar="HOST:PORT", help="use a running broker instead of starting one"
+    brokers = parser.add_mutually_exclusive_group()
+    brokers.add_argument(
+        "--nodes",
+        type=int,
+        default=1,
+        choices=range(1, NODES_MAX + 1),
+        metavar="N",
+        help="start a cluster of N nodes; from 3 on topics have 3 replicas and min.insync.replicas=2",
+    )
+    brokers.add_argument(
+        "--bootstrap",
+        metavar="HOST:PORT,…",
+        help="use running brokers instead: the address of each of the cluster",
     )
     parser.add_argument(
         "--peer",

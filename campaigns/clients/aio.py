@@ -9,6 +9,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any, TypeVar
 
+from campaigns.clients.brokers import REPLICAS
 from campaigns.clients.checks.records import Received, Sample, Traits
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
@@ -150,7 +151,9 @@ class AioKafka(Client):
         """By the admin client."""
         from aiokafka.admin import NewTopic
 
-        wanted = NewTopic(topic, partitions, 1, topic_configs=dict(configs))
+        # It takes -1 for "as the replica assignment says".
+        replicas = REPLICAS if self.bootstrap.count(",") + 1 >= REPLICAS else 1
+        wanted = NewTopic(topic, partitions, replicas, topic_configs=dict(configs))
         _good(self._with_admin(lambda admin: admin.create_topics([wanted])).topic_errors)
 
     def add_partitions(self, topic: str, total: int) -> None:

@@ -15,6 +15,8 @@ from campaigns.clients.members.live import MemberSpec, Protocol
 WAIT_S = 40.0
 """How long a client may wait for records or answers before it gives up."""
 SESSION_TIMEOUT_MS = 10_000
+BROKERS_DEFAULT = -1
+"""As number of replicas: ``default.replication.factor`` of the brokers (KIP-464)."""
 
 Consumed = list[Received]
 
@@ -118,7 +120,7 @@ class Client:
         self.no("offsets")
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
-        """With a replication factor of 1."""
+        """With ``BROKERS_DEFAULT`` replicas."""
         self.no("topics")
 
     def add_partitions(self, topic: str, total: int) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from campaigns.clients.checks.records import Received, Sample
 from campaigns.clients.client import (
+    BROKERS_DEFAULT,
     SESSION_TIMEOUT_MS,
     WAIT_S,
     CheckFailed,
@@ -142,7 +143,7 @@ class ConfluentKafka(Client):
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         """By _admin_module().AdminClient."""
-        wanted = _admin_module().NewTopic(topic, partitions, 1, config=dict(configs))
+        wanted = _admin_module().NewTopic(topic, partitions, BROKERS_DEFAULT, config=dict(configs))
         self._admin().create_topics([wanted])[topic].result(WAIT_S)
 
     def add_partitions(self, topic: str, total: int) -> None:

@@ -143,7 +143,7 @@ class JavaTools(Client):
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         """By TopicCommand."""
-        options = ["--create", "--topic", topic, "--partitions", str(partitions), "--replication-factor", "1"]
+        options = ["--create", "--topic", topic, "--partitions", str(partitions)]
         for key, value in configs.items():
             options += ["--config", f"{key}={value}"]
         self._ask(TOOLS + "TopicCommand", *options)

@@ -10,7 +10,14 @@ from importlib.util import find_spec
 from typing import Any
 
 from campaigns.clients.checks.records import Received, Sample, Traits
-from campaigns.clients.client import SESSION_TIMEOUT_MS, WAIT_S, Client, ClusterView, Consumed
+from campaigns.clients.client import (
+    BROKERS_DEFAULT,
+    SESSION_TIMEOUT_MS,
+    WAIT_S,
+    Client,
+    ClusterView,
+    Consumed,
+)
 from campaigns.clients.members.live import MemberSpec
 from campaigns.clients.members.threads import share_by_threads
 
@@ -120,7 +127,9 @@ class KafkaPython(Client):
         """By the admin client."""
         from kafka.admin import NewTopic
 
-        wanted = NewTopic(topic, num_partitions=partitions, replication_factor=1, topic_configs=dict(configs))
+        wanted = NewTopic(
+            topic, num_partitions=partitions, replication_factor=BROKERS_DEFAULT, topic_configs=dict(configs)
+        )
         with _Closing(self._admin()) as admin:
             admin.create_topics([wanted])
 

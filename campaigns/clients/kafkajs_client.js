@@ -174,7 +174,7 @@ const operations = {
   createTopic: (kafka, { topic, partitions, configs }) => withAdmin(kafka, (admin) => admin.createTopics({
     waitForLeaders: true,
     topics: [{
-      topic, numPartitions: partitions, replicationFactor: 1,
+      topic, numPartitions: partitions, replicationFactor: -1,
       configEntries: Object.entries(configs).map(([name, value]) => ({ name, value })),
     }],
   })),
@@ -200,7 +200,7 @@ async function main() {
   const request = JSON.parse(input)
   plugCodecs()
   const kafka = new Kafka({
-    clientId: 'matrix', brokers: [request.bootstrap], logLevel: logLevel.ERROR,
+    clientId: 'matrix', brokers: request.bootstrap.split(','), logLevel: logLevel.ERROR,
     retry: { retries: 8 },
     logCreator: () => ({ log }) => console.error(log.message, log.error || ''),
   })

@@ -1,4 +1,7 @@
-"""Topics, groups and logs as the broker has them, seen past the client: by raw requests."""
+"""Topics, groups and logs as the brokers have them, seen past the client: by raw requests.
+
+With several brokers a log is read from its leader, and a group is asked for at its coordinator.
+"""
 
 from __future__ import annotations
 
@@ -21,9 +24,10 @@ from blumfeld.wire.messages.create_topics import (
 )
 from blumfeld.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from campaigns.clients.client import CheckFailed
+from campaigns.clients.client import BROKERS_DEFAULT, CheckFailed
 from campaigns.raw_connection import RawConnection
 
 POLL_S = 0.05
@@ -31,16 +35,27 @@ FETCH_BYTES_MAX = 32 * 1024 * 1024
 
 
 class Scene:
-    """One check's own names on a broker, and a raw connection to look behind the client."""
+    """One check's own names on the brokers, and raw connections to look behind the client.
+
+    :param bootstrap: ``host:port`` of every broker of the cluster, with commas
+    """
 
     def __init__(self, bootstrap: str, tag: str) -> None:
         self.bootstrap = bootstrap
+        self.servers = tuple(bootstrap.split(","))
         self.tag = tag
-        self.raw = RawConnection(bootstrap)
+        self._connections: dict[str, RawConnection] = {}
+        self.raw = self._connection(self.servers[0])
 
     def close(self) -> None:
-        """End the raw connection."""
-        self.raw.close()
+        """End the raw connections."""
+        for connection in self._connections.values():
+            connection.close()
+
+    def _connection(self, address: str) -> RawConnection:
+        if address not in self._connections:
+            self._connections[address] = RawConnection(address)
+        return self._connections[address]
 
     def topic(self, what: str = "t") -> str:
         """A name for a topic of this check."""
@@ -57,7 +72,7 @@ class Scene:
         wanted = CreatableTopic(
             name=name,
             num_partitions=partitions,
-            replication_factor=1,
+            replication_factor=BROKERS_DEFAULT,
             configs=[CreatableTopicConfig(name=k, value=v) for k, v in given.items()],
         )
         request = CreateTopicsRequest(topics=[wanted], timeout_ms=15_000)
@@ -68,14 +83,44 @@ class Scene:
         return name
 
     def led_partitions(self, topic: str) -> int:
-        """How many partitions of the topic have a leader; 0 if there is no such topic."""
-        request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)
-        (found,) = self.raw.ask(request, 9, MetadataResponse).topics
+        """How many partitions of the topic have a leader; 0 if there is no such topic, -1 while brokers differ."""
+        counts = {self._led_partitions(self._connection(server), topic) for server in self.servers}
+        return counts.pop() if len(counts) == 1 else -1
+
+    def _led_partitions(self, raw: RawConnection, topic: str) -> int:
+        (found,) = raw.ask(_metadata_request(topic), 9, MetadataResponse).topics
         return sum(not p.error_code and p.leader_id >= 0 for p in found.partitions)
+
+    def _leader(self, topic: str, partition: int) -> RawConnection:
+        answer = self.raw.ask(_metadata_request(topic), 9, MetadataResponse)
+        addresses = {one.node_id: f"{one.host}:{one.port}" for one in answer.brokers}
+        leaders = [one.leader_id for one in answer.topics[0].partitions if one.partition_index == partition]
+        if not leaders or leaders[0] not in addresses:
+            raise CheckFailed(f"{topic}-{partition} has no leader that is there: {leaders}")
+        return self._connection(addresses[leaders[0]])
+
+    def coordinator(self, group: str) -> tuple[int, str]:
+        """The node id and the address of the group's coordinator.
+
+        :raises CheckFailed: there was none for 30 s
+        """
+        found: list[FindCoordinatorResponse] = []
+
+        def is_found() -> bool:
+            found.append(self.raw.ask(FindCoordinatorRequest(key=group), 3, FindCoordinatorResponse))
+            return not found[-1].error_code
+
+        self.wait(f"a coordinator of {group}", is_found)
+        return found[-1].node_id, f"{found[-1].host}:{found[-1].port}"
+
+    def at_coordinator(self, group: str) -> RawConnection:
+        """A connection to the group's coordinator."""
+        return self._connection(self.coordinator(group)[1])
 
     def batches(self, topic: str, partition: int) -> list[RecordBatch]:
         """All batches in the log of a partition."""
         at, found = 0, list[RecordBatch]()
+        leader = self._leader(topic, partition)
         while True:
             wanted = FetchPartition(partition=partition, fetch_offset=at, partition_max_bytes=FETCH_BYTES_MAX)
             request = FetchRequest(
@@ -83,7 +128,7 @@ class Scene:
                 max_bytes=FETCH_BYTES_MAX,
                 topics=[FetchTopic(topic=topic, partitions=[wanted])],
             )
-            (answered,) = self.raw.ask(request, 12, FetchResponse).responses
+            (answered,) = leader.ask(request, 12, FetchResponse).responses
             (data,) = answered.partitions
             if data.error_code:
                 raise CheckFailed(f"raw fetch of {topic}-{partition}: {ErrorCode(data.error_code).name}")
@@ -96,8 +141,12 @@ class Scene:
 
     def group_type(self, group: str) -> str:
         """``classic`` or ``consumer`` as ListGroups has it; empty if it lists no such group."""
-        listed = self.raw.ask(ListGroupsRequest(), 5, ListGroupsResponse).groups
-        return next((g.group_type.lower() for g in listed if g.group_id == group), "")
+        for server in self.servers:  # a broker lists the groups that it coordinates
+            listed = self._connection(server).ask(ListGroupsRequest(), 5, ListGroupsResponse).groups
+            for one in listed:
+                if one.group_id == group:
+                    return one.group_type.lower()
+        return ""
 
     def modern(self, group: str) -> DescribedGroup:
         """A KIP-848 group as ConsumerGroupDescribe has it.
@@ -105,7 +154,7 @@ class Scene:
         :raises CheckFailed: an error
         """
         request = ConsumerGroupDescribeRequest(group_ids=[group])
-        (described,) = self.raw.ask(request, 1, ConsumerGroupDescribeResponse).groups
+        (described,) = self.at_coordinator(group).ask(request, 1, ConsumerGroupDescribeResponse).groups
         if described.error_code:
             error = ErrorCode(described.error_code).name
             raise CheckFailed(f"describe {group}: {error} {described.error_message}")
@@ -117,7 +166,7 @@ class Scene:
             modern = self.modern(group)
             return len(modern.members) if modern.group_state == "Stable" else 0
         request = DescribeGroupsRequest(groups=[group])
-        (described,) = self.raw.ask(request, 5, DescribeGroupsResponse).groups
+        (described,) = self.at_coordinator(group).ask(request, 5, DescribeGroupsResponse).groups
         return len(described.members) if described.group_state == "Stable" else 0
 
     def wait(self, what: str, done: Callable[[], bool], timeout_s: float = 30.0) -> None:
@@ -130,3 +179,7 @@ class Scene:
             if time.monotonic() > deadline:
                 raise CheckFailed(f"waited {timeout_s:.0f} s in vain for {what}")
             time.sleep(POLL_S)
+
+
+def _metadata_request(topic: str) -> MetadataRequest:
+    return MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=False)

@@ -55,7 +55,8 @@ def describing(client: Client, scene: Scene, protocol: Protocol) -> None:
             equal("target", targets, (want, member["CURRENT-EPOCH"]))
         (state,) = console.described("--state")
         equal("state", (state["STATE"], state["#MEMBERS"]), ("Stable", "1"))
-        equal("coordinator", state["COORDINATOR(ID)"], f"{scene.bootstrap}(1)")
+        node_id, address = scene.coordinator(console.group_id)
+        equal("coordinator", state["COORDINATOR(ID)"], f"{address}({node_id})")
         equal("assignor", state["ASSIGNMENT-STRATEGY"], ASSIGNORS[protocol])
         its.member.stop()
         scene.wait("the group to be empty", lambda: console.listed("--state", "empty") is not None)
@@ -181,10 +182,11 @@ def _heartbeat_interval_ms(scene: Scene, who: str) -> int:
         subscribed_topic_names=[scene.topic("none")],
         topic_partitions=[],
     )
-    told = scene.raw.ask(join, 1, ConsumerGroupHeartbeatResponse)
+    coordinator = scene.at_coordinator(scene.group())
+    told = coordinator.ask(join, 1, ConsumerGroupHeartbeatResponse)
     require(told.error_code == 0, f"heartbeat: error {told.error_code} {told.error_message}")
     leave = ConsumerGroupHeartbeatRequest(group_id=scene.group(), member_id=member_id, member_epoch=-1)
-    scene.raw.ask(leave, 1, ConsumerGroupHeartbeatResponse)
+    coordinator.ask(leave, 1, ConsumerGroupHeartbeatResponse)
     return told.heartbeat_interval_ms
 
 

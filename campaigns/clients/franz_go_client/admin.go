@@ -54,7 +54,7 @@ func createTopic(ctx context.Context, request Request) (any, error) {
 		for key, value := range request.Configs {
 			configs[key] = &value
 		}
-		_, err := admin.CreateTopic(ctx, request.Partitions, 1, configs, request.Topic)
+		_, err := admin.CreateTopic(ctx, request.Partitions, -1, configs, request.Topic)
 		return struct{}{}, err
 	})
 }

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"os/signal"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -20,7 +21,7 @@ var balancers = map[string]kgo.GroupBalancer{
 
 func groupOptions(request Request) []kgo.Opt {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(request.Bootstrap),
+		kgo.SeedBrokers(strings.Split(request.Bootstrap, ",")...),
 		kgo.ConsumerGroup(request.Group),
 		kgo.ConsumeTopics(request.Topic),
 		kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()),

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -69,7 +70,7 @@ var operations = map[string]operation{
 
 func produce(ctx context.Context, request Request) (any, error) {
 	options := []kgo.Opt{
-		kgo.SeedBrokers(request.Bootstrap),
+		kgo.SeedBrokers(strings.Split(request.Bootstrap, ",")...),
 		kgo.RecordPartitioner(kgo.ManualPartitioner()),
 		kgo.AllowAutoTopicCreation(),
 		kgo.ProducerBatchCompression(codecs[request.Codec]),
@@ -140,7 +141,7 @@ func rowOf(record *kgo.Record) Row {
 }
 
 func withAdmin(request Request, use func(*kadm.Client) (any, error)) (any, error) {
-	client, err := kgo.NewClient(kgo.SeedBrokers(request.Bootstrap))
+	client, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(request.Bootstrap, ",")...))
 	if err != nil {
 		return nil, err
 	}

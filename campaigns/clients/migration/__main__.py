@@ -12,7 +12,7 @@ from contextlib import ExitStack
 from rich.console import Console
 from rich.table import Table
 
-from campaigns.clients.__main__ import start_broker
+from campaigns.clients.__main__ import started
 from campaigns.clients.catalogue import client_class
 from campaigns.clients.java import PEER_VARIABLE
 from campaigns.clients.migration.roll import Plan, Result, Roll
@@ -31,7 +31,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         os.environ[PEER_VARIABLE] = given.peer
     results = []
     with ExitStack() as stack:
-        bootstrap = given.bootstrap or start_broker(stack, console)
+        bootstrap = given.bootstrap or started(stack, console)
         for plan in _plans(given, console):
             tag = f"roll-{time.time_ns() // 1_000_000:x}"
             name = f"{'+'.join(plan.clients)}, {plan.assignor}"

@@ -1,4 +1,7 @@
-"""Each client of the matrix, check by check, against one broker of this build; skipped where it is not installed."""
+"""Each client of the matrix, check by check, against one broker of this build and against a cluster of three.
+
+A client that isn't installed is skipped.
+"""
 
 from __future__ import annotations
 
@@ -7,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.process import BrokerProcess
-from campaigns.clients.__main__ import NO_REBALANCE_DELAY
+from campaigns.clients.brokers import start_brokers
 from campaigns.clients.catalogue import CLIENTS, client_class
 from campaigns.clients.checks.columns import columns_of
 from campaigns.clients.matrix import FAILED, NOT_OFFERED, run_cell
@@ -16,13 +18,12 @@ from campaigns.clients.matrix import FAILED, NOT_OFFERED, run_cell
 pytestmark = pytest.mark.clients
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+@pytest.fixture(scope="module", params=[1, 3], ids=["one-node", "three-nodes"])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     folder: Path = tmp_path_factory.mktemp("clients")
-    broker = BrokerProcess(folder, settings=(NO_REBALANCE_DELAY,))
-    broker.start()
-    yield broker.address
-    assert broker.stop() == 0
+    brokers, addresses = start_brokers(request.param, folder)
+    yield addresses
+    assert brokers.stop() == 0
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.testing.brokers.process import BrokerProcess
-from campaigns.clients.__main__ import NO_REBALANCE_DELAY
+from campaigns.clients.brokers import NO_REBALANCE_DELAY
 from campaigns.clients.catalogue import client_class
 from campaigns.clients.migration.roll import Plan, Roll
 

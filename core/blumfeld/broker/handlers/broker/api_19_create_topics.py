@@ -1,8 +1,9 @@
 """CreateTopics (key 19), v2-7.
 
 v4  -1 for partitions and replication factor means the defaults. v5  flexible; configs and counts in the
-answer. v7  topic ids. The controller decides; the answer comes when the topics are in this node's image. Left
-out: the mutation quota.
+answer. v7  topic ids. The controller decides; the answer comes when the topics are in this node's image. On
+controller listeners other brokers ask for the topics that they create by themselves: internal ones, and those of
+``auto.create.topics.enable``. Left out: the mutation quota.
 """
 
 from __future__ import annotations

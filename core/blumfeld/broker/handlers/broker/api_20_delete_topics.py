@@ -71,10 +71,8 @@ class DeleteTopics:
                 refused.append(_result(topic, code))
             else:
                 allowed.append(topic)
-        if by_name:
-            request.topic_names = [topic.name or "" for topic in allowed]
-        else:
-            request.topics = allowed
+        # As in version 6: the controller on another node is asked in its newest version, which has no list of names.
+        request.topics, request.topic_names = allowed, []
 
         def complete(answer: Message) -> Message:
             assert isinstance(answer, DeleteTopicsResponse)
