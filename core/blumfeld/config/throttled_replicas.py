@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache
 
 from blumfeld.config.definitions import ConfigError
 
@@ -29,14 +28,10 @@ def check_throttled_replicas(key: str, given: object) -> None:
 
 def is_throttled(replicas: Sequence[str], partition: int, broker_id: int) -> bool:
     """Whether a topic's list names the replica of a partition on a broker. An entry that can't be read names none."""
-    return bool(replicas) and (replicas[0] == ALL or (partition, broker_id) in _named(tuple(replicas)))
-
-
-@lru_cache(maxsize=64)
-def _named(replicas: tuple[str, ...]) -> frozenset[tuple[int, int]]:
-    # A topic's list has an entry for each replica that moves, and each fetch of one asks.
+    if replicas and replicas[0] == ALL:
+        return True
     named = (entry.split(":") for entry in replicas if _REPLICA.fullmatch(entry))
-    return frozenset((int(partition), int(broker)) for partition, broker in named)
+    return any((int(index), int(broker)) == (partition, broker_id) for index, broker in named)
 
 
 def _entries(given: object) -> list[str]:

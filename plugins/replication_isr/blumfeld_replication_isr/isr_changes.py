@@ -7,10 +7,11 @@ A broker that dies leaves the ISRs of all its partitions at once. Its leaders as
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Phase, Runtime, Timer
+from blumfeld.wire.errors import BrokerError, known_code
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -46,6 +47,10 @@ class Asks(Protocol):
 
     def submit(self, command: Message) -> Completion[Message]:
         """Ask the controller."""
+        ...
+
+    def say_refused(self, event: str, error: BaseException, **values: Any) -> None:
+        """Log a refusal of the controller, once for each error in a while."""
         ...
 
     def say_defect(self, event: str, partition: str, defect: Exception) -> None:
@@ -140,7 +145,10 @@ class IsrChanges:
 
         under_way, self._under_way = self._under_way, {}
         answer = None if done.error is not None else done.result()
-        if isinstance(answer, AlterPartitionResponse) and not answer.error_code:
+        failed: BaseException | None = done.error
+        if isinstance(answer, AlterPartitionResponse) and answer.error_code:
+            failed = BrokerError(known_code(answer.error_code))
+        elif isinstance(answer, AlterPartitionResponse):
             for topic in answer.topics:
                 for one in topic.partitions:
                     change = under_way.pop((topic.topic_id, one.partition_index), None)
@@ -150,6 +158,10 @@ class IsrChanges:
         # same question is asked again.
         left = {key: change for key, change in under_way.items() if not change.withdrawn}
         self._unsent = left | self._unsent
+        if failed is not None and not self._stopped:
+            self._owner.say_refused(
+                "the controller decided on no change of an ISR", failed, partitions=len(left)
+            )
         if left:
             self._timer = self._owner.runtime.call_later(RETRY_MS, self._again)
         elif self._unsent:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import ReplicaHost
 from blumfeld.spi.runtime import Runtime
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
 from blumfeld_replication_isr.isr_changes import IsrChange, IsrChanges
 from blumfeld_replication_isr.isr_rules import IsrRules
 
@@ -65,6 +65,10 @@ class LeaderOwner(Protocol):
     @property
     def changes(self) -> IsrChanges:
         """Takes changes of ISRs to the controller."""
+        ...
+
+    def say_refused(self, event: str, error: BaseException, **values: Any) -> None:
+        """Log a refusal of the controller, once for each error in a while."""
         ...
 
     def gone(self, leader: IsrLeader) -> None:
@@ -244,6 +248,11 @@ class IsrLeader:
         elif partition.error_code not in WAIT_FOR_IMAGE:
             # It may have been decided all the same, so it isn't taken back.
             self._change = change
+            self._owner.say_refused(
+                "the controller refused a change of an ISR",
+                BrokerError(known_code(partition.error_code)),
+                partition=str(self._host.partition),
+            )
             self._owner.runtime.call_later(RETRY_MS, lambda: self._ask_again(change))
 
     def _ask_again(self, change: IsrChange) -> None:

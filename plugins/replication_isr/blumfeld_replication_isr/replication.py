@@ -7,7 +7,7 @@ connections for each leader (:mod:`~.fetcher`).
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
@@ -15,6 +15,7 @@ from blumfeld.spi.hooks import Composition
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.runtime import Timer
+from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.schema import Message
 from blumfeld_replication_isr.isr_changes import IsrChanges
 from blumfeld_replication_isr.leader import IsrLeader
@@ -174,6 +175,12 @@ class IsrReplication:
     def submit(self, command: Message) -> Completion[Message]:
         """Ask the controller."""
         return self._composition.metadata.submit(command, SUBMIT_TIMEOUT_MS, wait_image=False)
+
+    def say_refused(self, event: str, error: BaseException, **values: Any) -> None:
+        """Log a refusal of the controller, once for each error in ten seconds."""
+        text = str(error) or type(error).__name__
+        key = (event, error.code if isinstance(error, BrokerError) else type(error))
+        self._defects.say(self._composition.log("replication").warning, event, key, error=text, **values)
 
     def say_defect(self, event: str, partition: str, defect: Exception) -> None:
         """Log a defect of one partition, once for each kind in ten seconds."""

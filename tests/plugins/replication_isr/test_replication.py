@@ -481,6 +481,28 @@ def test_a_defect_of_one_leader_keeps_no_decision_from_the_others() -> None:
     assert [p.partition_index for p in again.topics[0].partitions] == [2], "it has no decision yet"
 
 
+def test_a_controller_that_decides_on_no_change_is_told_of_once() -> None:
+    """It is asked again every 50 ms, and a leader's high watermark may stand still meanwhile."""
+    driver = Driver((1, 2))
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    refusal = AlterPartitionResponse(error_code=int(ErrorCode.CLUSTER_AUTHORIZATION_FAILED))
+    for number in range(1, 5):
+        assert len(driver.asked) == number
+        driver.asked[-1][1].complete(refusal)
+        driver.runtime.advance(51)
+    ((level, event, values),) = driver.events.events
+    assert (level, values["partitions"]) == ("warning", 1)
+    assert "ISR" in event
+    assert "CLUSTER_AUTHORIZATION_FAILED" in values["error"]
+    driver.asked[-1][1].fail(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+    driver.runtime.advance(51)
+    driver.decide(ErrorCode.UNKNOWN_SERVER_ERROR)
+    told = [(values.get("partition"), values["error"]) for _, _, values in driver.events.events[1:]]
+    assert len(told) == 2
+    assert "REQUEST_TIMED_OUT" in told[0][1]
+    assert told[1][0] == "t-0"
+
+
 def test_a_change_whose_answer_is_lost_is_asked_again_within_seconds() -> None:
     """The high watermark of its leader may wait for the answer."""
     driver = Driver((1,))

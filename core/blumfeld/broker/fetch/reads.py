@@ -96,13 +96,10 @@ class Reader:
         Only a follower outside of the ISR waits, as in Kafka: to throttle one within would take it out of the ISR, and
         would hold up producers with acks=all.
         """
+        if partition.leader is None or self.replica_id in partition.leader.isr:
+            return False
         quota = partition.throttles.of_leader(partition.partition, partition.config)
-        return (
-            quota is not None
-            and partition.leader is not None
-            and self.replica_id not in partition.leader.isr
-            and quota.is_exceeded(self.ports.runtime.monotonic_ms())
-        )
+        return quota is not None and quota.is_exceeded(self.ports.runtime.monotonic_ms())
 
     def find(self, asked: FetchPartition) -> Partition:
         """Returns the partition, if this node leads it, or follows and this reader reads from followers, too.

@@ -3,10 +3,15 @@ they hold for."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blumfeld.config.throttled_replicas import is_throttled
 from blumfeld.config.values import BrokerConfig, TopicConfig
 from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.storage import TopicPartition
+
+KNOWN_MAX = 20_000
+"""Partitions that are remembered as throttled or not."""
 
 
 class Throttles:
@@ -15,23 +20,39 @@ class Throttles:
     def __init__(self, config: BrokerConfig, node_id: int) -> None:
         samples = config.int("replication.quota.window.num")
         sample_ms = config.int("replication.quota.window.size.seconds") * 1000
-        self._node_id = node_id
-        self._leaders = ReplicationQuota(samples, sample_ms)
-        self._followers = ReplicationQuota(samples, sample_ms)
+        self._leaders = _Throttle(node_id, ReplicationQuota(samples, sample_ms))
+        self._followers = _Throttle(node_id, ReplicationQuota(samples, sample_ms))
 
     def reconfigure(self, config: BrokerConfig) -> None:
         """Use other rates from the next transfer on."""
-        self._leaders.bytes_per_s_max = config.int("leader.replication.throttled.rate")
-        self._followers.bytes_per_s_max = config.int("follower.replication.throttled.rate")
+        self._leaders.quota.bytes_per_s_max = config.int("leader.replication.throttled.rate")
+        self._followers.quota.bytes_per_s_max = config.int("follower.replication.throttled.rate")
 
     def of_leader(self, partition: TopicPartition, config: TopicConfig) -> ReplicationQuota | None:
         """Returns the quota for what this node sends to followers of a partition; ``None`` if it isn't throttled."""
         replicas = config.leader_replication_throttled_replicas
-        throttled = replicas and is_throttled(replicas, partition.partition, self._node_id)
-        return self._leaders if throttled else None
+        return self._leaders.of(partition, replicas) if replicas else None
 
     def of_follower(self, partition: TopicPartition, config: TopicConfig) -> ReplicationQuota | None:
         """Returns the quota for what this node fetches of a partition; ``None`` if it isn't throttled."""
         replicas = config.follower_replication_throttled_replicas
-        throttled = replicas and is_throttled(replicas, partition.partition, self._node_id)
-        return self._followers if throttled else None
+        return self._followers.of(partition, replicas) if replicas else None
+
+
+class _Throttle:
+    """One quota, and the partitions that it holds for."""
+
+    def __init__(self, node_id: int, quota: ReplicationQuota) -> None:
+        self.quota = quota
+        self._node_id = node_id
+        self._known: dict[TopicPartition, tuple[Sequence[str], bool]] = {}
+        """Topic's list and outcome. Each fetch of a partition asks, and the list of a large topic is long."""
+
+    def of(self, partition: TopicPartition, replicas: Sequence[str]) -> ReplicationQuota | None:
+        known = self._known.get(partition)
+        if known is None or known[0] is not replicas:
+            if len(self._known) >= KNOWN_MAX:
+                self._known.clear()
+            known = (replicas, is_throttled(replicas, partition.partition, self._node_id))
+            self._known[partition] = known
+        return self.quota if known[1] else None
