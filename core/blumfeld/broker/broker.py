@@ -239,6 +239,7 @@ class Broker:
             ),
             *topic_gauges(partitions, self.cluster),
             *partitions.refused_writes.gauges(),
+            *partitions.throttles.gauges(),
             *self._cleaner.gauges(),
             *self.log_directories.gauges(),
             *(() if self.groups is None else self.groups.metrics()),

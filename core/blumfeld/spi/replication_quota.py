@@ -21,10 +21,12 @@ class ReplicationQuota:
     in the first milliseconds is no high rate.
     """
 
-    __slots__ = ("_sample_ms", "_samples", "_span_ms", "_total_bytes", "bytes_per_s_max")
+    __slots__ = ("_sample_ms", "_samples", "_span_ms", "_total_bytes", "bytes_per_s_max", "counted_bytes")
 
     def __init__(self, samples: int, sample_ms: float, bytes_per_s_max: int = UNLIMITED) -> None:
         self.bytes_per_s_max = bytes_per_s_max
+        self.counted_bytes = 0
+        """All bytes that were counted since the start, for metrics."""
         self._sample_ms = sample_ms
         self._span_ms = samples * sample_ms
         self._samples: deque[tuple[float, int]] = deque()
@@ -37,6 +39,7 @@ class ReplicationQuota:
             return
         self._drop(now_ms)
         samples = self._samples
+        self.counted_bytes += size_bytes
         self._total_bytes += size_bytes
         if samples and now_ms - samples[-1][0] < self._sample_ms:
             start_ms, before = samples[-1]

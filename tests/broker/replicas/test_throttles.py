@@ -50,3 +50,18 @@ def test_rates_and_samples_come_from_the_broker() -> None:
     assert (leaders.bytes_per_s_max, followers.bytes_per_s_max) == (30, 20)
     leaders.record(1_000, 0)
     assert leaders.ends_ms(0) == 6_000, "three samples of two seconds"
+
+
+def test_bytes_are_counted_for_metrics() -> None:
+    both = Throttles(BrokerConfig(), NODE)
+    config = TopicConfig({LEADERS: "*", FOLLOWERS: "*"})
+    leaders, followers = both.of_leader(FIRST, config), both.of_follower(SECOND, config)
+    assert leaders is not None
+    assert followers is not None
+    for now_ms in (0, 100_000):
+        leaders.record(10, now_ms)
+        followers.record(3, now_ms)
+    assert [(metric.name, metric.read()) for metric in both.gauges()] == [
+        ("blumfeld_throttled_replication_sent_bytes_total", 20),
+        ("blumfeld_throttled_replication_fetched_bytes_total", 6),
+    ]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 
 from blumfeld.config.throttled_replicas import is_throttled
 from blumfeld.config.values import BrokerConfig, TopicConfig
+from blumfeld.spi.hooks import Metric
 from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.storage import TopicPartition
 
@@ -27,6 +28,24 @@ class Throttles:
         """Use other rates from the next transfer on."""
         self._leaders.quota.bytes_per_s_max = config.int("leader.replication.throttled.rate")
         self._followers.quota.bytes_per_s_max = config.int("follower.replication.throttled.rate")
+
+    def gauges(self) -> list[Metric]:
+        """Returns the metrics: bytes that counted for each quota."""
+        leaders, followers = self._leaders.quota, self._followers.quota
+        return [
+            Metric(
+                "blumfeld_throttled_replication_sent_bytes_total",
+                "Bytes that went to followers of partitions whose leader is throttled",
+                "counter",
+                lambda: leaders.counted_bytes,
+            ),
+            Metric(
+                "blumfeld_throttled_replication_fetched_bytes_total",
+                "Bytes that this node fetched as a throttled follower",
+                "counter",
+                lambda: followers.counted_bytes,
+            ),
+        ]
 
     def of_leader(self, partition: TopicPartition, config: TopicConfig) -> ReplicationQuota | None:
         """Returns the quota for what this node sends to followers of a partition; ``None`` if it isn't throttled."""
