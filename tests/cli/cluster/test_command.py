@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -83,7 +85,8 @@ def test_a_node_is_started_hurt_and_stopped(cluster: Cluster) -> None:
 
 
 def test_a_node_that_cannot_start_leaves_none_behind(cluster: Cluster) -> None:
-    said = cluster("up", "1", "--set", "metrics.bind=256.0.0.1:1", expected=1)
+    address = f"127.0.0.1:{free_port()}"
+    said = cluster("up", "1", "--listen", address, "--set", "metrics.bind=256.0.0.1:1", expected=1)
     assert said.startswith("blumfeld: node 1 ended\n")
     assert "could not start: metrics" in said
     assert cluster.node()["process"] == "dead"
@@ -109,9 +112,37 @@ def test_a_node_that_hangs_does_not_serve(cluster: Cluster, monkeypatch: pytest.
 def test_the_number_of_nodes_is_the_manifests_unless_the_command_says_it(tmp_path: Path) -> None:
     def count(given: int | None, *overrides: str) -> int:
         directory = tmp_path / f"{given}-{len(overrides)}"
-        return len(new_cluster(given, directory, None, overrides, None, is_isolated=False).nodes)
+        listen = f"127.0.0.1:{free_port(adjacent=42)}"
+        return len(new_cluster(given, directory, None, overrides, listen, is_isolated=False).nodes)
 
-    assert [count(None), count(None, "nodes=5"), count(2, "nodes=5"), count(1)] == [3, 5, 2, 1]
+    assert [count(None), count(None, "nodes=5"), count(2), count(1)] == [3, 5, 2, 1]
+
+
+def test_a_port_that_is_taken_is_seen_before_anything_is_written(cluster: Cluster) -> None:
+    """Two clusters side by side: the second one can be begun again with other ports."""
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = other.getsockname()[1]
+        said = cluster("up", "2", "--listen", f"127.0.0.1:{taken}", expected=1)
+    assert f"PLAINTEXT of node 1 can't listen on 127.0.0.1:{taken}: Address already in use. --listen" in said
+    assert not cluster.directory.exists()
+
+
+def test_a_dead_node_is_not_asked(cluster: Cluster) -> None:
+    """Another process may have its port by now, and its answers would be taken for the node's."""
+    address = f"127.0.0.1:{free_port()}"
+    cluster("up", "1", "--listen", address)
+    cluster("kill", "1")
+    host, _, port = address.rpartition(":")
+    heard = threading.Event()
+    with socket.create_server((host, int(port))) as other:
+        listening = threading.Thread(target=lambda: (other.accept(), heard.set()), daemon=True)
+        listening.start()
+        found = json.loads(cluster("status", "--json"))
+        asked = heard.is_set()
+        socket.create_connection((host, int(port))).close()
+        listening.join()
+    assert not asked
+    assert (found["cluster_id"], found["nodes"][0]["answers"]) == (None, False)
 
 
 def test_cuts_are_written_down_one_by_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -144,7 +175,7 @@ def test_cuts_are_written_down_one_by_one(tmp_path: Path, monkeypatch: pytest.Mo
 @pytest.mark.slow
 def test_what_is_left_of_a_quorum_says_what_it_knows(cluster: Cluster) -> None:
     """Real processes: no leader answers DescribeQuorum any more, and everything else is answered."""
-    cluster("up", "3", "--listen", f"127.0.0.1:{free_port_of_ten()}")
+    cluster("up", "3", "--listen", f"127.0.0.1:{free_port(adjacent=22)}")
     quorum = json.loads(cluster("status", "--json"))["quorum"]
     assert [one["is_voter"] for one in quorum["replicas"]] == [True, True, True]
     left = next(one for one in (1, 2, 3) if one != quorum["leader"])
@@ -157,17 +188,18 @@ def test_what_is_left_of_a_quorum_says_what_it_knows(cluster: Cluster) -> None:
     assert found["topics"] == 0
 
 
-def free_port_of_ten() -> int:
-    """A port from which on the nodes' ports, 10 apart, are most probably free too."""
-    return free_port() % 20_000 + 20_000
-
-
 @pytest.mark.parametrize(
     ("arguments", "status", "complaint"),
     [
         (("status",), 1, "has no cluster (cluster.json): begin one with"),
         (("up", "2", "--set", "nodse=1"), 2, "nodse: found an unknown key"),
         (("up", "1", "--listen", "127.0.0.1:0"), 1, "PLAINTEXT of node 1 has port 0"),
+        (("up", "3", "--set", "nodes=2"), 2, "--set: nodes: found 2; allowed: nothing here: N says how many"),
+        (
+            ("up", "--set", "node.data_dir=d"),
+            2,
+            "node.data_dir: found d; allowed: nothing here: --dir has all",
+        ),
         (("up", "0"), 2, "nodes: found 0"),
         (("up", "--manifest", "absent.toml"), 2, "absent.toml: found No such file"),
     ],

@@ -166,7 +166,9 @@ def status(
     """Show the quorum, the nodes with their partitions, and the partitions that lack something."""
     with _errors():
         state = load_state(directory)
-        answers = asyncio.run(ask_all(state.nodes))
+        # Where a node is dead, another cluster's node may listen by now.
+        alive = [node for node in state.nodes if processes.state_of(node) != processes.DEAD]
+        answers = asyncio.run(ask_all(alive))
         view = joined(state, answers, time.time_ns() // 1_000_000)
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(view)))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -11,13 +12,15 @@ import msgspec
 from blumfeld.cli.cluster import namespaces
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, save_state
 from blumfeld.cli.run import load_manifest
+from blumfeld.kernel.composing.description import address_text
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.as_toml import manifest_toml
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
 from blumfeld.kernel.node import StartError
 from blumfeld.kernel.runtime.short_lived import short_lived_runtime
-from blumfeld.kernel.supervising.derivation import node_manifests
+from blumfeld.kernel.supervising.derivation import PORT_STEP, node_manifests
 from blumfeld.kernel.supervising.preparing import prepare_nodes
+from blumfeld.plugging.errors import ManifestError, Problem
 
 NODES = 3
 """Nodes of a cluster where neither the command nor the manifest says how many."""
@@ -36,11 +39,12 @@ def new_cluster(
 
     :param count: ``None`` takes the manifest's ``nodes``, or 3 if it has no more than one
     :param path: of the manifest; its directories are replaced
-    :raises ManifestError: no nodes can be derived from the manifest, or one can't be run
-    :raises ClusterError: this machine can't isolate nodes, or a node has no port of its own
+    :raises ManifestError: no nodes can be derived from the manifest, one can't be run, or an override has no effect
+    :raises ClusterError: this machine can't isolate nodes, or a node has no port of its own, or it is taken
     :raises StartError: a directory can't be written
     """
     source = path or NO_FILE
+    _check_overrides(overrides, count)
     nodes = [] if count is None else [f"nodes={count}"]
     manifest = load_manifest(path, [*overrides, *nodes], str(directory.resolve()), listen)
     if count is None and manifest.nodes == 1:
@@ -54,6 +58,8 @@ def new_cluster(
         bridge = namespaces.bridge_name(directory)
         derived = namespaces.isolated(derived, bridge)
     plans = [make_plan(one, source) for one in derived]
+    if bridge is None:  # before anything is written: a cluster that is there can't be begun again elsewhere
+        _check_ports(plans)
     try:
         directory.mkdir(parents=True, exist_ok=True)
         asyncio.run(_prepare(manifest, plans))
@@ -64,6 +70,48 @@ def new_cluster(
     except (OSError, ValueError) as error:
         raise StartError("directories", error) from error
     return state
+
+
+def _check_overrides(overrides: Sequence[str], count: int | None) -> None:
+    """Refuse a ``--set`` that would have no effect.
+
+    :raises ManifestError: its key
+    """
+    replaced = {"node.data_dir": "--dir has all nodes", "node.data_dirs": "--dir has all nodes"}
+    if count is not None:
+        replaced["nodes"] = "N says how many"
+    problems = [
+        Problem(key, value.strip(), f"nothing here: {replaced[key]}")
+        for key, value in ((one.partition("=")[0].strip(), one.partition("=")[2]) for one in overrides)
+        if key in replaced
+    ]
+    if problems:
+        raise ManifestError("--set", problems)
+
+
+def _check_ports(plans: Sequence[Plan]) -> None:
+    """Check that each node can listen, now.
+
+    :raises ClusterError: another process has a port, or an address isn't this machine's
+    """
+    for plan in plans:
+        for listener in plan.listeners:
+            try:
+                with socket.create_server(
+                    (listener.host, listener.port), family=_family(listener.host), backlog=1
+                ):
+                    pass
+            except OSError as error:
+                where = f"{listener.name} of node {plan.manifest.node.id} can't listen on"
+                address = address_text(listener.host, listener.port)
+                raise ClusterError(
+                    f"{where} {address}: {error.strerror or error}. --listen HOST:PORT says where the first node "
+                    f"listens; each further node is {PORT_STEP} above"
+                ) from None
+
+
+def _family(host: str) -> socket.AddressFamily:
+    return socket.AF_INET6 if ":" in host else socket.AF_INET
 
 
 def _below(manifest: Manifest, directory: Path) -> Manifest:
