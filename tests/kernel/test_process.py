@@ -62,6 +62,44 @@ def test_a_signal_stops_every_part_and_is_a_clean_end(tmp_path: Path, number: si
     assert JOURNAL.lines[-1] == "storage stopped"
 
 
+@pytest.fixture
+def hang_up() -> Iterator[None]:
+    """SIGHUP is afterwards what it was."""
+    before = signal.getsignal(signal.SIGHUP)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hang_up")
+def test_a_supervisor_that_dies_ends_the_node_cleanly(tmp_path: Path) -> None:
+    """Linux sends the signal once for each thread that it had."""
+
+    def ready(node: Node) -> None:
+        for _ in range(3):
+            os.kill(os.getpid(), signal.SIGHUP)
+            asyncio.get_running_loop().call_soon(os.kill, os.getpid(), signal.SIGHUP)
+
+    signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    assert process(tmp_path, ready).run() == 0
+    assert JOURNAL.lines[-1] == "storage stopped"
+
+
+@pytest.mark.usefixtures("hang_up")
+def test_a_node_under_nohup_goes_on_without_its_terminal(tmp_path: Path) -> None:
+    def ready(node: Node) -> None:
+        os.kill(os.getpid(), signal.SIGHUP)
+        asyncio.get_running_loop().call_later(0.05, goes_on)
+
+    def goes_on() -> None:
+        JOURNAL("goes on")
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    assert process(tmp_path, ready).run() == 0
+    assert "goes on" in JOURNAL.lines
+    assert JOURNAL.lines.index("goes on") < JOURNAL.lines.index("storage stopped")
+
+
 def test_a_node_may_open_as_many_descriptors_as_it_is_allowed(tmp_path: Path) -> None:
     """Shells give 1,024, and let a program ask for more."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)

@@ -60,7 +60,10 @@ class Process:
         self._exit_code = CLEAN_STOP
 
     def run(self) -> int:
-        """Run to the end: 0 after SIGTERM or SIGINT, 1 after a defect or a ``NodeFailure``.
+        """Run to the end: 0 after SIGTERM, SIGINT or SIGHUP, 1 after a defect or a ``NodeFailure``.
+
+        A second SIGTERM or SIGINT ends the process at once. SIGHUP may come several times: the terminal has gone, or
+        the supervisor with each of its threads.
 
         :raises StartError: a part could not start
         :raises PluginContractError: a plug-in broke its contract
@@ -77,6 +80,8 @@ class Process:
         loop.set_exception_handler(self._stray_error)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asks to go on
+            loop.add_signal_handler(signal.SIGHUP, self._ended.set)
         runtime = AsyncioRuntime(self._defect)
         try:
             node = Node(self._plan, runtime, self._logs, self._make_broker)

@@ -170,10 +170,10 @@ def test_a_second_signal_kills(tmp_path: Path) -> None:
 
 
 ORPHAN = """
-import subprocess, sys
+import signal, subprocess, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)  # as nohup does
 child = subprocess.Popen([sys.executable, "-c", sys.argv[1]], stdout=subprocess.PIPE, text=True)
 print(child.stdout.readline(), end="", flush=True)
-import signal
 signal.pause()
 """
 CHILD = """

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import socket
 from collections.abc import Sequence
 from pathlib import Path
@@ -104,8 +105,10 @@ def _check_ports(plans: Sequence[Plan]) -> None:
             except OSError as error:
                 where = f"{listener.name} of node {plan.manifest.node.id} can't listen on"
                 address = address_text(listener.host, listener.port)
+                number = error.errno or 0
+                reason = os.strerror(number) if number > 0 else error  # the error itself repeats the address
                 raise ClusterError(
-                    f"{where} {address}: {error.strerror or error}. --listen HOST:PORT says where the first node "
+                    f"{where} {address}: {reason}. --listen HOST:PORT says where the first node "
                     f"listens; each further node is {PORT_STEP} above"
                 ) from None
 
