@@ -108,6 +108,7 @@ class World:
         self.runtime = FakeRuntime(seed)
         self.peer = Peer()
         self.endpoint: Endpoint | None = Endpoint("L", "peer", 9092)
+        self.lost = 0
         self.channel = Channel(
             self.runtime,
             cast("Transport", self.peer),
@@ -115,7 +116,11 @@ class World:
             "fetch at node 2",
             settings,
             security,
+            self.note_lost,
         )
+
+    def note_lost(self) -> None:
+        self.lost += 1
 
     def send(self, timeout_ms: float = 10_000, version_max: int | None = None) -> Completion[Message]:
         sent = self.channel.send(HeartbeatRequest(group_id="g"), timeout_ms, version_max)
@@ -142,6 +147,25 @@ def test_requests_share_a_connection_and_are_answered_in_order() -> None:
     world.connection.answer(0, 1)
     world.connection.answer(1, 2)
     assert (code_of(first), code_of(second)) == (1, 2)
+
+
+def test_the_end_of_an_open_connection_is_told() -> None:
+    world = World()
+    world.send()
+    world.connection.receiver.lost("reset")
+    assert world.lost == 1
+
+
+def test_a_failed_dial_and_an_own_end_are_not_told() -> None:
+    world = World()
+    world.peer.refuse = ConnectionRefusedError()
+    world.send()
+    world.peer.refuse = None
+    world.runtime.advance(SETTINGS.backoff_max_ms)
+    world.send()
+    assert world.peer.connections
+    world.channel.close()
+    assert world.lost == 0
 
 
 def test_versions_are_negotiated_and_limited_by_the_caller() -> None:

@@ -15,6 +15,7 @@ from blumfeld.broker.membership.config_warnings import ConfigWarnings
 from blumfeld.broker.membership.following import ImageFollower
 from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.membership.log_directories import LogDirectories
+from blumfeld.broker.membership.lost_brokers import LostBrokers
 from blumfeld.broker.ports import BrokerComposition, CoordinatorKind, Ports
 from blumfeld.broker.produce.looking_inside import LookingInside
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
@@ -70,7 +71,8 @@ class Broker:
         self.cluster.follow_config(self.partitions.throttles.reconfigure)
         self.replicas = PushedReplicas(self.partitions, composition.metadata.replica_driver)
         self.local_partitions = LedPartitions(self.partitions, self.events)
-        self.peers = TransportPeerClient(composition)
+        self._lost = LostBrokers(composition)
+        self.peers = TransportPeerClient(composition, lost=self._lost.connection_lost)
         self.fetch_sessions = FetchSessions(
             lambda: composition.runtime.random.randrange(0x7FFFFFFF) + 1,
             self.cluster.config.int("max.incremental.fetch.session.cache.slots"),
@@ -125,6 +127,7 @@ class Broker:
             groups=lambda: self.groups,
             coordinators=self._coordinators,
             serve_inner=self._serve_inner,
+            lost=self._lost,
             single_node=composition.single_node,
             features=composition.features,
             advertised=self.advertised,
@@ -292,6 +295,7 @@ class Broker:
         if self.groups is not None:
             self.groups.stop()
         self.parking.stop()
+        self._lost.stop()
         self._follower.stop()
         self.partitions.stop()
         # A worker may be recovering a log. The storage must not release its lock meanwhile, or another process would

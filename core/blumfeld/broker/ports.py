@@ -6,7 +6,7 @@ tested, and read, without a broker around it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from blumfeld.spi.hooks import Composition
@@ -182,6 +182,14 @@ class TransactionsEnded(Protocol):
         ...
 
 
+class Lost(Protocol):
+    """Brokers whose process is gone, while the image still shows them alive."""
+
+    def settled(self, brokers: Iterable[int]) -> Completion[None] | None:
+        """Returns a completion for the time when none of these brokers is lost; ``None`` if none is now."""
+        ...
+
+
 class CoordinatorKind(NamedTuple):
     """A coordinator of this build, for FindCoordinator: a key belongs to the leader of one partition of ``topic``."""
 
@@ -213,6 +221,7 @@ class Ports(NamedTuple):
     """Returns key type → coordinator, of those that this composition has."""
     serve_inner: Callable[[Forwarded, RequestContext], Completion[bytes]]
     """As :meth:`InnerRequests.serve <blumfeld.broker.serving.inner.InnerRequests.serve>`."""
+    lost: Lost
     single_node: bool
     """As of :class:`BrokerComposition`."""
     features: tuple[Feature, ...]

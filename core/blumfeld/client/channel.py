@@ -85,6 +85,7 @@ class Channel:
 
     :param resolve: where the node is now; ``None`` if that isn't known
     :param about: names node and purpose in errors
+    :param lost: is told when the other side ended an open connection
     """
 
     def __init__(
@@ -95,6 +96,7 @@ class Channel:
         about: str,
         settings: ChannelSettings,
         security: ChannelSecurity | None = None,
+        lost: Callable[[], None] | None = None,
     ) -> None:
         self.state = State.IDLE
         self._runtime = runtime
@@ -103,6 +105,7 @@ class Channel:
         self._about = about
         self._settings = settings
         self._security = security
+        self._lost = lost
         self._queue: deque[_Request] = deque()
         """Requests that wait for a connection."""
         self._client: DialedClient | None = None
@@ -278,6 +281,8 @@ class Channel:
         """Back off: the connection was lost. Its requests fail by themselves."""
         if client is self._client:
             self._task = None  # it ends by itself, and may be the caller
+            if self.state is State.READY and self._lost is not None:
+                self._lost()
             self._failed(client.lost_kind(f"{self._about}: {client.lost_reason}"))
 
     def _failed(self, error: Exception, first: Callable[[], None] | None = None) -> None:

@@ -5,6 +5,8 @@ One connection for each (node, listener, purpose), opened when it is first neede
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
 from blumfeld.spi.completion import Completion
@@ -32,11 +34,20 @@ class ImageEndpoints:
 
 
 class TransportPeerClient:
-    """All connections from this node to others."""
+    """All connections from this node to others.
 
-    def __init__(self, composition: Composition, security: ChannelSecurity | None = None) -> None:
+    :param lost: is told a broker and the name of its listener when it ended an open connection
+    """
+
+    def __init__(
+        self,
+        composition: Composition,
+        security: ChannelSecurity | None = None,
+        lost: Callable[[int, str], None] | None = None,
+    ) -> None:
         self._composition = composition
         self._security = security
+        self._lost = lost
         self._image = ImageEndpoints(composition)
         self._channels: dict[Key, Channel] = {}
         self._stopped = False
@@ -58,6 +69,9 @@ class TransportPeerClient:
         from blumfeld.client.channel import Channel, ChannelSettings
 
         composition, (node_id, listener, purpose) = self._composition, key
+        lost = None
+        if self._lost is not None and endpoints is self._image:
+            lost = partial(self._lost, node_id, listener)
         return Channel(
             composition.runtime,
             composition.transport,
@@ -69,6 +83,7 @@ class TransportPeerClient:
                 idle_ms=composition.config.int("connections.max.idle.ms"),
             ),
             self._security,
+            lost,
         )
 
     async def stop(self) -> None:

@@ -89,7 +89,8 @@ class Metadata:
     def handle(
         self, request: MetadataRequest, context: RequestContext
     ) -> MetadataResponse | Completion[MetadataResponse]:
-        """Answer at once; or, if a partition that this node leads is still being opened, once it is open.
+        """Answer at once; or, if a partition that this node leads is still being opened, once it is open; or, if the
+        process of a leader is gone, once its broker is fenced.
 
         A client may produce as soon as it has our answer, so the partition must be open by then.
 
@@ -110,12 +111,18 @@ class Metadata:
             raise BrokerError(ErrorCode.INVALID_REQUEST, "a topic is asked for by id from version 12 on")
         if _asks_for_all(request, context):
             asked = None
-        if not self._opening(asked):
+        fenced = self._ports.lost.settled(self._leaders(asked))
+        if fenced is None and not self._opening(asked):
             return self._answer(request, asked, context, may_create)
         answered: Completion[MetadataResponse] = Completion()
-        self._ports.hosted.settled().when_done(
-            lambda _: answered.complete(self._answer(request, asked, context, may_create))
-        )
+
+        def opened(_: Completion[None]) -> None:
+            answered.complete(self._answer(request, asked, context, may_create))
+
+        if fenced is None:
+            self._ports.hosted.settled().when_done(opened)
+        else:
+            fenced.when_done(lambda _: self._ports.hosted.settled().when_done(opened))
         return answered
 
     def in_steps(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
@@ -161,6 +168,9 @@ class Metadata:
         return sum(len(topic.partitions) for topic in named if topic is not None) > PARTITIONS_AT_ONCE
 
     def _all_in_steps(self, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse]:
+        fenced = self._ports.lost.settled(one.broker_id for one in live_brokers(self._ports.cluster.image))
+        if fenced is not None:
+            yield fenced
         if self._opening(None):
             yield self._ports.hosted.settled()
         answer = self._answer(request, [], context, False)
@@ -175,6 +185,11 @@ class Metadata:
                 partitions = 0
                 yield None
         return answer
+
+    def _leaders(self, asked: list[MetadataRequestTopic] | None) -> Iterable[int]:
+        topics = self._ports.cluster.image.topics
+        named = topics.values() if asked is None else (topics.get(topic.name or "") for topic in asked)
+        return (one.leader for topic in named if topic is not None for one in topic.partitions.values())
 
     def _opening(self, asked: list[MetadataRequestTopic] | None) -> bool:
         ports = self._ports
