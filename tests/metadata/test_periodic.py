@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.controller import Controller
+from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.partitions import change
 from blumfeld.spi.cluster import TOPIC_RESOURCE
 from blumfeld.wire.errors import ErrorCode
@@ -75,13 +77,19 @@ def test_the_intervals_are_kafkas_keys() -> None:
         controller = Driven(keys).controller
         return {command.name: command.interval_ms for command in controller.periodic()}
 
-    assert intervals() == {"preferred leaders": 300_000, "unclean elections": 300_000}
-    assert intervals(leader_imbalance_check_interval_seconds=7, unclean_leader_election_interval_ms=8) == {
-        "preferred leaders": 7_000,
-        "unclean elections": 8,
+    assert intervals() == {
+        "preferred leaders": 300_000,
+        "unclean elections": 300_000,
+        "no-op records": 500,
     }
-    assert intervals(auto_leader_rebalance_enable=False) == {"unclean elections": 300_000}
-    assert Driven({"metadata.max.idle.interval.ms": 40}).controller.max_idle_interval_ms == 40
+    others = {
+        "leader_imbalance_check_interval_seconds": 7,
+        "unclean_leader_election_interval_ms": 8,
+        "metadata_max_idle_interval_ms": 40,
+    }
+    assert intervals(**others) == {"preferred leaders": 7_000, "unclean elections": 8, "no-op records": 40}
+    off = {"auto_leader_rebalance_enable": False, "metadata_max_idle_interval_ms": 0}
+    assert intervals(**off) == {"unclean elections": 300_000}
 
 
 def test_a_no_op_moves_the_end_of_the_log_and_nothing_else() -> None:
@@ -91,6 +99,12 @@ def test_a_no_op_moves_the_end_of_the_log_and_nothing_else() -> None:
     driven.carry_out(driven.controller.noop(driven.moment()))
     assert isinstance(driven.log[-1], NoOpRecord)
     assert driven.image == before
+
+
+def test_no_op_records_begin_with_the_metadata_version() -> None:
+    """A log without one has no record that says how the others are to be read."""
+    controller = Controller(MetadataImage("cluster"), BrokerConfig({}))
+    assert controller.noop(Driven().moment()).records == []
 
 
 def taken_over(driven: Driven, own: int | None, incarnation: bytes | None = None) -> Driven:

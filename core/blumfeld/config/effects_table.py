@@ -95,7 +95,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("metadata.log.segment.ms", HONOURED, KRAFT_OPENING, "The age at which the metadata log begins a new segment."),
     ("metadata.max.retention.bytes", HONOURED, KRAFT_SNAPSHOTS, "The size of metadata log and snapshots from which older ones are deleted."),
     ("metadata.max.retention.ms", HONOURED, KRAFT_SNAPSHOTS, "The age from which metadata snapshots are deleted."),
-    ("metadata.max.idle.interval.ms", WITHOUT, "an idle controller writes nothing", "How often an idle controller writes an empty record."),
+    ("metadata.max.idle.interval.ms", HONOURED, "blumfeld.metadata.controller", "How often the active controller writes an empty record; 0: never."),
     ("internal.metadata.log.segment.bytes", WITHOUT, "metadata.log.segment.bytes decides", "The size of a metadata segment, for tests."),
     ("internal.metadata.max.batch.size.in.bytes", HONOURED, KRAFT_OPENING, "The largest batch of metadata records."),
     ("internal.metadata.delete.delay.millis", WITHOUT, "files of the metadata log are deleted at once", "How long deleted files of the metadata log stay on disk."),

@@ -23,7 +23,7 @@ from blumfeld.metadata.brokers.registration import (
 )
 from blumfeld.metadata.brokers.sessions import BrokerSessions
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.spi.hooks import Feature
 from blumfeld.spi.image_sections import ControllerCommand
@@ -200,6 +200,9 @@ class Controller:
             commands.append(PeriodicCommand("preferred leaders", interval_ms, self.balance))
         interval_ms = config.int("unclean.leader.election.interval.ms")
         commands.append(PeriodicCommand("unclean elections", interval_ms, self.elect_unclean))
+        interval_ms = config.int("metadata.max.idle.interval.ms")
+        if interval_ms > 0:
+            commands.append(PeriodicCommand("no-op records", interval_ms, self.noop))
         return tuple(commands)
 
     def balance(self, moment: Moment) -> ControllerDecision:
@@ -218,17 +221,15 @@ class Controller:
         """
         return elect_left_over(self.state, moment)
 
-    @property
-    def max_idle_interval_ms(self) -> int:
-        """``metadata.max.idle.interval.ms``: see :meth:`noop`. 0 turns it off."""
-        return self.state.config.int("metadata.max.idle.interval.ms")
-
     def noop(self, _moment: Moment) -> ControllerDecision:
-        """Append a record that says nothing, so that the log's end moves: a follower's lag can be told from silence.
+        """Append a record that says nothing, so that the committed end moves: it shows that a majority still follows,
+        and a replica's lag in time can be told from silence (KIP-835). None before the log has a ``metadata.version``.
 
-        The driver calls it when nothing was appended for :attr:`max_idle_interval_ms`, if another node reads the log.
+        The driver calls it every ``metadata.max.idle.interval.ms``, unless that is 0. As in Kafka, it does so whether
+        or not other records were written meanwhile, and on a node alone, too.
         """
-        return ControllerDecision([NoOpRecord()], BrokerHeartbeatResponse())
+        records: list[Message] = [NoOpRecord()] if METADATA_VERSION_FEATURE in self.image.features else []
+        return ControllerDecision(records, BrokerHeartbeatResponse())
 
     def take_over(
         self, now_ms: float, own_broker_id: int | None, own_incarnation_id: bytes | None = None

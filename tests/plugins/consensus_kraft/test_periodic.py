@@ -6,6 +6,7 @@ import pytest
 
 from blumfeld.metadata.controller import Controller, PeriodicCommand
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.spi.cluster import ImageDelta
 from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 from blumfeld.wire.messages.metadata_records import NoOpRecord
@@ -54,3 +55,15 @@ def test_after_a_defect_it_is_given_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(given) == 2
     assert ("error", "a controller's command met a defect") in node.parts.events.told
     assert node.metadata.controller is not None
+
+
+@pytest.mark.parametrize(("interval_ms", "written"), [(500, 10), (1_000, 5), (0, 0)])
+def test_an_idle_controller_writes_no_op_records_at_its_interval(interval_ms: int, written: int) -> None:
+    """They are committed, and change nothing else: nobody is told of topics, brokers or configs."""
+    node = KraftNode(FakeDisk(), config={"metadata.max.idle.interval.ms": interval_ms}).start()
+    before, told = node.metadata.applied_offset, len(node.deltas)
+    node.runtime.advance(5_100)
+    assert node.metadata.applied_offset - before == written
+    assert len(node.deltas) - told == written
+    assert all(delta == ImageDelta() for delta in node.deltas[told:])
+    node.stop()

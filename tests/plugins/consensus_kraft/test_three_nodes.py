@@ -377,6 +377,24 @@ def test_only_the_leader_gives_snapshots(cluster: Cluster) -> None:
         assert answer.topics[0].partitions[0].error_code == expected
 
 
+def test_followers_of_an_idle_controller_see_that_it_lives(cluster: Cluster) -> None:
+    """Its empty records are committed by a majority, and reach each image; a controller without followers has none."""
+    cluster.until(lambda: cluster.leader is not None)
+    before = {one: cluster.metadata(one).applied_offset for one in cluster.alive}
+    cluster.wait(5)
+    for one in cluster.alive:
+        assert cluster.metadata(one).applied_offset - before[one] >= 8
+    leader = cluster.leader
+    assert leader is not None
+    for one in cluster.alive:
+        if one != leader:
+            cluster.machines[one].pause()
+    cluster.wait(1)
+    alone = cluster.metadata(leader).applied_offset
+    cluster.wait(1.5)
+    assert cluster.metadata(leader).applied_offset == alone
+
+
 def test_a_leader_stays_while_a_voter_takes_a_snapshot() -> None:
     """Its last voter fetches no records for longer than the check of the quorum waits, only parts of a snapshot."""
     cluster = Cluster(**SMALL_SNAPSHOTS)

@@ -73,8 +73,9 @@ class RegisterWorkload:
         nodes = [address_of(nth) for nth in range(1, shape.nodes + 1)]
         options = {"register": {"nodes": nodes, "bug": self.bug}}
         sections = {"plugins": {"observers": ["register"], "options": options}}
+        config = {"metadata.max.idle.interval.ms": 0}
         return [
-            plan_of({}, shape.storage, node_id=nth, sections=sections, plugins=[PLUGIN])
+            plan_of(config, shape.storage, node_id=nth, sections=sections, plugins=[PLUGIN])
             for nth in range(1, shape.nodes + 1)
         ]
 
