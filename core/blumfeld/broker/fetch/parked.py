@@ -71,10 +71,11 @@ class ParkedFetch(Completion[FetchResponse]):
 
     def moved(self, one: PartitionRead) -> None:
         """Count a partition's new bytes, and answer if there may be enough of them."""
-        reader = self._reader
+        reader, partition = self._reader, one.partition
+        assert partition is not None, "it is watched"
+        if reader.follower and reader.is_throttled(partition):
+            return  # a read would give nothing, for each append anew
         if reader.bytes_min > 1:
-            partition = one.partition
-            assert partition is not None, "it is watched"
             end = reader.end_of(partition)
             if end <= one.asked.fetch_offset:
                 return
