@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from blumfeld.cli.cluster import asking
-from blumfeld.cli.cluster.asking import Answers, KnownMetadata, ask_all, joined, quorum_leader
+from blumfeld.cli.cluster.asking import Answers, KnownMetadata, KnownQuorum, ask_all, joined, quorum_leader
 from blumfeld.cli.cluster.state import ClusterState, NodeState
 from blumfeld.cli.cluster.view import Place
 from blumfeld.client.errors import NoCommonVersionError
@@ -25,6 +25,7 @@ from blumfeld.wire.messages.describe_log_dirs import (
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
+    ReplicaState,
     ResponsePartitionData,
     ResponseTopicData,
 )
@@ -136,7 +137,7 @@ def test_a_node_says_all_that_it_knows(serve: Serve) -> None:
     connections = serve({1: BROKER, 101: CONTROLLER})
     (answers,) = asyncio.run(ask_all([node(1)]))
     assert answers.quorum is not None
-    assert (answers.quorum.leader_id, answers.place, answers.lag) == (2, Place(7, -1), 3)
+    assert (answers.quorum.quorum.leader_id, answers.place, answers.lag) == (2, Place(7, -1), 3)
     assert answers.known == KnownMetadata(40, METADATA)
     assert all(one.is_closed for one in connections)
 
@@ -192,18 +193,19 @@ def test_the_newest_metadata_counts() -> None:
     """A node that was cut off shows brokers that died since, and topics that were deleted."""
     state = ClusterState(nodes=[node(1), node(2)])
     stale, fresh = Answers(1, known=known(40, 3, 9)), Answers(2, known=known(41, 2, 4))
-    assert joined(state, [stale, fresh], 0).topics == 4
-    assert joined(state, [fresh, stale], 0).topics == 4
+    assert joined(state, [stale, fresh]).topics == 4
+    assert joined(state, [fresh, stale]).topics == 4
 
 
 def test_the_newest_epoch_of_the_quorum_counts() -> None:
     old = ResponsePartitionData(leader_id=1, leader_epoch=6, high_watermark=90)
-    new = ResponsePartitionData(leader_id=2, leader_epoch=7, high_watermark=80)
+    voter = ReplicaState(replica_id=1, last_caught_up_timestamp=8_800)
+    new = ResponsePartitionData(leader_id=2, leader_epoch=7, high_watermark=80, current_voters=[voter])
     found = joined(
         ClusterState(nodes=[node(1), node(2)]),
-        [Answers(1, quorum=old, place=Place(6, 1)), Answers(2, quorum=new)],
-        0,
+        [Answers(1, KnownQuorum(5_000, old), Place(6, 1)), Answers(2, KnownQuorum(9_000, new))],
     )
     assert found.quorum is not None
     assert (found.quorum.leader, found.quorum.epoch) == (2, 7)
+    assert found.quorum.replicas[0].caught_up_ms_ago == 200, "when the leader answered, not when all had"
     assert [(one.answers, one.place) for one in found.nodes] == [(True, Place(6, 1)), (True, None)]

@@ -7,6 +7,7 @@ node holds DescribeQuorum back for seconds while no leader can answer: the other
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Sequence
 from typing import NamedTuple, TypeVar
 
@@ -100,6 +101,19 @@ async def place_in_quorum(connection: AsyncioConnection) -> Place | None:
     return Place(epoch=leaders[0].leader_epoch, leader=leaders[0].leader_id)
 
 
+class KnownQuorum(NamedTuple):
+    """The quorum as its leader told at this wall-clock time. Other nodes may answer seconds later, or not at all."""
+
+    at_ms: int
+    quorum: ResponsePartitionData
+
+
+async def known_quorum(connection: AsyncioConnection) -> KnownQuorum | None:
+    """Return what :func:`described_quorum` returns, and when it came."""
+    quorum = await described_quorum(connection)
+    return None if quorum is None else KnownQuorum(time.time_ns() // 1_000_000, quorum)
+
+
 class KnownMetadata(NamedTuple):
     """The metadata of one broker. It has at least the records up to ``offset`` in it."""
 
@@ -146,7 +160,7 @@ class Answers(NamedTuple):
     """What one node said. ``None`` where it didn't answer."""
 
     node_id: int
-    quorum: ResponsePartitionData | None = None
+    quorum: KnownQuorum | None = None
     place: Place | None = None
     known: KnownMetadata | None = None
     lag: int | None = None
@@ -160,7 +174,7 @@ async def ask_all(nodes: Sequence[NodeState]) -> list[Answers]:
 
 async def _ask_one(node: NodeState) -> Answers:
     quorum, place, known, lag = await asyncio.gather(
-        asked(node.host, node.port, described_quorum),
+        asked(node.host, node.port, known_quorum),
         _nothing() if node.controller is None else asked(*node.controller, place_in_quorum),
         asked(node.host, node.port, known_metadata),
         asked(node.host, node.port, known_lag),
@@ -172,17 +186,17 @@ async def _nothing() -> None:
     return None
 
 
-def joined(state: ClusterState, answers: Sequence[Answers], now_ms: int) -> ClusterView:
+def joined(state: ClusterState, answers: Sequence[Answers]) -> ClusterView:
     """Return the cluster's state. Of answers that differ, the newest epoch and the newest metadata count."""
     quorums = [one.quorum for one in answers if one.quorum is not None]
-    quorum = max(quorums, key=lambda one: (one.leader_epoch, one.high_watermark), default=None)
+    known = max(quorums, key=lambda one: (one.quorum.leader_epoch, one.quorum.high_watermark), default=None)
     metadatas = [one.known for one in answers if one.known is not None]
     newest = max(metadatas, key=lambda one: one.offset, default=None)
     return cluster_view(
         state.nodes,
         {node.id: state_of(node) for node in state.nodes},
         [one.node_id for one in answers],
-        None if quorum is None else quorum_view(quorum, now_ms),
+        None if known is None else quorum_view(known.quorum, known.at_ms),
         None if newest is None else newest.metadata,
         {one.node_id: one.lag for one in answers if one.lag is not None},
         state.cuts,

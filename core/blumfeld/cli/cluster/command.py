@@ -169,7 +169,7 @@ def status(
         # Where a node is dead, another cluster's node may listen by now.
         alive = [node for node in state.nodes if processes.state_of(node) != processes.DEAD]
         answers = asyncio.run(ask_all(alive))
-        view = joined(state, answers, time.time_ns() // 1_000_000)
+        view = joined(state, answers)
     if as_json:
         typer.echo(json.dumps(msgspec.to_builtins(view)))
         return
