@@ -30,6 +30,7 @@ from blumfeld_replication_isr.fetcher_rules import (
     Verdict,
     out_of_range,
     passes,
+    pause_after,
     verdict,
 )
 from blumfeld_replication_isr.follower import IsrFollower
@@ -215,9 +216,8 @@ class Fetcher:
                 self._timer = self._runtime.call_later(wakes_ms - now_ms, self._plan_later)
             return
         wait_ms = self._settings.wait_ms
-        if (
-            wakes_ms is not None
-        ):  # a request at the leader must not hold up a partition whose pause ends before
+        if wakes_ms is not None:
+            # A request at the leader must not hold up a partition whose pause ends before.
             wait_ms = min(wait_ms, max(int(wakes_ms - now_ms), 0))
         self._under_way = True
         fetch = fetch_request(self._settings, self._owner.node_id, self._owner.own_epoch(), request, wait_ms)
@@ -334,12 +334,13 @@ class Fetcher:
             case Verdict.WAIT:
                 self.rules.wait(follower.key)
             case Verdict.BACK_OFF:
-                self._back_off(follower)
+                self._back_off(follower, passing=passes(data.error_code))
                 self._say_partition_error(
                     "the leader refused the fetch of a partition", follower, data.error_code
                 )
 
     def _append(self, follower: IsrFollower, data: PartitionData) -> None:
+        follower.refusals = 0
         records = data.records
         view = records if isinstance(records, memoryview) else memoryview(b"")
         try:
@@ -413,10 +414,12 @@ class Fetcher:
             **values,
         )
 
-    def _back_off(self, follower: IsrFollower) -> None:
+    def _back_off(self, follower: IsrFollower, *, passing: bool = False) -> None:
+        most_ms = self._settings.backoff_ms
+        pause_ms = min(pause_after(follower.refusals), most_ms) if passing else most_ms
+        follower.refusals += passing
         if self._has(follower):
-            until_ms = self._runtime.monotonic_ms() + self._settings.backoff_ms
-            self.rules.delay(follower.key, follower.position(), until_ms)
+            self.rules.delay(follower.key, follower.position(), self._runtime.monotonic_ms() + pause_ms)
 
     def _truncate(self, follower: IsrFollower, offset: int) -> None:
         self.rules.busy(follower.key)

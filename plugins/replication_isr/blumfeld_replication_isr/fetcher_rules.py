@@ -22,6 +22,7 @@ Key: TypeAlias = tuple[bytes, int]
 EPOCH_INITIAL = 0
 EPOCH_MAX = 0x7FFFFFFF
 SESSION_NONE = 0
+FIRST_PAUSE_MS = 10
 
 
 class Position(NamedTuple):
@@ -98,6 +99,15 @@ PASSING = frozenset(
 def passes(error_code: int) -> bool:
     """Whether an error of one partition passes by itself, so that a log line about it would help nobody."""
     return error_code in PASSING
+
+
+def pause_after(refusals: int) -> float:
+    """Returns the pause in ms after an error that passes by itself, with so many in a row before it.
+
+    Short at first: a new leader may learn of its leadership after its followers do, and acks=all waits for the first
+    fetch of each.
+    """
+    return FIRST_PAUSE_MS * 2.0 ** min(refusals, 16)
 
 
 class OutOfRange(NamedTuple):

@@ -32,7 +32,7 @@ class Fetches(Protocol):
 class IsrFollower:
     """Implements ``FollowerReplica``."""
 
-    __slots__ = ("fetcher", "host", "image", "key", "leader_high_watermark", "stopped")
+    __slots__ = ("fetcher", "host", "image", "key", "leader_high_watermark", "refusals", "stopped")
 
     fetcher: Fetches
     """Set by the fetcher, when it takes the follower."""
@@ -42,6 +42,8 @@ class IsrFollower:
         self.image = image
         self.key: Key = (host.topic_id, host.partition.partition)
         self.stopped = False
+        self.refusals = 0
+        """Answers in a row with an error that passes by itself."""
         self.leader_high_watermark = -1
         """The leader's own, as of its last answer; -1 before that. Ours is no higher than our log's end."""
 

@@ -272,7 +272,7 @@ def test_an_earlier_write_acknowledges_nothing() -> None:
 
 def test_a_partition_that_fails_waits_alone() -> None:
     driver = Driver(10, 20)
-    driver.answer(data(0, code=ErrorCode.UNKNOWN_LEADER_EPOCH), data(1, b"de"))
+    driver.answer(data(0, code=ErrorCode.KAFKA_STORAGE_ERROR), data(1, b"de"))
     driver.logs[1].write()
     driver.turn()
     request = driver.asked(2)
@@ -596,6 +596,32 @@ def test_an_error_that_passes_by_itself_is_not_told(code: ErrorCode) -> None:
     driver.runtime.advance(701)
     driver.asked(2)
     assert driver.events.events == []
+
+
+def test_a_leader_that_does_not_know_of_its_epoch_is_asked_again_soon() -> None:
+    driver = Driver(10)
+    requests = 1
+    for pause_ms in (10, 20, 40, 80, 160, 320, 640, 700, 700):
+        driver.answer(data(0, code=ErrorCode.UNKNOWN_LEADER_EPOCH))
+        driver.runtime.advance(pause_ms - 1)
+        driver.asked(requests)
+        driver.runtime.advance(2)
+        requests += 1
+        driver.asked(requests)
+
+
+def test_an_answer_with_records_ends_the_growth_of_pauses() -> None:
+    driver = Driver(10)
+    for _ in range(4):
+        driver.answer(data(0, code=ErrorCode.UNKNOWN_LEADER_EPOCH))
+        driver.runtime.advance(701)
+    driver.answer(data(0, b"abc"))
+    driver.logs[0].write()
+    driver.turn()
+    driver.answer(data(0, code=ErrorCode.NOT_LEADER_OR_FOLLOWER))
+    driver.asked(6)
+    driver.runtime.advance(11)
+    driver.asked(7)
 
 
 def test_a_lost_session_begins_again_at_once_but_not_for_ever() -> None:
