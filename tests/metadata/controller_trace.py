@@ -7,6 +7,8 @@ A line that begins with ``>`` is a command; what it comes to is written below it
 * ``restart B… [unclean]`` registers the next process; ``dead B`` is the word that a process is dead
 * ``topic NAME B+B… [min=N] [unclean]`` creates a topic of one partition; ``minimum NAME|cluster N|none`` changes it
 * ``isr NAME B+B…`` is the leader's request; ``elect preferred|unclean`` is an operator's
+* ``reassign NAME B+B… [same]`` gives the topic's partition other replicas; ``same`` forbids another number of them, and
+  ``none`` for the replicas cancels. ``delete NAME`` deletes the topic
 * ``balance`` and ``retry`` are the controller's own; ``wait MS`` lets it run, ``pause MS`` stops it
 * ``failover [own=B] [same]`` gives the log to the next controller, beside broker B, in whose process it runs or not
 * ``join B directories=N`` gives the broker several log directories; ``place TOPIC B DIRECTORY`` says where its replica
@@ -25,6 +27,12 @@ from blumfeld.metadata.partitions.elections import PREFERRED, UNCLEAN
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages import metadata_records as records
+from blumfeld.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from blumfeld.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -34,6 +42,11 @@ from blumfeld.wire.messages.assign_replicas_to_dirs import (
 )
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
 from blumfeld.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopicConfig
+from blumfeld.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from blumfeld.wire.messages.incremental_alter_configs import (
     AlterableConfig,
@@ -194,6 +207,22 @@ class ControllerTrace:
             for result in topic.partition_result
         ]
 
+    def do_reassign(self, words: list[str]) -> list[str]:
+        name, replicas = words[:2]
+        wanted = ReassignablePartition(replicas=None if replicas == "none" else _brokers(replicas))
+        request = AlterPartitionReassignmentsRequest(
+            allow_replication_factor_change="same" not in words,
+            topics=[ReassignableTopic(name=name, partitions=[wanted])],
+        )
+        answer = self.driven.do(request, AlterPartitionReassignmentsResponse)
+        code = answer.responses[0].partitions[0].error_code
+        return [ErrorCode(code).name] if code else []
+
+    def do_delete(self, words: list[str]) -> list[str]:
+        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=words[0])])
+        code = self.driven.do(request, DeleteTopicsResponse).responses[0].error_code
+        return [ErrorCode(code).name] if code else []
+
     # The controller
 
     def do_balance(self, _: list[str]) -> list[str]:
@@ -273,6 +302,13 @@ def _change_of(record: records.BrokerRegistrationChangeRecord) -> str:
 
 def _fields(record: records.PartitionChangeRecord) -> str:
     words = [] if record.leader == NO_CHANGE else [f"leader={record.leader}"]
+    if record.replicas is not None:
+        words.append(f"replicas={_text(record.replicas)}")
+    words += [
+        f"{name}={_text(value)}"
+        for name, value in (("adding", record.adding_replicas), ("removing", record.removing_replicas))
+        if value is not None
+    ]
     lists = (("isr", record.isr), ("elr", record.eligible_leader_replicas), ("last", record.last_known_elr))
     words += [f"{name}={_text(value)}" for name, value in lists if value is not None]
     if record.directories is not None:

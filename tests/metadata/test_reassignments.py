@@ -1,9 +1,11 @@
-"""Other replicas for a partition: what this build does of KIP-455, and what it refuses."""
+"""Other replicas for a partition (KIP-455). ``tests/traces/controller_reassignment.txt`` has whole stories."""
 
 from __future__ import annotations
 
 import pytest
 
+from blumfeld.metadata.partitions.directories import UNASSIGNED_DIRECTORY
+from blumfeld.metadata.slices import SLICE_RECORDS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -15,11 +17,18 @@ from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from tests.metadata.driven import Driven, directory_id, replayed
 
 
-def reassign(driven: Driven, topic: str, replicas: list[int] | None, partition: int = 0) -> int:
+def reassign(
+    driven: Driven,
+    topic: str,
+    replicas: list[int] | None,
+    partition: int = 0,
+    another_factor: bool = True,
+) -> int:
     """Ask for these replicas of one partition; its error."""
     partitions = [ReassignablePartition(partition_index=partition, replicas=replicas)]
     request = AlterPartitionReassignmentsRequest(
-        topics=[ReassignableTopic(name=topic, partitions=partitions)]
+        allow_replication_factor_change=another_factor,
+        topics=[ReassignableTopic(name=topic, partitions=partitions)],
     )
     response = driven.do(request, AlterPartitionReassignmentsResponse)
     assert response.error_code == 0
@@ -52,11 +61,78 @@ def test_another_order_is_another_preferred_leader(driven: Driven) -> None:
     assert replayed(driven.log) == driven.image
 
 
-@pytest.mark.parametrize("replicas", [[], [1], [1, 1], [1, 3], [1, 2, 3], [1, 9]])
-def test_replicas_stay_on_their_brokers(driven: Driven, replicas: list[int]) -> None:
+@pytest.mark.parametrize("replicas", [[], [1, 1], [1, 9], [-1]])
+def test_replicas_are_registered_brokers_each_once(driven: Driven, replicas: list[int]) -> None:
     before = len(driven.log)
     assert reassign(driven, "t", replicas) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert len(driven.log) == before
+
+
+def test_a_fenced_broker_may_be_added(driven: Driven) -> None:
+    """It becomes a member of the ISR when it has come and caught up."""
+    driven.register(4)
+    assert reassign(driven, "t", [1, 4]) == 0
+    assert driven.partition("t").adding_replicas == (4,)
+
+
+def test_a_removed_leader_hands_over(driven: Driven) -> None:
+    leader, other = driven.partition("t").leader, driven.partition("t").replicas[1]
+    assert reassign(driven, "t", [other, 3]) == 0
+    moving = driven.partition("t")
+    assert (moving.replicas, moving.adding_replicas) == ((other, 3, leader), (3,))
+    assert (moving.removing_replicas, moving.leader) == ((leader,), leader)
+    assert driven.alter_isr("t", [leader, other, 3]) == ErrorCode.NEW_LEADER_ELECTED
+    after = driven.partition("t")
+    assert (after.replicas, after.isr, after.leader) == ((other, 3), (other, 3), other)
+    assert (after.adding_replicas, after.removing_replicas) == ((), ())
+    assert after.directories == tuple(map(directory_id, (other, 3)))
+    assert after.leader_epoch == moving.leader_epoch + 1
+    assert replayed(driven.log) == driven.image
+
+
+def test_a_replica_goes_to_a_directory_that_its_broker_chooses(driven: Driven) -> None:
+    """A broker with several directories chooses one, and reports it."""
+    epoch = driven.register(4, log_dirs=[directory_id(4, 0), directory_id(4, 1)])
+    driven.beat(4, epoch)
+    assert reassign(driven, "t", [*driven.partition("t").replicas, 4]) == 0
+    assert driven.partition("t").directories[2] == UNASSIGNED_DIRECTORY
+
+
+def test_another_number_of_replicas_can_be_forbidden(driven: Driven) -> None:
+    """KIP-860. The number is counted without replicas that go."""
+    same = ErrorCode.INVALID_REPLICATION_FACTOR
+    assert reassign(driven, "t", [1], another_factor=False) == same
+    assert reassign(driven, "t", [1, 2, 3], another_factor=False) == same
+    assert reassign(driven, "t", [1, 3], another_factor=False) == 0
+    assert len(driven.partition("t").replicas) == 3
+    assert reassign(driven, "t", [1, 2, 3], another_factor=False) == same
+    assert reassign(driven, "t", [3, 2], another_factor=False) == 0
+
+
+def test_one_request_sees_its_own_changes(driven: Driven) -> None:
+    wanted = [ReassignablePartition(replicas=[1, 3]), ReassignablePartition(replicas=None)]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=wanted)])
+    before = driven.partition("t")
+    answer = driven.do(request, AlterPartitionReassignmentsResponse)
+    assert [result.error_code for result in answer.responses[0].partitions] == [0, 0]
+    after = driven.partition("t")
+    assert (after.replicas, after.adding_replicas) == (before.replicas, ())
+    assert after.leader_epoch == before.leader_epoch + 1
+
+
+def test_many_partitions_take_several_parts(driven: Driven) -> None:
+    count = SLICE_RECORDS + 5
+    driven.create("many", count, 2)
+    wanted = [ReassignablePartition(partition_index=number, replicas=[3]) for number in range(count)]
+    request = AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="many", partitions=wanted)])
+    first = driven.decide(request)
+    assert len(first.records) == SLICE_RECORDS
+    answer = driven.carry_out(first).response
+    assert isinstance(answer, AlterPartitionReassignmentsResponse)
+    found = answer.responses[0].partitions
+    assert [result.partition_index for result in found] == list(range(count))
+    partitions = driven.image.topics["many"].partitions.values()
+    assert all(3 in partition.replicas for partition in partitions)
 
 
 def test_what_there_is_not_is_not_reassigned(driven: Driven) -> None:
@@ -65,10 +141,24 @@ def test_what_there_is_not_is_not_reassigned(driven: Driven) -> None:
     assert reassign(driven, "t", None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
-def test_what_another_build_began_is_left_to_it(driven: Driven) -> None:
-    topic = driven.image.topics["t"]
-    driven.place([PartitionChangeRecord(partition_id=0, topic_id=topic.topic_id, adding_replicas=[2])])
-    before = len(driven.log)
-    assert reassign(driven, "t", None) == ErrorCode.REASSIGNMENT_IN_PROGRESS
-    assert reassign(driven, "t", [1, 2]) == ErrorCode.REASSIGNMENT_IN_PROGRESS
-    assert len(driven.log) == before
+def test_what_another_controller_began_ends_or_is_cancelled(driven: Driven) -> None:
+    """As in a directory of Kafka's: the records are the same."""
+    topic, (first, second) = driven.image.topics["t"], driven.partition("t").replicas
+    began = PartitionChangeRecord(
+        partition_id=0,
+        topic_id=topic.topic_id,
+        replicas=[first, 3, second],
+        adding_replicas=[3],
+        removing_replicas=[second],
+        directories=list(map(directory_id, (first, 3, second))),
+    )
+    driven.place([began])
+    assert driven.decide(_cancel()).records
+    assert driven.alter_isr("t", [first, second, 3]) == 0
+    assert driven.partition("t").replicas == (first, 3)
+    assert reassign(driven, "t", None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+
+
+def _cancel() -> AlterPartitionReassignmentsRequest:
+    wanted = [ReassignablePartition(replicas=None)]
+    return AlterPartitionReassignmentsRequest(topics=[ReassignableTopic(name="t", partitions=wanted)])

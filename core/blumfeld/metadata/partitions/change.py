@@ -57,10 +57,13 @@ class PartitionChange:
         lost: int | None = None,
     ) -> None:
         self.partition = partition
+        self.replicas = list(partition.replicas)
+        self.adding = list(partition.adding_replicas)
+        self.removing = list(partition.removing_replicas)
         self.isr = [replica for replica in partition.isr if replica != lost]
-        self.directories = [directory_of(partition, replica) for replica in partition.replicas]
-        """Directory of each replica, in the order of ``replicas``. The election looks here, not at the old
-        partition.
+        self.directories = {replica: directory_of(partition, replica) for replica in partition.replicas}
+        """Directory of each replica. The election looks here, not at the old partition. A replica that is added needs
+        an entry.
         """
         self.recovery_state = partition.leader_recovery_state
         self._topic_id = topic_id
@@ -72,15 +75,22 @@ class PartitionChange:
 
     def assign(self, broker_id: int, directory_id: bytes) -> None:
         """Set the directory of the broker's replica."""
-        self.directories[self.partition.replicas.index(broker_id)] = directory_id
+        self.directories[broker_id] = directory_id
+
+    def forget_eligible(self) -> None:
+        """Let no replica be eligible any more: the new ISR was chosen without regard to committed records."""
+        self._elr = []
+        self.recovery_state = RECOVERING
 
     def record(self) -> PartitionChangeRecord | None:
         """Returns the record to append, or ``None`` if nothing changes. A new leader implies a new leader epoch."""
         old = self.partition
+        self._end_reassignment()
         self._populate_elr()
         leader = self._elect()
         record = PartitionChangeRecord(partition_id=old.partition, topic_id=self._topic_id)
-        if leader != old.leader:
+        # A replica that was removed must not fetch on in the same leader epoch.
+        if leader != old.leader or not set(old.replicas) <= set(self.replicas):
             record.leader = leader
         # Without ELR an emptied ISR is not written: the last one is the only record of which replicas have
         # every committed record.
@@ -93,10 +103,37 @@ class PartitionChange:
             record.last_known_elr = list(last_known)
         if self.recovery_state != old.leader_recovery_state:
             record.leader_recovery_state = self.recovery_state
-        if self.directories != [directory_of(old, replica) for replica in old.replicas]:
-            record.directories = self.directories
+        self._reassign(record)
         untouched = PartitionChangeRecord(partition_id=old.partition, topic_id=self._topic_id)
         return None if record == untouched else record
+
+    def _end_reassignment(self) -> None:
+        """Remove the replicas that go (KIP-455), as soon as the ISR without them has every added replica.
+
+        If fewer come than go, the ISR must have all replicas that stay: otherwise a smaller replication factor could
+        leave fewer copies in sync than there are now (Kafka's ``PartitionReassignmentReplicas``).
+        """
+        if not self.adding and not self.removing:
+            return
+        replicas = [replica for replica in self.replicas if replica not in self.removing]
+        isr = [replica for replica in self.isr if replica not in self.removing]
+        coming = [replica for replica in self.adding if replica not in self.removing]
+        awaited = replicas if len(coming) < len(self.removing) else coming
+        if replicas and isr and set(awaited) <= set(isr):
+            self.replicas, self.isr = replicas, isr
+            self.adding, self.removing = [], []
+
+    def _reassign(self, record: PartitionChangeRecord) -> None:
+        old = self.partition
+        directories = [self.directories[replica] for replica in self.replicas]
+        if directories != [directory_of(old, replica) for replica in old.replicas]:
+            record.directories = directories
+        if tuple(self.replicas) != old.replicas:
+            record.replicas = self.replicas
+        if tuple(self.removing) != old.removing_replicas:
+            record.removing_replicas = self.removing
+        if tuple(self.adding) != old.adding_replicas:
+            record.adding_replicas = self.adding
 
     def _populate_elr(self) -> None:
         """Members that leave the ISR below ``min.insync.replicas`` are eligible: the high watermark stands from then
@@ -107,16 +144,17 @@ class PartitionChange:
             if self.partition.isr:
                 self._elr = []
             return
-        if len(self.isr) >= min(self._min_isr, len(self.partition.replicas)):
+        if len(self.isr) >= min(self._min_isr, len(self.replicas)):
             self._elr = []
             return
         candidates = dict.fromkeys([*self.partition.isr, *self._elr])
-        self._elr = [r for r in candidates if r not in self.isr and r != self._lost]
+        there = [r for r in candidates if r in self.replicas]
+        self._elr = [r for r in there if r not in self.isr and r != self._lost]
 
     def _elect(self) -> int:
         partition = self.partition
-        first = partition.replicas[0] if partition.replicas else NO_LEADER
-        candidates = [partition.leader, *partition.replicas]
+        first = self.replicas[0] if self.replicas else NO_LEADER
+        candidates = [partition.leader, *self.replicas]
         if self._election is Election.PREFERRED:
             candidates.insert(0, first)
         for replica in candidates:
@@ -128,18 +166,18 @@ class PartitionChange:
         if self._last_known_may_lead():
             return self._elect_unclean(partition.last_known_elr[0])
         if self._election is Election.UNCLEAN:
-            for replica in partition.replicas:
-                if self._usable(replica):
+            for replica in self.replicas:
+                if self.usable(replica):
                     return self._elect_unclean(replica)
         return NO_LEADER
 
-    def _usable(self, replica: int) -> bool:
-        replicas = self.partition.replicas
-        return replica in replicas and self._usable_from(replica, self.directories[replicas.index(replica)])
+    def usable(self, replica: int) -> bool:
+        """Whether this is a replica, and its broker and directory let it lead."""
+        return replica in self.replicas and self._usable_from(replica, self.directories[replica])
 
     def _may_lead(self, replica: int) -> bool:
         has_all = replica in self.isr or (not self.isr and replica in self._elr)
-        return has_all and self._usable(replica)
+        return has_all and self.usable(replica)
 
     def _last_known_may_lead(self) -> bool:
         """Whether every replica with all committed records lost its page cache, so that the last leader is the best
@@ -148,7 +186,7 @@ class PartitionChange:
         last = self.partition.last_known_elr
         if self._min_isr is None or self.isr or self._elr or len(last) != 1:
             return False
-        return self._usable(last[0])
+        return self.usable(last[0])
 
     def _elect_unclean(self, replica: int) -> int:
         # From here on the log may differ from those of the eligible replicas: they are eligible no more.

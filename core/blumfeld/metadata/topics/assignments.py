@@ -10,10 +10,13 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata_records import PartitionRecord
 
 
-def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_factor: int | None) -> None:
+def check_assignment(
+    image: MetadataImage, replicas: Sequence[int], replication_factor: int | None, *, new: bool = True
+) -> None:
     """Check the replicas that a client chose for one partition.
 
     :param replication_factor: the required number of replicas; ``None`` for the first partition
+    :param new: whether the partition is a new one: then one of the replicas must be active, to lead it
     :raises BrokerError: INVALID_REPLICA_ASSIGNMENT
     """
     problem = None
@@ -30,7 +33,7 @@ def check_assignment(image: MetadataImage, replicas: Sequence[int], replication_
             f"the manual partition assignment includes a partition with {len(replicas)} replica(s), "
             f"but others have {replication_factor}"
         )
-    elif not any(image.is_active(r) for r in replicas):
+    elif new and not any(image.is_active(r) for r in replicas):
         problem = (
             "all brokers specified in the manual partition assignment are fenced or in controlled shutdown"
         )

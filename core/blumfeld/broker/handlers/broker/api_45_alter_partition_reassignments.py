@@ -1,7 +1,6 @@
 """AlterPartitionReassignments (key 45), v0-1: other replicas for partitions (KIP-455).
 
-v1  a client may forbid a change of the replication factor. Left out: moving replicas to other brokers, which is
-answered with INVALID_REPLICA_ASSIGNMENT.
+v1  a client may forbid a change of the replication factor (KIP-860).
 """
 
 from __future__ import annotations
