@@ -12,7 +12,8 @@ LEADER_REPLICAS = "leader.replication.throttled.replicas"
 FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 KEYS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 ALL = "*"
-_REPLICA = re.compile(r"[0-9]{1,10}:[0-9]{1,10}")
+_REPLICA = r"[0-9]{1,10}:[0-9]{1,10}"
+"""Not compiled here: each start imports this module, and few topics have such a list."""
 _ALLOWED = "'*' alone, or a list of replicas: PARTITION:BROKER, with commas between"
 
 
@@ -22,7 +23,7 @@ def check_throttled_replicas(key: str, given: object) -> None:
     :raises ConfigError: an entry has another form
     """
     entries = _entries(given)
-    if entries != [ALL] and not all(_REPLICA.fullmatch(entry) for entry in entries):
+    if entries != [ALL] and not all(re.fullmatch(_REPLICA, entry) for entry in entries):
         raise ConfigError(key, given, _ALLOWED)
 
 
@@ -30,7 +31,7 @@ def is_throttled(replicas: Sequence[str], partition: int, broker_id: int) -> boo
     """Whether a topic's list names the replica of a partition on a broker. An entry that can't be read names none."""
     if replicas and replicas[0] == ALL:
         return True
-    named = (entry.split(":") for entry in replicas if _REPLICA.fullmatch(entry))
+    named = (entry.split(":") for entry in replicas if re.fullmatch(_REPLICA, entry))
     return any((int(index), int(broker)) == (partition, broker_id) for index, broker in named)
 
 

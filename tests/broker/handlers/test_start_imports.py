@@ -26,4 +26,3 @@ def test_a_started_broker_has_imported_no_handler() -> None:
     assert [
         name for name in modules if name.startswith("blumfeld.broker.handlers.") and ".api_" in name
     ] == []
-    assert "blumfeld.config.throttled_replicas" not in modules, "no topic is throttled"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from blumfeld.config.throttled_replicas import is_throttled
 from blumfeld.config.values import BrokerConfig, TopicConfig
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.replication_quota import ReplicationQuota
@@ -69,9 +70,6 @@ class _Throttle:
     def of(self, partition: TopicPartition, replicas: Sequence[str]) -> ReplicationQuota | None:
         known = self._known.get(partition)
         if known is None or known[0] is not replicas:
-            # Imported late: a start needs no pattern for lists that no topic has.
-            from blumfeld.config.throttled_replicas import is_throttled
-
             if len(self._known) >= KNOWN_MAX:
                 self._known.clear()
             known = (replicas, is_throttled(replicas, partition.partition, self._node_id))
