@@ -107,6 +107,11 @@ class IsrLeader:
         self.high_watermark = self.rules.high_watermark
         self.isr = self.rules.isr
 
+    @property
+    def partition(self) -> str:
+        """Name of the partition, for the log."""
+        return str(self._host.partition)
+
     def log_end_moved(self) -> None:
         """The written end moved: with an ISR of one, so does the high watermark."""
         rules = self.rules
@@ -232,7 +237,7 @@ class IsrLeader:
             leader_recovery_state=0,
             partition_epoch=self.rules.partition_epoch,
         )
-        self._ask(IsrChange(str(self._host.partition), self._host.topic_id, data, self._decided))
+        self._ask(IsrChange(self.partition, self._host.topic_id, data, self._decided))
 
     def _ask(self, change: IsrChange) -> None:
         self._change = change
@@ -251,7 +256,7 @@ class IsrLeader:
             self._owner.say_refused(
                 "the controller refused a change of an ISR",
                 BrokerError(known_code(partition.error_code)),
-                partition=str(self._host.partition),
+                partition=self.partition,
             )
             self._owner.runtime.call_later(RETRY_MS, lambda: self._ask_again(change))
 

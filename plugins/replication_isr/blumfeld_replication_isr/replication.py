@@ -202,6 +202,10 @@ class IsrReplication:
 
     def _check_some(self) -> None:
         for _ in range(min(CHECKED_AT_ONCE, len(self._unchecked))):
-            self._unchecked.popleft().check_lag()
+            leader = self._unchecked.popleft()
+            try:
+                leader.check_lag()
+            except Exception as defect:  # the leaders behind it would keep dead members in their ISRs
+                self.say_defect("a leader met a defect in the check of its ISR", leader.partition, defect)
         if self._unchecked:
             self._slice_timer = self.runtime.call_later(0, self._check_some)

@@ -481,6 +481,23 @@ def test_a_defect_of_one_leader_keeps_no_decision_from_the_others() -> None:
     assert [p.partition_index for p in again.topics[0].partitions] == [2], "it has no decision yet"
 
 
+def test_a_defect_in_the_check_of_one_leader_leaves_the_others_checked() -> None:
+    driver = Driver((1, 2))
+    host = Host()
+    host.partition = TopicPartition("t", 1)
+    image = msgspec.structs.replace(driver.image, partition=1)
+    host.leader = driver.replication.become_leader(cast("Any", host), image, 0)
+
+    def broken(now_ms: float) -> None:
+        raise RuntimeError("a defect")
+
+    cast("Any", driver.leader).rules.shrinkage = broken
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    ((request, _),) = driver.asked
+    assert [p.partition_index for p in request.topics[0].partitions] == [1]
+    assert driver.events.events[0][2]["partition"] == "t-0"
+
+
 def test_a_controller_that_decides_on_no_change_is_told_of_once() -> None:
     """It is asked again every 50 ms, and a leader's high watermark may stand still meanwhile."""
     driver = Driver((1, 2))
