@@ -46,6 +46,23 @@ class Forwarded(msgspec.Struct, eq=False):
     """Completes with the response, when the image may show it (``image_at_least``)."""
     timer: Timer | None = None
     retry: Timer | None = None
+    attempt: int = 0
+    response: Message | None = None
+    """The controller's answer, while the image doesn't show its outcome."""
+
+
+class OwnController:
+    """Stands for the channel to the leader when this node leads itself.
+
+    :param submit: as ``ClusterMetadata.submit`` of a node that leads
+    """
+
+    def __init__(self, submit: Callable[..., Completion[Message]]) -> None:
+        self._submit = submit
+
+    def send(self, request: Message, timeout_ms: float, *, wait_image: bool = False) -> Completion[Message]:
+        """Have this node's controller decide. It waits for the image itself, if it has to."""
+        return self._submit(request, timeout_ms, wait_image=wait_image)
 
 
 class Forwarder:
@@ -58,7 +75,7 @@ class Forwarder:
     def __init__(
         self,
         runtime: Runtime,
-        channel: Callable[[], PeerChannel | None],
+        channel: Callable[[], PeerChannel | OwnController | None],
         when_shown: Callable[[int, Callable[[], None]], None],
     ) -> None:
         self._runtime = runtime
@@ -79,10 +96,16 @@ class Forwarder:
         return one.answer
 
     def leader_changed(self) -> None:
-        """Another leader is known: ask it what the last one didn't answer."""
+        """Another leader is known: ask it what the last one didn't answer.
+
+        Also what is under way to that one: a process that is stopped, or cut off, keeps its connections. It may have
+        decided, so a command can be decided twice, as in Kafka.
+        """
         for one in list(self._waiting):
-            if one.retry is not None:
+            if one.response is None:
                 self._try(one)
+            else:
+                self._ask_again(one, one.response)
 
     def stop(self, error: BrokerError) -> None:
         """Fail all that waits."""
@@ -98,18 +121,26 @@ class Forwarder:
             self._later(one)
             return
         left_ms = max(one.deadline_ms - self._runtime.monotonic_ms(), 1.0)
-        if one.on_behalf is None:
-            sent, version = channel.send(one.command, left_ms), -1
+        one.attempt += 1
+        waits, version = one.wait_image, -1
+        if isinstance(channel, OwnController):
+            sent = channel.send(one.command, left_ms, wait_image=one.wait_image)
+            waits = False
+        elif one.on_behalf is None:
+            sent = channel.send(one.command, left_ms)
         else:
             self._correlation += 1
             key = one.command.meta.key
             assert key is not None
             version = API_BY_KEY[key].max_version
             sent = channel.send(enveloped(one.command, version, self._correlation, one.on_behalf), left_ms)
-        high_watermark = self._asked_high_watermark(channel, left_ms) if one.wait_image else None
-        sent.when_done(lambda done: self._answered(one, done, version, high_watermark))
+        high_watermark = self._asked_high_watermark(channel, left_ms) if waits else None
+        attempt = one.attempt
+        sent.when_done(lambda done: self._answered(one, attempt, done, version, high_watermark))
 
-    def _asked_high_watermark(self, channel: PeerChannel, timeout_ms: float) -> Completion[int]:
+    def _asked_high_watermark(
+        self, channel: PeerChannel | OwnController, timeout_ms: float
+    ) -> Completion[int]:
         asked: Completion[int] = Completion()
         topic = RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[RequestPartitionData()])
 
@@ -124,10 +155,16 @@ class Forwarder:
         return asked
 
     def _answered(
-        self, one: Forwarded, done: Completion[Message], version: int, shown: Completion[int] | None
+        self,
+        one: Forwarded,
+        attempt: int,
+        done: Completion[Message],
+        version: int,
+        shown: Completion[int] | None,
     ) -> None:
-        if one.answer.done:
+        if one.answer.done or one.response is not None:
             return
+        is_last = attempt == one.attempt  # else another leader has been asked, and only an answer counts
         try:
             message = done.result()
             key = one.command.meta.key
@@ -135,19 +172,22 @@ class Forwarder:
             if isinstance(message, EnvelopeResponse):
                 message = inner_answer(message, key, version)
         except (OSError, DecodeError):  # TimeoutError is an OSError
-            self._later(one)
+            if is_last:
+                self._later(one)
             return
         except BrokerError as error:
-            if error.code == ErrorCode.NOT_CONTROLLER:
-                self._later(one)
-            else:
+            if error.code != ErrorCode.NOT_CONTROLLER:
                 self._settle(one, error=error)
+            elif is_last:
+                self._later(one)
             return
         if first_error(message) == ErrorCode.NOT_CONTROLLER:
-            self._later(one)
+            if is_last:
+                self._later(one)
         elif shown is None:
             self._settle(one, response=message)
         else:
+            one.response = message
             shown.when_done(lambda at: self._settle_when_shown(one, message, at.result()))
 
     def _settle_when_shown(self, one: Forwarded, response: Message, high_watermark: int) -> None:

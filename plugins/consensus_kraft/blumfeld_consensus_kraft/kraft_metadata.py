@@ -31,7 +31,7 @@ from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.active_controller import ActiveController
 from blumfeld_consensus_kraft.broker_watch import BrokerWatch
-from blumfeld_consensus_kraft.forwarding import Forwarder
+from blumfeld_consensus_kraft.forwarding import Forwarder, OwnController
 from blumfeld_consensus_kraft.loading import Loaded, placed_batch
 from blumfeld_consensus_kraft.opening import OpenedMetadata, open_metadata
 from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, listener_defects
@@ -311,7 +311,8 @@ class KraftMetadata:
         """
         if self._leading is not None and self._active is not None:
             if isinstance(command, DescribeQuorumRequest):
-                return Completion.of(self._described(command))
+                assert self._raft is not None
+                return Completion.of(describe_quorum(command, self.driver, self._raft, self._composition))
             return self._decided(command, timeout_ms, wait_image=wait_image)
         if self._driver is None or self._stopped or self._is_quorum:
             refused: Completion[Message] = Completion()
@@ -328,11 +329,9 @@ class KraftMetadata:
             reply.timer = self._runtime.call_later(timeout_ms, reply.expire)
         return completion
 
-    def _described(self, request: DescribeQuorumRequest) -> Message:
-        assert self._raft is not None
-        return describe_quorum(request, self.driver, self._raft, self._composition)
-
-    def _leader_channel(self) -> PeerChannel | None:
+    def _leader_channel(self) -> PeerChannel | OwnController | None:
+        if self._leading is not None:
+            return OwnController(self.submit)
         if self._driver is None or self._leader is None:
             return None
         return self._composition.peers.channel(
@@ -362,6 +361,7 @@ class KraftMetadata:
         except Exception as defect:
             self._contradicted(defect)
         self._watch.report()
+        self._forwarder.leader_changed()
 
     def _is_dead(self, broker_id: int, broker_epoch: int) -> None:
         if self._active is not None:

@@ -21,7 +21,7 @@ from blumfeld.wire.messages.describe_quorum import (
     ResponseTopicData,
 )
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.forwarding import RETRY_MS, Forwarder
+from blumfeld_consensus_kraft.forwarding import RETRY_MS, Forwarder, OwnController
 
 TIMEOUT_MS = 5_000
 
@@ -39,9 +39,10 @@ class Leader:
         self.asked: list[tuple[Message, Completion[Message]]] = []
         self.shown: list[tuple[int, Callable[[], None]]] = []
         self.is_known = True
+        self.own: OwnController | None = None
         self.forwarder = Forwarder(
             self.runtime,
-            lambda: cast("Any", self) if self.is_known else None,
+            lambda: self.own or (cast("Any", self) if self.is_known else None),
             lambda offset, then: self.shown.append((offset, then)),
         )
 
@@ -120,3 +121,58 @@ def test_another_leader_is_asked_at_once(leader: Leader) -> None:
     assert leader.asked == []
     leader.forwarder.leader_changed()
     assert len(leader.asked) == 1
+
+
+def test_the_next_leader_is_asked_while_the_last_one_is_silent(leader: Leader) -> None:
+    done = leader.submit(wait_image=False)
+    leader.forwarder.leader_changed()
+    (_, silent), (_, answering) = leader.asked
+    answering.complete(AllocateProducerIdsResponse())
+    assert isinstance(done.result(), AllocateProducerIdsResponse)
+    silent.fail(TimeoutError())
+
+
+def test_the_end_of_an_earlier_attempt_asks_nobody(leader: Leader) -> None:
+    leader.submit(wait_image=False)
+    leader.forwarder.leader_changed()
+    leader.asked[0][1].fail(ConnectionError("the leader is gone"))
+    leader.runtime.advance(RETRY_MS * 3)
+    assert len(leader.asked) == 2
+
+
+def test_a_late_answer_of_the_last_leader_counts(leader: Leader) -> None:
+    done = leader.submit(wait_image=False)
+    leader.forwarder.leader_changed()
+    leader.asked[0][1].complete(AllocateProducerIdsResponse(producer_id_start=7))
+    answer = done.result()
+    assert isinstance(answer, AllocateProducerIdsResponse)
+    assert answer.producer_id_start == 7
+
+
+def test_a_leader_that_falls_silent_behind_its_answer_is_not_waited_for(leader: Leader) -> None:
+    done = leader.submit()
+    leader.answer(AllocateProducerIdsRequest, AllocateProducerIdsResponse())
+    leader.forwarder.leader_changed()
+    assert [type(message) for message, _ in leader.asked] == [DescribeQuorumRequest, DescribeQuorumRequest]
+    leader.asked[1][1].complete(described(18))
+    ((offset, then),) = leader.shown
+    assert offset == 18
+    then()
+    assert done.done
+
+
+@pytest.mark.parametrize("wait_image", [True, False])
+def test_this_node_decides_when_it_is_the_next_leader(leader: Leader, wait_image: bool) -> None:
+    decided: list[tuple[Message, bool]] = []
+
+    def submit(command: Message, timeout_ms: float, *, wait_image: bool) -> Completion[Message]:
+        decided.append((command, wait_image))
+        return Completion.of(AllocateProducerIdsResponse())
+
+    done = leader.submit(wait_image=wait_image)
+    leader.own = OwnController(submit)
+    leader.forwarder.leader_changed()
+    assert isinstance(done.result(), AllocateProducerIdsResponse)
+    ((command, waits),) = decided
+    assert isinstance(command, AllocateProducerIdsRequest)
+    assert waits is wait_image

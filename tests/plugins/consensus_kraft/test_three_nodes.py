@@ -312,6 +312,24 @@ def test_a_node_that_stops_watches_no_process(cluster: Cluster, monkeypatch: pyt
     assert address_of(4) not in dials
 
 
+@pytest.mark.parametrize("how", ["pause", "crash"])
+def test_no_living_broker_is_fenced_when_the_controller_changes(cluster: Cluster, how: str) -> None:
+    """Each broker has a heartbeat under way to the old controller; one of them is the new one's own."""
+    cluster.until(lambda: not any(fenced(cluster, one) for one in (1, 2, 3)))
+    victim = cluster.leader
+    assert victim is not None
+    if how == "pause":
+        cluster.machines[victim].pause()
+    else:
+        cluster.machines[victim].crash(power_cut=True)
+    other = next(one for one in (1, 2, 3) if one != victim)
+    seen = set()
+    for _ in range(200):
+        cluster.wait(0.1)
+        seen.update(fenced(cluster, other))
+    assert seen == {victim}
+
+
 def test_silence_alone_fences_a_broker_when_its_session_ends(cluster: Cluster) -> None:
     """A paused process accepts connections, or doesn't answer; its port refuses nothing. The same without power."""
     leader = cluster.leader
