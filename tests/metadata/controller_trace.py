@@ -3,7 +3,7 @@
 A line that begins with ``>`` is a command; what it comes to is written below it, indented:
 
 * ``join B…`` registers brokers and unfences them; ``fence B…``, ``unfence B…``, ``stop B…`` (controlled shutdown) and
-  ``beat B…`` are heartbeats; ``beat B at=OFFSET`` is one that has read less, ``old B`` one of the process before
+  ``beat B…`` are heartbeats; ``unregister B`` forgets one; ``beat B at=OFFSET`` is one that has read less, ``old B`` one of the process before
 * ``restart B… [unclean]`` registers the next process; ``dead B`` is the word that a process is dead
 * ``topic NAME B+B… [min=N] [unclean]`` creates a topic of one partition; ``minimum NAME|cluster N|none`` changes it
 * ``isr NAME B+B…`` is the leader's request; ``elect preferred|unclean`` is an operator's
@@ -54,6 +54,7 @@ from blumfeld.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
+from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from blumfeld.wire.schema import Message
 from tests.metadata.driven import CLUSTER_ID, Driven, directory_id, replayed
 
@@ -163,6 +164,11 @@ class ControllerTrace:
         self.driven.do(request, AssignReplicasToDirsResponse)
         return []
 
+    def do_unregister(self, words: list[str]) -> list[str]:
+        request = UnregisterBrokerRequest(broker_id=int(words[0]))
+        code = self.driven.do(request, UnregisterBrokerResponse).error_code
+        return [ErrorCode(code).name] if code else []
+
     def do_dead(self, words: list[str]) -> list[str]:
         broker, moment = int(words[0]), self.driven.moment()
         self.driven.carry_out(self.driven.controller.fence_dead(broker, self.epochs[broker], moment))
@@ -266,6 +272,8 @@ class ControllerTrace:
             match record:
                 case records.RegisterBrokerRecord():
                     yield f"broker {record.broker_id} registered"
+                case records.UnregisterBrokerRecord():
+                    yield f"broker {record.broker_id} unregistered"
                 case records.BrokerRegistrationChangeRecord():
                     yield f"broker {record.broker_id} {_change_of(record)}"
                 case records.TopicRecord():

@@ -1,4 +1,4 @@
-"""UpdateFeatures and ListConfigResources, as clients see them."""
+"""UpdateFeatures, UnregisterBroker and ListConfigResources, as clients see them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from blumfeld.spi.cluster import GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, TopicPartitions
 from blumfeld.wire.messages.list_config_resources import ListConfigResourcesRequest
+from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from blumfeld.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -77,3 +78,23 @@ def test_who_may_not_gets_neither() -> None:
     refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
     assert broker.ask(ListConfigResourcesRequest(), 1).error_code == refused
     assert broker.ask(UpdateFeaturesRequest(), 2).error_code == refused
+
+
+def test_the_controller_forgets_a_broker() -> None:
+    broker = BrokerHarness()
+    asked: list[Message] = []
+
+    def decide(command: Message) -> Message:
+        asked.append(command)
+        return UnregisterBrokerResponse(error_code=ErrorCode.BROKER_ID_NOT_REGISTERED, error_message="no")
+
+    broker.metadata._decide = decide  # type: ignore[method-assign]
+    answer = broker.ask(UnregisterBrokerRequest(broker_id=7), 0)
+    assert (answer.error_code, answer.error_message) == (ErrorCode.BROKER_ID_NOT_REGISTERED, "no")
+    assert asked == [UnregisterBrokerRequest(broker_id=7)]
+
+
+def test_only_an_operator_unregisters_brokers() -> None:
+    broker = BrokerHarness(authorizer=Nobody())
+    refused = ErrorCode.CLUSTER_AUTHORIZATION_FAILED
+    assert broker.ask(UnregisterBrokerRequest(), 0).error_code == refused

@@ -78,6 +78,7 @@ TABLE = (
     Row("broker.api_61_describe_producers", 61, 0, 0),
     Row("controller.api_62_broker_registration", 62, 0, 4, listeners=("controller",)),
     Row("controller.api_63_broker_heartbeat", 63, 0, 2, listeners=("controller",)),
+    Row("broker.api_64_unregister_broker", 64, 0, 0, listeners=("broker", "controller")),
     Row("controller.api_67_allocate_producer_ids", 67, 0, 0, listeners=("controller",)),
     Row("controller.api_70_controller_registration", 70, 0, 0, listeners=("controller",)),
     Row("controller.api_73_assign_replicas_to_dirs", 73, 0, 0, listeners=("controller",)),

@@ -49,7 +49,7 @@ def register_broker(
     The broker's epoch is the offset of its registration record. The records before it, in as many parts as it takes,
     remove the id's previous process from every ISR and leadership. If the request doesn't name the previous process's
     epoch, that process ended without a clean shutdown: records that it had acknowledged may be gone, so it leaves
-    every ELR, too (KIP-966).
+    every ELR, too (KIP-966). So does an id that was unregistered: its next process may have new disks.
 
     Errors: INCONSISTENT_CLUSTER_ID, DUPLICATE_BROKER_REGISTRATION, INVALID_REGISTRATION,
     UNSUPPORTED_VERSION.
@@ -61,8 +61,8 @@ def register_broker(
     records: list[Message] = []
     old = state.image.registrations.get(request.broker_id)
     again = old if old is not None and old.incarnation_id == request.incarnation_id else None
-    if old is not None and again is None:
-        clean = request.previous_broker_epoch == old.broker_epoch
+    if again is None:
+        clean = old is not None and request.previous_broker_epoch == old.broker_epoch
         remove = without_broker if clean else without_lost_broker
         records, ahead = remove(state, request.broker_id)
         if ahead is not None:
@@ -372,7 +372,11 @@ def elect_left_over(
 def unregister_broker(
     state: ControllerState, request: UnregisterBrokerRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Unregister a broker. Error: BROKER_ID_NOT_REGISTERED."""
+    """Unregister a broker, alive or not. It leaves ISRs and leaderships first, in as many parts as it takes; its
+    replicas stay assigned to it until they are reassigned, as in Kafka.
+
+    Error: BROKER_ID_NOT_REGISTERED.
+    """
     broker = state.image.brokers.get(request.broker_id)
     if broker is None:
         return ControllerDecision(
