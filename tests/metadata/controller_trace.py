@@ -3,7 +3,8 @@
 A line that begins with ``>`` is a command; what it comes to is written below it, indented:
 
 * ``join B…`` registers brokers and unfences them; ``fence B…``, ``unfence B…``, ``stop B…`` (controlled shutdown) and
-  ``beat B…`` are heartbeats; ``unregister B`` forgets one; ``beat B at=OFFSET`` is one that has read less, ``old B`` one of the process before
+  ``beat B…`` are heartbeats; ``beat B at=OFFSET`` is one that has read less, ``old B`` one of the process before
+* ``unregister B`` forgets a broker
 * ``restart B… [unclean]`` registers the next process; ``dead B`` is the word that a process is dead
 * ``topic NAME B+B… [min=N] [unclean]`` creates a topic of one partition; ``minimum NAME|cluster N|none`` changes it
 * ``isr NAME B+B…`` is the leader's request; ``elect preferred|unclean`` is an operator's
