@@ -12,12 +12,17 @@ from blumfeld.kernel.node import Node
 from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.context import ANONYMOUS
 from blumfeld.testing.fakes.loop import SimulatedLoop
+from blumfeld.testing.simulation.clients.client import connect
 from blumfeld.testing.simulation.machine.host import Machine, address_of, plan_of
 from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
-from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
+from blumfeld.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
     DescribeQuorumResponse,
@@ -31,7 +36,9 @@ from blumfeld.wire.messages.fetch_snapshot import (
     RequestTopicSnapshot,
     SnapshotId,
 )
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.primitives import DecodeError
+from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft import kraft_metadata
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
 
@@ -467,3 +474,43 @@ def test_a_running_replica_goes_on_behind_a_snapshot_too() -> None:
     assert cluster.metadata(4).catching_up.log.start_offset > 50
     assert list(cluster.metadata(4).image.topics) == list(cluster.metadata(leader).image.topics)
     assert not cluster.defects
+
+
+async def asked(
+    cluster: Cluster, node_id: int, request: Message, version: int, expected: type[Message]
+) -> Any:
+    connection = await connect(cluster.network, (address_of(node_id), 9092), "test")
+    answer = await connection.ask(request, version, expected)
+    connection.close()
+    return answer
+
+
+@pytest.mark.parametrize("version", [5, 6])
+def test_every_node_deletes_topics_in_old_versions_too(cluster: Cluster, version: int) -> None:
+    """A command is forwarded in its newest version, which has no list of names."""
+    for one in cluster.alive:
+        assert cluster.create(one, f"goes-{one}") == 0
+        name = f"goes-{one}"
+        request = (
+            DeleteTopicsRequest(topic_names=[name], timeout_ms=30_000)
+            if version == 5
+            else DeleteTopicsRequest(topics=[DeleteTopicState(name=name)], timeout_ms=30_000)
+        )
+        answer = cluster.run(asked(cluster, one, request, version, DeleteTopicsResponse))
+        assert [(each.name, each.error_code) for each in answer.responses] == [(f"goes-{one}", 0)]
+        assert f"goes-{one}" not in cluster.metadata(one).image.topics
+
+
+def test_a_broker_without_a_controller_creates_the_offsets_topic() -> None:
+    """It asks the controller in its own name, over the controller's listener."""
+    cluster = Cluster(brokers=1, **{"offsets.topic.num.partitions": 1, "offsets.topic.replication.factor": 1})
+    cluster.start()
+
+    def found() -> bool:
+        request = FindCoordinatorRequest(key="group")
+        answer = cluster.run(asked(cluster, 4, request, 3, FindCoordinatorResponse))
+        return not answer.error_code
+
+    cluster.wait(0.5)
+    cluster.until(found, 5)
+    assert "__consumer_offsets" in cluster.metadata(4).image.topics

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import cast
 
+from blumfeld.testing.simulation.cluster.workload import Cluster
 from blumfeld.testing.simulation.swarm.brokers import Brokers
 from blumfeld.testing.simulation.swarm.rot import Rot
 from blumfeld.testing.simulation.swarm.run import Swarm, SwarmFailure, SwarmReport
@@ -15,7 +16,7 @@ from blumfeld.testing.simulation.swarm.world import Workload
 
 MakeWorkload = Callable[[], Workload]
 
-WORKLOADS: dict[str, MakeWorkload] = {"brokers": Brokers, "rot": Rot}
+WORKLOADS: dict[str, MakeWorkload] = {"brokers": Brokers, "cluster": Cluster, "rot": Rot}
 
 
 class UnknownWorkloadError(ValueError):
