@@ -1,0 +1,37 @@
+"""The swarm of whole clusters: its seeds keep every promise, and no class of faults is without faults."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from blumfeld.testing.simulation.cluster.workload import Cluster
+from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm
+
+
+@pytest.mark.parametrize("seed", [0, 3])
+def test_a_cluster_keeps_its_promises_under_every_fault_of_the_seed(seed: int) -> None:
+    report = Swarm(Shape(seed=seed, clients=4, seconds=60.0), Cluster()).run()
+    assert report.progress > 300
+    assert sum(report.faults.values()) > 5
+    assert report.converged_s < 60.0
+
+
+def test_without_faults_everything_is_done_and_nothing_is_excused() -> None:
+    """In seed 1 the controllers are apart from the brokers."""
+    report = Swarm(Shape(seed=1, clients=4, seconds=20.0, faults=()), Cluster()).run()
+    counts = Counter(report.counts)
+    for name in ("acked", "read", "commits", "records deleted", "topics created"):
+        assert counts[name], name
+    assert not counts["excuses"]
+    assert not counts["ids given up"]
+
+
+@pytest.mark.parametrize("one", sorted(Cluster.survives))
+def test_no_class_of_faults_is_without_faults(one: FaultClass) -> None:
+    for seed in range(20):
+        shape = Shape(seed=seed, clients=4, seconds=30.0, faults=(one,))
+        if Swarm(shape, Cluster()).run().faults[one.value]:
+            return
+    pytest.fail(f"no fault of the class {one.value}")
