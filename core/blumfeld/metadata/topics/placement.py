@@ -1,43 +1,85 @@
-"""Placement of the replicas of new partitions. Pure and deterministic.
+"""Placement of the replicas of new partitions on racks and brokers. Pure and deterministic.
 
-Round robin without racks: partition ``n`` of the cluster starts at broker ``n mod brokers``, and its
-replicas follow. Active brokers come first; fenced ones fill up where there are too few, as in Kafka.
+The goals are those of Kafka's ``StripedReplicaPlacer``, the first one first:
+
+1. The replicas of a partition lie on as many racks as there are. Brokers without a rack count as one rack.
+2. Within a rack, active brokers come before fenced ones. The first replica is active: it leads.
+3. Leaders and followers go round: racks by one step for each partition, the brokers of a rack by one step for each
+   round of leaders over the racks. A follower lies one step further on than the replica before it, so that partitions
+   with one broker in common don't have all in common.
+
+Kafka begins at random; here the number of partitions in the cluster says where to go on.
 """
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 
+class _Rack(NamedTuple):
+    """The brokers of one rack, each list sorted."""
+
+    active: list[int]
+    fenced: list[int]
+
+    def broker(self, step: int, nth: int) -> int | None:
+        """Returns the ``nth`` broker of the rack as it lies at this step; ``None`` behind the last."""
+        if nth < len(self.active):
+            return self.active[(step + nth) % len(self.active)]
+        nth -= len(self.active)
+        return self.fenced[(step + nth) % len(self.fenced)] if nth < len(self.fenced) else None
+
+
 def place(image: MetadataImage, partitions: int, replication_factor: int, start: int) -> list[list[int]]:
     """Returns the replicas of each new partition. The first replica is active and leads.
+
+    A broker in a controlled shutdown gets none. When it has stopped, it counts as fenced, as in Kafka.
 
     :param start: number of partitions that exist already, so that the load goes round
     :raises BrokerError: INVALID_REPLICATION_FACTOR: too few brokers, or none that is active
     """
-    active = sorted(b for b in image.brokers if image.is_active(b))
-    passive = sorted(b for b, broker in image.brokers.items() if b not in active and broker.fenced)
-    there = len(active) + len(passive)
+    racks = _racks(image)
+    leading = [at for at, rack in enumerate(racks) if rack.active]
+    if not leading:
+        raise BrokerError(
+            ErrorCode.INVALID_REPLICATION_FACTOR,
+            "All brokers are currently fenced or in controlled shutdown.",
+        )
+    there = sum(len(rack.active) + len(rack.fenced) for rack in racks)
     if replication_factor > there:
         raise BrokerError(
             ErrorCode.INVALID_REPLICATION_FACTOR,
-            f"a replication factor of {replication_factor} cannot be reached because only {there} "
-            f"broker(s) are registered",
+            f"The target replication factor of {replication_factor} cannot be reached because only {there} "
+            "broker(s) are registered.",
         )
-    if not active:
-        raise BrokerError(
-            ErrorCode.INVALID_REPLICATION_FACTOR, "all brokers are currently fenced or in controlled shutdown"
-        )
-    placed = []
-    for number in range(start, start + partitions):
-        turned = _turned(active, number) + _turned(passive, number)
-        placed.append(turned[:replication_factor])
-    return placed
+    return [
+        _placed(racks, leading[number % len(leading)], number // len(leading), replication_factor)
+        for number in range(start, start + partitions)
+    ]
 
 
-def _turned(brokers: list[int], by: int) -> list[int]:
-    if not brokers:
-        return []
-    at = by % len(brokers)
-    return brokers[at:] + brokers[:at]
+def _racks(image: MetadataImage) -> list[_Rack]:
+    racks: dict[str, _Rack] = {}
+    for broker_id, broker in sorted(image.brokers.items()):
+        if broker.fenced or not broker.in_controlled_shutdown:
+            rack = racks.setdefault(broker.rack or "", _Rack([], []))
+            (rack.fenced if broker.fenced else rack.active).append(broker_id)
+    return [racks[name] for name in sorted(racks)]
+
+
+def _placed(racks: Sequence[_Rack], first: int, step: int, replication_factor: int) -> list[int]:
+    """Returns the replicas of one partition: one of each rack from rack ``first`` on, and so round by round."""
+    replicas: list[int] = []
+    nth = 0
+    while True:
+        for further in range(len(racks)):
+            broker = racks[(first + further) % len(racks)].broker(step + further, nth)
+            if broker is not None:
+                replicas.append(broker)
+                if len(replicas) == replication_factor:
+                    return replicas
+        nth += 1
