@@ -16,6 +16,7 @@ from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.machine.host import Machine, address_of, plan_of
 from blumfeld.testing.simulation.network.network import Network, Wire
 from blumfeld.testing.simulation.swarm import FaultClass, Operation, Shape, World, violation_of
+from blumfeld.testing.simulation.swarm.faults import OF_CLUSTERS
 from tests.testing.simulation.register.node import ACK_BEFORE_SYNC, NO_EPOCH, PORT, STALE_READ
 
 PLUGIN = EntryPoint("register", "tests.testing.simulation.register.plugin:Plugin", GROUP)
@@ -61,7 +62,7 @@ class Caller:
 class RegisterWorkload:
     """A workload without a bug; each subclass plants one."""
 
-    survives = frozenset(FaultClass) - {FaultClass.BIT_ROT}
+    survives = frozenset(FaultClass) - OF_CLUSTERS - {FaultClass.BIT_ROT}
     bug = ""
 
     def __init__(self) -> None:

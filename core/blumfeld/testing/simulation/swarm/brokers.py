@@ -19,7 +19,7 @@ from blumfeld.testing.simulation.clients.producer import Producer
 from blumfeld.testing.simulation.machine.host import ADDRESS, Machine, plan_of
 from blumfeld.testing.simulation.network.network import Vantage
 from blumfeld.testing.simulation.run import CONFIG, FLUSHED, PARTITIONS, topic_request
-from blumfeld.testing.simulation.swarm.faults import FaultClass
+from blumfeld.testing.simulation.swarm.faults import OF_CLUSTERS, FaultClass
 from blumfeld.testing.simulation.swarm.shape import Shape
 from blumfeld.testing.simulation.swarm.world import World
 from blumfeld.wire.messages.create_topics import CreateTopicsResponse
@@ -36,7 +36,7 @@ class Brokers:
     With one replica a bit that rots takes what was acknowledged, so the class is left to the workload ``rot``.
     """
 
-    survives = frozenset(FaultClass) - {FaultClass.BIT_ROT}
+    survives = frozenset(FaultClass) - OF_CLUSTERS - {FaultClass.BIT_ROT}
 
     def __init__(self) -> None:
         self.oracles: dict[str, Oracle] = {}

@@ -55,8 +55,14 @@ class FaultClass(StrEnum):
     """A read fails with EIO."""
     BIT_ROT = "bit-rot"
     """A bit of a file flips on the device."""
+    ROLLING = "rolling"
+    """Each process in turn is stopped in order, and the next one follows soon after it serves again."""
+    KILL_TWICE = "kill-twice"
+    """``kill -9`` of one process, and of another one while the cluster is still busy with the first."""
 
 
+OF_CLUSTERS = frozenset({FaultClass.ROLLING, FaultClass.KILL_TWICE})
+"""Classes that mean something only where nodes take over from each other."""
 ENDS_PROCESS = frozenset({FaultClass.KILL, FaultClass.POWER, FaultClass.POWER_TOGETHER, FaultClass.STOP})
 
 

@@ -78,6 +78,8 @@ class Injector:
             FaultClass.SYNC_ERROR: lambda chance: self._disk_error(FaultClass.SYNC_ERROR, chance),
             FaultClass.READ_ERROR: lambda chance: self._disk_error(FaultClass.READ_ERROR, chance),
             FaultClass.BIT_ROT: self._rot,
+            FaultClass.ROLLING: self._rolling,
+            FaultClass.KILL_TWICE: self._kill_twice,
         }
 
     def begin(self) -> None:
@@ -194,6 +196,23 @@ class Injector:
             self.counts[FaultClass.STOP.value] += 1
             await machine.stop()
             machine.down.set()
+
+    async def _rolling(self, chance: random.Random) -> None:
+        self.counts[FaultClass.ROLLING.value] += 1
+        for machine in self._world.machines:
+            if machine.is_serving and not machine.is_paused:
+                await machine.stop()
+                machine.down.set()
+                while not machine.is_serving:
+                    await asyncio.sleep(0.1)
+                await asyncio.sleep(chance.random() * 2.0)
+
+    async def _kill_twice(self, chance: random.Random) -> None:
+        machines = self._world.machines
+        self.counts[FaultClass.KILL_TWICE.value] += 1
+        for nth in chance.sample(range(len(machines)), min(2, len(machines))):
+            machines[nth].crash(power_cut=False)
+            await asyncio.sleep(chance.random() * 3.0)
 
     async def _pause(self, chance: random.Random) -> None:
         machine = self._machine(chance)

@@ -13,7 +13,7 @@ from blumfeld.testing.simulation.clients.oracle import Oracle
 from blumfeld.testing.simulation.machine.host import Machine
 from blumfeld.testing.simulation.swarm.brokers import Brokers
 from blumfeld.testing.simulation.swarm.disk_files import files_of
-from blumfeld.testing.simulation.swarm.faults import FaultClass
+from blumfeld.testing.simulation.swarm.faults import OF_CLUSTERS, FaultClass
 from blumfeld.testing.simulation.swarm.world import World
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
 from blumfeld.wire.errors import BrokerError, CorruptBatch
@@ -36,7 +36,7 @@ class Rot(Brokers):
     a broker finds a batch by its header. Errors of the disk are left out: they belong to ``brokers``.
     """
 
-    survives = frozenset(FaultClass) - DISK_ERRORS
+    survives = frozenset(FaultClass) - DISK_ERRORS - OF_CLUSTERS
 
     def __init__(self) -> None:
         super().__init__()
