@@ -11,6 +11,11 @@ from blumfeld.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
     AllocateProducerIdsResponse,
 )
+from blumfeld.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
+from blumfeld.wire.messages.controller_registration import Feature as ControllerFeature
 from blumfeld.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdateFeaturesRequest,
@@ -81,6 +86,17 @@ def test_a_broker_that_does_not_do_a_level_holds_it_back() -> None:
     driven = Driven(features=[GROUPS])
     driven.join(1)
     assert update(driven, "group.version", 1) == ErrorCode.INVALID_UPDATE_VERSION
+
+
+def test_a_controller_that_does_not_do_a_level_holds_it_back() -> None:
+    """It may be active next, and decide by a level that it doesn't know."""
+    driven = Driven(features=[Feature("group.version", 0, 1, 0)])
+    register = ControllerRegistrationRequest(controller_id=9, incarnation_id=bytes(16))
+    driven.do(register, ControllerRegistrationResponse)
+    assert update(driven, "group.version", 1) == ErrorCode.INVALID_UPDATE_VERSION
+    register.features = [ControllerFeature(name="group.version", max_supported_version=1)]
+    driven.do(register, ControllerRegistrationResponse)
+    assert update(driven, "group.version", 1) == 0
 
 
 def test_blocks_of_producer_ids_never_overlap() -> None:

@@ -45,6 +45,7 @@ from blumfeld_consensus_kraft.raft.roles import Follower, Resigned
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
 from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_consensus_kraft.registration import ControllerRegistrar
 from blumfeld_consensus_kraft.snapshots import Snapshots
 from blumfeld_consensus_kraft.voter import epoch_start
 
@@ -97,6 +98,7 @@ class KraftMetadata:
         self._opened: OpenedMetadata | None = None
         self._notice_dead = notice_dead
         self._watch = BrokerWatch(composition, self._is_dead)
+        self._registrar = ControllerRegistrar(composition, self, self._events)
         self._leading: ControllerId | None = None
         self._leader: ControllerId | None = None
         self._joined: Completion[None] = Completion()
@@ -174,6 +176,7 @@ class KraftMetadata:
         self._open(opened)
         if self._notice_dead and self._votes:
             self.subscribe(self._watch.image_changed)
+        self.subscribe(self._registrar.image_changed)
         assert self._driver
         assert self._raft
         self._raft.flush()
@@ -287,6 +290,7 @@ class KraftMetadata:
             self._snapshots.stop()
         self._forwarder.stop(closed)
         self._watch.stop()
+        self._registrar.stop()
         if self._catching_up is not None:
             self._catching_up.stop()
         if self._raft is not None:
@@ -458,8 +462,6 @@ class KraftMetadata:
             return
         self._publisher.publish_all()
         self._joined.complete(None)
-
-    # The log
 
     def _is_published(self, placed: Placed) -> None:
         assert self._snapshots is not None

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.partitions.eligible import with_elr_safety
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
-from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
+from blumfeld.wire.messages.metadata_records import (
+    BrokerFeature,
+    ControllerFeature,
+    FeatureLevelRecord,
+)
 from blumfeld.wire.messages.update_features import (
     FeatureUpdateKey,
     UpdatableFeatureResult,
@@ -23,8 +29,8 @@ def update_features(
     """Raise or lower finalized feature levels; either every update is done or none.
 
     Errors:
-    * INVALID_UPDATE_VERSION: this build or a registered broker does not support the level, or the update is
-      a downgrade and the request did not allow one.
+    * INVALID_UPDATE_VERSION: this build, a registered broker or a registered controller does not support the level,
+      or the update is a downgrade and the request did not allow one.
     * INVALID_REQUEST: a feature is given twice, or the upgrade type is unknown.
 
     The first error becomes the error of the whole answer, in every version. The answer then has no result
@@ -83,18 +89,16 @@ def _update(state: ControllerState, update: FeatureUpdateKey) -> list[Message]:
         raise BrokerError(
             ErrorCode.INVALID_UPDATE_VERSION, f"{name}: {level} is above {current}: no downgrade"
         )
-    for registration in state.image.registrations.values():
-        low, high = next(
-            (
-                (f.min_supported_version, f.max_supported_version)
-                for f in registration.features
-                if f.name == name
-            ),
-            (0, 0),
-        )
+    image = state.image
+    nodes: list[tuple[str, Sequence[BrokerFeature | ControllerFeature]]] = [
+        *((f"broker {one.broker_id}", one.features) for one in image.registrations.values()),
+        *((f"controller {one.controller_id}", one.features) for one in image.controllers.values()),
+    ]
+    for node, features in nodes:
+        ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in features}
+        low, high = ranges.get(name, (0, 0))
         if not low <= level <= high:
             raise BrokerError(
-                ErrorCode.INVALID_UPDATE_VERSION,
-                f"{name}: broker {registration.broker_id} does not support level {level}",
+                ErrorCode.INVALID_UPDATE_VERSION, f"{name}: {node} does not support level {level}"
             )
     return [] if level == current else [FeatureLevelRecord(name=name, feature_level=level)]

@@ -1,0 +1,131 @@
+"""A controller registers its process with the active controller until the image shows it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
+from blumfeld.spi.cluster import ImageDelta
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import ClusterMetadata
+from blumfeld.spi.consensus import Controller as ControllerId
+from blumfeld.spi.hooks import Composition
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.controller_registration import ControllerRegistrationResponse
+from blumfeld.wire.messages.metadata_records import RegisterControllerRecord
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.registration import RETRY_MAX_MS, ControllerRegistrar
+from tests.plugins.consensus_kraft.kraft_node import Parts
+
+
+class Metadata:
+    """A consensus that keeps what it is asked."""
+
+    def __init__(self) -> None:
+        self.controller: ControllerId | None = ControllerId(2, 1)
+        self.asked: list[tuple[Any, Completion[Message]]] = []
+
+    def submit(self, command: Message, timeout_ms: float, **_: Any) -> Completion[Message]:
+        """Kept, unanswered."""
+        answer: Completion[Message] = Completion()
+        self.asked.append((command, answer))
+        return answer
+
+
+class Registering:
+    """Controller 1, and an image that the test changes."""
+
+    def __init__(self, roles: tuple[str, ...] = ("controller",)) -> None:
+        self.runtime = FakeRuntime(0)
+        self.parts = Parts(self.runtime, {}, 1, "/data", ())
+        self.parts.roles = roles  # type: ignore[assignment]
+        self.metadata = Metadata()
+        self.registrar = ControllerRegistrar(
+            cast("Composition", self.parts), cast("ClusterMetadata", self.metadata), self.parts.events
+        )
+        self.image = MetadataImage("cluster")
+        self.image.features[METADATA_VERSION_FEATURE] = 30
+
+    def step(self, incarnation_id: bytes | None = None) -> int:
+        """The image moves on; how many registrations were asked for so far."""
+        if incarnation_id is not None:
+            record = RegisterControllerRecord(controller_id=1, incarnation_id=incarnation_id)
+            self.image.controllers[1] = record
+        self.registrar.image_changed(self.image, ImageDelta())
+        return len(self.metadata.asked)
+
+    def answer(self, error: Exception | None = None, code: int = 0) -> None:
+        """To the last registration."""
+        _, asked = self.metadata.asked[-1]
+        if error is not None:
+            asked.fail(error)
+        else:
+            asked.complete(ControllerRegistrationResponse(error_code=code))
+
+
+def test_it_asks_once_while_an_answer_is_missing_and_no_more_once_the_image_shows_it() -> None:
+    one = Registering()
+    assert one.step() == 1
+    request = one.metadata.asked[0][0]
+    assert (request.controller_id, request.incarnation_id) == (1, one.parts.incarnation_id)
+    assert one.step() == 1
+    one.answer()
+    assert one.step(one.parts.incarnation_id) == 1
+    assert one.step(b"another process.") == 2
+
+
+def test_an_attempt_that_failed_is_repeated_with_longer_and_longer_pauses() -> None:
+    one = Registering()
+    one.step()
+    pauses = []
+    for number in range(12):
+        if number % 2:
+            one.answer(code=ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        else:
+            one.answer(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+        asked, began_ms = len(one.metadata.asked), one.runtime.monotonic_ms()
+        assert one.step() == asked, "a step of the image doesn't cut the pause short"
+        while len(one.metadata.asked) == asked:
+            one.runtime.advance(10)
+            assert one.runtime.monotonic_ms() - began_ms < 2 * RETRY_MAX_MS
+        pauses.append(one.runtime.monotonic_ms() - began_ms)
+    assert pauses[:3] == sorted(pauses[:3])
+    assert pauses[0] < 200
+    assert RETRY_MAX_MS <= pauses[-1] < RETRY_MAX_MS * 1.1
+    assert ("warning", "this controller could not register with the active one") in one.parts.events.told
+
+
+def test_a_registration_that_the_image_shows_meanwhile_is_not_repeated() -> None:
+    one = Registering()
+    one.step()
+    one.answer(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+    one.step(one.parts.incarnation_id)
+    one.runtime.advance(60_000)
+    assert len(one.metadata.asked) == 1
+
+
+def test_some_register_nobody() -> None:
+    """The active controller, which writes its own; a broker; a log without metadata.version; a node that stops."""
+    active = Registering()
+    active.metadata.controller = ControllerId(1, 1)
+    assert active.step() == 0
+    assert Registering(("broker",)).step() == 0
+    fresh = Registering()
+    fresh.image.features.clear()
+    assert fresh.step() == 0
+    stopped = Registering()
+    stopped.step()
+    stopped.answer(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+    stopped.registrar.stop()
+    stopped.runtime.advance(60_000)
+    assert stopped.step() == 1
+
+
+def test_one_that_led_registers_with_the_next_if_the_image_lacks_its_process() -> None:
+    """It led, and its own record wasn't committed."""
+    one = Registering()
+    one.metadata.controller = ControllerId(1, 1)
+    assert one.step() == 0
+    one.metadata.controller = ControllerId(2, 2)
+    assert one.step() == 1
