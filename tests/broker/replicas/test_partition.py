@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from blumfeld.broker.replicas.partition import Partition
+from blumfeld.broker.replicas.state.replica_state import EARLY_MS
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
 from blumfeld.spi.completion import Completion
@@ -106,7 +107,28 @@ def test_producers_are_known_after_a_clean_restart(broker: BrokerHarness) -> Non
     assert "00000000000000000001.snapshot" in again.log_of("t").aux.files
     assert code(again, sequence(0)) == ErrorCode.NONE
     assert again.log_of("t").written_end_offset == 1
+    again.runtime.advance(EARLY_MS)
     assert code(again, sequence(5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_a_gap_at_a_new_leader_is_a_request_that_came_too_early(broker: BrokerHarness) -> None:
+    """Its predecessor came before this node led, and was refused. The client sends both again, in order."""
+    code(broker, sequence(0))
+    broker.runtime.advance(EARLY_MS)
+    broker.metadata.change_partition("t", image(3))
+    assert code(broker, sequence(2)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [code(broker, sequence(one)) for one in (0, 1, 2)] == [ErrorCode.NONE] * 3
+    assert broker.log_of("t").written_end_offset == 3
+    assert code(broker, sequence(5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "it has written in this epoch"
+
+
+def test_a_gap_that_lasts_is_one(broker: BrokerHarness) -> None:
+    code(broker, sequence(0))
+    broker.metadata.change_partition("t", image(3))
+    broker.runtime.advance(EARLY_MS - 1)
+    assert code(broker, sequence(2)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    broker.runtime.advance(1)
+    assert code(broker, sequence(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_producers_and_epochs_are_found_by_replay_after_a_crash(broker: BrokerHarness) -> None:
@@ -118,8 +140,8 @@ def test_producers_and_epochs_are_found_by_replay_after_a_crash(broker: BrokerHa
     again = restarted(broker, clean=False)
     assert code(again, sequence(1)) == ErrorCode.NONE
     assert log.written_end_offset == 2
-    assert code(again, sequence(3)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert code(again, sequence(2)) == ErrorCode.NONE
+    assert code(again, sequence(4)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 @pytest.mark.parametrize("damage", [b"", b"\x00\x01garbage"])

@@ -215,7 +215,7 @@ class Partition:
         rules.check(batch, now_ms)
         self.append_ms = -1
         if batch.producer_id >= 0:
-            duplicate = self.state.producers.check(batch)
+            duplicate = self.state.check_producer(batch, self._runtime)
             if duplicate is not None:
                 self._wait_for(duplicate.last_offset + 1, acks, waiter)
                 self.append_ms = duplicate.timestamp_ms
@@ -414,9 +414,9 @@ class Partition:
             return  # what was to be replayed can't be read, or what was placed can't be written
         self._step_down(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         self.leader_epoch = image.leader_epoch
-        self.leader_start_offset = self.log.placed_end_offset
+        start = self.leader_start_offset = self.log.placed_end_offset
         if image.leader == node_id:
-            self.state.epoch_started(image.leader_epoch, self.leader_start_offset)
+            self.state.epoch_started(image.leader_epoch, start, self._runtime.monotonic_ms())
             self.leader = replication.become_leader(self, image, self.state.high_watermark)
             self.leader.log_end_moved()
         elif image.leader >= 0:

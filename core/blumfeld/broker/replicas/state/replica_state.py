@@ -21,14 +21,18 @@ from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions
 from blumfeld.log.producers.snapshot import decode_snapshot
-from blumfeld.log.producers.state import ProducerState
+from blumfeld.log.producers.state import Duplicate, ProducerState
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
+from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import PartitionLog, segment_bases
 from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.errors import BrokerError, ErrorCode
 
 REPLAY_STEP = 512
 """Batches that are replayed before other requests get their turn."""
+EARLY_MS = 1_000
+"""After this time a new leader takes a gap in a producer's sequence for one."""
 
 
 class ReplicaState:
@@ -39,6 +43,8 @@ class ReplicaState:
 
     __slots__ = (
         "_index",
+        "_led_from",
+        "_led_since_ms",
         "_log",
         "_recovered",
         "_renew",
@@ -60,6 +66,8 @@ class ReplicaState:
         self.epochs = LeaderEpochCache()
         self.aborted = AbortedTransactions()
         self.high_watermark = 0
+        self._led_from = 0
+        self._led_since_ms = float("-inf")
         """The value of the last checkpoint, or of the moment when this replica last stopped leading or following."""
         self.epoch_unsaved = False
         """The latest epoch is not in the file yet. It is written together with the epoch's first batch."""
@@ -212,8 +220,37 @@ class ReplicaState:
         for entry in self.producers.written(end_offset):
             self._index.append(entry)
 
-    def epoch_started(self, epoch: int, start_offset: int) -> None:
-        """Begin a leader epoch. Answers show it at once; the file gets it with its first batch."""
+    def check_producer(self, batch: RecordBatch, runtime: Runtime) -> Duplicate | None:
+        """As :meth:`ProducerState.check <blumfeld.log.producers.state.ProducerState.check>`, for the leader.
+
+        A client sends several batches without waiting. The first may come a moment before this node leads, and the
+        second a moment after. The second isn't out of order: the client sends both again. So for ``EARLY_MS`` a gap is
+        NOT_LEADER_OR_FOLLOWER, if the producer has written nothing in this epoch. OUT_OF_ORDER_SEQUENCE_NUMBER would
+        make librdkafka begin a producer epoch, and send again what is already written.
+
+        :raises BrokerError: also NOT_LEADER_OR_FOLLOWER
+        """
+        try:
+            return self.producers.check(batch)
+        except BrokerError as error:
+            entry = self.producers.producer(batch.producer_id)
+            if (
+                error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+                and runtime.monotonic_ms() - self._led_since_ms < EARLY_MS
+                and (entry is None or entry.last_offset < self._led_from)
+            ):
+                raise BrokerError(
+                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node leads since a moment: {error}"
+                ) from None
+            raise
+
+    def epoch_started(self, epoch: int, start_offset: int, led_since_ms: float | None = None) -> None:
+        """Begin a leader epoch. Answers show it at once; the file gets it with its first batch.
+
+        :param led_since_ms: the monotonic time, if this replica leads
+        """
+        if led_since_ms is not None:
+            self._led_from, self._led_since_ms = start_offset, led_since_ms
         if self.epochs.assign(epoch, start_offset):
             self.epoch_unsaved = True
 
