@@ -68,6 +68,10 @@ class FakeImage:
         self.features: dict[str, int] = {"metadata.version": 30}
         self.features_epoch = 5
         self.configs: dict[tuple[int, str], dict[str, str]] = {}
+        self.controllers: list[tuple[int, Endpoint]] = []
+
+    def controller_endpoints(self, listener: str) -> list[tuple[int, Endpoint]]:
+        return [(one, at) for one, at in self.controllers if at.listener == listener]
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         return next((t for t in self.topics.values() if t.topic_id == topic_id), None)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from blumfeld.coordinator.runtime.shard_contract import LogItem, TransactionalRecord, TransactionMarker
-from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
+from blumfeld.spi.cluster import BrokerImage, Endpoint, PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ANONYMOUS, Principal
 from blumfeld.spi.groups import CoordinatorRecord, Producer
@@ -106,6 +106,9 @@ class FakeImage:
 
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         return self.configs.get((resource_type, name), {})
+
+    def controller_endpoints(self, listener: str) -> list[tuple[int, Endpoint]]:
+        return []
 
     def configured(self, resource_type: int) -> tuple[str, ...]:
         return ()

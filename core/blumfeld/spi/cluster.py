@@ -6,7 +6,7 @@ own.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import msgspec
@@ -106,6 +106,10 @@ class ClusterImage(Protocol):
     @property
     def features_epoch(self) -> int:
         """-1 when unknown."""
+        ...
+
+    def controller_endpoints(self, listener: str) -> Sequence[tuple[int, Endpoint]]:
+        """Registered controllers that have a listener of this name, by id."""
         ...
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:

@@ -18,7 +18,7 @@ from blumfeld.wire.messages.describe_topic_partitions import (
 )
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from blumfeld.wire.schema import Message
-from tests.broker.harness import BrokerHarness
+from tests.broker.harness import CONTROLLER_LISTENER, BrokerHarness
 
 
 @pytest.fixture
@@ -197,6 +197,24 @@ def test_other_endpoints_are_not_described_here(broker: BrokerHarness, kind: int
     assert answer.error_code == code
     assert answer.error_message
     assert answer.endpoint_type == 1
+
+
+def test_controllers_are_described_on_a_controller_listener(broker: BrokerHarness) -> None:
+    broker.metadata.image.controllers = [
+        (1, Endpoint("CONTROLLER", "one", 9093)),
+        (2, Endpoint("CONTROLLER", "two", 9093)),
+        (3, Endpoint("OTHER", "three", 9093)),
+    ]
+    connection = broker.connect(CONTROLLER_LISTENER)
+    request = DescribeClusterRequest(endpoint_type=2)
+    answer = broker.response(broker.send_frame(broker.frame(request, 1), connection), request, 1)
+    assert [(b.broker_id, b.host, b.port) for b in answer.brokers] == [(1, "one", 9093), (2, "two", 9093)]
+    assert (answer.controller_id, answer.endpoint_type) == (1, 2)
+    for refused, version in ((DescribeClusterRequest(), 0), (DescribeClusterRequest(), 2)):
+        answer = broker.response(
+            broker.send_frame(broker.frame(refused, version), connection), refused, version
+        )
+        assert answer.error_code == ErrorCode.MISMATCHED_ENDPOINT_TYPE
 
 
 # DescribeTopicPartitions

@@ -74,7 +74,7 @@ TABLE = (
     Row("controller.api_56_alter_partition", 56, 2, 3, listeners=("controller",)),
     Row("broker.api_57_update_features", 57, 0, 2, listeners=("broker", "controller")),
     Row("broker.api_58_envelope", 58, 0, 0, listeners=("controller",)),
-    Row("broker.api_60_describe_cluster", 60, 0, 2),
+    Row("broker.api_60_describe_cluster", 60, 0, 2, listeners=("broker", "controller")),
     Row("broker.api_61_describe_producers", 61, 0, 0),
     Row("controller.api_62_broker_registration", 62, 0, 4, listeners=("controller",)),
     Row("controller.api_63_broker_heartbeat", 63, 0, 2, listeners=("controller",)),

@@ -13,7 +13,7 @@ from typing import Any
 
 from blumfeld.metadata.image.partition_index import PartitionIndex
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
-from blumfeld.spi.cluster import BrokerImage, ImageDelta, TopicImage
+from blumfeld.spi.cluster import BrokerImage, Endpoint, ImageDelta, TopicImage
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.steps import drained
 from blumfeld.wire.messages.metadata_records import (
@@ -100,6 +100,15 @@ class MetadataImage:
         self.section_kinds = section_kinds
         self.sections = {name: section.empty() for name, section in section_kinds.by_name.items()}
         self.index = PartitionIndex()
+
+    def controller_endpoints(self, listener: str) -> list[tuple[int, Endpoint]]:
+        """Returns the registered controllers that have a listener of this name, by id."""
+        return [
+            (one.controller_id, Endpoint(listener, at.host, at.port))
+            for _, one in sorted(self.controllers.items())
+            for at in one.end_points
+            if at.name == listener
+        ]
 
     def topic_by_id(self, topic_id: bytes) -> TopicImage | None:
         """Returns the topic with this id, or ``None``."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from blumfeld.coordinator.runtime.shard_contract import LogItem
-from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
+from blumfeld.spi.cluster import BrokerImage, Endpoint, PartitionImage, TopicImage
 from blumfeld.spi.context import ANONYMOUS, Principal
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.spi.transport import Listener
@@ -62,6 +62,10 @@ class ModelCluster:
     def config(self, resource_type: int, name: str) -> Mapping[str, str]:
         """Return the dynamic configuration of a resource."""
         return self.configs.get((resource_type, name), {})
+
+    def controller_endpoints(self, listener: str) -> list[tuple[int, Endpoint]]:
+        """Return none: the model has no controllers."""
+        return []
 
     def configured(self, resource_type: int) -> tuple[str, ...]:
         """Return the names of resources with a dynamic configuration."""

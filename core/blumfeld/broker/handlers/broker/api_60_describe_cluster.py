@@ -1,6 +1,9 @@
 """DescribeCluster (key 60), v0-2.
 
-v1  endpoint type: 1 brokers, 2 controllers (only on a controller listener, KIP-919).  v2 fenced brokers (KIP-1073).
+v1  endpoint type: 1 brokers on broker listeners, 2 controllers on controller listeners (KIP-919).
+v2  fenced brokers (KIP-1073).
+
+Version 0 has no endpoint type. It means brokers, so a controller listener refuses it, as Kafka's does.
 """
 
 from __future__ import annotations
@@ -23,18 +26,34 @@ def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of DescribeCluster."""
 
     def handle(request: DescribeClusterRequest, context: RequestContext) -> DescribeClusterResponse:
-        if request.endpoint_type == CONTROLLERS:
-            raise BrokerError(
-                ErrorCode.MISMATCHED_ENDPOINT_TYPE, "controllers are described on a controller listener"
-            )
-        if request.endpoint_type != BROKERS:
+        if request.endpoint_type not in (BROKERS, CONTROLLERS):
             raise BrokerError(
                 ErrorCode.UNSUPPORTED_ENDPOINT_TYPE,
                 f"no endpoint type has the number {request.endpoint_type}",
             )
-        return _describe(ports, request, context)
+        on_controller = context.listener.kind == "controller"
+        if on_controller != (request.endpoint_type == CONTROLLERS):
+            raise BrokerError(
+                ErrorCode.MISMATCHED_ENDPOINT_TYPE,
+                "brokers are described on broker listeners, controllers on controller listeners",
+            )
+        answer = _answer(ports, request, context)
+        if on_controller:
+            _describe_controllers(answer, ports, context.listener.name)
+        else:
+            _describe_brokers(answer, ports, context.listener.name, request.include_fenced_brokers)
+        return answer
 
-    return [ApiHandler(key=60, min_version=0, max_version=2, handle=handle, error_response=failed)]
+    return [
+        ApiHandler(
+            key=60,
+            min_version=0,
+            max_version=2,
+            listeners=("broker", "controller"),
+            handle=handle,
+            error_response=failed,
+        )
+    ]
 
 
 def failed(_request: DescribeClusterRequest, code: int, message: str | None) -> DescribeClusterResponse:
@@ -42,15 +61,26 @@ def failed(_request: DescribeClusterRequest, code: int, message: str | None) -> 
     return DescribeClusterResponse(error_code=code, error_message=message)
 
 
-def _describe(
+def _answer(
     ports: Ports, request: DescribeClusterRequest, context: RequestContext
 ) -> DescribeClusterResponse:
-    image, listener = ports.cluster.image, context.listener.name
-    described = []
-    for _, node in sorted(image.brokers.items()):
+    return DescribeClusterResponse(
+        cluster_id=ports.cluster.image.cluster_id,
+        cluster_authorized_operations=authorized_operations(context, "Cluster", CLUSTER_NAME)
+        if request.include_cluster_authorized_operations
+        else NO_OPERATIONS,
+        endpoint_type=request.endpoint_type,
+    )
+
+
+def _describe_brokers(
+    answer: DescribeClusterResponse, ports: Ports, listener: str, include_fenced: bool
+) -> None:
+    answer.controller_id = controller_id(ports.cluster)
+    for _, node in sorted(ports.cluster.image.brokers.items()):
         endpoint = node.endpoint(listener)
-        if endpoint is not None and (request.include_fenced_brokers or not node.fenced):
-            described.append(
+        if endpoint is not None and (include_fenced or not node.fenced):
+            answer.brokers.append(
                 DescribeClusterBroker(
                     broker_id=node.broker_id,
                     host=endpoint.host,
@@ -59,12 +89,12 @@ def _describe(
                     is_fenced=node.fenced,
                 )
             )
-    return DescribeClusterResponse(
-        cluster_id=image.cluster_id,
-        controller_id=controller_id(ports.cluster),
-        brokers=described,
-        cluster_authorized_operations=authorized_operations(context, "Cluster", CLUSTER_NAME)
-        if request.include_cluster_authorized_operations
-        else NO_OPERATIONS,
-        endpoint_type=request.endpoint_type,
-    )
+
+
+def _describe_controllers(answer: DescribeClusterResponse, ports: Ports, listener: str) -> None:
+    active = ports.controller.controller
+    answer.controller_id = -1 if active is None else active.node_id
+    answer.brokers = [
+        DescribeClusterBroker(broker_id=node_id, host=endpoint.host, port=endpoint.port)
+        for node_id, endpoint in ports.cluster.image.controller_endpoints(listener)
+    ]
