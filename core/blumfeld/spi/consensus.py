@@ -38,6 +38,8 @@ class Quorum(msgspec.Struct, frozen=True, kw_only=True):
     log_end_offset: int
     voters: tuple[int, ...]
     voter_directory_ids: tuple[bytes, ...] = ()
+    kraft_version: int = 0
+    """1: the voters stand in the log, and can change (KIP-853)."""
 
 
 class ReplicaDriver(Enum):

@@ -136,6 +136,13 @@ class ActiveController:
         """Decide now, or behind a decision that is being placed."""
         self._decisions.in_turn(lambda: self._decide(command, reply), reply)
 
+    def in_turn(self, decide: Callable[[], None], reply: Reply) -> None:
+        """Call ``decide`` now, or behind a decision that is being placed: no other record may stand among those."""
+        if self._controller is None:
+            reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER))
+        else:
+            self._decisions.in_turn(decide, reply)
+
     def fence_dead(self, broker_id: int, broker_epoch: int) -> None:
         """Fence this registration of a broker: its process is gone."""
         controller = self._controller
@@ -179,6 +186,16 @@ class ActiveController:
             )
         )
 
+    def place_control(self, data: bytearray) -> int | None:
+        """Place a control batch of one record; its offset. ``None``: the log takes none, and this controller stops."""
+        offset = self._log.end_offset
+        try:
+            self.place(Batch(data, []))
+        except OSError as error:
+            self._failed(error)
+            return None
+        return offset
+
     def _encoded(self, records: Sequence[Message], *, atomic: bool) -> Steps[list[Batch]]:
         return batches_of(
             records,
@@ -214,10 +231,11 @@ class ActiveController:
         if isinstance(part.command, Message):
             self._controller.answered(part.command, decision.response, self._runtime.monotonic_ms())
         if decision.rest is None:
-            self._answer_when_committed(part.reply, decision.response)
+            part.reply.response = decision.response
+            self.answer_when_committed(part.reply)
 
-    def _answer_when_committed(self, reply: Reply, response: Message) -> None:
-        reply.response = response
+    def answer_when_committed(self, reply: Reply) -> None:
+        """Send the response once all that is placed now is committed: it may have seen that."""
         reply.end_offset = self._log.end_offset
         committed = self._log.committed_end >= reply.end_offset
         if self._publisher.is_idle or (committed and not reply.wait_image):

@@ -25,8 +25,9 @@ from blumfeld.spi.peers import PeerChannel
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import NodeFailure, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.add_raft_voter import AddRaftVoterRequest
 from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
-from blumfeld.wire.messages.raft_records import VotersRecord
+from blumfeld.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.active_controller import ActiveController
@@ -37,13 +38,13 @@ from blumfeld_consensus_kraft.opening import OpenedMetadata, open_metadata
 from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, listener_defects
 from blumfeld_consensus_kraft.quorum.describing import describe_quorum, known_quorum
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
-from blumfeld_consensus_kraft.quorum.endpoints import own_endpoints, static_voters
+from blumfeld_consensus_kraft.quorum.endpoints import own_endpoints
 from blumfeld_consensus_kraft.quorum.making import made_driver
+from blumfeld_consensus_kraft.quorum.membership import QuorumMembership
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.messages import NO_LEADER
 from blumfeld_consensus_kraft.raft.roles import Follower, Resigned
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
-from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.registration import ControllerRegistrar
 from blumfeld_consensus_kraft.snapshots import Snapshots
@@ -86,9 +87,9 @@ class KraftMetadata:
             self._is_published,
             listener_defects(composition.runtime, self._events),
         )
-        names = composition.config.list("controller.listener.names")
-        self._listener = names[0] if names else "CONTROLLER"
-        self._static = static_voters(composition.config.list("controller.quorum.voters"), self._listener)
+        self.membership = QuorumMembership(
+            composition, self._events, lambda: self.driver, lambda: self._active
+        )
         self._forwarder = Forwarder(self._runtime, self._leader_channel, self._publisher.when_shown)
         self._raft: RaftLog | None = None
         self._driver: RaftDriver | None = None
@@ -152,7 +153,7 @@ class KraftMetadata:
                 driver,
                 self._raft,
                 self._events,
-                listener=self._listener,
+                listener=self.membership.listener,
                 taken_over=self._taken_over,
             )
         return self._catching_up
@@ -171,7 +172,10 @@ class KraftMetadata:
         :raises ValueError: the log can't be read, or has a ``metadata.version`` that this build does not write
         """
         opened = await open_metadata(
-            self._composition, self._warn, self._is_alone, force_empty_metadata=self._force_empty_metadata
+            self._composition,
+            self._warn,
+            self.membership.is_alone,
+            force_empty_metadata=self._force_empty_metadata,
         )
         self._open(opened)
         if self._notice_dead and self._votes:
@@ -182,27 +186,12 @@ class KraftMetadata:
         self._raft.flush()
         await self._raft.settle()
         self._driver.start()
-        if self._is_alone(opened.loaded.voters):
+        if self.membership.is_alone(opened.loaded.voters):
             await self._joined
 
     async def caught_up(self) -> None:
         """Return when the image contains all that was committed when the node joined."""
         await self._joined
-
-    def _is_alone(self, recorded: VotersRecord | None) -> bool:
-        """Whether this node is the whole quorum."""
-        if not self._votes:
-            return False
-        if recorded is not None:
-            return [voter.voter_id for voter in recorded.voters] == [self._node_id]
-        return self._static.ids in ((), (self._node_id,)) and not self._config.list(
-            "controller.quorum.bootstrap.servers"
-        )
-
-    @property
-    def _is_quorum(self) -> bool:
-        """Whether this node is the whole quorum now. What it has written is committed with its next epoch then."""
-        return self._driver is not None and self._driver.raft.voters.ids == (self._node_id,)
 
     def _warn(self, text: str) -> None:
         self._events.warning("a metadata snapshot can't be read", error=text)
@@ -220,10 +209,14 @@ class KraftMetadata:
             written=lambda _: self.driver.log_written(),
         )
         self._snapshots = Snapshots(
-            self._runtime, self._config, log, self._events, self._publisher.copied, self._raft
+            self._runtime,
+            self._config,
+            log,
+            self._events,
+            self._publisher.copied,
+            self._raft,
+            voters_at=self.membership.at,
         )
-        self._snapshots.kraft_version = loaded.kraft_version
-        self._snapshots.voters = loaded.voters
         if loaded.bytes_since_snapshot:
             self._snapshots.committed(loaded.bytes_since_snapshot, loaded.last_timestamp_ms)
         if self._votes:
@@ -241,17 +234,12 @@ class KraftMetadata:
             loaded,
             self._raft,
             self,
-            static=self._static_or_alone(),
-            listener=self._listener,
+            static=self.membership.first(),
+            listener=self.membership.listener,
             own_endpoints=partial(own_endpoints, self._composition),
             events=self._events,
             elect_when_refused=self._notice_dead,
         )
-
-    def _static_or_alone(self) -> VoterSet:
-        if self._static.ids or not self._is_alone(None):
-            return self._static
-        return VoterSet([Voter(ReplicaKey(self._node_id), tuple(own_endpoints(self._composition)))])
 
     async def resign(self) -> None:
         """Take no more commands, and hand over to the voter that has the most records."""
@@ -291,6 +279,7 @@ class KraftMetadata:
         self._forwarder.stop(closed)
         self._watch.stop()
         self._registrar.stop()
+        self.membership.stop()
         if self._catching_up is not None:
             self._catching_up.stop()
         if self._raft is not None:
@@ -317,8 +306,10 @@ class KraftMetadata:
             if isinstance(command, DescribeQuorumRequest):
                 assert self._raft is not None
                 return Completion.of(describe_quorum(command, self.driver, self._raft, self._composition))
+            if isinstance(command, AddRaftVoterRequest | RemoveRaftVoterRequest):
+                return self.membership.submit(command, timeout_ms)
             return self._decided(command, timeout_ms, wait_image=wait_image)
-        if self._driver is None or self._stopped or self._is_quorum:
+        if self._driver is None or self._stopped or self.membership.is_quorum:
             refused: Completion[Message] = Completion()
             refused.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
             return refused
@@ -339,7 +330,7 @@ class KraftMetadata:
         if self._driver is None or self._leader is None:
             return None
         return self._composition.peers.channel(
-            self._leader.node_id, self._listener, "forward", self._driver.endpoints
+            self._leader.node_id, self.membership.listener, "forward", self._driver.endpoints
         )
 
     # What the driver asks for (``ReplicaOwner``)
@@ -349,17 +340,24 @@ class KraftMetadata:
         assert self._active
         assert self._driver
         assert self._opened
+        assert self._raft
+        kraft_version, voters = self.membership.opening()
         change = epoch_start(
             epoch,
             self._node_id,
             self._driver.raft.voters.ids,
             granting,
             timestamp_ms=self._runtime.now_ms(),
+            kraft_version=kraft_version,
+            voters=voters,
         )
+        base_offset = self._raft.end_offset
         self._leading = ControllerId(self._node_id, epoch)
         abort, self._opened.loaded.transaction_open = self._opened.loaded.transaction_open, False
         try:
             self._active.lead(epoch, change, self._opened.bootstrap, abort=abort)
+            if voters is not None:
+                self.membership.opened(base_offset)
         except OSError as error:
             self._failed(error, False)
         except Exception as defect:
@@ -378,7 +376,7 @@ class KraftMetadata:
         self._watch.report_no_more()
         if self._active is not None:
             self._active.stop(error)
-        if not self._is_quorum:
+        if not self.membership.is_quorum:
             self._publisher.refuse(error)
 
     def leader_is(self, epoch: int, leader_id: int) -> None:
@@ -386,10 +384,11 @@ class KraftMetadata:
         if self._catching_up is not None:
             self._catching_up.stop()
         self._leader = None if leader_id in (NO_LEADER, self._node_id) else ControllerId(leader_id, epoch)
-        if not self._is_quorum:
+        if not self.membership.is_quorum:
             self._events.info("leader of the metadata quorum", leader_id=leader_id, epoch=epoch)
         if self._leader is not None:
             self._forwarder.leader_changed()
+        self.membership.leader_is(leader_id)
 
     def fetched(self, records: memoryview, epoch: int) -> None:
         """Append the leader's batches. Records that this build can't read end the node: its image would lack them."""
@@ -397,6 +396,7 @@ class KraftMetadata:
         batches = self._raft.append_fetched(records, epoch)
         try:
             self._publisher.uncommitted.extend(placed_batch(batch) for batch in batches)
+            self.membership.fetched(batches)
         except (DecodeError, BrokerError) as error:
             self.broken(BrokenQuorumError(f"the leader sent metadata that can't be read: {error}"))
 
@@ -404,6 +404,7 @@ class KraftMetadata:
         """Cut the log."""
         assert self._raft is not None
         end = self._raft.truncate_to(end_offset)
+        self.driver.log_was_cut(end)
         self._publisher.drop(end, BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log was cut"))
 
     def download(self, effect: effects.Download) -> None:
@@ -411,10 +412,8 @@ class KraftMetadata:
         self.catching_up.download(effect)
 
     def _taken_over(self, loaded: Loaded) -> None:
-        assert self._snapshots
         assert self._opened
         self._opened.loaded.transaction_open = False
-        self._snapshots.kraft_version, self._snapshots.voters = loaded.kraft_version, loaded.voters
         self._publisher.replace(loaded.image)
 
     def committed(self, high_watermark: int) -> None:
@@ -478,6 +477,7 @@ class KraftMetadata:
         if self._active is not None:
             self._active.stop(refused)
         self._publisher.drop(-1 if for_good else self._raft.log.written_end_offset, refused)
+        self._driver.log_was_cut(self._raft.log.written_end_offset)
         self._leading = None
         if for_good:
             self._driver.stop()

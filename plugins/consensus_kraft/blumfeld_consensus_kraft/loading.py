@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import msgspec
 
 from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS_NAME
 from blumfeld.log.leader_epochs import LeaderEpochCache
-from blumfeld.metadata.image.checkpoint import CheckpointId, batch_records, decode_checkpoint
+from blumfeld.metadata.image.checkpoint import CheckpointId, batch_records
+from blumfeld.metadata.image.checkpoint_reader import CheckpointReader
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.records import image_of
 from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
@@ -17,13 +18,12 @@ from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import PartitionLog
-from blumfeld.wire.batches.control_records import ControlType, control_type_of
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.batches.records import records
-from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.messages.raft_records import KRaftVersionRecord, VotersRecord
+from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld.wire.primitives import DecodeError
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.control_records import RecordedVoters, recorded_changes
 from blumfeld_consensus_kraft.publishing import Placed
 
 NO_EPOCH = -1
@@ -41,19 +41,11 @@ class Loaded(msgspec.Struct):
     """The last controller died within a transaction: the next one aborts it."""
     kraft_version: int = 0
     voters: VotersRecord | None = None
-    voter_changes: list[LoadedVoters] = []
+    voter_changes: list[RecordedVoters] = []
     """Each voter set that the files hold, oldest first."""
     bytes_since_snapshot: int = 0
     tail: list[Placed] = []
     """Batches behind the snapshot, where other voters say which of them are committed. The image lacks them."""
-
-
-class LoadedVoters(msgspec.Struct, frozen=True):
-    """A voter set, and the offset of the log from which on it counts."""
-
-    offset: int
-    voters: VotersRecord
-    kraft_version: int
 
 
 def checkpoints(log: PartitionLog) -> list[CheckpointId]:
@@ -143,27 +135,39 @@ def _newest_snapshot(
 ) -> Loaded:
     for snapshot in reversed(checkpoints(log)):
         data = log.aux.read(snapshot.name)
+        reader = CheckpointReader(snapshot.name)
         try:
-            content = decode_checkpoint(data or b"", snapshot.name)
-            image = image_of(
-                cluster_id, content.records, snapshot.end_offset - 1, snapshot.epoch, section_kinds
-            )
+            content = _snapshot_records(reader, data or b"", snapshot.name)
+            image = image_of(cluster_id, content, snapshot.end_offset - 1, snapshot.epoch, section_kinds)
+            reader.finish()
         except ValueError as error:
             warn(str(error))
             continue
         changes = []
-        if content.voters is not None:
-            changes.append(LoadedVoters(snapshot.end_offset - 1, content.voters, content.kraft_version))
+        if reader.voters is not None:
+            changes.append(RecordedVoters(snapshot.end_offset - 1, reader.voters, reader.kraft_version))
         return Loaded(
             image=image,
             voter_changes=changes,
             last_epoch=snapshot.epoch,
-            last_timestamp_ms=content.last_contained_ms,
+            last_timestamp_ms=reader.last_contained_ms,
             snapshot=snapshot,
-            kraft_version=content.kraft_version,
-            voters=content.voters,
+            kraft_version=reader.kraft_version,
+            voters=reader.voters,
         )
     return Loaded(image=MetadataImage(cluster_id, section_kinds))
+
+
+def _snapshot_records(reader: CheckpointReader, data: bytes, name: str) -> Iterator[Message]:
+    """Yield the records one by one: a list of a million partitions would take as much memory as their image.
+
+    :raises ValueError: the snapshot is damaged, or holds a record that this build can't read
+    """
+    try:
+        for batch in reader.feed(data):
+            yield from batch_records(batch)
+    except (BrokerError, DecodeError) as error:
+        raise ValueError(f"{name}: {error}") from error
 
 
 def _add(loaded: Loaded, batch: RecordBatch) -> None:
@@ -209,10 +213,6 @@ def _replay(loaded: Loaded) -> None:
 
 
 def _replay_controls(loaded: Loaded, batch: RecordBatch) -> None:
-    for offset, record in enumerate(records(batch), start=batch.base_offset):
-        kind = control_type_of(record.key)
-        if kind is ControlType.KRAFT_VERSION:
-            loaded.kraft_version = decode(KRaftVersionRecord, record.value or b"", 0).kraft_version
-        elif kind is ControlType.KRAFT_VOTERS:
-            loaded.voters = decode(VotersRecord, record.value or b"", 0)
-            loaded.voter_changes.append(LoadedVoters(offset, loaded.voters, loaded.kraft_version))
+    for change in recorded_changes(batch, loaded.kraft_version):
+        loaded.voter_changes.append(change)
+        loaded.voters, loaded.kraft_version = change.voters, change.kraft_version

@@ -45,5 +45,9 @@ class Plugin:
         metadata = composition.metadata
         assert isinstance(metadata, KraftMetadata)
         return quorum_handlers(
-            lambda: metadata.driver, lambda: metadata.catching_up, metadata, composition.roles
+            lambda: metadata.driver,
+            lambda: metadata.catching_up,
+            lambda: metadata.membership,
+            metadata,
+            composition.roles,
         )

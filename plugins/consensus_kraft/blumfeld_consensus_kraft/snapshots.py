@@ -38,6 +38,7 @@ class Snapshots:
 
     :param copied: makes a copy of the committed image
     :param raft: the log with its snapshots, where other voters fetch from both
+    :param voters_at: ``kraft.version`` and the voters at an end of the log
     """
 
     def __init__(
@@ -48,14 +49,15 @@ class Snapshots:
         events: EventLog,
         copied: Callable[[], Completion[MetadataImage]],
         raft: RaftLog | None = None,
+        *,
+        voters_at: Callable[[int], tuple[int, VotersRecord | None]] = lambda _: (0, None),
     ) -> None:
-        self.kraft_version = 0
-        self.voters: VotersRecord | None = None
         self._runtime = runtime
         self._log = log
         self._events = events
         self._copied = copied
         self._raft = raft
+        self._voters_at = voters_at
         self._bytes_max = config.int("metadata.log.max.record.bytes.between.snapshots")
         self._interval_ms = config.int("metadata.log.max.snapshot.interval.ms")
         self._retention_bytes = config.int("metadata.max.retention.bytes")
@@ -109,13 +111,14 @@ class Snapshots:
 
     async def _write(self, image: MetadataImage) -> None:
         snapshot = CheckpointId(image.offset + 1, image.epoch)
+        kraft_version, voters = self._voters_at(snapshot.end_offset)
         parts = checkpoint_parts(
             image_records(image),
             epoch=snapshot.epoch,
             timestamp_ms=self._runtime.now_ms(),
             last_contained_ms=self._last_timestamp_ms,
-            kraft_version=self.kraft_version,
-            voters=self.voters,
+            kraft_version=kraft_version,
+            voters=voters,
         )
         kept = self._kept()
         draft: AuxDraft | None = None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from random import Random
 
 import pytest
 
@@ -13,6 +14,7 @@ from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.log.checkpoints import MetaProperties, decode_meta_properties
 from blumfeld.metadata.image.checkpoint import decode_checkpoint
+from blumfeld.testing.fakes.runtime import FakeRuntime
 from tests.kernel import fakes
 
 
@@ -35,6 +37,16 @@ def all_formatted(
 def formatted(data_dir: Path, *overrides: str) -> MetaProperties:
     (meta,) = all_formatted(data_dir, overrides=overrides).values()
     return meta
+
+
+def test_a_power_cut_takes_no_formatted_directory() -> None:
+    """Else it would take all that the node flushed there later."""
+    manifest = read_manifest(fakes.MANIFEST, overrides=['node.data_dirs=["/new"]'])
+    runtime = FakeRuntime(1)
+    written = format_directories(make_plan(manifest, "m.toml", fakes.registry()), runtime)
+    assert runtime.disk is not None
+    runtime.disk.crash(Random(1))
+    assert FakeRuntime(2, disk=runtime.disk).files.exists("/new/meta.properties"), written
 
 
 def test_a_directory_is_formatted_with_the_plugins_features(tmp_path: Path) -> None:

@@ -75,7 +75,10 @@ def format_directories(
         own = formatting.quorum.own_directory_id(node.id) if nth == 0 else None
         directory_id = runtime.new_uuid() if own is None else own
         meta = MetaProperties(cluster_id=cluster_id, node_id=node.id, directory_id=directory_id)
-        files.make_dirs(directory)
+        if not files.exists(directory):
+            files.make_dirs(directory)
+            # A power cut could else take this directory's name, and what the node flushes there with it.
+            files.sync_dir(directory.rpartition("/")[0] or "/")
         if nth == 0:
             _write_metadata(plan, runtime, formatting.quorum, levels, meta)
         # Last, because it marks the directory as formatted: after a crash before it, a retry starts over.

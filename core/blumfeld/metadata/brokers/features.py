@@ -20,6 +20,7 @@ from blumfeld.wire.messages.update_features import (
 )
 from blumfeld.wire.schema import Message
 
+KRAFT_VERSION_FEATURE = "kraft.version"
 UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE = 1, 2, 3
 
 
@@ -63,6 +64,11 @@ def update_features(
 def _update(state: ControllerState, update: FeatureUpdateKey) -> list[Message]:
     name, level = update.feature, update.max_version_level
     feature = state.features.get(name)
+    if name == KRAFT_VERSION_FEATURE:
+        raise BrokerError(
+            ErrorCode.INVALID_UPDATE_VERSION,
+            "kraft.version can't be changed: a quorum is formatted as a static or as a dynamic one",
+        )
     if update.upgrade_type not in (UPGRADE, SAFE_DOWNGRADE, UNSAFE_DOWNGRADE):
         raise BrokerError(
             ErrorCode.INVALID_REQUEST, f"unknown upgrade type {update.upgrade_type}: 1 to 3 are allowed"

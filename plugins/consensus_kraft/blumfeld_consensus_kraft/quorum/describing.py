@@ -37,6 +37,7 @@ def known_quorum(driver: RaftDriver, log: RaftLog, *, leads: bool) -> Quorum:
             raft.me.directory_id if voter.key.id == raft.me.id else voter.key.directory_id
             for voter in raft.voters.voters.values()
         ),
+        kraft_version=raft.history.latest.kraft_version,
     )
 
 

@@ -43,7 +43,7 @@ from blumfeld_consensus_kraft.raft.messages import (
 )
 from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
-from blumfeld_consensus_kraft.raft.voters import ReplicaKey
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterSet
 from blumfeld_consensus_kraft.raft_log import RaftLog
 
 PERSIST_RETRY_MS = 1_000
@@ -210,13 +210,15 @@ class RaftDriver:
         if loaded.voters is not None:
             voters = recorded_voters(loaded.voters, self._listener)
             offset = self._log.start_offset - 1
-            self.voters_changed(
-                lambda now_ms: self.raft.voters_changed(offset, voters, loaded.kraft_version, now_ms)
-            )
+            self.voters_changed(offset, voters, loaded.kraft_version)
 
-    def voters_changed(self, step: Callable[[float], list[effects.Effect]]) -> None:
-        """The log has another voter set."""
-        self._step(step)
+    def voters_changed(self, offset: int, voters: VoterSet, kraft_version: int) -> None:
+        """The log has another voter set at ``offset``."""
+        self._step(lambda now_ms: self.raft.voters_changed(offset, voters, kraft_version, now_ms))
+
+    def log_was_cut(self, end_offset: int) -> None:
+        """The log lost what was at ``end_offset`` and behind it: a voter set among it counts no more."""
+        self.raft.history.truncate(end_offset)
         self.endpoints.set_voters(self.raft.voters)
 
     # Effects
@@ -234,6 +236,8 @@ class RaftDriver:
         except BrokenQuorumError as error:
             self._owner.broken(error)
             return
+        if self.endpoints.voters is not self.raft.voters:
+            self.endpoints.set_voters(self.raft.voters)
         self._queue.extend((effect, reply, limits) for effect in out)
         self._run()
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from blumfeld.config.quorum import quorum_bootstrap_servers, quorum_voters
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.hooks import Composition
-from blumfeld.wire.messages.raft_records import VotersRecord
+from blumfeld.wire.messages import raft_records
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
 
 FIRST_BOOTSTRAP_ID = -2
@@ -45,7 +45,7 @@ def bootstrap_servers(configured: Sequence[str], listener: str) -> dict[int, End
     }
 
 
-def recorded_voters(record: VotersRecord, listener: str) -> VoterSet:
+def recorded_voters(record: raft_records.VotersRecord, listener: str) -> VoterSet:
     """Returns the voter set of a record in the log. Endpoints on other listeners are kept, behind ``listener``'s."""
     voters = []
     for one in record.voters:
@@ -62,6 +62,27 @@ def recorded_voters(record: VotersRecord, listener: str) -> VoterSet:
     return VoterSet(voters)
 
 
+def voters_record(voters: VoterSet) -> raft_records.VotersRecord:
+    """Returns the record of a voter set, as the log and snapshots have it."""
+    return raft_records.VotersRecord(
+        voters=[
+            raft_records.VotersRecordVoter(
+                voter_id=voter.key.id,
+                voter_directory_id=voter.key.directory_id,
+                endpoints=[
+                    raft_records.Endpoint(name=one.listener, host=one.host, port=one.port)
+                    for one in voter.endpoints
+                ],
+                kraft_version_feature=raft_records.KRaftVersionFeature(
+                    min_supported_version=voter.kraft_version_min,
+                    max_supported_version=voter.kraft_version_max,
+                ),
+            )
+            for voter in voters.voters.values()
+        ]
+    )
+
+
 class QuorumEndpoints:
     """Implements ``Endpoints`` for the nodes of the quorum.
 
@@ -72,9 +93,12 @@ class QuorumEndpoints:
         self._bootstrap = bootstrap
         self._told: dict[int, Endpoint] = {}
         self._voters: dict[int, Endpoint] = {}
+        self.voters = VoterSet()
+        """The set whose addresses count."""
 
     def set_voters(self, voters: VoterSet) -> None:
         """The voter set changed."""
+        self.voters = voters
         self._voters = {one.key.id: one.endpoints[0] for one in voters.voters.values() if one.endpoints}
 
     def told(self, nodes: Iterable[tuple[int, str, int]], listener: str) -> None:

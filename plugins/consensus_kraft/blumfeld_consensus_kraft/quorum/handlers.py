@@ -1,5 +1,5 @@
 """The quorum's APIs on controller listeners: Fetch of the metadata log, FetchSnapshot, Vote, BeginQuorumEpoch,
-EndQuorumEpoch; and DescribeQuorum on all listeners.
+EndQuorumEpoch, UpdateRaftVoter; and DescribeQuorum, AddRaftVoter, RemoveRaftVoter on all listeners.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.api import response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.add_raft_voter import AddRaftVoterRequest
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
 from blumfeld_consensus_kraft.raft.voters import NO_DIRECTORY
@@ -19,10 +20,15 @@ from blumfeld_consensus_kraft.raft.voters import NO_DIRECTORY
 if TYPE_CHECKING:
     from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
     from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest
+    from blumfeld.wire.messages.update_raft_voter import UpdateRaftVoterRequest
     from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
+    from blumfeld_consensus_kraft.quorum.membership import QuorumMembership
 
 FETCH, VOTE, BEGIN, END, DESCRIBE, FETCH_SNAPSHOT = 1, 52, 53, 54, 55, 59
+ADD_VOTER, REMOVE_VOTER, UPDATE_VOTER = 80, 81, 82
 DESCRIBE_TIMEOUT_MS = 5_000
+REMOVE_TIMEOUT_MS = 5_000
+"""RemoveRaftVoter names no timeout of its own."""
 DIRECTORIES_VERSION = 2
 """The first version of DescribeQuorum whose answer has directory ids and the endpoints of voters (KIP-853)."""
 
@@ -30,6 +36,7 @@ DIRECTORIES_VERSION = 2
 def quorum_handlers(
     driver: Callable[[], RaftDriver],
     catching_up: Callable[[], CatchingUp],
+    membership: Callable[[], QuorumMembership],
     metadata: ClusterMetadata,
     roles: tuple[str, ...],
 ) -> list[ApiHandler]:
@@ -55,8 +62,27 @@ def quorum_handlers(
         described = metadata.submit(request, DESCRIBE_TIMEOUT_MS, on_behalf=on_behalf, wait_image=False)
         return described if context.api_version >= DIRECTORIES_VERSION else without_directories(described)
 
-    found = [_handler(DESCRIBE, 0, 2, describe, ("broker", "controller"))]
+    def change(request: Message, context: RequestContext) -> Completion[Message]:
+        if not context.authorize("Alter", "Cluster", "kafka-cluster"):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        timeout_ms = (
+            max(request.timeout_ms, 1) if isinstance(request, AddRaftVoterRequest) else REMOVE_TIMEOUT_MS
+        )
+        on_behalf = OnBehalf(context.principal, context.peer_host, context.client_id)
+        return metadata.submit(request, timeout_ms, on_behalf=on_behalf, wait_image=False)
+
+    def update(request: UpdateRaftVoterRequest, context: RequestContext) -> Completion[Message]:
+        if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return membership().updated(request)
+
+    found = [
+        _handler(DESCRIBE, 0, 2, describe, ("broker", "controller")),
+        _handler(ADD_VOTER, 0, 1, change, ("broker", "controller")),
+        _handler(REMOVE_VOTER, 0, 0, change, ("broker", "controller")),
+    ]
     if "controller" in roles:
+        found.append(_handler(UPDATE_VOTER, 0, 0, update, ("controller",)))
         versions = ((FETCH, 4, 18), (VOTE, 0, 2), (BEGIN, 0, 1), (END, 0, 1))
         found += [_handler(key, low, high, handle, ("controller",)) for key, low, high in versions]
         found.append(_handler(FETCH_SNAPSHOT, 0, 1, snapshot, ("controller",)))

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from blumfeld.wire.errors import ErrorCode
-from blumfeld_consensus_kraft.raft.messages import BeginEpoch, EndEpoch, VoteRequest
+from blumfeld_consensus_kraft.raft.messages import BeginEpoch, EndEpoch, FetchRequest, VoteRequest
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
+
+EPOCH_COUNTS = (ErrorCode.NONE, ErrorCode.INVALID_VOTER_KEY)
+"""After these the replica knows the epoch and the leader of the request, also where the request meant another disk."""
 
 
 def vote_error(request: VoteRequest, epoch: int, me: ReplicaKey) -> ErrorCode:
@@ -36,8 +39,10 @@ def end_error(request: EndEpoch, epoch: int) -> ErrorCode:
     return ErrorCode.INVALID_REQUEST if request.leader_id < 0 else ErrorCode.NONE
 
 
-def epoch_error(asked: int, epoch: int) -> ErrorCode:
-    """The error of a request to the leader of epoch ``asked``, at a replica that doesn't lead it."""
-    if asked < epoch:
+def fetch_error(request: FetchRequest, epoch: int) -> ErrorCode:
+    """A fetch is for the present epoch, and a replica has no records of a later epoch than it knows."""
+    if request.offset < 0 or not 0 <= request.last_epoch <= request.epoch:
+        return ErrorCode.INVALID_REQUEST
+    if request.epoch < epoch:
         return ErrorCode.FENCED_LEADER_EPOCH
-    return ErrorCode.UNKNOWN_LEADER_EPOCH if asked > epoch else ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return ErrorCode.UNKNOWN_LEADER_EPOCH if request.epoch > epoch else ErrorCode.NONE

@@ -6,6 +6,7 @@ from blumfeld.log.leader_epochs import truncation_offset
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld_consensus_kraft.raft.log_view import LogView
 from blumfeld_consensus_kraft.raft.messages import FetchAnswer, FetchRequest, SnapshotId
+from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
 
 
 def needed_snapshot(log: LogView, request: FetchRequest) -> SnapshotId | None:
@@ -37,6 +38,16 @@ def with_way_back(log: LogView, request: FetchRequest, answer: FetchAnswer) -> F
     return answer._replace(diverging=divergence(log, request))
 
 
-def truncation_point(log: LogView, diverging: EpochEnd) -> int:
-    """Returns the offset to which a replica cuts its log: it shares no record behind it with its leader."""
-    return truncation_offset(diverging, log.end_of_epoch(diverging.epoch), log.end_offset)
+def truncation_point(log: LogView, diverging: EpochEnd, high_watermark: int, leader: tuple[int, int]) -> int:
+    """Returns the offset to which a replica cuts its log: it shares no record behind it with its leader.
+
+    :param leader: (epoch, node id)
+    :raises BrokenQuorumError: committed records would go
+    """
+    end = truncation_offset(diverging, log.end_of_epoch(diverging.epoch), log.end_offset)
+    if end < high_watermark:
+        raise BrokenQuorumError(
+            f"the leader of epoch {leader[0]}, node {leader[1]}, has no record behind offset {end} in common "
+            f"with this replica, but everything below {high_watermark} is committed"
+        )
+    return end

@@ -20,7 +20,7 @@ def grants(
     if request.pre_vote:
         return has_records and may_be_asked_first(role)
     if voted is not None:
-        return may_vote_for_others(role) and voted == request.candidate
+        return may_vote_for_others(role) and voted.matches(request.candidate)
     return has_records and is_free and may_vote_for_others(role)
 
 

@@ -16,6 +16,8 @@ OBSERVER_FORGOTTEN_MS = 300_000
 OBSERVERS_MAX = 10_000
 """The leader remembers no more observers: the one that has been silent longest goes. Each start on a new disk is
 another one."""
+CAUGHT_UP_MAX_MS = 3_600_000
+"""As Kafka's ``LeaderState.isReplicaCaughtUp``."""
 CHECK_QUORUM_FACTOR = 1.5
 """A leader waits longer than its followers, which look for another leader after ``fetch_timeout_ms``."""
 
@@ -65,9 +67,10 @@ class Leadership:
         """When BeginQuorumEpoch is due for voters that are silent."""
 
     def set_voters(self, voters: VoterSet, now_ms: float) -> None:
-        """Another set counts from now on."""
+        """Another set counts from now on. The check of the quorum begins anew: a leader that was alone had none."""
         self._voters = voters
-        self._heard.intersection_update(voters.ids)
+        self._heard.clear()
+        self.check_quorum_at = now_ms + self._check_quorum_ms
         self.begin_at = now_ms
 
     def progress(self, key: ReplicaKey) -> Progress:
@@ -81,7 +84,7 @@ class Leadership:
 
     def _is_same_voter(self, known: ReplicaKey, key: ReplicaKey) -> bool:
         """A static voter is its node id, whatever directory it says."""
-        return known in self._voters and key in self._voters and known.matches(key)
+        return known.id == key.id and known in self._voters and key in self._voters
 
     def heard(self, key: ReplicaKey, now_ms: float) -> None:
         """A replica fetched, records or a snapshot. A majority with the leader itself begins the check anew."""
@@ -101,7 +104,9 @@ class Leadership:
         return self._others_needed() > 0 and now_ms >= self.check_quorum_at
 
     def fetched(self, key: ReplicaKey, offset: int, leader_end: int, now_ms: float) -> None:
-        """A replica has everything below ``offset`` on its device."""
+        """A replica has everything below ``offset`` on its device. A reader without a node id is no replica."""
+        if key.id < 0:
+            return
         self.heard(key, now_ms)
         if key not in self._replicas and key not in self._voters:
             self._make_room_for_an_observer(now_ms)
@@ -129,6 +134,15 @@ class Leadership:
 
     def _voter_keys(self) -> Iterable[ReplicaKey]:
         return (voter.key for voter in self._voters.voters.values())
+
+    def is_caught_up(self, key: ReplicaKey, now_ms: float) -> bool:
+        """Whether a replica had all records once, and fetched within the last hour: then it may become a voter."""
+        found = self._replicas.get(key)
+        return (
+            found is not None
+            and found.last_caught_up_ms != NEVER_MS
+            and now_ms - found.last_fetch_ms < CAUGHT_UP_MAX_MS
+        )
 
     def silent_voters(self, now_ms: float) -> list[int]:
         """Returns the voters that have not fetched lately: BeginQuorumEpoch is due to them. Sets ``begin_at`` anew."""

@@ -56,6 +56,11 @@ class EndEpoch(NamedTuple):
     leader_id: int
     successors: tuple[ReplicaKey, ...]
 
+    def place_of(self, replica: ReplicaKey) -> int:
+        """Returns the place of a replica among the successors, from 0 on; behind the last if it is none."""
+        places = (place for place, key in enumerate(self.successors) if key.matches(replica))
+        return next(places, len(self.successors))
+
 
 class EpochAnswer(NamedTuple):
     """The answer to BeginEpoch and EndEpoch."""

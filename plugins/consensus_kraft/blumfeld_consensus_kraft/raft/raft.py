@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
-from blumfeld_consensus_kraft.raft.checks import begin_error, end_error, epoch_error, vote_error
+from blumfeld_consensus_kraft.raft.checks import EPOCH_COUNTS, begin_error, end_error, fetch_error, vote_error
 from blumfeld_consensus_kraft.raft.due import Sender, due, is_flushed
 from blumfeld_consensus_kraft.raft.fetching import truncation_point, with_way_back
 from blumfeld_consensus_kraft.raft.granting import grants
@@ -36,6 +36,7 @@ from blumfeld_consensus_kraft.raft.messages import (
 )
 from blumfeld_consensus_kraft.raft.pauses import Pauses
 from blumfeld_consensus_kraft.raft.roles import (
+    FOREVER_MS,
     Ballot,
     Candidate,
     Follower,
@@ -46,10 +47,8 @@ from blumfeld_consensus_kraft.raft.roles import (
     Unattached,
     lacks_leader,
 )
-from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Settings, Stored
+from blumfeld_consensus_kraft.raft.settings import Settings, Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory, VoterSet
-
-FOREVER_MS = float("inf")
 
 
 class Raft:
@@ -76,9 +75,10 @@ class Raft:
         self.me = me
         self.history = history
         self.epoch = max(stored.epoch, log.last_epoch)
-        # If the log has an epoch that the file lacks, nobody knows whether this replica voted in it.
         self.voted = stored.voted if stored.epoch == self.epoch else None
-        self._may_not_vote_in = self.epoch if stored.epoch < self.epoch or stored.leader_id == me.id else -1
+        self._led = stored.epoch if stored.leader_id == me.id else -1
+        # If the log has an epoch that the file lacks, nobody knows whether this replica voted in it.
+        self._may_not_vote_in = self.epoch if stored.epoch < self.epoch else self._led
         self.leader_id = NO_LEADER
         self.high_watermark, self._told_high_watermark = log.start_offset, -1
         self._log = log
@@ -98,13 +98,13 @@ class Raft:
 
     @property
     def is_voter(self) -> bool:
-        """Whether this replica may vote and be elected."""
-        return self._may_vote and self.me in self.voters
+        """Whether this replica stands for election: a voter, or one whose removal isn't committed yet."""
+        return self._may_vote and self.history.needs(self.me, self.high_watermark)
 
     @property
-    def _is_alone(self) -> bool:
+    def is_alone(self) -> bool:
         """Whether this replica is the whole quorum, so that it needs no one's vote."""
-        return self.is_voter and self.voters.ids == (self.me.id,)
+        return self._may_vote and self.voters.ids == (self.me.id,) and self.me in self.voters
 
     @property
     def leadership(self) -> Leadership | None:
@@ -115,7 +115,7 @@ class Raft:
     def next_deadline_ms(self) -> float:
         """When :meth:`tick` has something to do next."""
         role = self.role
-        if isinstance(role, Leader) and self._is_alone:
+        if isinstance(role, Leader) and self.is_alone:
             return FOREVER_MS
         if isinstance(role, Unattached) and not (self._others() and is_flushed(self._log)):
             return role.deadline_ms
@@ -125,7 +125,7 @@ class Raft:
 
     def start(self, now_ms: float) -> list[effects.Effect]:
         """Begin. The only voter leads at once; another one looks for a leader first."""
-        if self._is_alone:
+        if self.is_alone:
             self._stand(now_ms)
         else:
             self._become_unattached(self.epoch, now_ms, unasked=set(self.voters.ids) - {self.me.id})
@@ -141,9 +141,9 @@ class Raft:
             pass
         elif isinstance(role, Prospective):
             self._give_up(role, now_ms)
-        elif isinstance(role, Resigned) and not self._is_alone:
+        elif isinstance(role, Resigned) and not self.is_alone:
             self._become_unattached(self.epoch, now_ms)
-        elif self._is_alone:
+        elif self.is_alone:
             self._stand(now_ms)
         elif self.is_voter:
             self._become_prospective(now_ms)
@@ -162,7 +162,7 @@ class Raft:
         role = self.role
         self._raise_high_watermark(self._log.start_offset, tell=False)
         if isinstance(role, Leader):
-            self._commit(role.leadership)
+            self._commit(role.leadership, now_ms)
         elif isinstance(role, Follower) and is_flushed(self._log):
             if role.waits_for_log:
                 role.waits_for_log = False
@@ -175,9 +175,14 @@ class Raft:
     ) -> list[effects.Effect]:
         """The log has another voter set at ``offset``; it counts from now on, committed or not (KIP-853)."""
         self.history.add(offset, voters, kraft_version)
-        if isinstance(self.role, Leader):
-            self.role.leadership.set_voters(voters, now_ms)
-            self._commit(self.role.leadership)
+        role = self.role
+        if isinstance(role, Leader):
+            role.leadership.set_voters(voters, now_ms)
+            self._commit(role.leadership, now_ms)
+        elif isinstance(role, Prospective | Candidate):
+            role.ballot.set_voters(voters)
+        elif isinstance(role, Unattached) and self.is_voter:
+            role.deadline_ms = min(role.deadline_ms, now_ms + self._pauses.election_ms())
         return self._effects(now_ms)
 
     def leader_refused(self, now_ms: float) -> list[effects.Effect]:
@@ -217,8 +222,9 @@ class Raft:
         """
         error = vote_error(request, self.epoch, self.me)
         granted = False
-        if error is ErrorCode.NONE:
+        if error in EPOCH_COUNTS:
             self._observe(request.epoch, NO_LEADER, now_ms)
+        if error is ErrorCode.NONE:
             is_free = self.leader_id == NO_LEADER and self._may_not_vote_in != self.epoch
             granted = grants(request, self.role, self._log, self.voted, is_free=is_free)
             if granted and not request.pre_vote:
@@ -230,7 +236,7 @@ class Raft:
     def begin_epoch(self, request: BeginEpoch, now_ms: float) -> list[effects.Effect]:
         """The sender says that it leads."""
         error = begin_error(request, self.epoch, self.me)
-        if error is ErrorCode.NONE:
+        if error in EPOCH_COUNTS:
             self._observe(request.epoch, request.leader_id, now_ms)
         self._out.append(effects.Reply(EpochAnswer(error, self.epoch, self.leader_id)))
         return self._effects(now_ms)
@@ -242,12 +248,9 @@ class Raft:
             self._observe(request.epoch, request.leader_id, now_ms)
             role = self.role
             if isinstance(role, Follower) and role.leader_id == request.leader_id and self.is_voter:
-                place = next((n for n, key in enumerate(request.successors) if key.matches(self.me)), None)
                 role.has_fetched = False
                 role.fetch_at = FOREVER_MS
-                role.deadline_ms = now_ms + self._pauses.successor_ms(
-                    len(request.successors) if place is None else place
-                )
+                role.deadline_ms = now_ms + self._pauses.successor_ms(request.place_of(self.me))
         self._out.append(effects.Reply(EpochAnswer(error, self.epoch, self.leader_id)))
         return self._effects(now_ms)
 
@@ -262,15 +265,15 @@ class Raft:
             self._out.append(effects.Reply(answer))
         else:
             role.leadership.fetched(request.replica, request.offset, self._log.end_offset, now_ms)
-            self._commit(role.leadership)
+            self._commit(role.leadership, now_ms)
             self._out.append(effects.ReadAndReply(request, self.fetch_answer(request)))
         return self._effects(now_ms)
 
     def fetch_answer(self, request: FetchRequest) -> FetchAnswer:
         """Returns the answer to a fetch as of now, without records."""
-        if request.epoch != self.epoch or not isinstance(self.role, Leader):
-            error = epoch_error(request.epoch, self.epoch)
-            return FetchAnswer(error, self.epoch, self.leader_id)
+        error = fetch_error(request, self.epoch)
+        if error is not ErrorCode.NONE or not isinstance(self.role, Leader):
+            return FetchAnswer(error or ErrorCode.NOT_LEADER_OR_FOLLOWER, self.epoch, self.leader_id)
         answer = FetchAnswer(ErrorCode.NONE, self.epoch, self.me.id, self.role.leadership.high_watermark)
         return with_way_back(self._log, request, answer)
 
@@ -344,7 +347,7 @@ class Raft:
             if answer.leader_id < 0:
                 self._knows_no_leader(node_id, now_ms)
             return
-        if not isinstance(role, Follower) or role.leader_id != node_id or role.waits_for_log:
+        if not isinstance(role, Follower) or role.leader_id != node_id or not role.takes_answers:
             return
         role.fetching = False
         role.fetch_at = now_ms
@@ -378,12 +381,7 @@ class Raft:
                 role.deadline_ms = min(role.deadline_ms, now_ms + self._pauses.first_ms())
 
     def _truncate(self, role: Follower, diverging: EpochEnd) -> None:
-        end = truncation_point(self._log, diverging)
-        if end < self.high_watermark:
-            raise BrokenQuorumError(
-                f"the leader of epoch {self.epoch}, node {role.leader_id}, has no record behind offset {end} in common "
-                f"with this replica, but everything below {self.high_watermark} is committed"
-            )
+        end = truncation_point(self._log, diverging, self.high_watermark, (self.epoch, role.leader_id))
         role.waits_for_log = True
         self.history.truncate(end)
         self._out.append(effects.Truncate(end))
@@ -413,9 +411,9 @@ class Raft:
             self._out.append(effects.LeaderIs(epoch, leader_id))
 
     def _persist(self) -> None:
-        # A leader has voted for itself. Kafka's file doesn't say so twice.
-        voted = None if self.leader_id == self.me.id else self.voted
-        state = Stored(self.epoch, self.leader_id, voted)
+        # A leader has voted for itself. As in Kafka, the file says only that it leads, also when it leads no more.
+        led = self._led == self.epoch
+        state = Stored(self.epoch, self.me.id if led else self.leader_id, None if led else self.voted)
         if state != self._persisted:
             self._persisted = state
             self._out.append(effects.Persist(state.epoch, state.leader_id, state.voted))
@@ -459,7 +457,7 @@ class Raft:
 
     def _become_leader(self, candidate: Candidate, now_ms: float) -> None:
         leadership = Leadership(self.me, self.voters, self._settings, self._log.end_offset, now_ms)
-        self._pauses.losses = 0
+        self._pauses.losses, self._led = 0, self.epoch
         granting = tuple(self.voters.key_of(one) for one in sorted(candidate.ballot.granted))
         self._become(Leader(leadership), self.epoch, self.me.id, self.voted)
         self._out.append(effects.Lead(self.epoch, granting))
@@ -467,16 +465,19 @@ class Raft:
     def _resign(self, now_ms: float) -> None:
         assert isinstance(self.role, Leader)
         successors = self.role.leadership.successors()
-        others = {key.id for key in successors}
-        pause_ms = self._settings.election_timeout_ms if self._is_alone else self._pauses.election_ms()
-        role = Resigned(now_ms + pause_ms, successors, others, tell_at=now_ms)
+        pause_ms = self._settings.election_timeout_ms if self.is_alone else self._pauses.election_ms()
+        if not self.is_voter:  # removed: it stands no more, and looks for the next leader soon
+            pause_ms = self._settings.retry_backoff_ms
+        role = Resigned(now_ms + pause_ms, successors, {key.id for key in successors}, tell_at=now_ms)
         self._become(role, self.epoch, NO_LEADER, self.voted)
 
     # The high watermark
 
-    def _commit(self, leadership: Leadership) -> None:
+    def _commit(self, leadership: Leadership, now_ms: float) -> None:
         if leadership.moved_high_watermark(self._log.flushed_end_offset):
             self._raise_high_watermark(leadership.high_watermark)
+            if self.me not in self.voters and self.history.latest.offset < leadership.high_watermark:
+                self._resign(now_ms)  # it committed its own removal, which the others needed it for
 
     def _raise_high_watermark(self, offset: int, *, tell: bool = True) -> None:
         self.high_watermark = max(self.high_watermark, offset)

@@ -13,6 +13,8 @@ from blumfeld_consensus_kraft.raft.leading import Leadership
 from blumfeld_consensus_kraft.raft.messages import NO_LEADER
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterSet
 
+FOREVER_MS = float("inf")
+
 
 class Unattached(msgspec.Struct):
     """Knows the epoch, and does not follow anyone in it."""
@@ -49,6 +51,13 @@ class Ballot(msgspec.Struct):
     def __post_init__(self) -> None:
         if self.me in self.voters:
             self.granted.add(self.me.id)
+
+    def set_voters(self, voters: VoterSet) -> None:
+        """Another set counts from now on. An answer of a voter that is another replica now counts no more."""
+        same = {one for one in voters.ids if voters.key_of(one) == self.voters.key_of(one)}
+        self.voters = voters
+        self.granted &= same
+        self.rejected &= same
 
     def count(self, voter_id: int, granted: bool) -> None:
         """Count an answer of a voter."""
@@ -121,6 +130,12 @@ class Follower(msgspec.Struct):
     waits_for_log: bool = False
     """An append, truncation or download isn't finished: the next fetch depends on it."""
     leader_high_watermark: int = -1
+
+    @property
+    def takes_answers(self) -> bool:
+        """Whether an answer to its fetch counts. None does after its leader resigned: an answer that the leader sent
+        before would put off the election, and come on another connection than the resignation."""
+        return not self.waits_for_log and self.fetch_at < FOREVER_MS
 
     @property
     def next_ms(self) -> float:

@@ -9,6 +9,8 @@ import msgspec
 
 from blumfeld.spi.cluster import Endpoint
 
+DYNAMIC_KRAFT_VERSION = 1
+"""The first ``kraft.version`` whose voters stand in the log."""
 NO_DIRECTORY = bytes(16)
 """The directory id of a voter is unknown: static voters (``kraft.version`` 0) have none."""
 
@@ -20,12 +22,10 @@ class ReplicaKey(NamedTuple):
     directory_id: bytes = NO_DIRECTORY
 
     def matches(self, other: ReplicaKey) -> bool:
-        """Whether both are the same replica, as far as is known: an unknown directory matches each one."""
-        if self.id != other.id:
-            return False
-        return (
-            NO_DIRECTORY in (self.directory_id, other.directory_id) or self.directory_id == other.directory_id
-        )
+        """Whether this key names ``other``. A key without a directory names each disk of its node, so a static voter is
+        its node id. A key with a directory names that disk alone: a node that doesn't say its directory isn't it.
+        """
+        return self.id == other.id and self.directory_id in (NO_DIRECTORY, other.directory_id)
 
 
 class Voter(msgspec.Struct, frozen=True):
@@ -110,6 +110,23 @@ class VoterHistory:
         """The newest change."""
         return self._changes[-1] if self._changes else self._first
 
+    def needs(self, key: ReplicaKey, high_watermark: int) -> bool:
+        """Whether a replica is a voter of the newest set; or of the one before, if the newest may not be committed.
+
+        Of two voters one may hold the record that removes it alone. Then the other one can't be elected, since its log
+        is behind, and nobody but the removed one can (Ongaro's thesis, 4.2.2). Kafka's quorum stands still there.
+        """
+        latest = self.latest
+        if key in latest.voters or latest.offset < high_watermark:
+            return key in latest.voters
+        before = self._changes[-2] if len(self._changes) > 1 else self._first
+        return key in before.voters
+
+    @property
+    def is_in_log(self) -> bool:
+        """Whether the log itself has a voter set, or a snapshot of it; not only the checkpoint of the formatting."""
+        return self.latest.offset >= 0
+
     def add(self, offset: int, voters: VoterSet, kraft_version: int) -> None:
         """The log has a new set at ``offset``."""
         self._changes.append(VoterChange(offset, voters, kraft_version))
@@ -118,12 +135,6 @@ class VoterHistory:
         """The log lost what was at ``end_offset`` and behind it."""
         while self._changes and self._changes[-1].offset >= end_offset:
             self._changes.pop()
-
-    def forget_before(self, offset: int) -> None:
-        """Drop the sets that a later one replaced at or below ``offset``."""
-        below = [change for change in self._changes if change.offset <= offset]
-        if len(below) > 1:
-            self._changes = self._changes[len(below) - 1 :]
 
     def at(self, end_offset: int) -> VoterChange:
         """Returns the set that counts for a log which ends at ``end_offset``: a snapshot contains it."""

@@ -15,11 +15,13 @@ class Swarm:
     """Faults and appends by turns; then everything heals, and the quorum must commit again."""
 
     def __init__(self, seed: int) -> None:
-        self.world = World(seed, nodes=3 if seed % 3 else 5, settings=Settings())
+        directories = seed % 2 == 0
+        self.world = World(seed, nodes=3 if seed % 3 else 5, settings=Settings(), directories=directories)
         self._random = self.world.random
         self._value = 0
         self._faults: list[Callable[[Node], None]] = self._random.sample(
             [
+                *([self._lose_disk] if directories else []),
                 self._power_cut,
                 self._kill,
                 self._stall,
@@ -97,6 +99,15 @@ class Swarm:
             node.start()
         else:
             node.crash(power=power)
+            if self._random.random() < 0.5:
+                node.start()
+
+    def _lose_disk(self, node: Node) -> None:
+        """Only so many that a majority of the voters keeps its disks: the others are observers for ever."""
+        world = self.world
+        lost = {one.id for one in world.nodes.values() if one.key not in world.voters} | {node.id}
+        if len(world.nodes) - len(lost) >= world.voters.majority:
+            node.lose_disk()
             if self._random.random() < 0.5:
                 node.start()
 

@@ -99,10 +99,11 @@ def test_the_pause_is_drawn_once() -> None:
     assert deadline_ms(raft) == drawn
 
 
-def test_a_voter_that_knows_a_leader_of_an_older_epoch_still_follows_one() -> None:
+@pytest.mark.parametrize("leader_id", [0, 2])
+def test_a_voter_that_knows_a_leader_of_an_older_epoch_still_follows_one(leader_id: int) -> None:
     raft, ((first, request),) = started()
     assert isinstance(request, FetchRequest)
-    raft.answered(first, request, FetchAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 3, 2), 1.0)
+    raft.answered(first, request, FetchAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 3, leader_id), 1.0)
     second, request = next_fetch(raft, 30.0)
     raft.answered(second, request, no_leader(4), 31.0)
     assert deadline_ms(raft) >= TIMEOUT_MS

@@ -16,16 +16,25 @@ from blumfeld_consensus_kraft.raft.messages import (
     FetchAnswer,
     FetchRequest,
     Request,
+    SnapshotId,
     VoteAnswer,
     VoteRequest,
 )
 from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.settings import Settings, Stored
-from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
+from blumfeld_consensus_kraft.raft.voters import (
+    NO_DIRECTORY,
+    ReplicaKey,
+    Voter,
+    VoterHistory,
+    VoterSet,
+)
 from tests.plugins.consensus_kraft.raft.model_log import Entry, ModelLog
 
 LEADER_CHANGE = "leader change"
 FETCH_WAIT_MS = 500
+FIRST_BOOTSTRAP_ID = -2
+"""Stands for node 1, and so on downwards, for a replica that knows no voters."""
 REQUEST_TIMEOUT_MS = 2_000
 
 
@@ -39,6 +48,7 @@ class Node:
     def __init__(self, world: World, node_id: int) -> None:
         self.world = world
         self.id = node_id
+        self.key = world.voters.key_of(node_id)
         self.log = ModelLog()
         self.stored = Stored()
         self.incarnation = 0
@@ -62,15 +72,24 @@ class Node:
         self.leading_epoch = -1
         world = self.world
         self.log.flush()
-        self.raft = Raft(
-            ReplicaKey(self.id),
+        self.raft = self.made()
+        self.do(lambda raft: raft.start(world.now_ms))
+
+    def made(self) -> Raft:
+        """A replica with what is on the disk."""
+        world = self.world
+        return Raft(
+            self.key,
             VoterHistory(world.voters),
             self.log,
             world.settings,
             self.stored,
-            lambda below: world.random.random() * below,
+            lambda below: world.draw(self) * below,
         )
-        self.do(lambda raft: raft.start(world.now_ms))
+
+    def install(self, snapshot: SnapshotId) -> None:
+        """Begin behind a snapshot of the leader."""
+        self.log.install(snapshot)
 
     def crash(self, *, power: bool) -> None:
         self.incarnation += 1
@@ -78,6 +97,15 @@ class Node:
         if power:
             self.log.crash()
         self.parked, self.queue, self.inbox = [], [], []
+
+    def lose_disk(self) -> None:
+        """Stop, and have an empty disk: the node is another replica from now on (KIP-853)."""
+        assert self.key.directory_id != NO_DIRECTORY, (
+            "a static voter that lost its disk would forget its votes"
+        )
+        self.crash(power=True)
+        self.log, self.stored = ModelLog(), Stored()
+        self.key = ReplicaKey(self.id, bytes([*self.key.directory_id[:-1], self.key.directory_id[-1] + 1]))
 
     def later(self, delay_ms: float, action: Callable[[], None]) -> None:
         incarnation = self.incarnation
@@ -222,14 +250,23 @@ class Node:
 
 
 class World:
-    """The nodes, the links, the time, and what must hold."""
+    """The nodes, the links, the time, and what must hold.
 
-    def __init__(self, seed: int, nodes: int = 3, settings: Settings | None = None) -> None:
+    :param directories: the voters are disks, not nodes (``kraft.version`` 1)
+    """
+
+    node_class = Node
+
+    def __init__(
+        self, seed: int, nodes: int = 3, settings: Settings | None = None, *, directories: bool = False
+    ) -> None:
         self.random = random.Random(seed)
         self.settings = settings or Settings()
         self.now_ms = 0.0
-        self.voters = VoterSet(Voter(ReplicaKey(one)) for one in range(1, nodes + 1))
-        self.nodes = {one: Node(self, one) for one in range(1, nodes + 1)}
+        ids = range(1, nodes + 1)
+        disks = {one: bytes([one, *bytes(15)]) if directories else NO_DIRECTORY for one in ids}
+        self.voters = VoterSet(Voter(ReplicaKey(one, disk)) for one, disk in disks.items())
+        self.nodes = {one: self.node_class(self, one) for one in ids}
         self.cut: set[tuple[int, int]] = set()
         self.loss = 0.0
         self.disk_slow = 1.0
@@ -263,6 +300,10 @@ class World:
         for node in self.nodes.values():
             node.start()
 
+    def draw(self, _node: Node) -> float:
+        """A random number from 0 to 1 for a replica's pauses."""
+        return self.random.random()
+
     def disk_ms(self) -> float:
         return self.random.uniform(0.5, 4) * self.disk_slow
 
@@ -270,7 +311,7 @@ class World:
 
     def send(self, sender: Node, target_id: int, request: Request) -> None:
         self.messages += 1
-        target = self.nodes.get(target_id)
+        target = self.nodes.get(target_id if target_id > 0 else FIRST_BOOTSTRAP_ID + 1 - target_id)
         done = [False]
 
         def finish(answer: object) -> None:
@@ -284,7 +325,9 @@ class World:
                 sender.do(lambda raft: raft.answered(target_id, request, answer, self.now_ms))
 
         def answer_comes(answer: object) -> None:
-            if not self._lost(target_id, sender.id):
+            lost = self._lost(target_id, sender.id)
+            self.seen(target_id, sender.id, answer, lost=lost)
+            if not lost:
                 self._deliver(sender, lambda: finish(answer))
 
         def arrive() -> None:
@@ -297,11 +340,16 @@ class World:
                 self._handle(target, request, answer_comes)
 
         sender.later(REQUEST_TIMEOUT_MS, lambda: finish(None))
-        if target is not None and not self._lost(sender.id, target_id):
+        lost = target is None or self._lost(sender.id, target_id)
+        self.seen(sender.id, target_id, request, lost=lost)
+        if target is not None and not lost:
             if target.raft is None:
                 self._deliver(sender, lambda: finish(None))
             else:
                 self._deliver(target, arrive)
+
+    def seen(self, source: int, target: int, message: object, *, lost: bool) -> None:
+        """A message was sent."""
 
     def _lost(self, source: int, target: int) -> bool:
         return (source, target) in self.cut or self.random.random() < self.loss
@@ -330,7 +378,7 @@ class World:
             reachable = not self._lost(node.id, leader.id) and not self._lost(leader.id, node.id)
             current = node.raft is not None and node.raft.epoch == effect.epoch
             if found and reachable and current:
-                node.log.install(effect.snapshot)
+                node.install(effect.snapshot)
                 node.do(lambda raft: raft.log_changed(self.now_ms))
             else:
                 node.do(lambda raft: raft.download_failed(effect.epoch, self.now_ms))

@@ -1,0 +1,168 @@
+"""The voters of this node's quorum: which set counts, and how it follows the log (KIP-853).
+
+A static quorum has the voters of ``controller.quorum.voters``. A dynamic one has those of the newest voter set in the
+log or in the snapshot before it, committed or not. ``changing.py`` adds and removes voters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import Composition, EventLog
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.raft_records import VotersRecord
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.active_controller import ActiveController
+from blumfeld_consensus_kraft.control_records import recorded_changes
+from blumfeld_consensus_kraft.quorum.endpoints import (
+    own_endpoints,
+    recorded_voters,
+    static_voters,
+    voters_record,
+)
+from blumfeld_consensus_kraft.raft.voters import (
+    DYNAMIC_KRAFT_VERSION,
+    ReplicaKey,
+    Voter,
+    VoterHistory,
+    VoterSet,
+)
+
+if TYPE_CHECKING:
+    from blumfeld.wire.messages.update_raft_voter import UpdateRaftVoterRequest
+    from blumfeld_consensus_kraft.quorum.changing import VoterChanges
+    from blumfeld_consensus_kraft.quorum.driver import RaftDriver
+    from blumfeld_consensus_kraft.quorum.joining import OwnVoter
+
+UPDATE_TIMEOUT_MS = 5_000
+VOTERS_PLACE = 2
+"""Place of the voters among the records with which the first leader opens its epoch: LeaderChange, kraft.version."""
+
+
+class QuorumMembership:
+    """Which voters count, for one node.
+
+    :param driver: the replica at work; asked for only after the log is open
+    :param active: the controller, on a node that may lead
+    """
+
+    def __init__(
+        self,
+        composition: Composition,
+        events: EventLog,
+        driver: Callable[[], RaftDriver],
+        active: Callable[[], ActiveController | None],
+    ) -> None:
+        names = composition.config.list("controller.listener.names")
+        self.listener = names[0] if names else "CONTROLLER"
+        self._composition = composition
+        self._events = events
+        self._driver = driver
+        self._active = active
+        self._votes = "controller" in composition.roles
+        self._static = static_voters(composition.config.list("controller.quorum.voters"), self.listener)
+        self._changes: VoterChanges | None = None
+        self._own: OwnVoter | None = None
+
+    # Which set counts
+
+    def is_alone(self, recorded: VotersRecord | None) -> bool:
+        """Whether this node is the whole quorum.
+
+        :param recorded: the newest voter set of the files
+        """
+        if not self._votes:
+            return False
+        if recorded is not None:
+            directory_id = self._composition.local_storage.log_dirs()[0].directory_id
+            own = ReplicaKey(self._composition.node_id, directory_id)
+            return [ReplicaKey(one.voter_id, one.voter_directory_id) for one in recorded.voters] == [own]
+        return self._static.ids in ((), (self._composition.node_id,)) and not self._composition.config.list(
+            "controller.quorum.bootstrap.servers"
+        )
+
+    def first(self) -> VoterSet:
+        """Returns the voters before the log says others."""
+        if self._static.ids or not self.is_alone(None):
+            return self._static
+        own = ReplicaKey(self._composition.node_id)
+        return VoterSet([Voter(own, tuple(own_endpoints(self._composition)))])
+
+    def at(self, end_offset: int) -> tuple[int, VotersRecord | None]:
+        """Returns ``kraft.version`` and the voters for a snapshot that ends there; none where they are static."""
+        found = self._history.at(end_offset)
+        return found.kraft_version, voters_record(found.voters) if found.kraft_version else None
+
+    @property
+    def _history(self) -> VoterHistory:
+        return self._driver().raft.history
+
+    # How it follows the log
+
+    def opening(self) -> tuple[int, VotersRecord | None]:
+        """Returns ``kraft.version`` and the voters that a new leader has to write. It has to once: where the set comes
+        from the formatting alone. So observers learn it, and a snapshot has it.
+        """
+        latest = self._history.latest
+        if self._history.is_in_log or latest.kraft_version < DYNAMIC_KRAFT_VERSION:
+            return 0, None
+        return latest.kraft_version, voters_record(latest.voters)
+
+    def opened(self, base_offset: int) -> None:
+        """The records of :meth:`opening` are placed behind the LeaderChange at ``base_offset``."""
+        latest = self._history.latest
+        self._driver().voters_changed(base_offset + VOTERS_PLACE, latest.voters, latest.kraft_version)
+
+    def fetched(self, batches: Sequence[RecordBatch]) -> None:
+        """Batches of the leader are placed: a voter set among them counts from now on."""
+        for batch in batches:
+            if batch.is_control:
+                for change in recorded_changes(batch, self._history.latest.kraft_version):
+                    voters = recorded_voters(change.voters, self.listener)
+                    self._driver().voters_changed(change.offset, voters, change.kraft_version)
+
+    # How it changes
+
+    def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
+        """Add, remove or update a voter. This node leads.
+
+        The answer has the error: see ``VoterChanges``. Fails with BrokerError: NOT_CONTROLLER.
+        """
+        if self._changes is None:
+            from blumfeld_consensus_kraft.quorum.changing import VoterChanges
+
+            active = self._active()
+            assert active is not None
+            self._changes = VoterChanges(
+                self._composition, self._driver(), active, self._events, self.listener
+            )
+        return self._changes.submit(command, timeout_ms)
+
+    def updated(self, request: UpdateRaftVoterRequest) -> Completion[Message]:
+        """A voter tells its endpoints and versions. They come to the leader alone: no node forwards them."""
+        if self._driver().raft.leadership is None:
+            raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        return self.submit(request, UPDATE_TIMEOUT_MS)
+
+    def leader_is(self, leader_id: int) -> None:
+        """Another leader: see that it knows this voter as it is. A node alone has nobody to tell."""
+        if not self._votes or leader_id < 0 or self.is_quorum:
+            return
+        if self._own is None:
+            from blumfeld_consensus_kraft.quorum.joining import OwnVoter
+
+            self._own = OwnVoter(self._composition, self._driver(), self._events, self.listener, self.submit)
+        self._own.leader_is(leader_id)
+
+    @property
+    def is_quorum(self) -> bool:
+        """Whether this node is the whole quorum now. What it has written is committed with its next epoch then."""
+        return self._driver().raft.is_alone
+
+    def stop(self) -> None:
+        """Tell no leader any more."""
+        if self._own is not None:
+            self._own.stop()

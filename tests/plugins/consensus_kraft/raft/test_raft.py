@@ -1,0 +1,507 @@
+"""How a replica moves between its roles, and in which order it asks for what comes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld_consensus_kraft.raft import effects
+from blumfeld_consensus_kraft.raft.messages import (
+    BeginEpoch,
+    EndEpoch,
+    EpochAnswer,
+    FetchAnswer,
+    FetchRequest,
+    Request,
+    VoteAnswer,
+    VoteRequest,
+)
+from blumfeld_consensus_kraft.raft.roles import (
+    Candidate,
+    Follower,
+    Leader,
+    Prospective,
+    Resigned,
+    Unattached,
+)
+from blumfeld_consensus_kraft.raft.settings import Stored
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey
+from tests.plugins.consensus_kraft.raft.one_replica import (
+    ME,
+    SETTINGS,
+    Replica,
+    kinds,
+    log_of,
+    only,
+    sent,
+    voters_of,
+)
+
+NOW_MS = 5_000.0
+ELECTION_MS = SETTINGS.election_timeout_ms * 1.5
+"""With draws in the middle."""
+FOREVER_MS = float("inf")
+
+
+def answered(
+    replica: Replica, node_id: int, request: Request, *, granted: bool, now_ms: float = NOW_MS
+) -> list[effects.Effect]:
+    """Let a voter answer a vote in the candidate's epoch, without a leader."""
+    assert isinstance(request, VoteRequest)
+    answer = VoteAnswer(ErrorCode.NONE, request.epoch, -1, granted)
+    return replica.raft.answered(node_id, request, answer, now_ms)
+
+
+def test_a_node_without_the_controllers_role_is_no_voter_whatever_the_set_says() -> None:
+    assert Replica("112").raft.is_voter
+    assert not Replica("112", may_vote=False).raft.is_voter
+
+
+def test_a_voter_whose_records_are_not_flushed_is_not_woken_to_look_for_the_leader() -> None:
+    """It may not fetch yet, so it would be woken again and again."""
+    replica = Replica(log_of("112", unflushed=1))
+    assert replica.raft.next_deadline_ms == ELECTION_MS
+    replica.log.flush()
+    assert len(sent(replica.raft.log_changed(1.0))) == 1
+
+
+# Pre-votes
+
+
+def test_a_voter_without_a_leader_asks_for_pre_votes_in_its_epoch() -> None:
+    replica = Replica("112")
+    assert replica.deadline_ms == ELECTION_MS
+    replica.raft.tick(ELECTION_MS - 1)
+    assert isinstance(replica.raft.role, Unattached)
+    out = replica.raft.tick(ELECTION_MS)
+    assert out == [
+        effects.Send(other, VoteRequest(2, ME, ReplicaKey(other), 2, 3, pre_vote=True)) for other in (2, 3)
+    ]
+    assert replica.raft.epoch == 2
+
+
+def test_a_majority_of_pre_votes_makes_a_candidate_of_the_next_epoch() -> None:
+    replica = Replica("112").prospective()
+    (first, _) = sent(replica.out)
+    out = answered(replica, *first, granted=True)
+    assert isinstance(replica.raft.role, Candidate)
+    assert out == [
+        effects.Persist(3, -1, ME),
+        effects.LeaderIs(3, -1),
+        effects.Send(2, VoteRequest(3, ME, ReplicaKey(2), 2, 3, pre_vote=False)),
+        effects.Send(3, VoteRequest(3, ME, ReplicaKey(3), 2, 3, pre_vote=False)),
+    ]
+
+
+def test_one_refusal_of_two_does_not_end_the_asking() -> None:
+    replica = Replica("112").prospective()
+    (first, second) = sent(replica.out)
+    assert answered(replica, *first, granted=False) == []
+    answered(replica, *second, granted=True)
+    assert isinstance(replica.raft.role, Candidate)
+
+
+def test_refused_pre_votes_lead_back_to_the_leader_of_the_epoch() -> None:
+    replica = Replica("112").following(3, epoch=4).prospective()
+    assert replica.raft.leader_id == 3
+    (first, second) = sent(replica.out)
+    answered(replica, *first, granted=False)
+    out = answered(replica, *second, granted=False)
+    assert isinstance(replica.raft.role, Follower)
+    assert sent(out) == [(3, FetchRequest(ME, 4, 3, 2, 0))]
+    assert effects.Persist not in kinds(out), "neither epoch nor leader changed"
+
+
+def test_unanswered_pre_votes_lead_back_to_the_leader_of_the_epoch() -> None:
+    replica = Replica("112").following(3, epoch=4).prospective()
+    replica.raft.tick(NOW_MS + ELECTION_MS)
+    assert isinstance(replica.raft.role, Follower)
+
+
+def test_refused_pre_votes_without_a_leader_end_in_a_pause() -> None:
+    replica = Replica("112").prospective()
+    for node_id, request in sent(replica.out):
+        answered(replica, node_id, request, granted=False)
+    assert isinstance(replica.raft.role, Unattached)
+    assert replica.deadline_ms == NOW_MS + 25, "half of 50 ms"
+    assert replica.raft.epoch == 2
+
+
+def test_a_pre_vote_that_is_lost_is_asked_for_again() -> None:
+    replica = Replica("112").prospective()
+    (first, _) = sent(replica.out)
+    assert replica.raft.send_failed(*first, NOW_MS) == []
+    assert sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms - 1)) == []
+    assert sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms)) == [first]
+
+
+def test_a_vote_that_is_lost_after_the_election_means_nothing() -> None:
+    replica = Replica("112").candidate()
+    (first, second) = sent(replica.out)
+    answered(replica, *first, granted=True)
+    assert replica.raft.send_failed(*second, NOW_MS) == []
+    assert isinstance(replica.raft.role, Leader)
+
+
+def test_an_error_is_no_vote() -> None:
+    replica = Replica("112").prospective()
+    (node_id, request), _ = sent(replica.out)
+    answer = VoteAnswer(ErrorCode.INVALID_VOTER_KEY, 2, -1, granted=True)
+    replica.raft.answered(node_id, request, answer, NOW_MS)
+    assert isinstance(replica.raft.role, Prospective)
+
+
+# Elections
+
+
+def test_a_majority_of_votes_makes_a_leader() -> None:
+    replica = Replica("112").candidate()
+    _, second = sent(replica.out)
+    out = answered(replica, *second, granted=True)
+    assert out == [
+        effects.Persist(3, 1, None),
+        effects.LeaderIs(3, 1),
+        effects.Lead(3, (ReplicaKey(1), ReplicaKey(3))),
+        effects.Send(2, BeginEpoch(3, 1, ReplicaKey(2))),
+        effects.Send(3, BeginEpoch(3, 1, ReplicaKey(3))),
+    ]
+
+
+def test_a_pre_vote_is_no_vote() -> None:
+    replica = Replica("112").prospective()
+    (first, second) = sent(replica.out)
+    answered(replica, *first, granted=True)
+    answered(replica, *second, granted=True)
+    assert isinstance(replica.raft.role, Candidate)
+
+
+def test_a_vote_that_comes_late_is_no_pre_vote() -> None:
+    """The candidate lost, and asks for pre-votes in the same epoch. It would stand again on a vote that it has."""
+    replica = Replica("112").candidate()
+    votes = sent(replica.out)
+    replica.prospective(NOW_MS + ELECTION_MS)
+    answered(replica, *votes[0], granted=True)
+    assert isinstance(replica.raft.role, Prospective)
+    assert replica.raft.epoch == 3
+
+
+def test_a_vote_of_an_older_election_does_not_count() -> None:
+    replica = Replica("112").candidate()
+    old = sent(replica.out)
+    replica.candidate(NOW_MS + ELECTION_MS)
+    assert replica.raft.epoch == 4
+    (node_id, request) = old[0]
+    replica.raft.answered(node_id, request, VoteAnswer(ErrorCode.NONE, 4, -1, granted=True), NOW_MS)
+    assert isinstance(replica.raft.role, Candidate)
+
+
+def test_a_candidate_that_lost_pauses_and_asks_for_pre_votes_again() -> None:
+    replica = Replica("112").candidate()
+    for node_id, request in sent(replica.out):
+        answered(replica, node_id, request, granted=False)
+    assert isinstance(replica.raft.role, Candidate)
+    assert replica.deadline_ms == NOW_MS + 50, "half of 100 ms: this election is the first that it lost"
+    replica.raft.tick(NOW_MS + 50)
+    assert isinstance(replica.raft.role, Prospective)
+    assert replica.raft.epoch == 3
+
+
+def test_the_pause_after_a_lost_election_is_drawn_once() -> None:
+    replica = Replica("112").candidate()
+    votes = sent(replica.out)
+    for node_id, request in votes:
+        answered(replica, node_id, request, granted=False)
+    replica.draw = 0.1
+    answered(replica, *votes[0], granted=False)
+    assert replica.deadline_ms == NOW_MS + 50
+
+
+def test_an_election_without_a_winner_ends() -> None:
+    replica = Replica("112").candidate()
+    assert replica.deadline_ms == NOW_MS + ELECTION_MS
+    replica.raft.tick(NOW_MS + ELECTION_MS)
+    assert isinstance(replica.raft.role, Prospective)
+
+
+def test_an_answer_of_a_later_epoch_ends_a_candidacy() -> None:
+    replica = Replica("112").candidate()
+    (node_id, request), _ = sent(replica.out)
+    answer = VoteAnswer(ErrorCode.FENCED_LEADER_EPOCH, 9, -1, granted=False)
+    out = replica.raft.answered(node_id, request, answer, NOW_MS)
+    assert isinstance(replica.raft.role, Unattached)
+    assert only(out, effects.Persist) == effects.Persist(9, -1, None)
+
+
+def test_a_candidate_follows_the_leader_that_an_answer_names() -> None:
+    replica = Replica("112").candidate()
+    (node_id, request), _ = sent(replica.out)
+    out = replica.raft.answered(node_id, request, VoteAnswer(ErrorCode.NONE, 3, 3, granted=False), NOW_MS)
+    assert isinstance(replica.raft.role, Follower)
+    assert only(out, effects.Persist) == effects.Persist(3, 3, ME)
+
+
+def test_an_only_voter_leads_at_once() -> None:
+    replica = Replica("112", voters=voters_of(1))
+    assert isinstance(replica.raft.role, Leader)
+    assert kinds(replica.out) == [
+        effects.Persist,
+        effects.LeaderIs,
+        effects.Persist,
+        effects.LeaderIs,
+        effects.Lead,
+    ]
+    assert replica.raft.epoch == 3
+    assert replica.raft.next_deadline_ms == FOREVER_MS
+
+
+def test_an_only_voter_that_resigned_leads_again_after_the_election_timeout() -> None:
+    replica = Replica("112", voters=voters_of(1))
+    replica.raft.resign(NOW_MS)
+    replica.raft.tick(NOW_MS + SETTINGS.election_timeout_ms - 1)
+    assert isinstance(replica.raft.role, Resigned)
+    replica.raft.tick(NOW_MS + SETTINGS.election_timeout_ms)
+    assert isinstance(replica.raft.role, Leader)
+    assert replica.raft.epoch == 4
+
+
+def test_each_start_of_an_only_voter_begins_an_epoch() -> None:
+    assert Replica("112", voters=voters_of(1), stored=Stored(6, 1)).raft.epoch == 7
+
+
+# Followers and leaders
+
+
+def test_a_later_epoch_ends_a_leadership_before_anything_else() -> None:
+    replica = Replica("112").leading()
+    assert replica.vote(9, (3, 99)).granted
+    assert replica.out[0] == effects.StopLeading(3)
+    assert kinds(replica.out)[1:] == [
+        effects.Persist,
+        effects.LeaderIs,
+        effects.Persist,
+        effects.Reply,
+        effects.Send,
+    ]
+
+
+def test_a_new_leader_is_on_the_device_before_it_is_asked_for_records() -> None:
+    replica = Replica("112").following(3, epoch=4)
+    assert kinds(replica.out) == [effects.Persist, effects.LeaderIs, effects.Reply, effects.Send]
+    assert only(replica.out, effects.Persist) == effects.Persist(4, 3, None)
+
+
+def test_the_leader_of_the_epoch_is_accepted_after_a_vote_for_another_candidate() -> None:
+    replica = Replica("112")
+    replica.vote(3, (2, 3), candidate=2)
+    replica.following(3, epoch=3)
+    assert only(replica.out, effects.Persist) == effects.Persist(3, 3, ReplicaKey(2))
+
+
+def test_an_epoch_has_one_leader_for_a_follower() -> None:
+    replica = Replica("112").following(3, epoch=4).following(2, epoch=4)
+    assert replica.raft.leader_id == 3
+
+
+def test_a_leader_keeps_its_epoch() -> None:
+    replica = Replica("112").leading().following(2, epoch=3)
+    assert isinstance(replica.raft.role, Leader)
+
+
+def test_a_replica_that_is_called_the_leader_does_not_follow_itself() -> None:
+    """It led the epoch before it started again."""
+    replica = Replica("112", stored=Stored(3, 1))
+    ((node_id, request),) = sent(replica.out)
+    assert isinstance(request, FetchRequest)
+    replica.raft.answered(node_id, request, FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 3, 1), 1.0)
+    assert isinstance(replica.raft.role, Unattached)
+
+
+def test_a_refused_leader_brings_the_deadline_near() -> None:
+    replica = Replica("112").following(3, epoch=4)
+    replica.hears(FetchAnswer(ErrorCode.NONE, 4, 3, 0), NOW_MS)
+    replica.raft.leader_refused(NOW_MS)
+    assert replica.deadline_ms == NOW_MS + SETTINGS.refused_jitter_ms / 2
+    assert replica.vote(4, (2, 3), pre=True).granted, "it hears its leader no more"
+
+
+@pytest.mark.parametrize("made", [Replica.prospective, Replica.candidate, Replica.leading])
+def test_a_refusal_means_nothing_to_a_replica_that_follows_nobody(made: Callable[[Replica], Replica]) -> None:
+    replica = made(Replica("112"))
+    role = replica.raft.role
+    assert replica.raft.leader_refused(NOW_MS) == []
+    assert replica.raft.role is role
+
+
+def test_a_refused_leader_puts_no_deadline_off() -> None:
+    replica = Replica("112").following(3, epoch=4)
+    almost_ms = SETTINGS.fetch_timeout_ms - 1.0
+    replica.raft.leader_refused(almost_ms)
+    assert replica.deadline_ms == SETTINGS.fetch_timeout_ms
+
+
+# The end of an epoch
+
+
+def test_the_first_successor_asks_for_pre_votes_at_once() -> None:
+    replica = Replica("112").following(2, epoch=4)
+    replica.told_of_the_end([1, 3], NOW_MS)
+    assert replica.deadline_ms == NOW_MS
+    assert kinds(replica.raft.tick(NOW_MS)) == [effects.Send, effects.Send]
+    assert isinstance(replica.raft.role, Prospective)
+
+
+@pytest.mark.parametrize(
+    ("successors", "pause_ms"),
+    [([3, 1], 50 + 25), ([3, 4, 1], 100 + 25), ([3], 50 + 25), ([3, 4], 100 + 25), ([], 0)],
+    ids=["second", "third", "not among one", "not among two", "the leader named none"],
+)
+def test_another_successor_pauses_by_its_place(successors: list[int], pause_ms: float) -> None:
+    replica = Replica("112", voters=voters_of(1, 2, 3, 4)).following(2, epoch=4)
+    replica.told_of_the_end(successors, NOW_MS)
+    assert replica.deadline_ms == NOW_MS + pause_ms
+
+
+def test_a_successor_is_a_disk() -> None:
+    me = ReplicaKey(1, b"A" * 16)
+    replica = Replica("112", me=me).following(2, epoch=4)
+    replica.told_of_the_end([ReplicaKey(1, b"B" * 16), me], NOW_MS)
+    assert replica.deadline_ms == NOW_MS + 75
+
+
+def test_a_leader_that_resigned_is_not_fetched_from() -> None:
+    replica = Replica("112").following(2, epoch=4)
+    replica.hears(FetchAnswer(ErrorCode.NONE, 4, 2, 0), 10.0)
+    assert sent(replica.told_of_the_end([3, 1], NOW_MS)) == []
+    assert replica.vote(4, (2, 3), pre=True).granted
+
+
+def test_an_answer_that_the_leader_sent_before_it_resigned_puts_off_no_election() -> None:
+    """It comes on another connection, and may be the later one."""
+    replica = Replica("112").following(2, epoch=4)
+    ((node_id, request),) = sent(replica.out)
+    replica.told_of_the_end([3, 1], NOW_MS)
+    assert isinstance(request, FetchRequest)
+    answer = FetchAnswer(ErrorCode.NONE, 4, 2, 0)
+    assert replica.raft.answered(node_id, request, answer, NOW_MS + 1) == []
+    assert replica.deadline_ms == NOW_MS + 75
+    assert replica.vote(4, (2, 3), pre=True).granted
+
+
+def test_the_end_of_another_leaders_epoch_changes_nothing() -> None:
+    replica = Replica("112").following(3, epoch=4)
+    deadline_ms = replica.deadline_ms
+    replica.told_of_the_end([1], 1.0, leader_id=2)
+    assert replica.deadline_ms == deadline_ms
+
+
+@pytest.mark.parametrize("made", [Replica.prospective, Replica.leading])
+def test_the_end_of_an_epoch_means_nothing_to_a_replica_that_follows_nobody(
+    made: Callable[[Replica], Replica],
+) -> None:
+    replica = made(Replica("112").following(2, epoch=4))
+    role, epoch = replica.raft.role, replica.raft.epoch
+    replica.told_of_the_end([1, 3], NOW_MS)
+    assert (replica.raft.role, replica.raft.epoch) == (role, epoch)
+    assert only(replica.out, effects.Reply).answer == EpochAnswer(
+        ErrorCode.NONE, epoch, replica.raft.leader_id
+    )
+
+
+def test_the_end_of_an_epoch_may_be_the_first_word_of_it() -> None:
+    replica = Replica("112")
+    out = replica.told_of_the_end([1, 3], NOW_MS, epoch=6, leader_id=2)
+    assert only(out, effects.Persist) == effects.Persist(6, 2, None)
+    assert replica.deadline_ms == NOW_MS
+    assert sent(out) == []
+
+
+def test_a_leader_that_resigns_tells_until_it_is_heard() -> None:
+    replica = Replica("112").leading()
+    replica.fetched_by(3, 4, 3)
+    end = EndEpoch(3, 1, (ReplicaKey(3), ReplicaKey(2)))
+    assert sent(replica.raft.resign(NOW_MS)) == [(2, end), (3, end)]
+    replica.raft.answered(2, end, EpochAnswer(ErrorCode.NONE, 3, 1), NOW_MS + 1)
+    again_ms = NOW_MS + SETTINGS.fetch_timeout_ms / 2
+    assert replica.raft.next_deadline_ms == again_ms
+    assert sent(replica.raft.tick(again_ms)) == [(3, end)]
+
+
+def test_a_leader_that_resigned_looks_for_another_one_after_an_election_timeout() -> None:
+    replica = Replica("112").leading()
+    replica.raft.resign(NOW_MS)
+    replica.raft.tick(NOW_MS + ELECTION_MS - 1)
+    assert isinstance(replica.raft.role, Resigned)
+    replica.raft.tick(NOW_MS + ELECTION_MS)
+    assert isinstance(replica.raft.role, Unattached)
+    assert not replica.vote(3, (2, 99)).granted, "it voted for itself in this epoch"
+
+
+def test_a_replica_that_does_not_lead_has_nothing_to_resign() -> None:
+    replica = Replica("112").following(2, epoch=4)
+    assert replica.raft.resign(NOW_MS) == []
+    assert isinstance(replica.raft.role, Follower)
+
+
+# Observers
+
+
+OBSERVER = ReplicaKey(7, b"7" * 16)
+
+
+def observer(**more: object) -> Replica:
+    return Replica("112", me=OBSERVER, **more)  # type: ignore[arg-type]
+
+
+def test_an_observer_asks_one_voter_after_the_other_for_the_leader() -> None:
+    replica = observer()
+    asked = []
+    for now_ms in (0.0, 1_000.0, 2_000.0):
+        ((node_id, request),) = sent(replica.out)
+        assert isinstance(request, FetchRequest)
+        asked.append(node_id)
+        answer = FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 2, -1)
+        replica.raft.answered(node_id, request, answer, now_ms)
+        replica.out = replica.raft.tick(now_ms + SETTINGS.retry_backoff_ms)
+    assert sorted(asked) == [1, 2, 3]
+
+
+def test_an_observer_asks_its_bootstrap_servers_too() -> None:
+    replica = observer(voters=voters_of(), bootstrap=[-2])
+    assert [node_id for node_id, _ in sent(replica.out)] == [-2]
+
+
+def test_an_observer_follows_the_leader_that_an_answer_names() -> None:
+    replica = observer()
+    out = replica.hears(FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, 3), 1.0)
+    assert sent(out) == [(3, FetchRequest(OBSERVER, 5, 3, 2, 0))]
+    assert only(out, effects.Persist) == effects.Persist(5, 3, None)
+
+
+def test_an_observer_never_stands() -> None:
+    replica = observer()
+    assert replica.deadline_ms == FOREVER_MS
+    replica.following(3, epoch=5)
+    replica.raft.tick(SETTINGS.fetch_timeout_ms)
+    assert isinstance(replica.raft.role, Unattached)
+    assert replica.deadline_ms == FOREVER_MS
+
+
+def test_an_observer_stays_one_when_another_node_becomes_a_voter() -> None:
+    replica = observer()
+    replica.raft.voters_changed(3, voters_of(1, 2, 3, 4), 1, 0.0)
+    assert replica.deadline_ms == FOREVER_MS
+
+
+def test_an_observer_whose_leader_is_refused_asks_the_voters() -> None:
+    replica = observer().following(3, epoch=5)
+    assert len(sent(replica.raft.leader_refused(NOW_MS))) == 1
+    assert isinstance(replica.raft.role, Unattached)
+
+
+def test_an_observer_does_not_stand_when_an_epoch_ends() -> None:
+    replica = observer().following(2, epoch=5)
+    deadline_ms = replica.deadline_ms
+    replica.told_of_the_end([OBSERVER], 1.0)
+    assert replica.deadline_ms == deadline_ms
