@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from blumfeld.broker.replicas.state.epoch_files import EpochFiles
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.producers.aborted_transactions import decode_aborted
@@ -21,6 +22,10 @@ def _runtime(previous: FakeRuntime | None) -> FakeRuntime:
     return FakeRuntime(1 if previous is None else 2, disk=None if previous is None else previous.disk)
 
 
+def _fails(error: OSError) -> None:
+    raise error
+
+
 class ReplicaOnDisk:
     """Opened when made. ``segment_bytes`` is large: segments are cut by :meth:`roll` only."""
 
@@ -32,7 +37,9 @@ class ReplicaOnDisk:
         self.open()
 
     def open(self) -> None:
-        self.state = ReplicaState("topic-0", self.node.runtime.now_ms, self.events)
+        self.state = ReplicaState(
+            "topic-0", self.node.runtime.now_ms, self.events, EpochFiles(self.node.runtime)
+        )
         opening = self.node.storage.open_log(PARTITION, TOPIC_ID, TopicConfig({}), self.state)
         self.log = cast("SegmentedLog", self.node.runtime.run(opening))
         self.state.attach(self.log, self.log.written_end_offset)
@@ -53,7 +60,7 @@ class ReplicaOnDisk:
     def _written(self, outcome: WriteOutcome) -> None:
         assert outcome.error is None
         if self.state.epoch_unsaved:
-            self.state.save_epochs()
+            self.state.save_epochs_soon(_fails)
         self.state.written(outcome.written_end_offset)
 
     def roll(self) -> None:

@@ -1,14 +1,15 @@
 """One fetcher: copies partitions from one leader over one connection, as :mod:`~.fetcher_rules` says.
 
-The batches of an answer go to the logs as views of the frame that was received, within the turn of the answer. The next
-request leaves at the end of the turn in which all of them are written: it is the acknowledgement of all.
+The batches of an answer go to the logs as views of the frame that was received, within the turn of the answer; those of
+a large answer in slices (:mod:`~.answer_slices`). The next request leaves at the end of the turn in which all of them
+are written: it is the acknowledgement of all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
-from typing import Any, Protocol
+from typing import Any
 
 from blumfeld.log.leader_epochs import truncation_offset
 from blumfeld.spi.completion import Completion
@@ -16,13 +17,14 @@ from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.spi.peers import PeerChannel, RawAnswer
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.replication_quota import ReplicationQuota
-from blumfeld.spi.runtime import Phase, Runtime, Timer
+from blumfeld.spi.runtime import Phase, Timer
 from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
 from blumfeld.wire.messages.fetch import FetchResponse, PartitionData
 from blumfeld.wire.primitives import DecodeError
+from blumfeld_replication_isr.answer_slices import AnswerInWork
 from blumfeld_replication_isr.fetch_request import FetchSettings, fetch_request
+from blumfeld_replication_isr.fetcher_owner import FetcherOwner
 from blumfeld_replication_isr.fetcher_rules import (
     FetcherRules,
     Key,
@@ -35,31 +37,10 @@ from blumfeld_replication_isr.fetcher_rules import (
 )
 from blumfeld_replication_isr.follower import IsrFollower
 from blumfeld_replication_isr.look_up import LookUp
+from blumfeld_replication_isr.throttled_followers import ThrottledFollowers
 
 IDLE_MS = 10_000
 """Time after which a fetcher without partitions is closed. An election takes partitions from it for a moment only."""
-
-
-class FetcherOwner(Protocol):
-    """The methods of the node that a fetcher calls: :class:`blumfeld_replication_isr.replication.IsrReplication`."""
-
-    @property
-    def runtime(self) -> Runtime:
-        """Clock, timers and the end of the turn."""
-        ...
-
-    @property
-    def node_id(self) -> int:
-        """This node, which is the replica that fetches."""
-        ...
-
-    def own_epoch(self) -> int:
-        """This node's broker epoch, as registered; -1 before that."""
-        ...
-
-    def close_idle(self, fetcher: Fetcher) -> None:
-        """Stop a fetcher that has had no partition for a while."""
-        ...
 
 
 class Fetcher:
@@ -90,9 +71,12 @@ class Fetcher:
         self._unwritten: dict[Key, None] = {}
         """Partitions whose batches are placed. The next request waits until all of them are written, so that it
         acknowledges them, and no other request makes them wait."""
-        self._throttled: dict[Key, IsrFollower] = {}
-        """Followers that were throttled when they began, or when their last bytes came (KIP-73)."""
+        self._throttled = ThrottledFollowers(self.rules, settings.backoff_ms)
         self._under_way = False
+        self._taking: AnswerInWork | None = None
+        """The answer whose other parts are taken in later turns. No request leaves before it is taken."""
+        self._lost: list[IsrFollower] = []
+        """Followers in this answer whose log's end the leader doesn't have."""
         self._planned = False
         self._paused_until_ms = 0.0
         self._full_again = False
@@ -121,7 +105,7 @@ class Fetcher:
     def _begin(self, follower: IsrFollower) -> None:
         position = follower.position()
         self.rules.add(follower.key, position)
-        self._quota_of(follower)
+        self._throttled.quota_of(follower)
         high_watermark = follower.host.high_watermark
         if position.last_fetched_epoch < 0 and position.offset > high_watermark:
             # The leader can't compare a log that has no epochs, so only what is committed is known to be the leader's.
@@ -135,7 +119,7 @@ class Fetcher:
         del self._followers[key]
         self._new.pop(key, None)
         self._unwritten.pop(key, None)
-        self._throttled.pop(key, None)
+        self._throttled.forget(key)
         self.rules.remove(key)
         if self._followers:
             self._plan()
@@ -171,12 +155,16 @@ class Fetcher:
         """
         self._connections += 1
         self._paused_until_ms = 0.0
+        if self._taking is not None:
+            self._drop_answer()
         self._channel.close()
         self._plan()
 
     def stop(self) -> None:
         """Send nothing more. An answer that still comes is dropped."""
         self._stopped = True
+        if self._taking is not None:
+            self._taking.drop()
         self._stop_timer()
         self._stop_idle_timer()
         self._channel.close()
@@ -195,7 +183,7 @@ class Fetcher:
 
     def _go(self) -> None:
         self._planned = False
-        if self._under_way or self._unwritten or self._stopped:
+        if self._under_way or self._taking is not None or self._unwritten or self._stopped:
             return
         new, self._new = self._new, {}
         for follower in new.values():
@@ -205,7 +193,7 @@ class Fetcher:
         self._stop_timer()
         wakes_ms = self.rules.wake(now_ms)
         if self._throttled:
-            self._hold_throttled(now_ms)
+            self._throttled.hold(now_ms)
             wakes_ms = self.rules.wake(now_ms)
         if now_ms < self._paused_until_ms:
             self._timer = self._runtime.call_later(self._paused_until_ms - now_ms, self._plan_later)
@@ -223,32 +211,6 @@ class Fetcher:
         fetch = fetch_request(self._settings, self._owner.node_id, self._owner.own_epoch(), request, wait_ms)
         sent = self._channel.send_raw(fetch, self._settings.timeout_ms)
         sent.when_done(partial(self._answered, self._connections))
-
-    def _hold_throttled(self, now_ms: float) -> None:
-        """Leave throttled partitions out of the next request while the quota is exceeded.
-
-        They are looked at again after ``replica.fetch.backoff.ms``, as in Kafka: the throttle may be taken away.
-        """
-        for follower in self._throttled.values():
-            quota = follower.host.quota
-            if (
-                quota is None
-                or follower.has_caught_up
-                or self.rules.state(follower.key) is not State.FETCHING
-            ):
-                continue
-            if quota.is_exceeded(now_ms):
-                until_ms = min(quota.ends_ms(now_ms), now_ms + self._settings.backoff_ms)
-                self.rules.delay(follower.key, follower.position(), until_ms)
-
-    def _quota_of(self, follower: IsrFollower) -> ReplicationQuota | None:
-        """Returns the quota of a follower; ``None`` if it isn't throttled now."""
-        quota = follower.host.quota
-        if quota is None:
-            self._throttled.pop(follower.key, None)
-        else:
-            self._throttled[follower.key] = follower
-        return quota
 
     def _stop_timer(self) -> None:
         if self._timer is not None:
@@ -302,22 +264,44 @@ class Fetcher:
                 )
             return
         self._full_again = False
-        lost: list[IsrFollower] = []
-        for topic in answer.responses:
-            for data in topic.partitions:
-                key = (topic.topic_id, data.partition_index)
-                follower = self._followers.get(key)
-                if follower is None or not self.rules.counts(key):
-                    self.rules.missed()
-                    if follower is None:
-                        self.rules.remove(key)
-                    continue
-                self._apart(follower, self._take_partition, follower, data, lost)
-        self.rules.answered(answer.session_id)
+        self._lost = []
+        parts = [(topic.topic_id, data) for topic in answer.responses for data in topic.partitions]
+        self._taking = self._owner.answers.take(
+            parts, self._take_part, partial(self._taken, answer.session_id)
+        )
+
+    def _take_part(self, topic_id: bytes, data: PartitionData) -> None:
+        """Take one part of an answer, perhaps turns after it came: its partition may have left, been truncated, or
+        follow in another leader epoch by now. Then the part is not for its log any more."""
+        key = (topic_id, data.partition_index)
+        follower = self._followers.get(key)
+        if follower is not None and self.rules.counts(key):
+            self._apart(follower, self._take_partition, follower, data)
+            return
+        self.rules.missed()
+        if follower is None:
+            self.rules.remove(key)
+
+    def _taken(self, session_id: int) -> None:
+        """Go on after the last part of an answer."""
+        self._taking = None
+        self.rules.answered(session_id)
+        lost, self._lost = [one for one in self._lost if self._has(one)], []
         if lost:
             self._look_up(lost)
+        self._plan()
 
-    def _take_partition(self, follower: IsrFollower, data: PartitionData, lost: list[IsrFollower]) -> None:
+    def _drop_answer(self) -> None:
+        """Take no more of the answer: it came from an earlier process of the leader. All is asked for anew."""
+        assert self._taking is not None, "no answer is being taken"
+        self._taking.drop()
+        self._taking = None
+        self.rules.failed()
+        lost, self._lost = self._lost, []
+        for follower in lost:
+            self._again(follower)
+
+    def _take_partition(self, follower: IsrFollower, data: PartitionData) -> None:
         diverging = data.diverging_epoch
         match verdict(data.error_code, diverging.epoch):
             case Verdict.APPEND:
@@ -330,7 +314,7 @@ class Fetcher:
                 self._truncate(follower, truncation_offset(theirs, ours, host.log.placed_end_offset))
             case Verdict.LOOK_UP:
                 self.rules.busy(follower.key)
-                lost.append(follower)
+                self._lost.append(follower)
             case Verdict.WAIT:
                 self.rules.wait(follower.key)
             case Verdict.BACK_OFF:
@@ -351,7 +335,7 @@ class Fetcher:
         if not self._has(follower):
             return
         follower.leader_high_watermark = data.high_watermark
-        quota = self._quota_of(follower)
+        quota = self._throttled.quota_of(follower)
         if quota is not None:
             quota.record(len(view), self._runtime.monotonic_ms())
         if placed:

@@ -21,7 +21,9 @@ from blumfeld_replication_isr.isr_changes import IsrChanges
 from blumfeld_replication_isr.leader import IsrLeader
 
 if TYPE_CHECKING:
+    from blumfeld_replication_isr.answer_slices import AnswerSlices
     from blumfeld_replication_isr.fetcher import Fetcher
+    from blumfeld_replication_isr.fetcher_owner import IdleFetcher
     from blumfeld_replication_isr.follower import IsrFollower
 
 SUBMIT_TIMEOUT_MS = 5_000
@@ -52,6 +54,7 @@ class IsrReplication:
         """By leader and number."""
         self._leader_epochs: dict[int, int] = {}
         """Broker epoch of each leader that is fetched from: the process that its connections lead to."""
+        self._answers: AnswerSlices | None = None
         self._defects = RepeatedEvents(self.runtime)
 
     @property
@@ -137,7 +140,16 @@ class IsrReplication:
         )
         return fetcher
 
-    def close_idle(self, fetcher: Fetcher) -> None:
+    @property
+    def answers(self) -> AnswerSlices:
+        """Takes the answers of all fetchers."""
+        if self._answers is None:
+            from blumfeld_replication_isr.answer_slices import AnswerSlices
+
+            self._answers = AnswerSlices(self.runtime)
+        return self._answers
+
+    def close_idle(self, fetcher: IdleFetcher) -> None:
         """Stop a fetcher that has had no partition for a while."""
         del self._fetchers[fetcher.leader_id, fetcher.number]
         fetcher.stop()

@@ -319,7 +319,9 @@ class Partition:
             followed.outcome(outcome)
         try:
             if not self.state.replaying:
-                self._remember(written_end)
+                if self.state.epoch_unsaved and written_end > self.leader_start_offset:
+                    self.state.save_epochs_soon(self.fail)
+                self.state.written(written_end)
         except OSError as error:
             self._unwritten = waiters
             self.fail(error)
@@ -348,11 +350,6 @@ class Partition:
     def tells(self) -> None:
         """Remember the time: waiters get their outcome now."""
         self.told_ms = self._runtime.monotonic_ms()
-
-    def _remember(self, written_end: int) -> None:
-        if self.state.epoch_unsaved and written_end > self.leader_start_offset:
-            self.state.save_epochs()
-        self.state.written(written_end)
 
     def _advance(self) -> None:
         self._advance_due = False
@@ -446,6 +443,7 @@ class Partition:
 
     def fail(self, error: OSError) -> None:
         """Take this partition offline because its log directory failed. Every waiter gets KAFKA_STORAGE_ERROR."""
+        self.state.give_up_epochs()
         self._shut(ErrorCode.KAFKA_STORAGE_ERROR)
         self._failed(self, error)
 
@@ -467,6 +465,7 @@ class Partition:
     def abandon(self) -> None:
         """Close the log of a deleted topic without saving anything."""
         if self.closed is None:
+            self.state.give_up_epochs()
             self._shut(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
             self.log.close()
 

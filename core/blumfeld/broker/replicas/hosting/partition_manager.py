@@ -18,6 +18,7 @@ from blumfeld.broker.replicas.hosting.places import Places
 from blumfeld.broker.replicas.hosting.strays import strays
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
+from blumfeld.broker.replicas.state.epoch_files import EpochFiles
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.throttles import Throttles
 from blumfeld.broker.replicas.watching.topic_bytes import TopicBytes
@@ -70,6 +71,7 @@ class PartitionManager:
         """Bytes in and out by topic with a hosted partition, once :meth:`count_bytes` was called."""
         self._counts_bytes = False
         self.refused_writes = RefusedWrites(runtime, events)
+        self._epoch_files = EpochFiles(runtime)
         self.throttles = Throttles(cluster.config, node_id)
         self._node_id = node_id
         self._runtime = runtime
@@ -352,7 +354,7 @@ class PartitionManager:
         self, partition: TopicPartition, topic_id: bytes, image: PartitionImage
     ) -> Partition | None:
         config = self._cluster.topic_config(partition.topic)
-        state = ReplicaState(str(partition), self._runtime.now_ms, self._events)
+        state = ReplicaState(str(partition), self._runtime.now_ms, self._events, self._epoch_files)
         opened: list[PartitionLog] = []
         try:
             place = self._places.of(partition, image)

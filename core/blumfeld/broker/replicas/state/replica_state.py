@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 
+from blumfeld.broker.replicas.state.epoch_files import EpochFiles
 from blumfeld.broker.replicas.state.producer_snapshots import ProducerSnapshots
 from blumfeld.broker.replicas.state.recovered_batches import RecoveredBatches
 from blumfeld.broker.replicas.state.transaction_index import SOUND, TransactionIndex
@@ -42,6 +43,8 @@ class ReplicaState:
     """
 
     __slots__ = (
+        "_epoch_files",
+        "_epochs_due",
         "_index",
         "_led_from",
         "_led_since_ms",
@@ -60,7 +63,17 @@ class ReplicaState:
         "replaying",
     )
 
-    def __init__(self, log_name: str, now_ms: Callable[[], int], events: EventLog) -> None:
+    def __init__(
+        self,
+        log_name: str,
+        now_ms: Callable[[], int],
+        events: EventLog,
+        epoch_files: EpochFiles | None = None,
+    ) -> None:
+        """:param epoch_files: the node's; ``None``: :meth:`save_epochs_soon` writes at once"""
+        self._epoch_files = epoch_files
+        self._epochs_due = False
+        """The unsaved epochs have records, and their file waits in ``_epoch_files``."""
         self.log_name = log_name
         self.producers = ProducerState()
         self.epochs = LeaderEpochCache()
@@ -70,7 +83,7 @@ class ReplicaState:
         self._led_since_ms = float("-inf")
         """The value of the last checkpoint, or of the moment when this replica last stopped leading or following."""
         self.epoch_unsaved = False
-        """The latest epoch is not in the file yet. It is written together with the epoch's first batch."""
+        """The latest epoch is not in the file yet. It is written with the epoch's first batch, or soon after it."""
         self.events = events
         self._recovered = RecoveredBatches()
         self._renew: list[int] = []
@@ -254,9 +267,27 @@ class ReplicaState:
         if self.epochs.assign(epoch, start_offset):
             self.epoch_unsaved = True
 
+    def save_epochs_soon(self, failed: Callable[[OSError], None]) -> None:
+        """Write the leader epochs to their file, in a later turn if many replicas' files are due.
+
+        Until then the file lacks epochs whose batches lie in the active segment. Recovery walks over that segment, so a
+        crash finds them there.
+
+        :param failed: called with the error of a later write
+        """
+        if self._epoch_files is None:
+            self.save_epochs()
+        elif not self._epochs_due:
+            self._epochs_due = True
+            self._epoch_files.save(self, failed)
+
+    def give_up_epochs(self) -> None:
+        """Write nothing any more: the log has failed, or is to be deleted."""
+        self.epoch_unsaved = self._epochs_due = False
+
     def save_epochs(self) -> None:
         """Write the leader epochs to their file."""
-        self.epoch_unsaved = False
+        self.epoch_unsaved = self._epochs_due = False
         self._log.aux.write(EPOCHS, self.epochs.encode())
 
     def save_aborted(self) -> None:
@@ -296,6 +327,8 @@ class ReplicaState:
 
     def save_producers(self, end_offset: int) -> None:
         """Write a snapshot at a clean close, so that the next start needs no replay. As in Kafka, it may be empty."""
+        if self._epochs_due:
+            self.save_epochs()
         self.save_aborted()
         if end_offset > max(self._snapshots.latest, 0):
             self._snapshots.write(end_offset, self.producers.snapshot(end_offset))
@@ -364,7 +397,7 @@ class ReplicaState:
         """
         if self.epoch_unsaved:
             self.epochs.truncate_from_end(self._log.written_end_offset)
-            self.epoch_unsaved = False
+            self.epoch_unsaved = self._epochs_due
 
     def _truncated(self, log: PartitionLog) -> Iterator[None]:
         start, end = log.log_start_offset, log.written_end_offset

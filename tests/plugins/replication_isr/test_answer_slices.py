@@ -1,0 +1,246 @@
+"""A follower's large answer is taken in slices: the loop is not held, and what changed meanwhile is not overwritten."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import pytest
+
+from blumfeld.spi.peers import RawAnswer
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.wire.codec import encode
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+from blumfeld_replication_isr import answer_slices
+from blumfeld_replication_isr.answer_slices import SLICE_MS, SMALL_PARTS, AnswerSlices
+from tests.plugins.replication_isr.test_fetcher import LEADER, TOPIC_ID, VERSION, Driver, data
+
+COUNT = 6
+ENDS = [10] * COUNT
+
+
+@pytest.fixture(autouse=True)
+def two_parts_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_slices, "SLICE_PARTS_MAX", 2)
+    monkeypatch.setattr(answer_slices, "SMALL_PARTS", 1)
+
+
+def answer(driver: Driver, *parts: PartitionData, between: Callable[[], None] = lambda: None) -> None:
+    """Answer with a frame that is overwritten after its turn. ``between`` runs behind the first slice."""
+    response = FetchResponse(
+        session_id=9, responses=[FetchableTopicResponse(topic_id=TOPIC_ID, partitions=list(parts))]
+    )
+    frame = bytearray(encode(response, VERSION))
+
+    def arrive() -> None:
+        driver.only.sent[-1][1].complete(RawAnswer(memoryview(frame), VERSION))
+
+    def next_turn() -> None:
+        for log in driver.logs:  # the first slice is written by now
+            log.appended = [(memoryview(bytes(one[0])), one[1], one[2]) for one in log.appended]
+        frame[:] = bytes(len(frame))
+        between()
+
+    # Both are due in the same turn, so the second one's callback comes before that turn's own.
+    def first_turn() -> None:
+        driver.runtime.call_later(0, next_turn)
+
+    driver.runtime.call_later(0, first_turn)
+    driver.runtime.call_later(0, arrive)
+    driver.turn()
+
+
+def parts() -> list[PartitionData]:
+    return [data(index, b"abc%d" % index) for index in range(COUNT)]
+
+
+def appended(driver: Driver) -> list[bytes | None]:
+    """What each log got."""
+    return [bytes(log.appended[-1][0]) if log.appended else None for log in driver.logs]
+
+
+ALL = [b"abc0", b"abc1", b"abc2", b"abc3", b"abc4", b"abc5"]
+
+
+def test_no_turn_takes_more_than_a_slice() -> None:
+    driver = Driver(*ENDS)
+    counts: list[int] = []
+
+    def count() -> None:
+        counts.append(sum(len(log.appended) for log in driver.logs))
+        if len(counts) < 12:
+            driver.runtime.call_later(0, count)
+
+    driver.runtime.call_later(0, count)
+    answer(driver, *parts())
+    assert max(b - a for a, b in pairwise(counts)) == 2
+    assert counts[-1] == COUNT
+
+
+def test_the_records_of_later_slices_are_kept_from_the_next_frame() -> None:
+    driver = Driver(*ENDS)
+    answer(driver, *parts())
+    assert appended(driver) == ALL
+
+
+def test_the_next_request_waits_for_the_last_slice_and_acknowledges_all() -> None:
+    driver = Driver(*ENDS)
+    requests: list[int] = []
+
+    def write() -> None:
+        for log in driver.logs[:2]:
+            log.write()
+        driver.runtime.call_later(0, lambda: requests.append(len(driver.only.sent)))
+
+    answer(driver, *parts(), between=write)
+    assert requests == [1]
+    driver.asked(1)
+    for log in driver.logs[2:]:
+        log.write()
+    driver.turn()
+    assert driver.asked(2).session_epoch == 1
+    assert driver.places() == dict.fromkeys(range(COUNT), 14)
+
+
+def test_no_request_leaves_before_the_last_part_though_nothing_is_to_be_written() -> None:
+    driver = Driver(*ENDS)
+    requests: list[int] = []
+    last = driver.logs[5]
+    append = last.append_fetched
+
+    def count(batches: memoryview, high_watermark: int, log_start_offset: int) -> bool:
+        requests.append(len(driver.only.sent))
+        return append(batches, high_watermark, log_start_offset)
+
+    last.append_fetched = count  # type: ignore[method-assign]
+    answer(driver, *(data(index) for index in range(COUNT)))
+    assert requests == [1]
+    driver.asked(2)
+
+
+def test_a_partition_that_has_left_takes_nothing() -> None:
+    driver = Driver(*ENDS)
+    answer(driver, *parts(), between=driver.logs[5].follower.stop)
+    assert appended(driver) == [*ALL[:5], None]
+    for log in driver.logs[:5]:
+        log.write()
+    driver.turn()
+    assert driver.asked(2).session_epoch == 0, "a full request, without it"
+    assert sorted(driver.places()) == [0, 1, 2, 3, 4]
+
+
+def test_a_partition_in_another_leader_epoch_takes_nothing_of_the_earlier_one() -> None:
+    driver = Driver(*ENDS)
+
+    def elect() -> None:
+        driver.logs[5].follower.stop()
+        driver.follow(driver.logs[5], epoch=5)
+
+    answer(driver, *parts(), between=elect)
+    assert appended(driver) == [*ALL[:5], None]
+    for log in driver.logs[:5]:
+        log.write()
+    driver.turn()
+    asked = {p.partition: p for topic in driver.asked(2).topics for p in topic.partitions}
+    assert (asked[5].current_leader_epoch, asked[5].fetch_offset) == (5, 10)
+
+
+def test_a_log_that_was_cut_takes_nothing_from_behind_its_end() -> None:
+    driver = Driver(*ENDS)
+
+    def cut() -> None:
+        driver.logs[5].log.placed_end_offset = 7
+        driver.logs[5].follower.written(7)
+
+    answer(driver, *parts(), between=cut)
+    assert appended(driver) == [*ALL[:5], None]
+
+
+def test_a_new_process_of_the_leader_ends_the_answer_of_the_earlier_one() -> None:
+    driver = Driver(*ENDS, 10)
+    late = driver.logs.pop()
+
+    def restart() -> None:
+        driver.brokers[LEADER] = driver.brokers[LEADER].__class__(
+            broker_id=LEADER, epoch=8, incarnation_id=bytes(16), endpoints=()
+        )
+        late.follower.stop()
+        driver.follow(late, epoch=5)
+
+    lost = data(0, code=ErrorCode.OFFSET_OUT_OF_RANGE)
+    answer(driver, lost, *parts()[1:], between=restart)
+    assert appended(driver) == [None, ALL[1], None, None, None, None]
+    driver.logs[1].write()
+    driver.turn()
+    assert driver.asked(2).session_epoch == 0
+    assert driver.places() == {0: 10, 1: 14, 2: 10, 3: 10, 4: 10, 5: 10, 6: 10}
+
+
+def test_a_node_that_stops_takes_no_more() -> None:
+    driver = Driver(*ENDS)
+
+    def stop() -> None:
+        driver.runtime.spawn(driver.replication.stop(), "stop")
+
+    answer(driver, *parts(), between=stop)
+    assert len([one for one in appended(driver) if one is not None]) <= 4
+    driver.asked(1)
+
+
+# The slices of all fetchers
+
+
+class Clock(FakeRuntime):
+    """A runtime on which each part takes a while."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.worked_ms = 0.0
+
+    def monotonic_ms(self) -> float:
+        return super().monotonic_ms() + self.worked_ms
+
+
+class Bench:
+    def __init__(self, part_ms: float) -> None:
+        self.clock = Clock()
+        self.slices = AnswerSlices(self.clock)
+        self.taken: list[str] = []
+        self._part_ms = part_ms
+
+    def come(self, name: str, count: int) -> None:
+        def take(topic_id: bytes, one: PartitionData) -> None:
+            self.clock.worked_ms += self._part_ms
+            self.taken.append(name)
+
+        answered = [(TOPIC_ID, data(index)) for index in range(count)]
+        self.slices.take(answered, take, lambda: self.taken.append(f"{name} ended"))
+
+
+@pytest.mark.parametrize("part_ms", [0.01, 0.1, 0.5])
+def test_a_slice_ends_by_the_clock(part_ms: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_slices, "SLICE_PARTS_MAX", 10_000)
+    bench = Bench(part_ms)
+    bench.come("a", 1_000)
+    first = len(bench.taken)
+    assert first * part_ms <= SLICE_MS + answer_slices.CHECKED_PARTS * part_ms
+    bench.clock.run_turn()
+    assert bench.taken == [*["a"] * 1_000, "a ended"]
+
+
+def test_fetchers_share_the_slice_of_a_turn() -> None:
+    bench = Bench(0.0)
+    bench.come("a", 6)
+    bench.come("b", 6)
+    assert bench.taken == ["a", "a"], "the second answer waits for the next turn"
+    bench.clock.run_turn()
+    assert bench.taken == [*"aaaaaa", "a ended", *"bbbbbb", "b ended"]
+
+
+def test_a_small_answer_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_slices, "SMALL_PARTS", SMALL_PARTS)
+    bench = Bench(0.0)
+    bench.come("a", 100)
+    bench.come("b", SMALL_PARTS)
+    assert bench.taken == ["a", "a", *["b"] * SMALL_PARTS, "b ended"]
