@@ -22,6 +22,22 @@ def test_a_row_for_each_seed_and_the_faults_by_class(capsys: pytest.CaptureFixtu
     assert lines[-1].startswith("2 seeds, ")
 
 
+def test_processes_side_by_side_give_the_same_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:
+    """The second is told to end at once: what has begun by then is shown."""
+    options = ["simulate", "--seconds", "2", "--clients", "1", "--nodes", "1"]
+    assert main([*options, "--seeds", "4-5"]) == 0
+    alone = capsys.readouterr().out.splitlines()[1:3]
+    assert main([*options, "--seeds", "4-9", "--jobs", "2", "--minutes", "0"]) == 0
+    together = capsys.readouterr().out.splitlines()
+    assert [line.split()[6:] for line in together[1:3]] == [line.split()[6:] for line in alone]
+    assert together[-1].startswith("2 seeds, ")
+
+
+def test_no_seed_begins_when_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["simulate", "--seconds", "2", "--clients", "1", "--nodes", "1", "--minutes", "0"]) == 0
+    assert capsys.readouterr().out.splitlines()[-1].startswith("1 seeds, ")
+
+
 def test_a_failure_prints_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
     options = [
         "--seeds",

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 from collections import Counter
+from collections.abc import Iterator
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -16,6 +16,7 @@ from blumfeld.testing.simulation.seeds import seeds_of
 from blumfeld.testing.simulation.swarm import FaultClass, Shape, SwarmFailure, SwarmReport
 from blumfeld.testing.simulation.swarm.shape import SETTLE_S
 from blumfeld.testing.simulation.swarm.shrinking import RUNS_MAX, shrunk
+from blumfeld.testing.simulation.swarm.sweep import Result, sweep
 from blumfeld.testing.simulation.swarm.workloads import (
     MakeWorkload,
     UnknownWorkloadError,
@@ -35,10 +36,14 @@ def simulate(
     seconds: Annotated[float, typer.Option(min=1, help="Virtual time under faults.")] = 300.0,
     settle: Annotated[float, typer.Option(min=1, help="Virtual time to converge after the heal.")] = SETTLE_S,
     storage: Annotated[str, typer.Option(help="The storage plug-in of every node.")] = "storage_local",
-    workload: Annotated[str, typer.Option(help="brokers, or module:attribute.")] = "brokers",
+    workload: Annotated[str, typer.Option(help="brokers, cluster, rot, or module:attribute.")] = "brokers",
     faults: Annotated[
         str, typer.Option(help="Classes that a seed may turn on, with commas; all, or none.")
     ] = ALL,
+    minutes: Annotated[
+        float | None, typer.Option(min=0, help="Real time after which no other seed begins.")
+    ] = None,
+    jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes that run seeds side by side.")] = 1,
     shrink: Annotated[bool, typer.Option(help="Reduce a seed that fails.")] = True,
 ) -> None:
     """Run nodes and clients on virtual time under faults that each seed draws, and check every promise.
@@ -58,7 +63,8 @@ def simulate(
             workload=workload,
             faults=classes_of(faults),
         )
-        _run_all(shape, wanted, make, shrink=shrink)
+        results = sweep(shape, wanted, make, jobs=jobs, minutes=minutes)
+        _show_all(results, make, shrink=shrink)
     except (ValueError, ManifestError) as error:
         if isinstance(error, (UnknownWorkloadError, ManifestError, UnknownFaultError)):
             typer.echo(f"blumfeld: {error}", err=True)
@@ -83,7 +89,7 @@ def classes_of(text: str) -> tuple[FaultClass, ...] | None:
     return tuple(known[name] for name in names)
 
 
-def _run_all(shape: Shape, seeds: list[int], make: MakeWorkload, *, shrink: bool) -> None:
+def _show_all(results: Iterator[Result], make: MakeWorkload, *, shrink: bool) -> None:
     console = Console(soft_wrap=True, highlight=False)
     console.print(
         f"{'seed':>6} {'progress':>9} {'messages':>9} {'healed s':>8} {'real s':>6}  trace and faults"
@@ -91,9 +97,7 @@ def _run_all(shape: Shape, seeds: list[int], make: MakeWorkload, *, shrink: bool
     faults: Counter[str] = Counter()
     reports: list[SwarmReport] = []
     began_s = time.monotonic()
-    for seed in seeds:
-        start_s = time.monotonic()
-        found = run_shape(msgspec.structs.replace(shape, seed=seed), make)
+    for seed, found, took_s in results:
         if isinstance(found, SwarmFailure):
             _fail(console, found, make, shrink=shrink)
         assert isinstance(found, SwarmReport)
@@ -102,7 +106,7 @@ def _run_all(shape: Shape, seeds: list[int], make: MakeWorkload, *, shrink: bool
         told = " ".join(f"{name}:{count}" for name, count in found.faults.items())
         console.print(
             f"{seed:>6} {found.progress:>9} {found.delivered:>9} {found.converged_s:>8.1f} "
-            f"{time.monotonic() - start_s:>6.1f}  {found.digest} {told}",
+            f"{took_s:>6.1f}  {found.digest} {told}",
             markup=False,
         )
     _sum(console, reports, faults, time.monotonic() - began_s)

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from blumfeld.broker.replicas.state.epoch_files import EpochFiles, Unsaved
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.config.values import BrokerConfig
 from blumfeld.plugging.registry import Registry
@@ -70,6 +71,23 @@ class _Silent:
         """Drop the event."""
 
     info = warning = error = debug
+
+
+class _EveryOther(EpochFiles):
+    """Writes every other file at once. The rest wait for ever, as in a node that dies before their turn."""
+
+    def __init__(self, runtime: FakeRuntime) -> None:
+        super().__init__(runtime)
+        self._count = 0
+
+    def save(self, state: Unsaved, failed: Callable[[OSError], None]) -> None:
+        self._count += 1
+        if self._count % 2:
+            state.save_epochs()
+
+
+def _fails(error: OSError) -> None:
+    raise error
 
 
 def make_storage(name: str = "storage_local") -> MakeStorage:
@@ -139,7 +157,7 @@ class Machine:
 
     def _open(self, replica: Replica) -> Log:
         runtime = self.node.runtime
-        state = ReplicaState(replica.partition.topic, runtime.now_ms, _Silent())
+        state = ReplicaState(replica.partition.topic, runtime.now_ms, _Silent(), _EveryOther(runtime))
         opening = self.node.storage.open_log(replica.partition, replica.topic_id, replica.config, state)
         log = Log(self.node, runtime.run(opening))
         state.attach(log.log, 0)
@@ -169,7 +187,7 @@ class Machine:
             if outcome.error is not None:
                 raise outcome.error
             if state.epoch_unsaved:
-                state.save_epochs()
+                state.save_epochs_soon(_fails)
             state.written(outcome.written_end_offset)
             if not self.node.runtime.dead:
                 ledger.written(outcome.written_end_offset)

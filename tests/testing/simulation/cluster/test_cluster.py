@@ -12,8 +12,8 @@ from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_a_cluster_keeps_its_promises_under_every_fault_of_the_seed(seed: int) -> None:
-    report = Swarm(Shape(seed=seed, clients=4, seconds=60.0), Cluster()).run()
-    assert report.progress > 300
+    report = Swarm(Shape(seed=seed, clients=4, seconds=40.0), Cluster()).run()
+    assert report.progress > 200
     assert sum(report.faults.values()) > 5
     assert report.converged_s < 60.0
 
@@ -28,10 +28,12 @@ def test_without_faults_everything_is_done_and_nothing_is_excused() -> None:
     assert not counts["ids given up"]
 
 
-@pytest.mark.parametrize("one", sorted(Cluster.survives))
-def test_no_class_of_faults_is_without_faults(one: FaultClass) -> None:
-    for seed in range(20):
-        shape = Shape(seed=seed, clients=4, seconds=30.0, faults=(one,))
-        if Swarm(shape, Cluster()).run().faults[one.value]:
+def test_no_class_of_faults_is_without_faults() -> None:
+    missing = {one.value for one in Cluster.survives}
+    for seed in range(40):
+        classes = tuple(FaultClass(name) for name in sorted(missing))
+        shape = Shape(seed=seed, clients=2, seconds=20.0, faults=classes)
+        missing -= {name for name, count in Swarm(shape, Cluster()).run().faults.items() if count}
+        if not missing:
             return
-    pytest.fail(f"no fault of the class {one.value}")
+    pytest.fail(f"no fault of the classes {sorted(missing)}")

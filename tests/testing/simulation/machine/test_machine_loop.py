@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 
 import pytest
 
@@ -157,3 +158,17 @@ def test_a_turn_that_was_due_waits_for_the_end_of_a_pause() -> None:
     process.loop.resume()
     process.world.advance(1_000)
     assert process.names() == ["due"]
+
+
+def test_virtual_time_goes_on_however_short_a_timer_is() -> None:
+    """Code that waits for what is left of a pause would otherwise wait for ever, where a real clock goes on."""
+    process = Process(rate=0.5)
+    process.world.advance(70_000)
+    process.clock.set_rate(1.25, process.world.time())
+    before_s = process.world.time()
+    seen: list[float] = []
+    process.loop.call_at(
+        math.nextafter(process.loop.time(), math.inf), lambda: seen.append(process.world.time())
+    )
+    process.world.advance(1)
+    assert before_s < seen[0] < before_s + 1e-6

@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
+from typing import Any, cast
 
 import pytest
 
 from blumfeld.testing.fakes.files import FakeDisk
+from blumfeld.testing.fakes.loop import SimulatedLoop
+from blumfeld.testing.simulation.machine.host import Machine
+from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm
 from blumfeld.testing.simulation.swarm.brokers import Brokers
 from blumfeld.testing.simulation.swarm.disk_files import files_of
-from blumfeld.testing.simulation.swarm.faults import drawn
+from blumfeld.testing.simulation.swarm.faults import chance_of, drawn
+from blumfeld.testing.simulation.swarm.injector import Injector
+from blumfeld.testing.simulation.swarm.world import World
+from blumfeld.testing.simulation.trace import Trace
 from tests.testing.simulation.register.workload import RegisterWorkload
 
 EVERY = frozenset(FaultClass)
@@ -40,7 +48,11 @@ def test_a_seed_that_turns_nothing_on_has_a_fault_all_the_same_unless_none_is_al
     assert drawn(1, frozenset()) == {}
 
 
-@pytest.mark.parametrize("one", sorted(EVERY - {FaultClass.BIT_ROT}))
+AIMED = {FaultClass.AIMED, FaultClass.TIMELY, FaultClass.POWER_AT_SYNC, FaultClass.LOST_DISK}
+"""The workload says at which machines. tests/testing/simulation/cluster/ has them."""
+
+
+@pytest.mark.parametrize("one", sorted(EVERY - {FaultClass.BIT_ROT} - AIMED))
 def test_each_class_happens(one: FaultClass) -> None:
     """Alone, in a run that keeps its promises."""
     reads = one is FaultClass.READ_ERROR  # mostly at the start of a process, and with few pages in the cache
@@ -50,6 +62,66 @@ def test_each_class_happens(one: FaultClass) -> None:
         if Swarm(shape, Brokers() if reads else RegisterWorkload()).run().faults.get(one.value):
             return
     pytest.fail("no seed brought it about")
+
+
+class Serving:
+    """A machine whose stop takes a second."""
+
+    is_serving = is_running = True
+    is_paused = False
+    address = "10.0.0.1"
+
+    def __init__(self) -> None:
+        self.down = asyncio.Event()
+        self.ended = False
+
+    async def stop(self) -> None:
+        await asyncio.sleep(1.0)
+        self.ended = True
+
+
+def injector(machine: Serving, loop: SimulatedLoop) -> Injector:
+    trace = Trace(loop.time)
+    world = World(Shape(), loop, Network(loop, chance_of(0, "network"), trace))
+    world.machines.append(cast(Machine, machine))
+    return Injector(world, EVERY, lambda *_: False, lambda _: None)
+
+
+def test_a_stop_goes_on_when_its_fault_is_cut_off() -> None:
+    """A process that was told to stop would otherwise stay, neither running nor gone."""
+    machine, loop = Serving(), SimulatedLoop()
+
+    async def heal_meanwhile() -> None:
+        stop = loop.create_task(injector(machine, loop)._stop(chance_of(0, "stop")))
+        await asyncio.sleep(0.5)
+        stop.cancel()
+        await asyncio.sleep(1.0)
+
+    loop.run(heal_meanwhile())
+    assert machine.ended
+    assert machine.down.is_set()
+
+
+def test_a_timely_fault_waits_for_its_moment() -> None:
+    machine, loop = Serving(), SimulatedLoop()
+    there = injector(machine, loop)
+    struck: list[tuple[float, Any]] = []
+
+    async def strike(machine: Any, *_: Any) -> None:
+        struck.append((loop.time(), machine))
+
+    there._strike = strike  # type: ignore[method-assign, assignment]
+
+    async def moment_at_five() -> None:
+        waiting = loop.create_task(there._timely(chance_of(0, "timely")))
+        await asyncio.sleep(5.0)
+        there._world.moment(cast(Machine, machine))
+        await waiting
+
+    loop.run(moment_at_five())
+    [(at_s, where)] = struck
+    assert 5.0 <= at_s < 6.0
+    assert where is machine
 
 
 def test_files_with_bytes_are_found() -> None:

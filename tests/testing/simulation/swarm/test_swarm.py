@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm, SwarmFailure, World
 from blumfeld.testing.simulation.swarm.brokers import Brokers
 from blumfeld.testing.simulation.swarm.shrinking import shrunk
@@ -108,6 +109,21 @@ def test_no_convergence_within_the_stated_time_fails() -> None:
     ) as raised:
         Swarm(Shape(seconds=5.0, faults=(), settle_s=40.0), NeverWell()).run()
     assert raised.value.at_s == pytest.approx(45.0, abs=1.0)
+
+
+class SaysWhy(NeverWell):
+    """Knows what it waits for."""
+
+    async def converge(self, world: World) -> None:
+        try:
+            await super().converge(world)
+        except asyncio.CancelledError:
+            raise ViolationError("partition 3 has no leader") from None
+
+
+def test_what_is_waited_for_is_told() -> None:
+    with pytest.raises(SwarmFailure, match="partition 3 has no leader"):
+        Swarm(Shape(seconds=5.0, faults=(), settle_s=40.0), SaysWhy()).run()
 
 
 class Bursting(Idle):

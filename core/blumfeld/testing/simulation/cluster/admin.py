@@ -1,15 +1,21 @@
-"""A client that creates and deletes topics, and deletes records."""
+"""A client that creates, moves and deletes topics, elects leaders, and deletes records."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.ledger import ClusterLedger
 from blumfeld.testing.simulation.cluster.routes import RETRY_S, Routes
 from blumfeld.wire.errors import ErrorCode, is_retriable
+from blumfeld.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -18,12 +24,14 @@ from blumfeld.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
+from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
 TIMEOUT_MS = 8_000
 PAUSE_S = 3.0
 LARGE_CHANCE = 0.15
 LARGE_PARTITIONS = 60
 """Partitions of a topic that takes a controller more than one turn."""
+NOT_ELECTED = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
 REPLICAS_MISSING = (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
@@ -40,20 +48,30 @@ class ClusterAdmin:
     """An operator. Run :meth:`run` as a task."""
 
     def __init__(
-        self, routes: Routes, ledger: ClusterLedger, partitions: Sequence[TopicPartition], replicas: int
+        self,
+        routes: Routes,
+        ledger: ClusterLedger,
+        partitions: Sequence[TopicPartition],
+        replicas: int,
+        brokers: Sequence[int],
+        busy: Callable[[], None],
     ) -> None:
+        """:param busy: called when the controller gets much to decide"""
         self._routes = routes
         self._ledger = ledger
         self._partitions = partitions
         self._replicas = replicas
+        self._brokers = list(brokers)
+        self._busy = busy
         self._number = 0
 
     async def run(self, until_s: float) -> None:
         """Do one thing after the other until then."""
         loop, random = self._routes.network.loop, self._routes.random
+        actions = (self._create, self._delete, self._delete_records, self._reassign, self._elect)
         while loop.time() < until_s:
             try:
-                await (self._create, self._delete, self._delete_records)[random.randrange(3)]()
+                await actions[random.randrange(len(actions))]()
             except OSError:
                 await asyncio.sleep(RETRY_S)
             await asyncio.sleep(random.random() * 2 * PAUSE_S)
@@ -65,8 +83,12 @@ class ClusterAdmin:
         name = f"{self._routes.name}-{self._number}"
         partitions = LARGE_PARTITIONS if random.random() < LARGE_CHANCE else 1 + random.randrange(3)
         self._ledger.topics[name] = None
+        if partitions == LARGE_PARTITIONS:
+            self._busy()
         code = await create_topic(self._routes, name, partitions, self._replicas)
-        if code is ErrorCode.NONE:
+        # A broker that lost the controller's answer asks the next controller, as Kafka's does. Nobody else creates a
+        # topic of this name, so it is there.
+        if code in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
             self._ledger.topics[name] = True
             self._ledger.counts["topics created"] += 1
             self._ledger.partition_counts[name] = partitions
@@ -88,6 +110,41 @@ class ClusterAdmin:
             self._ledger.counts["topics deleted"] += 1
         elif not is_retriable(code):
             raise ViolationError(f"DeleteTopics of {name}: {code.name}")
+
+    async def _reassign(self) -> None:
+        """Move a partition to other brokers, or let another of its replicas be the first."""
+        random = self._routes.random
+        partition = self._partitions[random.randrange(len(self._partitions))]
+        replicas = sorted(self._brokers, key=lambda _: random.random())[: self._replicas]
+        wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
+        request = AlterPartitionReassignmentsRequest(
+            timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=partition.topic, partitions=[wanted])]
+        )
+        connection = await self._routes.any_broker()
+        answer = await connection.ask(request, 0, AlterPartitionReassignmentsResponse)
+        code = ErrorCode(answer.error_code or answer.responses[0].partitions[0].error_code)
+        if code is ErrorCode.NONE:
+            self._ledger.counts["reassigned"] += 1
+            self._busy()
+        elif not is_retriable(code):
+            raise ViolationError(f"AlterPartitionReassignments of {partition} to {replicas}: {code.name}")
+
+    async def _elect(self) -> None:
+        """Elect preferred leaders."""
+        partitions = [one.partition for one in self._partitions]
+        topics = [TopicPartitions(topic=self._partitions[0].topic, partitions=partitions)]
+        connection = await self._routes.any_broker()
+        request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=TIMEOUT_MS)
+        answer = await connection.ask(request, 2, ElectLeadersResponse)
+        codes = [answer.error_code]
+        codes += [
+            one.error_code for topic in answer.replica_election_results for one in topic.partition_result
+        ]
+        for code in map(ErrorCode, codes):
+            if code is ErrorCode.NONE:
+                self._ledger.counts["elected"] += 1
+            elif not is_retriable(code) and code not in NOT_ELECTED:
+                raise ViolationError(f"ElectLeaders: {code.name}")
 
     async def _delete_records(self) -> None:
         random = self._routes.random

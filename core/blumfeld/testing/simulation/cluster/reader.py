@@ -19,6 +19,12 @@ from blumfeld.wire.messages.fetch import (
     FetchTopic,
     PartitionData,
 )
+from blumfeld.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
 from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequest,
     OffsetCommitRequestPartition,
@@ -35,8 +41,14 @@ FETCH_VERSION = 12
 OFFSETS_VERSION = 5
 WAIT_MS = 300
 BYTES_MAX = 1 << 16
-COMMIT_CHANCE = 0.3
+COMMIT_CHANCE = 0.5
 ROUND_S = 0.5
+FOLLOWER_CHANCE = 0.3
+"""Probability that a fetch goes to any replica and not to the leader (KIP-392)."""
+LIST_OFFSETS_VERSION = 6
+LATEST = -1
+LOOK_CHANCE = 0.2
+"""Probability that the reader asks where the log ends after a fetch."""
 
 
 class ClusterReader:
@@ -72,8 +84,10 @@ class ClusterReader:
 
     async def _fetch(self, partition: TopicPartition) -> bool:
         """Fetch once. Return whether the leader answered without an error. :raises OSError: it was lost"""
-        connection = await self._routes.leader(partition)
         ledger = self._ledger.partitions[partition]
+        # Behind an excuse a follower may show what the new leader doesn't have, until it has cut its log.
+        follower = self._routes.random.random() < FOLLOWER_CHANCE and not ledger.excuses
+        connection = await (self._routes.replica(partition) if follower else self._routes.leader(partition))
         if ledger.excused_s > self._resets.get(partition, NEVER_S):
             self._resets[partition] = self._routes.network.loop.time()
             self.positions[partition] = ledger.deleted
@@ -88,7 +102,33 @@ class ClusterReader:
         request = FetchRequest(max_wait_ms=WAIT_MS, min_bytes=1, max_bytes=BYTES_MAX, topics=topics)
         answer = await connection.ask(request, FETCH_VERSION, FetchResponse)
         excused = ledger.excused_s > self._resets.get(partition, NEVER_S)
-        return excused or self._take(partition, position, answer.responses[0].partitions[0])
+        data = answer.responses[0].partitions[0]
+        if excused or (follower and data.error_code):
+            return True  # a follower that lags, or that doesn't follow yet, says little
+        if not self._take(partition, position, data):
+            return False
+        if self._routes.random.random() < LOOK_CHANCE:
+            await self._look_at_end(partition)
+        return True
+
+    async def _look_at_end(self, partition: TopicPartition) -> None:
+        """Ask where the log ends. Its end never goes back behind what this reader has read (KIP-207)."""
+        connection = await self._routes.leader(partition)
+        epoch, position = self._routes.leader_epoch(partition), self.positions[partition]
+        asked = ListOffsetsPartition(
+            partition_index=partition.partition, current_leader_epoch=epoch, timestamp=LATEST
+        )
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])])
+        answer = await connection.ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
+        found = answer.topics[0].partitions[0]
+        ledger = self._ledger.partitions[partition]
+        if found.error_code or ledger.excused_s > self._resets.get(partition, NEVER_S):
+            return
+        self._ledger.counts["ends"] += 1
+        if epoch >= 0 and found.offset < position:
+            raise ViolationError(
+                f"{partition}: its end is {found.offset}, and a consumer has read up to {position}"
+            )
 
     def _take(self, partition: TopicPartition, position: int, data: PartitionData) -> bool:
         ledger, code = self._ledger.partitions[partition], ErrorCode(data.error_code)
@@ -104,6 +144,10 @@ class ClusterReader:
         for offset, value in values_of(data, position, ledger):
             if offset != position:
                 raise ViolationError(f"{partition}: {offset} follows {position - 1}: a hole")
+            if offset >= data.high_watermark:
+                raise ViolationError(
+                    f"{partition}@{offset}: shown above the high watermark {data.high_watermark}"
+                )
             assert value is not None
             ledger.saw(offset, value)
             self._ledger.counts["read"] += 1

@@ -72,6 +72,24 @@ class Routes:
                 raise ConnectionError(str(error)) from error
         return await self.connection((broker.host, broker.port))
 
+    async def replica(self, partition: TopicPartition) -> ClientConnection:
+        """Return the connection to any replica, as the newest metadata has them. :raises OSError: as :meth:`leader`"""
+        try:
+            topic = self._view.topic(partition.topic)
+        except RefusedError:
+            return await self.leader(partition)
+        nodes = [
+            node
+            for one in topic.partitions
+            if one.partition_index == partition.partition
+            for node in one.replica_nodes
+            if node in self._view.brokers
+        ]
+        if not nodes:
+            return await self.leader(partition)
+        broker = self._view.brokers[nodes[self.random.randrange(len(nodes))]]
+        return await self.connection((broker.host, broker.port))
+
     def leader_epoch(self, partition: TopicPartition) -> int:
         """Return the newest leader epoch that this client has seen; -1 if it has seen none."""
         try:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.consensus import ClusterMetadata
-from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.oracle import ViolationError
+from blumfeld.testing.simulation.cluster.committed import History, check_isr, check_producers, metadata_log
+from blumfeld.testing.simulation.cluster.excuses import Excuses
 from blumfeld.testing.simulation.cluster.ledger import ClusterLedger
 from blumfeld.testing.simulation.machine.host import Machine
 from blumfeld.testing.simulation.swarm.world import World
@@ -40,9 +42,9 @@ def hosted(machine: Machine, partition: TopicPartition) -> Partition | None:
 class Watch:
     """The part of the oracle that needs no client.
 
-    A replica's disk *has* the acknowledged records if the replica is in the ISR, or among the eligible leader
-    replicas, and its machine has not lost its power, or its disk, since it came in. While one such disk is there,
-    nothing acknowledged may be lost. With acks=all and without a flush for each message Kafka promises no more.
+    A replica *has* the acknowledged records while it is in the ISR, or among the eligible leader replicas, and its
+    process has not ended uncleanly since it came in. While there is one, and also without one while the last leader's
+    machine kept its power, nothing acknowledged may be lost (KIP-966). See :class:`Excuses`.
     """
 
     def __init__(self, world: World, ledger: ClusterLedger) -> None:
@@ -50,21 +52,37 @@ class Watch:
         self._ledger = ledger
         self._leaders: dict[tuple[bytes, int, int], int] = {}
         """(topic id, partition, leader epoch) → node that led."""
-        self._cuts = [0] * len(world.machines)
-        self._tainted: dict[int, int] = {}
-        """Node that lost its cache → the newest broker epoch that it had then."""
-        self._last: dict[TopicPartition, tuple[int, ...]] = {}
-        """Replicas that had everything when the ISR and the eligible leader replicas were last not empty."""
-        self._epochs: dict[int, int] = {}
-        """Node → the newest broker epoch that was seen."""
+        self._ends = [(0, 0)] * len(world.machines)
+        """Kills and power cuts of each machine, as of the last look."""
+        self._excuses = Excuses()
         self._applied = -1
+        self._histories: dict[TopicPartition, History] = {}
+        self._metadata_history = History(CLUSTER_METADATA_TOPIC)
+        self._excused: dict[TopicPartition, None] = {}
+        """Partitions that are excused now."""
+        self._floors: dict[TopicPartition, int] = {}
+        """Leader epoch at the end of the last excuse. What earlier epochs call committed counts no more."""
+        self._led: dict[tuple[TopicPartition, int], None] = {}
+        self._isr_since_begin: dict[tuple[TopicPartition, int], set[int]] = {}
+        """Members of each leader epoch's ISR that never left it."""
+        self._controller = (-1, -1)
+        self._failure: ViolationError | None = None
         self.looks = 0
 
     async def run(self) -> None:
         """Look for ever."""
-        while True:
+        while self._failure is None:
             self.look()
             await asyncio.sleep(LOOK_S)
+        raise self._failure
+
+    def look_now(self) -> None:
+        """Look between two rounds, from anywhere. The next round raises what was found."""
+        if self._failure is None:
+            try:
+                self.look()
+            except ViolationError as error:
+                self._failure = error
 
     def newest_image(self) -> ClusterImage | None:
         """Return the image of the running node that has applied most."""
@@ -82,11 +100,17 @@ class Watch:
             self._check_leaders(nth + 1, machine)
         metadata = self._newest()
         image = None if metadata is None else metadata.image
-        self._note_cuts(image)
+        self._note_ends(image)
+        now_excused = dict.fromkeys(self._excuses.excused())
         # A node that starts replays old metadata.
         if metadata is not None and image is not None and metadata.applied_offset >= self._applied:
             self._applied = metadata.applied_offset
-            self._excuse(image)
+            for partition, found in self._watched(image):
+                self._excuses.placed(partition, found)
+        # Also what was excused before this image: an election that was due may be done in it.
+        self._excuse(now_excused | dict.fromkeys(self._excuses.excused()))
+        self._check_committed()
+        self._tell_moments()
 
     def _check_leaders(self, node_id: int, machine: Machine) -> None:
         for partition in replicas_of(machine):
@@ -99,34 +123,135 @@ class Watch:
                     f"{partition.partition}: {node_id} and {before} both led in epoch {partition.leader_epoch}"
                 )
 
-    def _note_cuts(self, image: ClusterImage | None) -> None:
+    def _note_ends(self, image: ClusterImage | None) -> None:
         for node_id, broker in ({} if image is None else image.brokers).items():
-            self._epochs[node_id] = max(broker.epoch, self._epochs.get(node_id, -1))
+            self._excuses.registered(node_id, broker.epoch)
         for nth, machine in enumerate(self._world.machines):
-            lost = machine.power_cuts
-            if lost != self._cuts[nth] or (nth + 1 in self._tainted and not machine.is_running):
-                self._cuts[nth] = lost
-                self._tainted[nth + 1] = self._epochs.get(nth + 1, -1)
+            before, self._ends[nth] = self._ends[nth], (machine.kills, machine.power_cuts)
+            if before != self._ends[nth]:
+                self._excuses.ended(nth + 1, cache_lost=machine.power_cuts > before[1])
+            elif not machine.is_running:
+                self._excuses.still_down(nth + 1)
 
-    def _excuse(self, image: ClusterImage) -> None:
+    def _excuse(self, excused: Mapping[TopicPartition, None]) -> None:
         now_s = self._world.loop.time()
-        whole = {
-            node_id
-            for node_id, broker in image.brokers.items()
-            if node_id not in self._tainted or broker.epoch > self._tainted[node_id]
-        }
-        for partition, found in self._watched(image):
-            having = (*found.isr, *found.eligible_leader_replicas) or self._last.get(partition, ())
-            self._last[partition] = having
-            if whole.isdisjoint(having):
-                if partition.topic == OFFSETS_TOPIC:
-                    self._ledger.excuse_offsets(now_s)
-                else:
-                    self._ledger.partitions[partition].excuse(now_s)
+        for partition in [one for one in self._excused if one not in excused]:
+            del self._excused[partition]
+            self._floors[partition] = self._newest_epoch(partition)
+        for partition in excused:
+            if partition not in self._excused:
+                self._excused[partition] = None
                 self._ledger.counts["excuses"] += 1
+            if partition.topic == OFFSETS_TOPIC:
+                self._ledger.excuse_offsets(now_s)
+            else:
+                self._ledger.partitions[partition].excuse(now_s)
+                self._histories[partition].forget()
+
+    def _decided(self, partition: TopicPartition) -> PartitionImage | None:
+        image = self.newest_image()
+        topic = None if image is None else image.topics.get(partition.topic)
+        return None if topic is None else topic.partitions[partition.partition]
+
+    def _newest_epoch(self, partition: TopicPartition) -> int:
+        decided = self._decided(partition)
+        return -1 if decided is None else decided.leader_epoch
+
+    def _check_committed(self) -> None:
+        for machine in self._world.machines:
+            log_and_end = metadata_log(metadata_of(machine))
+            if log_and_end is not None:
+                self._metadata_history.check(machine, *log_and_end)
+        for at, history in self._histories.items():
+            if at in self._excused:
+                continue
+            replicas = {
+                nth: found
+                for nth, machine in enumerate(self._world.machines, 1)
+                if (found := hosted(machine, at)) is not None and found.closed is None
+            }
+            floor = self._floors.get(at, -1)
+            counting = dict(replicas) if floor < 0 else dict[int, Partition]()
+            for node_id, replica in replicas.items():
+                leader = replica.leader
+                if leader is None or replica.leader_epoch < floor:
+                    continue
+                self._tell_leader(at, node_id, replica)
+                check_isr(
+                    replica,
+                    self._decided(at),
+                    {one: replicas[one] for one in replicas if self._has_all(node_id, one)},
+                )
+                # Behind an excuse a follower may call records committed that the new leader doesn't have. It is right
+                # again when it is in sync.
+                counting |= {
+                    one: replicas[one]
+                    for one in leader.isr
+                    if one in replicas and replicas[one].leader_epoch == replica.leader_epoch
+                }
+            for node_id, replica in counting.items():
+                history.check(self._world.machines[node_id - 1], replica.log, replica.high_watermark)
+
+    def _check_joined(self, at: TopicPartition, replica: Partition, has: dict[int, Partition]) -> None:
+        """Check that a member that came in during a leader epoch has the log up to where the epoch began: below that,
+        its log may still be of another history (KIP-497)."""
+        assert replica.leader is not None
+        isr = replica.leader.isr
+        key = (at, replica.leader_epoch)
+        since_begin = self._isr_since_begin[key] = self._isr_since_begin.get(key, set(isr)) & set(isr)
+        for node_id in isr:
+            member = has.get(node_id)
+            if node_id in since_begin or member is None:
+                continue
+            if member.log.written_end_offset < replica.leader_start_offset:
+                raise ViolationError(
+                    f"{at}: node {node_id} is in the ISR of epoch {replica.leader_epoch}, which began at "
+                    f"{replica.leader_start_offset}, and ends at {member.log.written_end_offset}"
+                )
+
+    def _has_all(self, leader_id: int, node_id: int) -> bool:
+        """Whether a leader's view of a member counts: the member kept its cache, or the leader knows the process that
+        came after."""
+        metadata = metadata_of(self._world.machines[leader_id - 1])
+        broker = None if metadata is None else metadata.image.brokers.get(node_id)
+        return broker is not None and self._excuses.came_after(node_id, broker.epoch)
+
+    # Moments at which a fault hits most
+
+    def _tell_leader(self, at: TopicPartition, node_id: int, replica: Partition) -> None:
+        if (at, replica.leader_epoch) not in self._led:
+            self._led[at, replica.leader_epoch] = None
+            machine = self._world.machines[node_id - 1]
+            self._world.moment(machine)
+            check_producers(machine, replica)
+
+    def _tell_moments(self) -> None:
+        known = self.controller()
+        if known is not None and known != self._controller:
+            self._controller = known
+            self._world.moment(self._world.machines[known[1] - 1])
+
+    def controller(self) -> tuple[int, int] | None:
+        """Return (epoch, node id) of the newest controller that any node knows."""
+        known = [
+            (found.controller.epoch, found.controller.node_id)
+            for machine in self._world.machines
+            if (found := metadata_of(machine)) is not None and found.controller is not None
+        ]
+        return max(known, default=None)
+
+    def important(self) -> list[Machine]:
+        """Return the controller's machine, and the leader's of each watched partition: coordinators, too."""
+        nodes = [] if (controller := self.controller()) is None else [controller[1]]
+        image = self.newest_image()
+        watched = [] if image is None else [found for _, found in self._watched(image)]
+        nodes += [found.leader for found in watched if found.leader > 0]
+        return [self._world.machines[node_id - 1] for node_id in nodes]
 
     def _watched(self, image: ClusterImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
         for partition in self._ledger.partitions:
+            if partition not in self._histories:
+                self._histories[partition] = History(str(partition))
             topic = image.topics.get(partition.topic)
             if topic is not None:
                 yield partition, topic.partitions[partition.partition]

@@ -12,6 +12,7 @@ from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.admin import ClusterAdmin, create_topic
+from blumfeld.testing.simulation.cluster.committed import check_producers
 from blumfeld.testing.simulation.cluster.ledger import ClusterLedger
 from blumfeld.testing.simulation.cluster.producer import ClusterProducer
 from blumfeld.testing.simulation.cluster.reader import ClusterReader
@@ -34,6 +35,8 @@ PARTITIONS = 4
 CLUSTER_ID = "c2ltdWxhdGVkY2x1c3Rlcg"
 PRODUCER_PAUSE_S = 0.5
 APART_CHANCE = 0.3
+MORE_CHANCE = 0.3
+"""Probability that a seed has one or two brokers more than ``--nodes``."""
 LOOK_S = 0.1
 CONFIG = {
     "auto.create.topics.enable": False,
@@ -63,14 +66,18 @@ class Cluster:
     def __init__(self) -> None:
         self.ledger = ClusterLedger()
         self._watch: Watch
+        self._voters = range(0)
         self._brokers: list[int] = []
         self._watching: asyncio.Task[None] | None = None
 
     def plans(self, shape: Shape) -> Sequence[Plan]:
         """See ``Workload``."""
-        apart = chance_of(shape.seed, "layout").random() < APART_CHANCE
+        chance = chance_of(shape.seed, "layout")
+        apart = chance.random() < APART_CHANCE
+        nodes = shape.nodes + (1 + chance.randrange(2) if chance.random() < MORE_CHANCE else 0)
         voters = range(1, min(VOTERS, shape.nodes) + 1)
-        last = len(voters) + shape.nodes if apart else shape.nodes
+        last = len(voters) + nodes if apart else nodes
+        self._voters = voters
         plans = []
         for node_id in range(1, last + 1):
             roles = [] if apart and node_id in voters else ["broker"]
@@ -83,6 +90,12 @@ class Cluster:
     async def prepare(self, world: World) -> None:
         """Create the topics, and wait until every replica is in sync."""
         self._watch = Watch(world, self.ledger)
+        world.important = self._watch.important
+        world.look = self._watch.look_now
+        # A voter of a static quorum can't tell its new disk from the old one.
+        world.replaceable = lambda: [
+            one for nth, one in enumerate(world.machines, 1) if nth not in self._voters
+        ]
         routes = self._routes(world, "first", world.client_address(0))
         for number in range(PARTITIONS):
             self.ledger.add(TopicPartition(TOPIC, number))
@@ -114,11 +127,23 @@ class Cluster:
             elif number % 4 == 1:
                 client = ClusterReader(routes, self.ledger, partitions, f"group-{number}")
             else:
-                client = ClusterAdmin(routes, self.ledger, partitions, self._replicas)
+                client = ClusterAdmin(
+                    routes, self.ledger, partitions, self._replicas, self._brokers, self._busy(world)
+                )
             runs.append(client.run(until_s))
         self._until_s = until_s
         self._loop = world.loop
         return runs
+
+    def _busy(self, world: World) -> Callable[[], None]:
+        """Return what an operator calls when the controller has much to decide."""
+
+        def busy() -> None:
+            controller = self._watch.controller()
+            if controller is not None:
+                world.moment(world.machines[controller[1] - 1])
+
+        return busy
 
     async def _watch_fails(self) -> None:
         """Last until the clients end their work, or until the watch finds a violation."""
@@ -179,6 +204,8 @@ class Cluster:
     def _trouble_of(self, world: World, at: TopicPartition, image: PartitionImage) -> str | None:
         if image.leader < 0 or len(image.isr) < len(image.replicas):
             return f"leader {image.leader}, ISR {image.isr}, ELR {image.eligible_leader_replicas} of {image.replicas}"
+        if image.adding_replicas or image.removing_replicas:
+            return f"it is still reassigned: {image}"
         states = {}
         for node_id in image.replicas:
             found = hosted(world.machines[node_id - 1], at)
@@ -196,16 +223,20 @@ class Cluster:
         image = self._watch.newest_image()
         assert image is not None
         for name, known in self.ledger.topics.items():
-            found = image.topics.get(name)
-            if known is not None and known is not (found is not None):
+            topic = image.topics.get(name)
+            if known is not None and known is not (topic is not None):
                 raise ViolationError(f"topic {name}: created or deleted for sure, and that is lost")
-            if found is not None and len(found.partitions) != self.ledger.partition_counts.get(
-                name, len(found.partitions)
+            if topic is not None and len(topic.partitions) != self.ledger.partition_counts.get(
+                name, len(topic.partitions)
             ):
-                raise ViolationError(f"topic {name} has {len(found.partitions)} partitions")
+                raise ViolationError(f"topic {name} has {len(topic.partitions)} partitions")
         for at, ledger in self.ledger.partitions.items():
             nodes = image.topics[at.topic].partitions[at.partition].replicas
             logs = {node_id: batches_of(world.machines[node_id - 1], at) for node_id in nodes}
+            for node_id in nodes:
+                found = hosted(world.machines[node_id - 1], at)
+                if found is not None:
+                    check_producers(world.machines[node_id - 1], found)
             first, *others = logs.values()
             for other in others:
                 start = max(first[0], other[0])

@@ -17,6 +17,7 @@ from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.plugging.sections import decode_section
 from blumfeld.spi.runtime import NodeFailure
 from blumfeld.testing.fakes.files import FakeDisk
+from blumfeld.testing.fakes.inodes import Tree
 from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.fakes.runtime import EPOCH_MS, FakeRuntime
 from blumfeld.testing.simulation.machine.clocks import MachineClock
@@ -146,6 +147,8 @@ class Machine:
         """Called with the name and the values of each event that a process logs."""
         self._power_was_cut = False
         self.disk.watch = self._disk_used
+        self.at_sync: Callable[[], None] | None = None
+        """Called once, before the next ``fdatasync``. It may crash this machine and others."""
         self._crash_in: int | None = None
         self._crash_by_power_cut = False
         self._ended: list[asyncio.Task[None]] = []
@@ -249,6 +252,12 @@ class Machine:
             self._power_was_cut = True
         self.down.set()
 
+    def lose_disk(self) -> None:
+        """Cut the power, and put an empty disk into the machine."""
+        self.crash(power_cut=True)
+        self._note("the disk is lost")
+        self.disk.tree = Tree()
+
     def crash_in_operation(self, nth: int, *, power_cut: bool) -> None:
         """Crash inside the ``nth`` disk operation from now on."""
         self._crash_in = nth
@@ -333,6 +342,9 @@ class Machine:
 
     def _disk_used(self, operation: str, path: str) -> None:
         self._note(f"{operation} {path}")
+        if self.at_sync is not None and operation == "fdatasync":
+            strike, self.at_sync = self.at_sync, None
+            strike()
         if self._crash_in is not None:
             self._crash_in -= 1
             if self._crash_in <= 0:

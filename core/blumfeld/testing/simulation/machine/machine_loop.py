@@ -183,6 +183,10 @@ class MachineLoop(asyncio.BaseEventLoop):
 
     def _arm(self, timer: MachineTimer, when: float) -> None:
         left_s = max(when - self.time(), 0.0) / self._clock.rate
+        if 0.0 < left_s < EARLY_S:
+            # So short a time may not move the virtual time at all, where a real clock goes on. Code that waits for what
+            # is left of a pause would wait for ever.
+            left_s = EARLY_S
         timer.world = self.world.call_at(self.world.time() + left_s, self._due, timer, when)
 
     def _due(self, timer: MachineTimer, when: float) -> None:

@@ -14,6 +14,8 @@ ON_CHANCE = 0.5
 """Probability that a seed turns a class on."""
 PAUSE_S_MIN, PAUSE_S_MAX = 8.0, 120.0
 """Range of the mean time between two faults of a class."""
+AIMED_S_MIN, AIMED_S_MAX = 4.0, 30.0
+"""The same for those of ``AIMED_CLASSES``. Their moments pass soon, so not each of them strikes."""
 
 
 class FaultClass(StrEnum):
@@ -59,10 +61,29 @@ class FaultClass(StrEnum):
     """Each process in turn is stopped in order, and the next one follows soon after it serves again."""
     KILL_TWICE = "kill-twice"
     """``kill -9`` of one process, and of another one while the cluster is still busy with the first."""
+    AIMED = "aimed"
+    """The controller, or the leader of a partition, is killed, stopped for a while or cut off from the other nodes. Its
+    clients still reach it."""
+    TIMELY = "timely"
+    """The same, in the moment when a machine begins to lead, or when the controller has much to decide."""
+    POWER_AT_SYNC = "power-at-sync"
+    """Several machines lose their power at the moment when the controller or a leader begins to sync a file."""
+    LOST_DISK = "lost-disk"
+    """A machine loses its power and its disk. Its node comes back with the same id and an empty disk."""
 
 
-OF_CLUSTERS = frozenset({FaultClass.ROLLING, FaultClass.KILL_TWICE})
+OF_CLUSTERS = frozenset(
+    {
+        FaultClass.ROLLING,
+        FaultClass.KILL_TWICE,
+        FaultClass.AIMED,
+        FaultClass.TIMELY,
+        FaultClass.POWER_AT_SYNC,
+        FaultClass.LOST_DISK,
+    }
+)
 """Classes that mean something only where nodes take over from each other."""
+AIMED_CLASSES = frozenset({FaultClass.AIMED, FaultClass.TIMELY, FaultClass.POWER_AT_SYNC})
 ENDS_PROCESS = frozenset({FaultClass.KILL, FaultClass.POWER, FaultClass.POWER_TOGETHER, FaultClass.STOP})
 
 
@@ -81,7 +102,8 @@ def drawn(seed: int, allowed: Collection[FaultClass]) -> dict[FaultClass, float]
     for one in FaultClass:
         chance = chance_of(seed, f"swarm/{one.value}")
         is_on = chance.random() < ON_CHANCE
-        pause_s = PAUSE_S_MIN * (PAUSE_S_MAX / PAUSE_S_MIN) ** chance.random()
+        low_s, high_s = (AIMED_S_MIN, AIMED_S_MAX) if one in AIMED_CLASSES else (PAUSE_S_MIN, PAUSE_S_MAX)
+        pause_s = low_s * (high_s / low_s) ** chance.random()
         if one in allowed:
             first = first or (one, pause_s)
             if is_on:

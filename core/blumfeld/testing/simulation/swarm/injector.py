@@ -6,7 +6,7 @@ import asyncio
 import errno
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any
 
 from blumfeld.kernel.node import StartError
@@ -80,6 +80,10 @@ class Injector:
             FaultClass.BIT_ROT: self._rot,
             FaultClass.ROLLING: self._rolling,
             FaultClass.KILL_TWICE: self._kill_twice,
+            FaultClass.AIMED: self._aimed,
+            FaultClass.TIMELY: self._timely,
+            FaultClass.POWER_AT_SYNC: self._power_at_sync,
+            FaultClass.LOST_DISK: self._lose_disk,
         }
 
     def begin(self) -> None:
@@ -102,6 +106,7 @@ class Injector:
         world.network.heal_all()
         for machine in world.machines:
             machine.spare()
+            machine.at_sync = None
             machine.resume()
             machine.disk.heal()
             machine.disk_slow_ms = 0.0
@@ -182,27 +187,55 @@ class Injector:
             machine.crash(power_cut=power_cut)
 
     async def _power_together(self, chance: random.Random) -> None:
+        struck = self._several(chance)
+        self.counts[FaultClass.POWER_TOGETHER.value] += 1
+        for machine in struck:
+            machine.crash(power_cut=True)
+
+    def _several(self, chance: random.Random) -> list[Machine]:
         machines = self._world.machines
         fewest = min(2, len(machines))
         wanted = fewest + chance.randrange(len(machines) - fewest + 1)
-        struck = sorted(chance.sample(range(len(machines)), wanted))
-        self.counts[FaultClass.POWER_TOGETHER.value] += 1
-        for nth in struck:
-            machines[nth].crash(power_cut=True)
+        return [machines[nth] for nth in sorted(chance.sample(range(len(machines)), wanted))]
+
+    async def _power_at_sync(self, chance: random.Random) -> None:
+        machines = self._world.important()
+        if not machines:
+            return
+        machine = machines[chance.randrange(len(machines))]
+        struck = [machine, *(one for one in self._several(chance) if one is not machine)]
+
+        def strike() -> None:
+            self._world.look()
+            self.counts[FaultClass.POWER_AT_SYNC.value] += 1
+            for one in struck:
+                one.crash(power_cut=True)
+
+        machine.at_sync = strike
+        await self._last(chance)
+        machine.at_sync = None
 
     async def _stop(self, chance: random.Random) -> None:
         machine = self._machine(chance)
         if machine.is_serving and not machine.is_paused:
             self.counts[FaultClass.STOP.value] += 1
+            await self._stop_in_order(machine)
+
+    async def _stop_in_order(self, machine: Machine) -> None:
+        """Stop a process. The stop goes on if :meth:`heal` ends this fault meanwhile: a process that was told to stop
+        ends, and a half-stopped one would stay for ever."""
+
+        async def stop() -> None:
             await machine.stop()
             machine.down.set()
+
+        await asyncio.shield(self._task(stop()))
 
     async def _rolling(self, chance: random.Random) -> None:
         self.counts[FaultClass.ROLLING.value] += 1
         for machine in self._world.machines:
             if machine.is_serving and not machine.is_paused:
-                await machine.stop()
-                machine.down.set()
+                await self._stop_in_order(machine)
                 while not machine.is_serving:
                     await asyncio.sleep(0.1)
                 await asyncio.sleep(chance.random() * 2.0)
@@ -213,6 +246,41 @@ class Injector:
         for nth in chance.sample(range(len(machines)), min(2, len(machines))):
             machines[nth].crash(power_cut=False)
             await asyncio.sleep(chance.random() * 3.0)
+
+    async def _aimed(self, chance: random.Random) -> None:
+        machines = self._world.important()
+        if machines:
+            await self._strike(machines[chance.randrange(len(machines))], chance, FaultClass.AIMED)
+
+    async def _timely(self, chance: random.Random) -> None:
+        machine = await self._world.next_moment()
+        # Mostly at once, and now and then when the first requests have come.
+        await asyncio.sleep(chance.random() ** 3)
+        await self._strike(machine, chance, FaultClass.TIMELY)
+
+    async def _strike(self, machine: Machine, chance: random.Random, one: FaultClass) -> None:
+        """Kill a process, stop it for a while, or cut it off from the other nodes: out, in, or both ways."""
+        how = chance.randrange(5)
+        if not machine.is_running or machine.is_paused:
+            return
+        self.counts[one.value] += 1
+        if how == 0:
+            machine.crash(power_cut=False)
+        elif how == 1:
+            machine.pause()
+            await self._last(chance)
+            machine.resume()
+        else:
+            others = [other.address for other in self._world.machines if other is not machine]
+            ways = [(machine.address, other) for other in others if how != 2]
+            ways += [(other, machine.address) for other in others if how != 3]
+            await self._cut_ways(ways, chance)
+
+    async def _lose_disk(self, chance: random.Random) -> None:
+        machines = [machine for machine in self._world.replaceable() if machine.is_running]
+        if machines:
+            self.counts[FaultClass.LOST_DISK.value] += 1
+            machines[chance.randrange(len(machines))].lose_disk()
 
     async def _pause(self, chance: random.Random) -> None:
         machine = self._machine(chance)
@@ -245,10 +313,13 @@ class Injector:
         hosts = self._hosts()
         chance.shuffle(hosts)
         size = 1 + chance.randrange(max(len(hosts) // 2, 1))
-        network = self._world.network
         ways = [(a, b) for a in hosts[:size] for b in hosts[size:]]
         ways += [(b, a) for a, b in ways]
         self.counts[FaultClass.PARTITION.value] += 1
+        await self._cut_ways(ways, chance)
+
+    async def _cut_ways(self, ways: Sequence[tuple[str, str]], chance: random.Random) -> None:
+        network = self._world.network
         for a, b in ways:
             network.cut(a, b)
         await self._last(chance)

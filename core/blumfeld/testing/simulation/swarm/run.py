@@ -152,6 +152,13 @@ class Swarm:
             if self._failed.done():
                 self._failed.result()
             task.result()
+        except asyncio.CancelledError:
+            task.cancel()
+            await asyncio.wait((task,))
+            # The time is over. Work that knows what it waited for says so, and that is more than the time-out.
+            if not task.cancelled() and (error := task.exception()) is not None:
+                raise error from None
+            raise
         finally:
             task.cancel()
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
-from collections.abc import Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Protocol
 
 from blumfeld.kernel.composing.plan import Plan
@@ -22,6 +23,27 @@ class World:
         self.loop = loop
         self.network = network
         self.machines: list[Machine] = []
+        self.important: Callable[[], Sequence[Machine]] = lambda: ()
+        """Returns the machines whose failure matters most now. A workload may set it, for the faults that are aimed."""
+        self.replaceable: Callable[[], Sequence[Machine]] = lambda: ()
+        """Returns the machines that may lose their disk. A workload may set it."""
+        self.look: Callable[[], None] = lambda: None
+        """Looks at every node. A workload may set it, for the moment before a fault takes the traces away. It must not
+        raise: it may be called inside a disk operation."""
+        self._moments: list[asyncio.Future[Machine]] = []
+
+    def moment(self, machine: Machine) -> None:
+        """Take note that something begins at this machine that a fault would disturb: it leads now, say."""
+        waiting, self._moments = self._moments, []
+        for one in waiting:
+            if not one.done():
+                one.set_result(machine)
+
+    async def next_moment(self) -> Machine:
+        """Return the machine of the next moment."""
+        one: asyncio.Future[Machine] = self.loop.create_future()
+        self._moments.append(one)
+        return await one
 
     def chance(self, name: str) -> random.Random:
         """Return a source of chance for one part, so that its draws don't change those of another."""

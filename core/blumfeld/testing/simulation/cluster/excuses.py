@@ -1,0 +1,88 @@
+"""Which partitions may have lost records, by what happened to the machines of their replicas. Pure."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.storage import TopicPartition
+
+
+class Ended(NamedTuple):
+    """An unclean end of a node's process."""
+
+    broker_epoch: int
+    """The newest epoch that the node had then."""
+    cache_lost: bool
+    """Its machine lost its power, or its disk, at any such end."""
+
+
+class _Replicas:
+    """One partition, as far as the excuse needs it."""
+
+    def __init__(self) -> None:
+        self.having: tuple[int, ...] = ()
+        """ISR and eligible leader replicas, when they were last not empty."""
+        self.leader = -1
+        """The last leader."""
+        self.unclean: dict[int, bool] = {}
+        """Node whose process ended uncleanly since it came in → whether its cache was lost."""
+
+    @property
+    def may_have_lost(self) -> bool:
+        """Whether the controller may come to elect a leader that lost its cache.
+
+        It can't tell a killed process from a machine that lost its power. So a replica whose process ended uncleanly
+        leaves ISR and ELR when it comes back, and once none is left the last leader is elected (KIP-966).
+        """
+        everyone_ended = bool(self.having) and all(node_id in self.unclean for node_id in self.having)
+        return everyone_ended and self.unclean.get(self.leader, False)
+
+
+class Excuses:
+    """The excuses of all partitions."""
+
+    def __init__(self) -> None:
+        self.epochs: dict[int, int] = {}
+        """Node → the newest broker epoch that was seen."""
+        self._ended: dict[int, Ended] = {}
+        self._partitions: dict[TopicPartition, _Replicas] = {}
+
+    def registered(self, node_id: int, broker_epoch: int) -> None:
+        """Take note of a broker epoch."""
+        self.epochs[node_id] = max(broker_epoch, self.epochs.get(node_id, -1))
+
+    def ended(self, node_id: int, *, cache_lost: bool) -> None:
+        """A process ended uncleanly."""
+        before = self._ended.get(node_id)
+        lost = cache_lost or (before is not None and before.cache_lost)
+        self._ended[node_id] = Ended(self.epochs.get(node_id, -1), lost)
+        for replicas in self._partitions.values():
+            replicas.unclean[node_id] = cache_lost or replicas.unclean.get(node_id, False)
+
+    def still_down(self, node_id: int) -> None:
+        """A process that ended uncleanly is not running yet. What is known of its epochs may still grow."""
+        if node_id in self._ended:
+            self._ended[node_id] = Ended(self.epochs.get(node_id, -1), self._ended[node_id].cache_lost)
+
+    def came_after(self, node_id: int, broker_epoch: int) -> bool:
+        """Whether this epoch is of a process after the last one that may have lost its cache."""
+        ended = self._ended.get(node_id)
+        return ended is None or not ended.cache_lost or broker_epoch > ended.broker_epoch
+
+    def placed(self, partition: TopicPartition, image: PartitionImage) -> None:
+        """Take note of a partition in the newest image."""
+        replicas = self._partitions.setdefault(partition, _Replicas())
+        replicas.having = (*image.isr, *image.eligible_leader_replicas) or replicas.having
+        if image.leader >= 0:
+            replicas.leader = image.leader
+        elif image.last_known_elr:
+            replicas.leader = image.last_known_elr[0]  # it may have led between two looks only
+        for node_id in image.isr:
+            ended = self._ended.get(node_id)
+            if ended is not None and self.epochs.get(node_id, -1) > ended.broker_epoch:
+                replicas.unclean.pop(node_id, None)  # it has come in again, so it has everything
+
+    def excused(self) -> list[TopicPartition]:
+        """Return the partitions that may lose records now."""
+        return [partition for partition, replicas in self._partitions.items() if replicas.may_have_lost]
