@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.testing.brokers.cluster import CLUSTER_ID, Roles, filled, node_places
+from blumfeld.testing.brokers.cluster import CLUSTER_ID, LOOPBACK, NodePlace, Roles, filled, node_places
 from campaigns.cluster.contenders import Contender, kafka, this_build
 from campaigns.cluster.nodes import Cluster, Node
 
@@ -30,14 +30,22 @@ class Member:
     kind: str
     """``kafka`` or ``blumfeld``."""
     roles: Roles
+    settings: tuple[str, ...] = ()
+    """Kafka's configuration as ``key=value``, laid over that of all nodes."""
 
 
-def mixed_cluster(members: Sequence[Member], peer: Path, folder: Path, first_port: int = 0) -> Cluster:
+def mixed_cluster(
+    members: Sequence[Member], peer: Path, folder: Path, places: Sequence[NodePlace] = ()
+) -> Cluster:
     """Return the cluster, its Kafka nodes formatted; nothing is started. Ids are 1, 2, … in the order of members.
 
+    A directory that a node of an earlier cluster left in ``folder`` is taken as it is, whichever kind that node was.
+
     :param peer: the script that runs Kafka
+    :param places: the nodes' places; those of an earlier cluster where its directories are used again
     """
-    places = node_places(["127.0.0.1"] * len(members), first_port, [member.roles for member in members])
+    if not places:
+        places = node_places([LOOPBACK] * len(members), roles=[member.roles for member in members])
     contenders: Mapping[str, Contender] = {"kafka": kafka(peer), "blumfeld": this_build()}
     cluster = Cluster(dict.fromkeys({member.roles for member in members}, ()), places, folder)
     nodes = []
@@ -45,11 +53,20 @@ def mixed_cluster(members: Sequence[Member], peer: Path, folder: Path, first_por
         own = folder / f"node{place.id}"
         command = filled(contenders[member.kind].commands[member.roles], place, places, own)
         if member.kind == "kafka":
-            _format_kafka(peer, own, command[4:])
+            command += member.settings
+            if not (own / "data" / "meta.properties").exists():
+                _format_kafka(peer, own, command[4:])
             command = [*ENVIRONMENT, *command]
+        else:
+            command += [word for setting in member.settings for word in ("--set", _in_manifest(setting))]
         nodes.append(Node(place, command, own))
     cluster.nodes = tuple(nodes)
     return cluster
+
+
+def _in_manifest(setting: str) -> str:
+    key, _, value = setting.partition("=")
+    return f'config."{key}"="{value}"'
 
 
 def _format_kafka(peer: Path, folder: Path, settings: Sequence[str]) -> None:
