@@ -98,6 +98,19 @@ CLIENTS_AND_FAULTS = (
         JAVA,
     ),
     Campaign(
+        "metadata-scale",
+        "Start, fail-over of the controller and catch-up of a broker with up to a million partitions, beside Kafka.",
+        "40 min",
+        (
+            Run(
+                "campaigns.metadata_scale",
+                defaults=("--out", f"{RESULTS}/metadata-scale.json"),
+                references=PEER,
+            ),
+        ),
+        JAVA,
+    ),
+    Campaign(
         "simulation",
         "A broker with clients, kills, power cuts and full disks on virtual time, by seed.",
         "15 min",

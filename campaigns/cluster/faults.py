@@ -44,7 +44,7 @@ class Fault:
     action: str
     """A key of :data:`ACTIONS`, or :data:`ROLLING`."""
     target: str
-    """A key of :data:`TARGETS`, or ``each`` for a rolling restart."""
+    """A key of :data:`TARGETS`, the id of a node, or ``each`` for a rolling restart."""
 
     @property
     def name(self) -> str:
@@ -77,9 +77,10 @@ def parse_fault(name: str) -> Fault:
     if name == ROLLING:
         return Fault(ROLLING, "each")
     action, _, target = name.partition("-")
-    if action not in ACTIONS or target not in TARGETS:
+    if action not in ACTIONS or (target not in TARGETS and not target.isdecimal()):
         raise BadFaultError(
-            f"found {name}; allowed: {ROLLING}, or {', '.join(ACTIONS)} with -{', -'.join(TARGETS)}, as in kill-leader"
+            f"found {name}; allowed: {ROLLING}, or {', '.join(ACTIONS)} with -{', -'.join(TARGETS)} or the id of a "
+            "node, as in kill-leader and kill-3"
         )
     return Fault(action, target)
 
@@ -99,6 +100,12 @@ def targets_of(fault: Fault, now: Leadership) -> tuple[int, ...]:
     """
     if fault.target == "each":
         return now.nodes
+    if fault.target.isdecimal():
+        if int(fault.target) not in now.nodes:
+            raise NoTargetError(
+                f"the cluster has no node {fault.target} (found {', '.join(map(str, now.nodes))})"
+            )
+        return (int(fault.target),)
     if now.controller not in now.nodes:
         raise NoTargetError(f"the cluster has no controller (found {now.controller})")
     if fault.target == "controller":

@@ -46,6 +46,16 @@ class Node:
         return self.folder / "node.log"
 
     @property
+    def pid(self) -> int:
+        """The id of its first process.
+
+        :raises NodeError: it was never started
+        """
+        if self._process is None:
+            raise NodeError(f"node {self.place.id} was never started")
+        return self._process.pid
+
+    @property
     def is_up(self) -> bool:
         """Whether its process runs, be it paused or not."""
         return self._process is not None and self._process.poll() is None

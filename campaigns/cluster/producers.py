@@ -86,8 +86,10 @@ class SteadyProducer(Protocol):
 class Librdkafka:
     """The producer of librdkafka, in a thread."""
 
-    def __init__(self, bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> None:
+    def __init__(self, bootstrap: str, topic: str, partitions: int, rate_per_s: float, **config: Any) -> None:
+        """:param config: laid over :data:`LIBRDKAFKA`, such as ``debug`` with a ``logger``"""
         self.sent = [0] * partitions
+        self._config = config
         self._topic = topic
         self._rate_per_s = rate_per_s
         self._bootstrap = bootstrap
@@ -134,6 +136,7 @@ class Librdkafka:
                 "enable.idempotence": True,
                 "linger.ms": 2,
                 "error_cb": failed,
+                **self._config,
             }
         )
         began = time.monotonic()

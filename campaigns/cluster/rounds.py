@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Protocol
 
 import attrs
@@ -76,9 +76,11 @@ class Run:
         self._observer = Observer(cluster, TOPIC)
         self._began = 0.0
 
-    def run(self, faults: Sequence[Fault]) -> ContenderReport:
+    def run(self, faults: Iterable[Fault]) -> ContenderReport:
         """Run all faults. A node that does not come back ends the run, and so does a wire that can't be cut or healed;
         the account is made all the same.
+
+        :param faults: an iterator is asked for its next fault when the cluster has healed from the one before it
 
         :raises NodeError: the cluster did not start
         :raises NoLoadError: it takes no topic, or no records
@@ -113,7 +115,7 @@ class Run:
             wrong=tuple(load.wrong[:WRONG_MAX]),
         )
 
-    def _all(self, faults: Sequence[Fault], reports: list[FaultReport]) -> None:
+    def _all(self, faults: Iterable[Fault], reports: list[FaultReport]) -> None:
         for fault in faults:
             try:
                 reports.append(self._one(fault))

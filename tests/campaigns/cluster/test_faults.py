@@ -30,7 +30,9 @@ def test_every_fault_of_the_lists_is_one(name: str) -> None:
     assert parse_fault(name).name == name
 
 
-@pytest.mark.parametrize("name", ["kill", "kill-", "drown-leader", "kill-king", "rolling-leader", ""])
+@pytest.mark.parametrize(
+    "name", ["kill", "kill-", "drown-leader", "kill-king", "kill--1", "rolling-leader", ""]
+)
 def test_a_name_that_is_none_is_refused_with_the_names_that_are(name: str) -> None:
     with pytest.raises(BadFaultError, match=f"found {name}; allowed: rolling, or kill, .*-controller"):
         plan_of([name], 1)
@@ -44,6 +46,7 @@ def test_a_name_that_is_none_is_refused_with_the_names_that_are(name: str) -> No
         ("kill-follower", NOW, (3,)),
         ("kill-both", NOW, (2, 1)),
         ("rolling", NOW, ALL),
+        ("kill-3", NOW, (3,)),
         # the controller leads partition 0
         ("pause-leader", Leadership(2, (2, 2, 3), ALL, ALL), (3,)),
         ("pause-both", Leadership(2, (2, 2, 3), ALL, ALL), (3, 2)),
@@ -70,6 +73,7 @@ def test_a_fault_hits_the_node_with_that_part(name: str, now: Leadership, hit: t
         ("kill-leader", Leadership(1, (1, 1), ALL, ALL), "no partition has a leader that is not"),
         ("kill-both", Leadership(1, (-1,), ALL, ALL), "no partition has a leader"),
         ("kill-follower", Leadership(1, (2,), (1, 2), (1, 2)), "every broker"),
+        ("kill-4", NOW, "no node 4"),
     ],
 )
 def test_a_fault_without_a_node_says_why(name: str, now: Leadership, why: str) -> None:

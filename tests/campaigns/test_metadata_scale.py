@@ -1,0 +1,90 @@
+"""The campaign of metadata by its size: its directories are what a controller reads, its table and plot say what it
+measured.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from blumfeld.metadata.image.checkpoint import decode_checkpoint
+from blumfeld.metadata.image.records import image_of
+from blumfeld.wire.batches.record_batch import RecordBatch
+from campaigns.metadata_scale.__main__ import main, table_of
+from campaigns.metadata_scale.directories import (
+    PARTITIONS_PER_TOPIC,
+    make_directory,
+    records_of,
+    write_metadata,
+)
+from campaigns.metadata_scale.measuring import Point
+from campaigns.metadata_scale.plot import svg_of_points
+
+PARTITIONS = PARTITIONS_PER_TOPIC + 5
+POINTS = [
+    Point("blumfeld", "log", 1_000, 100, 0.5, (0.1, 0.3, 0.2), 1.5, 1 << 20, 2 << 20),
+    Point("blumfeld", "log", 10_000, 1_000, 0.7, (0.2,), 2.5, 1 << 20, 2 << 20),
+    Point("kafka", "log", 1_000, 100, 5.0, (2.0,), 7.0, 1 << 28, 1 << 28),
+]
+
+
+def test_a_snapshot_has_each_partition(tmp_path: Path) -> None:
+    size = write_metadata(tmp_path / "metadata", PARTITIONS, "snapshot", 1)
+    (path,) = (tmp_path / "metadata").glob("*.checkpoint")
+    assert path.stat().st_size == size
+    records = decode_checkpoint(path.read_bytes(), path.name).records
+    assert int(path.name.split("-")[0]) == len(records), "the log goes on behind them"
+    image = image_of("cluster", records, len(records) - 1, 1)
+    assert [len(topic.partitions) for topic in image.topics.values()] == [PARTITIONS_PER_TOPIC, 5]
+    assert all(one.fenced for one in image.brokers.values())
+
+
+def test_a_log_has_the_same_records(tmp_path: Path) -> None:
+    size = write_metadata(tmp_path / "metadata", PARTITIONS, "log", 1)
+    data = memoryview((tmp_path / "metadata" / f"{0:020}.log").read_bytes())
+    assert len(data) == size
+    end = 0
+    while data:
+        batch = RecordBatch(data)
+        batch.verify_crc()
+        assert batch.base_offset == end
+        end, data = batch.next_offset, data[batch.size_bytes :]
+    assert end == sum(1 for _ in records_of(PARTITIONS))
+
+
+def test_a_directory_is_formatted_and_has_the_metadata(tmp_path: Path) -> None:
+    write_metadata(tmp_path / "metadata", 5, "log", 1)
+    make_directory(tmp_path / "data", 2, tmp_path / "metadata")
+    found = {
+        str(path.relative_to(tmp_path / "data")) for path in (tmp_path / "data").rglob("*") if path.is_file()
+    }
+    log = "__cluster_metadata-0"
+    assert found == {
+        "meta.properties",
+        "bootstrap.checkpoint",
+        f"{log}/{0:020}.log",
+        f"{log}/leader-epoch-checkpoint",
+        f"{log}/partition.metadata",
+    }
+
+
+def test_the_table_has_the_median_and_the_longest_of_the_rounds() -> None:
+    text = Console(width=150)
+    with text.capture() as captured:
+        text.print(table_of(POINTS))
+    row = next(line for line in captured.get().splitlines() if "1,000" in line and "blumfeld" in line)
+    assert [cell.strip() for cell in row.split("│")[4:9]] == ["0.0", "0.50", "0.20", "0.30", "1.50"]
+
+
+def test_the_plot_describes_each_point() -> None:
+    svg = svg_of_points(POINTS, "log")
+    assert "blumfeld with 10,000 partitions: fail-over 0.20 s, catch-up 2.50 s" in svg
+    assert "kafka with 1,000 partitions" in svg
+
+
+def test_an_unknown_form_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["--forms", "tape"])
+    assert "allowed: snapshot, log" in capsys.readouterr().err
