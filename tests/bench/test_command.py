@@ -201,7 +201,7 @@ def test_a_result_is_shown_again() -> None:
 def test_workloads_are_listed_with_their_steps() -> None:
     status, output = blumfeld_bench("workloads")
     assert status == 0
-    for name in ("ticks", "firehose", "fanout", "connections", "catch-up", "replicated"):
+    for name in ("ticks", "firehose", "fanout", "connections", "catch-up", "replicated", "spread"):
         assert name in output
     assert "steps: 1,000/s" in output
 

@@ -335,6 +335,7 @@ class BrokerHarness:
         authorizer: Authorizer | None = None,
         group_protocols: Sequence[Any] = (),
         transactions: Any = None,
+        make_transactions: Callable[[Any], Any] | None = None,
         storage: PlainStorage | None = None,
         make_storage: Callable[[FakeRuntime], LogStorage] | None = None,
         start: bool = True,
@@ -367,6 +368,8 @@ class BrokerHarness:
             ),
         )
         parts = cast("Any", self.composition)
+        if make_transactions is not None:
+            parts.transactions = make_transactions(self.composition)
         self.storage = PlainStorage() if storage is None else storage
         parts.storage = self.storage if make_storage is None else make_storage(self.runtime)
         parts.replication = IsrReplication(self.composition)

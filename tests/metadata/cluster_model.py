@@ -25,6 +25,12 @@ from blumfeld.wire.messages.alter_partition import (
     RequestPartitionData,
     RequestTopicData,
 )
+from blumfeld.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
 from blumfeld.wire.messages.create_topics import CreatableTopicConfig
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
@@ -40,6 +46,7 @@ from blumfeld.wire.messages.metadata_records import (
     PartitionRecord,
     RegisterBrokerRecord,
 )
+from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from blumfeld.wire.schema import Message
 from tests.metadata.driven import CLUSTER_ID, Driven
 
@@ -194,6 +201,11 @@ class ClusterModel:
         broker = image.brokers[new.leader]
         assert not broker.fenced
         assert not broker.in_controlled_shutdown
+        ended = old.adding_replicas and not new.adding_replicas
+        if ended and new.leader not in old.isr and new.leader_recovery_state == 0:
+            # The change of the ISR that ended the reassignment brought it: ``check_logs`` looks whether it has all.
+            self.count("from a reassignment")
+            return
         trusted = {*old.isr, *old.eligible_leader_replicas} - {self.lost}
         if new.leader in trusted and (new.leader in old.isr or not set(old.isr) & set(new.isr)):
             self.count("clean" if new.leader in old.isr else "from the ELR")
@@ -216,7 +228,8 @@ class ClusterModel:
             committed = self.committed.get(key, [])
             for replica in (*partition.isr, *partition.eligible_leader_replicas):
                 broker = self.brokers[replica]
-                registered = self.driven.image.brokers[replica].epoch == broker.epoch
+                known = self.driven.image.brokers.get(replica)
+                registered = known is not None and known.epoch == broker.epoch
                 if broker.up and registered and not self._still_to_follow(key, partition, broker):
                     assert broker.log(key)[: len(committed)] == committed, f"{replica} lacks records of {key}"
 
@@ -232,7 +245,9 @@ class ClusterModel:
             return
         request = self.driven.registration(broker.id, broker.incarnation + 1)
         request.previous_broker_epoch = broker.clean_epoch
-        self.lost = broker.id if broker.clean_epoch < 0 else None
+        # The controller knows no clean stop of a broker that was unregistered.
+        clean = broker.clean_epoch >= 0 and broker.id in self.driven.image.brokers
+        self.lost = None if clean else broker.id
         answer = self.driven.do(request, BrokerRegistrationResponse)
         self.lost = None
         if answer.error_code == 0:
@@ -247,11 +262,25 @@ class ClusterModel:
         while broker.view.offset + 1 < to:
             step = ImageStep(broker.view)
             offset = broker.view.offset + 1
-            step.replay(self.driven.log[offset])
+            record = self.driven.log[offset]
+            step.replay(record)
             step.finish(offset, 1)
+            if isinstance(record, PartitionChangeRecord):
+                self._replicas_changed(broker, (record.topic_id, record.partition_id))
         for topic in broker.view.topics.values():
             for partition in topic.partitions.values():
                 self._apply(broker, (topic.topic_id, partition.partition), partition)
+
+    def _replicas_changed(self, broker: ModelBroker, key: Key) -> None:
+        """A replica that is taken away deletes its log, and the leader forgets how far it was."""
+        partition = self.viewed(broker, key)
+        assert partition is not None
+        if broker.id not in partition.replicas:
+            for held in (broker.logs, broker.flushed, broker.followed):
+                held.pop(key, None)
+        if (led := broker.led.get(key)) is not None:
+            for replica in {*led.ends} - {*partition.replicas}:
+                del led.ends[replica], led.epochs[replica]
 
     def _apply(self, broker: ModelBroker, key: Key, partition: PartitionImage) -> None:
         led = broker.led.get(key)
@@ -317,6 +346,14 @@ class ClusterModel:
 
     def flush(self) -> None:
         self.any_up().flush()
+
+    def unregister(self) -> None:
+        """An operator gives up a broker that is down. It may come back, and registers as a new one."""
+        down = [b for b in self.brokers.values() if not b.up and b.id in self.driven.image.brokers]
+        if down:
+            request = UnregisterBrokerRequest(broker_id=self.chance.choice(down).id)
+            answer = self.driven.do(request, UnregisterBrokerResponse)
+            self.count("unregistered" if answer.error_code == 0 else "not unregistered")
 
     # Records
 
@@ -469,6 +506,22 @@ class ClusterModel:
         self.driven.do(ElectLeadersRequest(election_type=kind, topic_partitions=None), ElectLeadersResponse)
         self.unclean_topics.difference_update(("a", "b"))
 
+    def reassign(self) -> None:
+        """Other replicas for a partition, or the end of a reassignment that is under way."""
+        key = self.chance.choice(list(self.driven.partitions))
+        before = self.driven.partitions[key]
+        moving = bool(before.adding_replicas or before.removing_replicas)
+        wanted = None
+        if not moving or self.chance.random() < 0.5:
+            brokers = list(self.driven.image.brokers)
+            wanted = self.chance.sample(brokers, min(len(before.replicas), len(brokers)))
+        one = ReassignablePartition(partition_index=key[1], replicas=wanted)
+        topic = ReassignableTopic(name=self.driven.image.topic_names[key[0]], partitions=[one])
+        request = AlterPartitionReassignmentsRequest(topics=[topic])
+        answer = self.driven.do(request, AlterPartitionReassignmentsResponse)
+        if not answer.responses[0].partitions[0].error_code:
+            self.count("reassigned" if wanted else "reassignment ended")
+
     def set_minimum(self) -> None:
         """``min.insync.replicas`` of a topic or of the cluster. Every leader reads it at once: Kafka has the same gap,
         in which a leader goes on with the old value while the controller keeps eligible replicas by the new one.
@@ -499,6 +552,7 @@ class ClusterModel:
         often = [self.produce, self.fetch, self.fetch, self.fetch, self.propose, self.propose]
         seldom = [self.stop, self.restart, self.restart, self.flush, self.tick, self.tick, self.tick]
         rare = [self.cut, self.cut, self.failover, self.by_itself, self.elect, self.set_minimum]
+        rare += [self.reassign, self.reassign, self.unregister]
         self.chance.choice(self.chance.choices([often, seldom, rare], [8, 3, 1])[0])()
         self.check_logs()
 

@@ -1,4 +1,4 @@
-"""Histories by seed of a cluster with kills, power cuts, cuts of the network and new controllers."""
+"""Histories by seed of a cluster with kills, power cuts, cuts of the network, new controllers and reassignments."""
 
 from __future__ import annotations
 
@@ -24,6 +24,9 @@ SEEN = (
     "cut between parts",
     "failover",
     "minimum",
+    "reassigned",
+    "reassignment ended",
+    "unregistered",
 )
 """What must happen at least once, or the histories say little."""
 

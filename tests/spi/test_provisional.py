@@ -13,7 +13,6 @@ import pytest
 
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.context import RequestContext
-from blumfeld.spi.groups import TransactionCoordinator
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.partitions import LocalPartitions
 from blumfeld.spi.replication import Replicas
@@ -31,7 +30,6 @@ PARTS = {
         ("local_partitions", name): getattr(LocalPartitions, name)
         for name in ("ends", "append", "read", "watch", "unwatch", "watch_leadership")
     },
-    ("transactions", "new_shard"): TransactionCoordinator.new_shard,
 }
 """Parts of contracts that have no caller yet, by the property of ``Composition`` that hands them out, or the name that
 callers give to what they are handed. A caller writes ``….peers.send(…)``; a test kit that calls one counts for nothing.

@@ -41,6 +41,8 @@ from blumfeld.wire.errors import ErrorCode
 if TYPE_CHECKING:
     from blumfeld.broker.coordination.group_lag import GroupLag
     from blumfeld.broker.coordination.groups import GroupCoordination
+    from blumfeld.broker.coordination.producer_ids import ProducerIds
+    from blumfeld.broker.coordination.transactions import TransactionCoordination
     from blumfeld.client.envelope import Forwarded
 
 LISTENER_KINDS = ("broker", "controller")
@@ -109,6 +111,9 @@ class Broker:
         }
         self.groups: GroupCoordination | None = None
         """The coordinator of groups; ``None`` in a composition without a group protocol."""
+        self.transactions: TransactionCoordination | None = None
+        """The coordinator of transactions; ``None`` in a composition without a transactions plug-in."""
+        self._producer_ids: ProducerIds | None = None
         self._own_registered = False
 
     def _make_ports(self) -> Ports:
@@ -125,10 +130,13 @@ class Broker:
             fetch_sessions=self.fetch_sessions,
             looking_inside=LookingInside(composition.runtime),
             groups=lambda: self.groups,
+            transactions=lambda: self.transactions,
+            producer_ids=self._next_producer_id,
             coordinators=self._coordinators,
             serve_inner=self._serve_inner,
             lost=self._lost,
             single_node=composition.single_node,
+            quorum=composition.metadata.quorum,
             features=composition.features,
             advertised=self.advertised,
         )
@@ -137,6 +145,14 @@ class Broker:
         from blumfeld.broker.serving.inner import InnerRequests
 
         return InnerRequests(self._dispatchers["broker"]).serve(forwarded, outer)
+
+    def _next_producer_id(self) -> Completion[int]:
+        if self._producer_ids is None:
+            from blumfeld.broker.coordination.producer_ids import ProducerIds
+
+            parts = (self.cluster, self.lifecycle, self.composition.metadata, self.events)
+            self._producer_ids = ProducerIds(*parts)
+        return self._producer_ids.next()
 
     def _coordinators(self) -> dict[int, CoordinatorKind]:
         composition = self.composition
@@ -179,6 +195,7 @@ class Broker:
         from blumfeld.broker.produce.straight import FastProduce
 
         self.register(own_handlers(self.ports))
+        self._coordinate_transactions()
         self._coordinate_groups()
         dispatcher = self._dispatchers["broker"]
         if self.composition.observers:
@@ -202,9 +219,30 @@ class Broker:
             partitions=self.partitions,
             protocols=composition.group_protocols,
             image=lambda: self.cluster.image,
-            transactions=composition.transactions is not None,
+            transactions=self.transactions,
         )
         self.register(self.groups.handlers())
+
+    def _coordinate_transactions(self) -> None:
+        """Make the coordinator of transactions, if its plug-in is composed. It follows the leadership of its topic."""
+        composition = self.composition
+        if composition.transactions is None:
+            return
+        from blumfeld.broker.coordination.transactions import TransactionCoordination
+        from blumfeld.broker.handlers.broker.api_27_write_txn_markers import WriteTxnMarkers
+
+        self.transactions = TransactionCoordination(
+            composition.transactions,
+            runtime=self.runtime,
+            events=composition.log("transactions"),
+            cluster=self.cluster,
+            partitions=self.partitions,
+            peers=self.peers,
+            listener=next((one.name for one in composition.listeners if one.inter_broker), ""),
+            producer_ids=self._next_producer_id,
+            write_own_markers=WriteTxnMarkers(self.ports).write,
+        )
+        self.register(self.transactions.handlers())
 
     def gauges(self) -> list[Metric]:
         """Depths of queues and counts of what is hosted, read at each scrape. Bytes of topics count from this call on,
@@ -294,6 +332,8 @@ class Broker:
         self.log_directories.stop()
         if self.groups is not None:
             self.groups.stop()
+        if self.transactions is not None:
+            self.transactions.stop()
         self.parking.stop()
         self._lost.stop()
         self._follower.stop()

@@ -23,14 +23,15 @@ if TYPE_CHECKING:
     from blumfeld.config.values import BrokerConfig, TopicConfig
     from blumfeld.spi.cluster import ClusterImage, Membership, TopicImage
     from blumfeld.spi.completion import Completion
-    from blumfeld.spi.consensus import Controller, OnBehalf
+    from blumfeld.spi.consensus import Controller, OnBehalf, Quorum
     from blumfeld.spi.context import ParkedOperation, RequestContext
-    from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+    from blumfeld.spi.groups import GroupProtocol
     from blumfeld.spi.hooks import EventLog, Feature
     from blumfeld.spi.observing import Observer
     from blumfeld.spi.replication import Replication
     from blumfeld.spi.runtime import Runtime
     from blumfeld.spi.storage import LogStorage, TopicPartition
+    from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionCoordinator
     from blumfeld.wire.errors import ErrorCode
     from blumfeld.wire.schema import Message
 
@@ -182,6 +183,21 @@ class TransactionsEnded(Protocol):
         ...
 
 
+class Transactions(Protocol):
+    """The coordinator of transactions, here and at other nodes."""
+
+    def init_producer_id(self, request: Message, context: RequestContext) -> Completion[Message]:
+        """Answer an InitProducerId that has a transactional id. The principal may write to it."""
+        ...
+
+    def partitions_of(self, asked: PartitionsOfTransaction) -> Completion[Outcomes]:
+        """Ask a transaction's coordinator which partitions are in it, or have it add them.
+
+        Fails with ``BrokerError``.
+        """
+        ...
+
+
 class Lost(Protocol):
     """Brokers whose process is gone, while the image still shows them alive."""
 
@@ -217,6 +233,11 @@ class Ports(NamedTuple):
     looking_inside: LookingInside
     groups: Callable[[], TransactionsEnded | None]
     """Returns the coordinator of groups; ``None`` in a composition without a group protocol."""
+    transactions: Callable[[], Transactions | None]
+    """Returns the coordinator of transactions; ``None`` in a composition without a transactions plug-in."""
+    producer_ids: Callable[[], Completion[int]]
+    """Returns a producer id that nobody has (:class:`ProducerIds
+    <blumfeld.broker.coordination.producer_ids.ProducerIds>`)."""
     coordinators: Callable[[], Mapping[int, CoordinatorKind]]
     """Returns key type → coordinator, of those that this composition has."""
     serve_inner: Callable[[Forwarded, RequestContext], Completion[bytes]]
@@ -224,6 +245,8 @@ class Ports(NamedTuple):
     lost: Lost
     single_node: bool
     """As of :class:`BrokerComposition`."""
+    quorum: Callable[[], Quorum | None]
+    """As ``ClusterMetadata.quorum``."""
     features: tuple[Feature, ...]
     """Feature levels that plug-ins bring, beside the broker's own."""
     advertised: Callable[[str], dict[int, tuple[int, int]]]

@@ -24,7 +24,7 @@ HONOURED, FIXED, WITHOUT, REFUSED = "honoured", "fixed", "without effect", "refu
 
 ONE_LOOP = "one event loop serves all connections, beside a few workers whose number is fixed"
 PEER_CLIENT = "blumfeld.broker.serving.peer_client"
-NO_TRANSACTIONS = "there is no transaction coordinator"
+ADD_RETRY = "the pauses are Kafka's defaults, in code"
 NO_SHARE = "share groups aren't implemented"
 NO_STREAMS = "streams groups aren't implemented"
 NO_TIERING = "there is no tiered storage"
@@ -44,6 +44,7 @@ KAFKA_CONFIG = "blumfeld.kernel.manifest.kafka_config"
 AUTO_CREATE = "blumfeld.broker.handlers.auto_create"
 KIP848 = "blumfeld_groups_kip848.members.settings"
 CLASSIC = "blumfeld_groups_classic.plugin"
+TRANSACTIONS = "blumfeld_transactions.plugin"
 UPKEEP = "blumfeld.broker.upkeep.retention"
 LIFECYCLE = "blumfeld.broker.membership.lifecycle"
 SHARD = "blumfeld.coordinator.groups.shard"
@@ -265,19 +266,19 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("share.coordinator.cold.partition.snapshot.interval.ms", WITHOUT, NO_SHARE, "How often a quiet share state is written again."),
     ("share.coordinator.cached.buffer.max.bytes", WITHOUT, NO_SHARE, "The largest buffer that the share coordinator keeps for its next write."),
     ("transaction.state.log.min.isr", HONOURED, AUTO_CREATE, "The in-sync replicas that __transaction_state needs."),
-    ("transaction.state.log.load.buffer.size", WITHOUT, NO_TRANSACTIONS, "The bytes that are read at once while transactions are loaded."),
+    ("transaction.state.log.load.buffer.size", WITHOUT, "the log is read in slices of records", "The bytes that are read at once while transactions are loaded."),
     ("transaction.state.log.replication.factor", HONOURED, AUTO_CREATE, "The replicas of __transaction_state; on a single node 1."),
     ("transaction.state.log.num.partitions", HONOURED, AUTO_CREATE, "The partitions of __transaction_state."),
     ("transaction.state.log.segment.bytes", HONOURED, AUTO_CREATE, "The segment size of __transaction_state."),
-    ("transaction.partition.verification.enable", WITHOUT, NO_TRANSACTIONS, "Whether a partition is verified to belong to its transaction."),
+    ("transaction.partition.verification.enable", FIXED, "every transactional batch is verified, so that none opens a transaction that nothing ends", "Whether a partition is verified to belong to its transaction."),
     ("producer.id.expiration.ms", HONOURED, UPKEEP, "How long an idempotent producer that is silent is remembered."),
     ("producer.id.expiration.check.interval.ms", HONOURED, UPKEEP, "How often the broker looks for producers to forget."),
-    ("transactional.id.expiration.ms", WITHOUT, NO_TRANSACTIONS, "How long a transactional id that is silent is remembered."),
-    ("transaction.max.timeout.ms", WITHOUT, NO_TRANSACTIONS, "The longest transaction that a producer may ask for."),
-    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", WITHOUT, NO_TRANSACTIONS, "How often transactions that ran out of time are aborted."),
-    ("transaction.remove.expired.transaction.cleanup.interval.ms", WITHOUT, NO_TRANSACTIONS, "How often expired transactional ids are removed."),
-    ("transaction.two.phase.commit.enable", FIXED, NO_TRANSACTIONS, "Whether a transaction may be left prepared, without a timeout."),
-    ("controller.quorum.voters", HONOURED, "blumfeld_consensus_kraft.kraft_metadata", "The voters of the quorum, as ID@HOST:PORT."),
+    ("transactional.id.expiration.ms", HONOURED, TRANSACTIONS, "How long a transactional id that is silent is remembered."),
+    ("transaction.max.timeout.ms", HONOURED, TRANSACTIONS, "The longest transaction that a producer may ask for."),
+    ("transaction.abort.timed.out.transaction.cleanup.interval.ms", HONOURED, TRANSACTIONS, "How often transactions that ran out of time are aborted."),
+    ("transaction.remove.expired.transaction.cleanup.interval.ms", HONOURED, TRANSACTIONS, "How often expired transactional ids are removed."),
+    ("transaction.two.phase.commit.enable", FIXED, "two-phase commit (KIP-939) isn't implemented", "Whether a transaction may be left prepared, without a timeout."),
+    ("controller.quorum.voters", HONOURED, "blumfeld_consensus_kraft.quorum.membership", "The voters of the quorum, as ID@HOST:PORT."),
     ("controller.quorum.bootstrap.servers", HONOURED, KRAFT_QUORUM, "The addresses at which the quorum is found."),
     ("controller.quorum.election.timeout.ms", HONOURED, KRAFT_QUORUM, "How long a voter goes without a leader before it stands for election."),
     ("controller.quorum.fetch.timeout.ms", HONOURED, KRAFT_QUORUM, "How long a voter goes without an answer of the leader before it stands for election."),
@@ -285,7 +286,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("controller.quorum.append.linger.ms", WITHOUT, "metadata records of one turn of the event loop are written together", "How long the leader gathers metadata records before it writes them."),
     ("controller.quorum.request.timeout.ms", HONOURED, KRAFT_QUORUM, "How long a request between voters may take."),
     ("controller.quorum.retry.backoff.ms", HONOURED, KRAFT_QUORUM, "The pause before a request between voters is sent again."),
-    ("controller.quorum.auto.join.enable", FIXED, "voters are not added by themselves", "Whether a controller joins the quorum by itself."),
+    ("controller.quorum.auto.join.enable", HONOURED, "blumfeld_consensus_kraft.quorum.joining", "Whether a controller joins the quorum by itself."),
     ("controller.quorum.fetch.snapshot.max.bytes", HONOURED, "blumfeld_consensus_kraft.quorum.catching_up", "The most bytes of one answer with a metadata snapshot."),
     ("controller.quorum.fetch.max.bytes", HONOURED, KRAFT_QUORUM, "The most bytes of one answer with metadata records."),
     ("metrics.num.samples", WITHOUT, NO_METRICS, "The samples that a metric is computed from."),
@@ -382,8 +383,8 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("delegation.token.max.lifetime.ms", REFUSED, NO_SECURITY, "How long a delegation token can be renewed."),
     ("delegation.token.expiry.time.ms", REFUSED, NO_SECURITY, "How long a delegation token is valid between renewals."),
     ("delegation.token.expiry.check.interval.ms", REFUSED, NO_SECURITY, "How often expired delegation tokens are removed."),
-    ("add.partitions.to.txn.retry.backoff.max.ms", WITHOUT, NO_TRANSACTIONS, "The longest wait before a partition is added to a transaction again."),
-    ("add.partitions.to.txn.retry.backoff.ms", WITHOUT, NO_TRANSACTIONS, "The first wait before a partition is added to a transaction again."),
+    ("add.partitions.to.txn.retry.backoff.max.ms", FIXED, ADD_RETRY, "The longest wait before a partition is added to a transaction again."),
+    ("add.partitions.to.txn.retry.backoff.ms", FIXED, ADD_RETRY, "The first wait before a partition is added to a transaction again."),
     ("remote.log.storage.system.enable", REFUSED, TIERING, "Whether the broker keeps old segments in remote storage."),
     ("remote.log.storage.manager.impl.prefix", WITHOUT, NO_TIERING, "The prefix of the remote storage's own keys."),
     ("remote.log.metadata.manager.impl.prefix", WITHOUT, NO_TIERING, "The prefix of the remote metadata's own keys."),

@@ -284,7 +284,6 @@ class Node:
         )
         for plan in plugins.of_role("transactions"):
             composition.transactions = plugins.make(plan, "blumfeld_make_transactions", composition)
-            broker.register(composition.transactions.handlers())
         for _, handlers in plugins.each("blumfeld_api_handlers", composition):
             broker.register(handlers)
         return broker

@@ -9,7 +9,7 @@ from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.conformance import problems
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import Feature, Metric
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.observing import Observer
@@ -22,6 +22,7 @@ from blumfeld.spi.storage import (
     SegmentedLog,
     SeveralDirectories,
 )
+from blumfeld.spi.transactions import TransactionCoordinator
 from blumfeld.spi.transport import Transport
 from blumfeld.wire.errors import PluginContractError
 

@@ -1,4 +1,4 @@
-"""Group protocols and transaction coordination: shards on the coordinator runtime (docs/design.md, rule 3).
+"""Group protocols: shards on the coordinator runtime (docs/design.md, rule 3).
 
 A command reads state and gives records and a reply; only ``replay`` writes state. The runtime appends the
 records, replays them when they are placed, and holds the reply until the high watermark has passed them.
@@ -277,19 +277,4 @@ class GroupProtocol(Protocol):
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
         """The response that says so, for any of ``apis``."""
-        ...
-
-
-class TransactionCoordinator(Protocol):
-    """Made by ``blumfeld_make_transactions``: a shard type on ``__transaction_state``, with its handlers."""
-
-    def handlers(self) -> Sequence[ApiHandler]:
-        """Its API handlers: InitProducerId with a transactional id, AddPartitionsToTxn, EndTxn…."""
-        ...
-
-    def new_shard(self) -> Any:
-        """A fresh shard with ``replay`` and ``command`` as in :class:`GroupShard`.
-
-        Provisional: first used by the transactions plug-in.
-        """
         ...

@@ -14,7 +14,7 @@ from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.cluster import Membership, PartitionImage, TopicImage
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, Parking
-from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.observing import Observer
 from blumfeld.spi.partitions import LocalPartitions
@@ -23,6 +23,7 @@ from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Security
 from blumfeld.spi.storage import LogStorage, TopicPartition
+from blumfeld.spi.transactions import TransactionCoordinator
 from blumfeld.spi.transport import Listener, LoopFactory, Transport
 
 if TYPE_CHECKING:
@@ -330,8 +331,6 @@ class Hooks:
     @hookspec(firstresult=True)
     def blumfeld_make_transactions(self, composition: Composition) -> TransactionCoordinator | None:
         """Called once, if the manifest names a transactions plug-in.
-
-        Provisional: first used by the transactions plug-in.
 
         :param composition: has all parts
         :return: the shard type and its handlers

@@ -39,6 +39,7 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld_groups_classic import ClassicGroupProtocol
 from tests.broker.coordination.test_group_coordination import join_request
+from tests.broker.fake_transactions import FakeTransactions
 from tests.broker.harness import BrokerHarness
 from tests.broker.upkeep.test_cleaner import BACKOFF_MS, hosted
 
@@ -57,7 +58,7 @@ class Compacted(BrokerHarness):
         super().__init__(
             {"group.initial.rebalance.delay.ms": 0},
             group_protocols=[ClassicGroupProtocol()],
-            transactions=object(),
+            transactions=FakeTransactions(),
             make_storage=make_storage,
         )
         self.create_topic(OFFSETS_TOPIC, 1, cleanup_policy="compact", delete_retention_ms="1", **DIRTY)

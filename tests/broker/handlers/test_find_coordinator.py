@@ -10,13 +10,15 @@ import pytest
 
 from blumfeld.broker.handlers.broker.api_10_find_coordinator import FindCoordinator, failed, handlers
 from blumfeld.broker.ports import CoordinatorKind
+from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.context import RequestContext
-from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, SHARE_GROUPS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from tests.broker.fake_transactions import FakeTransactions
 from tests.broker.harness import LISTENER, BrokerHarness
 
 
@@ -98,6 +100,22 @@ def test_other_coordinators_are_refused(broker: BrokerHarness, key_type: int, co
     assert ask(broker, FindCoordinatorRequest(key="k", key_type=key_type), 1).error_code == code
 
 
+def test_the_coordinator_of_transactions_may_be_a_broker_of_kafka(broker: BrokerHarness) -> None:
+    """A build without transactions tells where they are, unless that would be itself."""
+    broker.create_topic(TRANSACTIONS_TOPIC, 1)
+    request = FindCoordinatorRequest(coordinator_keys=["app", "secret"], key_type=1)
+    refused = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+    assert [c.error_code for c in ask(broker, request, 4).coordinators] == [refused, refused]
+    own = broker.metadata.image.brokers[1]
+    broker.metadata.image.brokers[2] = msgspec.structs.replace(own, broker_id=2)
+    broker.metadata.change_partition(
+        TRANSACTIONS_TOPIC,
+        PartitionImage(partition=0, replicas=(2, 1), isr=(2, 1), leader=2, leader_epoch=1, partition_epoch=1),
+    )
+    found = [(c.key, c.error_code, c.node_id) for c in ask(broker, request, 4).coordinators]
+    assert found == [("app", 0, 2), ("secret", refused, -1)]
+
+
 def test_any_coordinator_is_found_by_its_key_type(broker: BrokerHarness) -> None:
     kind = CoordinatorKind(
         2, SHARE_GROUPS_TOPIC, "Group", ErrorCode.GROUP_AUTHORIZATION_FAILED
@@ -117,7 +135,7 @@ def test_any_coordinator_is_found_by_its_key_type(broker: BrokerHarness) -> None
 def test_a_composition_has_the_coordinators_of_its_parts(broker: BrokerHarness) -> None:
     assert broker.broker.ports.coordinators() == {}
     broker.broker.composition.group_protocols = (cast("GroupProtocol", object()),)
-    broker.broker.composition.transactions = cast("TransactionCoordinator", object())
+    broker.broker.composition.transactions = FakeTransactions()
     kinds = broker.broker.ports.coordinators()
     assert {key: kind.topic for key, kind in kinds.items()} == {0: OFFSETS_TOPIC, 1: TRANSACTIONS_TOPIC}
 

@@ -239,6 +239,17 @@ def test_unknown_places(broker: BrokerHarness) -> None:
     assert code(broker, produce(batch(), topic_id=b"?" * 16), 13) == ErrorCode.UNKNOWN_TOPIC_ID
 
 
+def test_a_transactional_batch_for_another_leader_is_sent_there(broker: BrokerHarness) -> None:
+    """The leader may be a broker of Apache Kafka, which has transactions. A refusal would keep the client here."""
+    broker.metadata.change_partition("t", alone(leader=2, leader_epoch=1, replicas=(1, 2), isr=(1, 2)))
+    answer = one(broker, produce(batch(transactional=True)))
+    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert (
+        code(broker, produce(batch(transactional=True), topic="no")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    )
+    assert broker.log_of("t").placed_end_offset == 0
+
+
 def test_internal_topics_are_for_the_admin_client(broker: BrokerHarness) -> None:
     broker.create_topic("__consumer_offsets")
     request = produce(batch(), topic="__consumer_offsets")

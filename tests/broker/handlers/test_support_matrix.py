@@ -37,7 +37,7 @@ def advertised() -> dict[int, tuple[int, int]]:
     types: list[GroupProtocol] = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
     groups = group_types.handlers(cast("Any", AnyBroker()), types)
     found |= {handler.key: (handler.min_version, handler.max_version) for handler in groups}
-    quorum = quorum_handlers(AnyBroker(), AnyBroker(), AnyBroker(), ("broker",))
+    quorum = quorum_handlers(AnyBroker(), AnyBroker(), AnyBroker(), AnyBroker(), ("broker",))
     found |= {handler.key: (handler.min_version, handler.max_version) for handler in quorum}
     return found
 

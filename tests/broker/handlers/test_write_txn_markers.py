@@ -27,6 +27,7 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import ClassicGroupProtocol
+from tests.broker.fake_transactions import FakeTransactions
 from tests.broker.handlers.marker_steps import OFFSETS_TOPIC, answers
 from tests.broker.harness import BrokerHarness
 from tests.broker.plain_storage import PlainLog, PlainStorage
@@ -81,7 +82,7 @@ class Transacting(BrokerHarness):
     def __init__(self, storage: PlainStorage | None = None, authorizer: Any = None) -> None:
         super().__init__(
             group_protocols=[ClassicGroupProtocol()],
-            transactions=object(),
+            transactions=FakeTransactions(),
             storage=storage,
             authorizer=authorizer,
         )

@@ -43,6 +43,7 @@ def test_the_registration_says_who_and_where() -> None:
     ]
     assert [(f.name, f.min_supported_version, f.max_supported_version) for f in sent.features] == [
         ("eligible.leader.replicas.version", 0, 1),
+        ("kraft.version", 0, 1),
         ("metadata.version", 30, 30),
     ]
     assert (sent.log_dirs, sent.previous_broker_epoch, sent.rack) == ([b"d" * 16], -1, None)

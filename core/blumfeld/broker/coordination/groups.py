@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.coordination.led_topic import LedTopic
 from blumfeld.broker.handlers import group_handlers
 from blumfeld.broker.handlers.groups.common import GroupPorts
+from blumfeld.broker.ports import Transactions
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import ForgetTopics, GroupsShard
@@ -36,9 +37,9 @@ class GroupCoordination:
         partitions: PartitionManager,
         protocols: Sequence[GroupProtocol],
         image: Callable[[], ClusterImage],
-        transactions: bool = False,
+        transactions: Transactions | None = None,
     ) -> None:
-        """``transactions``: the build coordinates some, so that offsets may be committed in them."""
+        """``transactions``: their coordinator, if the build has one, so that offsets may be committed in them."""
         self._runtime = runtime
         self._partitions = partitions
         self._config = config
@@ -58,7 +59,8 @@ class GroupCoordination:
 
     def handlers(self) -> list[ApiHandler]:
         """API handlers of the groups."""
-        return group_handlers(GroupPorts(self.coordinator, self._image), self._protocols, self._transactions)
+        ports = GroupPorts(self.coordinator, self._image, self._transactions)
+        return group_handlers(ports, self._protocols, self._transactions is not None)
 
     def metrics(self) -> list[Metric]:
         """The gauges and counters of the groups."""

@@ -30,7 +30,11 @@ from blumfeld.wire.schema import Message
 if TYPE_CHECKING:
     from blumfeld.broker.ports import BrokerComposition
 
-SUPPORTED_FEATURES = {"metadata.version": (30, 30), "eligible.leader.replicas.version": (0, 1)}
+SUPPORTED_FEATURES = {
+    "metadata.version": (30, 30),
+    "eligible.leader.replicas.version": (0, 1),
+    "kraft.version": (0, 1),
+}
 """Feature levels of the core: name → (lowest, highest). Plug-ins bring others."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 RETRY_MS = 200

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from typing import TYPE_CHECKING
 
 from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
@@ -22,6 +23,9 @@ from blumfeld.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+
+if TYPE_CHECKING:
+    from blumfeld.broker.produce.transactional import Check
 
 LEADER_HINT_FROM = 10
 TOPIC_ID_FROM = 13
@@ -95,6 +99,8 @@ class PendingProduce:
         "looking",
         "open",
         "timeout_ms",
+        "transactional_id",
+        "verifying",
     )
 
     def __init__(self, ports: Ports, request: ProduceRequest, context: RequestContext) -> None:
@@ -106,6 +112,9 @@ class PendingProduce:
         """Number of batches whose outcome is not known yet."""
         self.looking: deque[tuple[Partition, RecordBatch, PartitionAppend]] = deque()
         """Batches whose records a worker thread must check before they are placed."""
+        self.transactional_id = request.transactional_id or ""
+        self.verifying: list[tuple[Check, PartitionAppend]] = []
+        """Batches whose transaction the coordinator must verify before they are placed."""
         self._ports = ports
         self._placing = True
         self._response = ProduceResponse()

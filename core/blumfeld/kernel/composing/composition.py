@@ -10,7 +10,7 @@ from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.cluster import Membership
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import Parking
-from blumfeld.spi.groups import GroupProtocol, TransactionCoordinator
+from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import Composition, EventLog, Feature
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.observing import Observer
@@ -20,6 +20,7 @@ from blumfeld.spi.replication import Replicas, Replication
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Security
 from blumfeld.spi.storage import LogStorage
+from blumfeld.spi.transactions import TransactionCoordinator
 from blumfeld.spi.transport import Listener, Transport
 from blumfeld.wire.errors import PluginContractError
 

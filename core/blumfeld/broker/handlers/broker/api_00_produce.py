@@ -6,16 +6,18 @@ v7  zstd (KIP-110).
 v8  record errors and a message in the answer (KIP-467).
 v9  flexible.
 v10 NOT_LEADER_OR_FOLLOWER says who leads (KIP-951).
+v11 TRANSACTION_ABORTABLE.  v12 a batch adds its partition to the transaction (KIP-890).
 v13 topics by id.
-Left out: transactions (TRANSACTIONAL_ID_AUTHORIZATION_FAILED), throttling, records checked one by one
-(docs/not-implemented.md). Record errors name records without a key on a compacted topic; any other error is the
-batch's, and its message says what is wrong.
+In a composition without a transactions plug-in a transactional batch gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED.
+Left out: throttling, records checked one by one (docs/not-implemented.md). Record errors name records without a key on
+a compacted topic; any other error is the batch's, and its message says what is wrong.
 Requests with one batch are mostly served by :mod:`blumfeld.broker.produce.straight`, with the same answers.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID
 from blumfeld.broker.ports import Ports
@@ -37,6 +39,9 @@ from blumfeld.wire.messages.produce import (
     TopicProduceData,
     TopicProduceResponse,
 )
+
+if TYPE_CHECKING:
+    from blumfeld.broker.produce.transactional import Check
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -85,7 +90,7 @@ class Produce:
     ) -> Completion[ProduceResponse | NoAnswer]:
         """Place every batch. The answer completes at the end of the turn, with acks=all perhaps later."""
         pending = PendingProduce(self._ports, request, context)
-        code = self._refuse_all(request)
+        code = self._refuse_all(request, context)
         for topic in request.topic_data:
             answers = pending.add_topic(topic)
             for data in topic.partition_data:
@@ -101,7 +106,7 @@ class Produce:
         seen = 0
         for topic in request.topic_data:
             for data in topic.partition_data:
-                code = code or self._refuse_all_for(data, producers)
+                code = code or self._refuse_all_for(data, producers, request, context)
                 seen += 1
                 if not seen % CHUNK_ELEMENTS:
                     yield None
@@ -120,10 +125,14 @@ class Produce:
         return pending.completion
 
     def _all_placed(self, pending: PendingProduce, context: RequestContext) -> None:
-        """Place the batches whose records a worker must check, one after the other. Then the next request may start.
+        """Place the batches whose transaction must be verified, and those whose records a worker must check. Then the
+        next request may start.
 
         It must not start earlier: requests of a connection are placed in order.
         """
+        if pending.verifying:
+            self._verify(pending, context)
+            return
         if pending.looking:
             partition, batch, waiter = pending.looking.popleft()
 
@@ -144,6 +153,31 @@ class Produce:
         pending.all_placed()
         context.let_next_start()
 
+    def _verify(self, pending: PendingProduce, context: RequestContext) -> None:
+        """Ask the coordinator about the partitions of a transaction, and place their batches."""
+        from blumfeld.broker.produce import transactional
+
+        verifying, pending.verifying = pending.verifying, []
+        transactions = self._ports.transactions()
+        assert transactions is not None
+        version = context.api_version
+        adds, abortable = version >= transactional.ADDS_FROM, version >= transactional.ABORTABLE_FROM
+
+        def place(outcome: Callable[[Check], ErrorCode]) -> None:
+            for check, waiter in verifying:
+                try:
+                    check.confirm(outcome(check), adds=adds, abortable=abortable)
+                except BrokerError as error:
+                    waiter.refused(check.partition, error)
+                else:
+                    self._append_to(check.partition, check.batch, waiter)
+            self._all_placed(pending, context)
+
+        checks = [check for check, _ in verifying]
+        transactional.ask(
+            transactions, self._ports.runtime, pending.transactional_id, checks, adds=adds, then=place
+        )
+
     def _place(
         self,
         request: ProduceRequest,
@@ -158,23 +192,35 @@ class Produce:
         answers.append(answer)
         try:
             if code:
+                if (
+                    code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                    and self._ports.transactions() is None
+                ):
+                    # A client whose metadata is old must look for the leader, which may be a broker with transactions.
+                    self._find(topic, data.index, context)
                 raise BrokerError(code)
             self._append(request, topic, data, context, PartitionAppend(pending, answer))
         except BrokerError as error:
             refuse(answer, error.code, error.message)
 
-    def _refuse_all(self, request: ProduceRequest) -> ErrorCode:
+    def _refuse_all(self, request: ProduceRequest, context: RequestContext) -> ErrorCode:
         if request.acks not in (ACKS_ALL, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS
         producers: set[int] = set()
         for topic in request.topic_data:
             for data in topic.partition_data:
-                code = self._refuse_all_for(data, producers)
+                code = self._refuse_all_for(data, producers, request, context)
                 if code:
                     return code
         return ErrorCode.NONE
 
-    def _refuse_all_for(self, data: PartitionProduceData, producers: set[int]) -> ErrorCode:
+    def _refuse_all_for(
+        self,
+        data: PartitionProduceData,
+        producers: set[int],
+        request: ProduceRequest,
+        context: RequestContext,
+    ) -> ErrorCode:
         """Returns the error by which one partition's batch makes the whole request fail, or NONE.
 
         :param producers: producer ids of the batches before it; this batch's is added
@@ -183,11 +229,17 @@ class Produce:
             batch = one_batch(data)
         except BrokerError:
             return ErrorCode.NONE  # only this partition fails
-        if batch.is_transactional:
+        if batch.is_transactional and not self._may_transact(request.transactional_id, context):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
         if batch.has_producer_id:
             producers.add(batch.producer_id)
         return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producers) > 1 else ErrorCode.NONE
+
+    def _may_transact(self, transactional_id: str | None, context: RequestContext) -> bool:
+        """Whether this build has transactions, and the client may write in this one."""
+        if transactional_id is None or self._ports.transactions() is None:
+            return False
+        return context.authorize("Write", "TransactionalId", transactional_id)
 
     def _append(
         self,
@@ -204,7 +256,20 @@ class Produce:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to an internal topic")
         waiter.partition = partition
         waiter.pending.open += 1
+        if batch.is_transactional:
+            from blumfeld.broker.produce.transactional import Check, needs_check
+
+            if needs_check(partition, batch):
+                waiter.pending.verifying.append((Check(partition, self._kept(batch)), waiter))
+                return
         self._append_to(partition, batch, waiter)
+
+    def _kept(self, batch: RecordBatch) -> RecordBatch:
+        """Returns the batch in memory that outlives the turn. A small frame lies in the receive buffer, which the next
+        turn overwrites."""
+        if batch.size_bytes <= OWNED_FRAME_BYTES:
+            return RecordBatch(memoryview(bytearray(batch.data)))
+        return batch
 
     def _append_to(
         self,
@@ -217,11 +282,7 @@ class Produce:
         try:
             answer.base_offset = partition.append(batch, waiter.pending.acks, waiter, looked)
         except TooMuchAtOnce:
-            if batch.size_bytes <= OWNED_FRAME_BYTES:
-                # A frame of this size lies in the receive buffer, which the next turn overwrites. The worker may read
-                # the batch later.
-                batch = RecordBatch(memoryview(bytearray(batch.data)))
-            waiter.pending.looking.append((partition, batch, waiter))
+            waiter.pending.looking.append((partition, self._kept(batch), waiter))
             return
         except BrokerError as error:
             waiter.refused(partition, error)

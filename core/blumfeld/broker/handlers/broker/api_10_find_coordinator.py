@@ -1,8 +1,8 @@
 """FindCoordinator (key 10), v0-6: the broker that coordinates a key: the leader of one partition of an internal topic.
 
 v1  key types: 0 group, 1 transactional id.  v3 flexible.  v4 several keys.  v6 share groups (key type 2).
-A key type whose coordinator the composition lacks gets INVALID_REQUEST; a transactional id gets
-TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal for a client.
+A key type whose coordinator the composition lacks gets INVALID_REQUEST; a transactional id gets the broker of Apache
+Kafka that coordinates it, or TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal for a client.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from blumfeld.broker.membership.leaders import leader_for
 from blumfeld.broker.ports import Ports
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
 from blumfeld.spi.steps import by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.find_coordinator import (
@@ -76,9 +77,7 @@ class FindCoordinator:
         try:
             kind = self._ports.coordinators().get(key_type)
             if kind is None and key_type == TRANSACTION:
-                raise BrokerError(
-                    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions"
-                )
+                return self._elsewhere(key, context)
             if kind is None:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, f"no coordinator for key type {key_type} here")
             if not context.authorize("Describe", kind.resource_type, key):
@@ -86,6 +85,22 @@ class FindCoordinator:
             return self._leader(kind.topic, key, context)
         except BrokerError as error:
             return _refused(key, int(error.code), error.message)
+
+    def _elsewhere(self, transactional_id: str, context: RequestContext) -> Coordinator:
+        """Return the coordinator of a transactional id in a build without transactions: a broker of Apache Kafka in the
+        same cluster. A client asks any broker, and again at any time, so a refusal here would end its producer.
+
+        :raises BrokerError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED: the coordinator would be this broker, or the cluster
+            has had no transactions yet. COORDINATOR_NOT_AVAILABLE
+        """
+        cluster = self._ports.cluster
+        if TRANSACTIONS_TOPIC in cluster.image.topics and context.authorize(
+            "Describe", "TransactionalId", transactional_id
+        ):
+            found = self._leader(TRANSACTIONS_TOPIC, transactional_id, context)
+            if found.node_id != cluster.node_id:
+                return found
+        raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
 
     def _leader(self, topic_name: str, key: str, context: RequestContext) -> Coordinator:
         ports = self._ports

@@ -60,6 +60,10 @@ def _check(request: ApiVersionsRequest) -> None:
 def answer(ports: Ports, kind: str, version: int) -> ApiVersionsResponse:
     """Returns the APIs that are registered for this kind of listener, and the cluster's features."""
     image = ports.cluster.image
+    levels = dict(image.features)
+    quorum = ports.quorum()
+    if quorum is not None:  # the voters' records hold it, not the image (KIP-853)
+        levels["kraft.version"] = quorum.kraft_version
     ranges = dict(SUPPORTED_FEATURES)
     ranges.update({f.name: (f.min_level, f.max_level) for f in ports.features})
     return ApiVersionsResponse(
@@ -75,7 +79,7 @@ def answer(ports: Ports, kind: str, version: int) -> ApiVersionsResponse:
         finalized_features_epoch=image.features_epoch,
         finalized_features=[
             FinalizedFeatureKey(name=name, max_version_level=level, min_version_level=level)
-            for name, level in sorted(image.features.items())
+            for name, level in sorted(levels.items())
             if level
         ],
     )

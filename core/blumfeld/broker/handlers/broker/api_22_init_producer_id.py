@@ -1,26 +1,19 @@
-"""InitProducerId (key 22), v0-5: ids for idempotent producers, from blocks that the controller gives.
+"""InitProducerId (key 22), v0-5: ids for idempotent producers, and for transactional ones with their coordinator.
 
 v2  flexible.  v3 the producer sends its present id and epoch (KIP-360). Without a transactional id it just gets a
-fresh id, as in Kafka.
-Left out: transactions. A transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is fatal for a client.
+fresh id, as in Kafka.  v4 PRODUCER_FENCED (KIP-588).
+In a composition without a transactions plug-in a transactional id gets TRANSACTIONAL_ID_AUTHORIZATION_FAILED, which is
+fatal for a client.
 """
 
 from __future__ import annotations
-
-from collections import deque
 
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.allocate_producer_ids import (
-    AllocateProducerIdsRequest,
-    AllocateProducerIdsResponse,
-)
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from blumfeld.wire.schema import Message
-
-ALLOCATE_TIMEOUT_MS = 30_000
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -35,63 +28,41 @@ def failed(_request: InitProducerIdRequest, code: int, _message: str | None) -> 
 
 
 class InitProducerId:
-    """Gives each producer the next id of a block, and asks the controller for another block when it is used up."""
+    """Gives an idempotent producer a fresh id, and has the coordinator answer a transactional one."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        self._next_id = 0
-        self._block_end = 0
-        self._waiting: deque[Completion[InitProducerIdResponse]] = deque()
-        self._allocating = False
 
-    def handle(
-        self, request: InitProducerIdRequest, context: RequestContext
-    ) -> InitProducerIdResponse | Completion[InitProducerIdResponse]:
-        """Answer at once while the block lasts; otherwise after the controller has given the next one."""
+    def handle(self, request: InitProducerIdRequest, context: RequestContext) -> Completion[Message]:
+        """Answer once there is an id. With a transactional id the answer waits for the coordinator's log, too.
+
+        :raises BrokerError: INVALID_REQUEST, CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        """
         if request.transactional_id is not None:
-            if not request.transactional_id:
-                raise BrokerError(ErrorCode.INVALID_REQUEST)
-            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+            return self._transactional(request, request.transactional_id, context)
         if (request.producer_id < 0) != (request.producer_epoch < 0):
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         if not context.authorize("IdempotentWrite", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        if self._next_id < self._block_end and not self._waiting:
-            return self._next()
-        answered: Completion[InitProducerIdResponse] = Completion()
-        self._waiting.append(answered)
-        if not self._allocating:
-            self._allocate()
+        answered: Completion[Message] = Completion()
+
+        def settle(done: Completion[int]) -> None:
+            if done.error is not None:
+                answered.fail(done.error)
+            else:
+                answered.complete(InitProducerIdResponse(producer_id=done.result(), producer_epoch=0))
+
+        self._ports.producer_ids().when_done(settle)
         return answered
 
-    def _next(self) -> InitProducerIdResponse:
-        producer_id = self._next_id
-        self._next_id += 1
-        return InitProducerIdResponse(producer_id=producer_id, producer_epoch=0)
-
-    def _allocate(self) -> None:
-        self._allocating = True
-        request = AllocateProducerIdsRequest(
-            broker_id=self._ports.cluster.node_id, broker_epoch=self._ports.membership.broker_epoch
-        )
-        self._ports.controller.submit(request, ALLOCATE_TIMEOUT_MS, wait_image=False).when_done(
-            self._allocated
-        )
-
-    def _allocated(self, done: Completion[Message]) -> None:
-        self._allocating = False
-        answer = None if done.error is not None else done.result()
-        if not isinstance(answer, AllocateProducerIdsResponse) or answer.error_code:
-            reason = str(done.error) if answer is None else str(answer)
-            self._ports.events.warning("no producer ids from the controller", reason=reason)
-            waiting, self._waiting = self._waiting, deque()
-            for one in waiting:
-                # Kafka's code for this: retriable, because the client did nothing wrong.
-                one.fail(BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
-            return
-        self._next_id = answer.producer_id_start
-        self._block_end = answer.producer_id_start + answer.producer_id_len
-        while self._waiting and self._next_id < self._block_end:
-            self._waiting.popleft().complete(self._next())
-        if self._waiting:
-            self._allocate()
+    def _transactional(
+        self, request: InitProducerIdRequest, transactional_id: str, context: RequestContext
+    ) -> Completion[Message]:
+        transactions = self._ports.transactions()
+        if not transactional_id:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        if transactions is None or not context.authorize("Write", "TransactionalId", transactional_id):
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if (request.producer_id < 0) != (request.producer_epoch < 0):
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
+        return transactions.init_producer_id(request, context)

@@ -6,8 +6,11 @@ from typing import Any
 
 from blumfeld.broker.handlers.groups.common import TOPICS, GroupPorts, handler_of, submit_for_topics
 from blumfeld.coordinator.groups.answers import code_of
+from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.txn_offset_commit import (
@@ -31,6 +34,12 @@ LOAD_IN_PROGRESS_SINCE_VERSION = 2
 """Older producers break at COORDINATOR_LOAD_IN_PROGRESS (KAFKA-7296), so they get COORDINATOR_NOT_AVAILABLE."""
 
 
+ABORTABLE_SINCE_VERSION = 4
+"""First version whose clients know TRANSACTION_ABORTABLE."""
+ADDS_SINCE_VERSION = 5
+"""First version that adds the group's partition to the transaction by itself."""
+
+
 class TxnOffsetCommit:
     """Commits offsets in a transaction."""
 
@@ -40,7 +49,8 @@ class TxnOffsetCommit:
     def handle(self, request: TxnOffsetCommitRequest, context: RequestContext) -> Completion[Any]:
         """TxnOffsetCommit. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED.
 
-        The transaction coordinator must verify that the partition is part of the transaction (KIP-890).
+        First the coordinator of the transaction verifies that the group's partition is in the transaction. From v5 on
+        it adds the partition (KIP-890).
         """
         if not context.authorize("Write", "TransactionalId", request.transactional_id):
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
@@ -48,10 +58,57 @@ class TxnOffsetCommit:
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         if not request.group_id:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID)
-        submitted = submit_for_topics(self._ports, request, context, _refused_topic)
+        submitted = self._verified(request, context)
         if context.api_version < LOAD_IN_PROGRESS_SINCE_VERSION:
             submitted = _loading_as_not_available(submitted)
         return submitted
+
+    def _verified(self, request: TxnOffsetCommitRequest, context: RequestContext) -> Completion[Any]:
+        """Commit once the group's partition is verified to be in the transaction.
+
+        A commit after the end of the transaction would stay pending forever: no marker would come for it.
+        """
+        transactions, offsets = self._ports.transactions, self._ports.image().topics.get(OFFSETS_TOPIC)
+        if transactions is None or offsets is None:
+            return submit_for_topics(self._ports, request, context, _refused_topic)
+        at = OFFSETS_TOPIC, partition_for(request.group_id, len(offsets.partitions))
+        asked = PartitionsOfTransaction(
+            transactional_id=request.transactional_id,
+            producer_id=request.producer_id,
+            producer_epoch=request.producer_epoch,
+            partitions=frozenset([at]),
+            add=context.api_version >= ADDS_SINCE_VERSION,
+        )
+        answered: Completion[Any] = Completion()
+
+        def pass_on(done: Completion[Any]) -> None:
+            if done.error is None:
+                answered.complete(done.result())
+            else:
+                answered.fail(done.error)
+
+        def settle(done: Completion[Outcomes]) -> None:
+            code = done.result().get(at, ErrorCode.NONE) if done.error is None else code_of(done.error)
+            if code:
+                answered.fail(BrokerError(_error(code, context.api_version)))
+            else:
+                submit_for_topics(self._ports, request, context, _refused_topic).when_done(pass_on)
+
+        transactions.partitions_of(asked).when_done(settle)
+        return answered
+
+
+def _error(code: ErrorCode, version: int) -> ErrorCode:
+    """Returns the error of a commit whose transaction could not be verified, as the request's version knows it."""
+    if code is ErrorCode.PRODUCER_FENCED:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    if code is ErrorCode.TRANSACTION_ABORTABLE and version < ABORTABLE_SINCE_VERSION:
+        return ErrorCode.INVALID_TXN_STATE
+    if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= ADDS_SINCE_VERSION:
+        return code
+    if code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR):
+        return ErrorCode.COORDINATOR_NOT_AVAILABLE
+    return code
 
 
 def _loading_as_not_available(submitted: Completion[Any]) -> Completion[Any]:

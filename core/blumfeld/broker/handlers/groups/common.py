@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
+from blumfeld.broker.ports import Transactions
 from blumfeld.coordinator.groups.answers import merged
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.cluster import ClusterImage
@@ -30,6 +31,8 @@ class GroupPorts(NamedTuple):
 
     coordinator: Coordinator
     image: Callable[[], ClusterImage]
+    transactions: Transactions | None = None
+    """The coordinator of transactions, if the build has one."""
 
 
 def handler_of(

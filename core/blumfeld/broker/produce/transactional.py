@@ -1,0 +1,146 @@
+"""The check of a transactional batch before its partition takes it (KIP-890): the partition must be in the transaction.
+
+Without it a late Produce request could open a transaction that nothing ends, and read_committed consumers would wait
+forever. A batch of a transaction that is open in the partition needs no check.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+
+from blumfeld.broker.ports import Transactions
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.log.producers.rules import check_first
+from blumfeld.log.producers.snapshot import ProducerEntry
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.errors import BrokerError, ErrorCode
+
+ABORTABLE_FROM = 11
+"""First version of Produce whose clients know TRANSACTION_ABORTABLE. Older ones get INVALID_TXN_STATE."""
+ADDS_FROM = 12
+"""First version of Produce that adds its partitions to the transaction by itself."""
+ADD_RETRY_MS = 20
+"""Pause before a partition is added again to a transaction whose predecessor is still being completed
+(``add.partitions.to.txn.retry.backoff.ms``)."""
+ADD_RETRIES = 5
+"""Attempts: 100 ms in all (``add.partitions.to.txn.retry.backoff.max.ms``). Then the client tries again."""
+_AS_NOT_ENOUGH_REPLICAS = frozenset(
+    (
+        ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+        ErrorCode.COORDINATOR_NOT_AVAILABLE,
+        ErrorCode.NOT_COORDINATOR,
+        ErrorCode.NETWORK_EXCEPTION,
+    )
+)
+"""Errors of the coordinator that old producers don't expect from Produce. They repeat a request that is answered
+NOT_ENOUGH_REPLICAS, without asking for metadata first."""
+
+
+def produce_error(code: ErrorCode, *, adds: bool, abortable: bool) -> BrokerError:
+    """Returns the error of a batch whose check failed with this code.
+
+    :param adds: the producer leaves it to the partition's leader to add the partition (transactions of version 2)
+    :param abortable: the client knows TRANSACTION_ABORTABLE
+    """
+    told = code
+    if code is ErrorCode.PRODUCER_FENCED:
+        told = ErrorCode.INVALID_PRODUCER_EPOCH
+    elif code is ErrorCode.TRANSACTION_ABORTABLE and not abortable:
+        told = ErrorCode.INVALID_TXN_STATE
+    elif code in _AS_NOT_ENOUGH_REPLICAS or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
+        told = ErrorCode.NOT_ENOUGH_REPLICAS
+    return BrokerError(told, f"the partition could not be verified as part of the transaction: {code.name}")
+
+
+def needs_check(partition: Partition, batch: RecordBatch) -> bool:
+    """Whether the coordinator must be asked before the partition takes this batch."""
+    return batch.is_transactional and not partition.state.producers.has_open_transaction(
+        batch.producer_id, batch.producer_epoch
+    )
+
+
+class Check:
+    """One partition's part of a check, from the question to the answer."""
+
+    __slots__ = ("_before", "batch", "partition")
+
+    def __init__(self, partition: Partition, batch: RecordBatch) -> None:
+        self.partition = partition
+        self.batch = batch
+        self._before = self._entry()
+
+    @property
+    def key(self) -> tuple[str, int]:
+        """(topic, index) of the partition."""
+        at = self.partition.partition
+        return at.topic, at.partition
+
+    def _entry(self) -> ProducerEntry | None:
+        return self.partition.state.producers.producer(self.batch.producer_id)
+
+    def confirm(self, code: ErrorCode, *, adds: bool, abortable: bool) -> None:
+        """Check that the batch may be appended now, with the coordinator's outcome.
+
+        A marker that came between question and answer ended the transaction that the answer speaks of. Then the batch
+        would open it again, with nothing to end it.
+
+        :raises BrokerError: it may not
+        """
+        if code:
+            raise produce_error(code, adds=adds, abortable=abortable)
+        if not needs_check(self.partition, self.batch):
+            return
+        entry = self._entry()
+        if entry is not self._before:
+            raise BrokerError(
+                ErrorCode.INVALID_TXN_STATE, "the transaction ended while the partition was verified"
+            )
+        if entry is None:
+            check_first(self.batch, adds)
+
+
+def ask(
+    transactions: Transactions,
+    runtime: Runtime,
+    transactional_id: str,
+    checks: Sequence[Check],
+    *,
+    adds: bool,
+    then: Callable[[Callable[[Check], ErrorCode]], None],
+) -> None:
+    """Ask the coordinator about the partitions of one producer. ``then`` is called once, with a function that gives the
+    outcome for each check.
+
+    A transaction of version 2 may be added to while its predecessor is being completed. That takes a moment, so it is
+    tried some times before the client is told.
+    """
+    batch = checks[0].batch
+    asked = PartitionsOfTransaction(
+        transactional_id=transactional_id,
+        producer_id=batch.producer_id,
+        producer_epoch=batch.producer_epoch,
+        partitions=frozenset(check.key for check in checks),
+        add=adds,
+    )
+    left = ADD_RETRIES
+
+    def answered(done: Completion[Outcomes]) -> None:
+        nonlocal left
+        outcomes = _outcomes(done, asked.partitions)
+        if adds and left and ErrorCode.CONCURRENT_TRANSACTIONS in outcomes.values():
+            left -= 1
+            runtime.call_later(ADD_RETRY_MS, lambda: transactions.partitions_of(asked).when_done(answered))
+            return
+        then(lambda check: outcomes.get(check.key, ErrorCode.UNKNOWN_SERVER_ERROR))
+
+    transactions.partitions_of(asked).when_done(answered)
+
+
+def _outcomes(done: Completion[Outcomes], partitions: Iterable[tuple[str, int]]) -> Outcomes:
+    if done.error is None:
+        return done.result()
+    code = done.error.code if isinstance(done.error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR
+    return dict.fromkeys(partitions, code)

@@ -1,0 +1,95 @@
+"""Transaction coordination: shards on ``__transaction_state``, and what their plug-in is handed (KIP-98, KIP-890)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
+
+import msgspec
+
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.schema import Message
+
+Outcomes: TypeAlias = Mapping[tuple[str, int], ErrorCode]
+"""(topic, index) → the outcome for that partition."""
+
+
+class PartitionsOfTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """A question of a partition's leader before the first batch of a transaction: are these partitions in it?"""
+
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+    partitions: frozenset[tuple[str, int]]
+    add: bool
+    """Add those that are not in it, with transactions of version 2. Otherwise say which are."""
+
+
+class TransactionSurroundings(Protocol):
+    """The broker around a transaction coordinator."""
+
+    def image(self) -> ClusterImage:
+        """The cluster, as of now."""
+        ...
+
+    def submit(self, transactional_id: str, command: Any, context: RequestContext | None) -> Completion[Any]:
+        """Have the shard of the transactional id decide. Completes with its reply once that is committed.
+
+        Fails with the command's ``BrokerError``, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
+        """
+        ...
+
+    def submit_in_epoch(self, partition: int, epoch: int, command: Any) -> Completion[Any]:
+        """Have the shard of a partition decide on the outcome of an effect that it ordered in this leader epoch. Fails
+        as :meth:`submit`, and with NOT_COORDINATOR if the partition's shard lives in another epoch.
+        """
+        ...
+
+    def submit_to_all(self, command: Any) -> list[Completion[Any]]:
+        """Have every shard on this node decide, in the order of their partitions. Each fails as :meth:`submit`."""
+        ...
+
+    def new_producer_id(self) -> Completion[int]:
+        """A producer id that nobody has. Fails with COORDINATOR_LOAD_IN_PROGRESS if the controller gives none."""
+        ...
+
+    def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
+        """Send WriteTxnMarkers to a broker, this one included. Completes with the response. Fails with ``OSError``,
+        ``TimeoutError`` or ``BrokerError``.
+        """
+        ...
+
+
+class TransactionCoordinator(Protocol):
+    """Made by ``blumfeld_make_transactions``: a shard type on ``__transaction_state``, with its handlers."""
+
+    def attach(self, surroundings: TransactionSurroundings) -> None:
+        """Take the surroundings. Called once, before everything else."""
+        ...
+
+    def handlers(self) -> Sequence[ApiHandler]:
+        """Its API handlers: AddPartitionsToTxn, AddOffsetsToTxn, EndTxn…. Not InitProducerId, which producers without
+        transactions send, too.
+        """
+        ...
+
+    def init_producer_id(self, request: Message, context: RequestContext) -> Completion[Message]:
+        """Answer an InitProducerId that has a transactional id. The principal may write to it."""
+        ...
+
+    def partitions_of(self, asked: PartitionsOfTransaction) -> Completion[Outcomes]:
+        """Answer a partition's leader on this node, if this node has the transactional id's shard. Fails as
+        :meth:`TransactionSurroundings.submit`.
+        """
+        ...
+
+    def new_shard(self) -> Any:
+        """A fresh shard: implements ``blumfeld.coordinator.runtime.shard_contract.Shard``."""
+        ...
+
+    def perform(self, partition: int, epoch: int, effect: Any) -> None:
+        """Begin an effect that the shard of a partition ordered in this leader epoch, after its commit."""
+        ...

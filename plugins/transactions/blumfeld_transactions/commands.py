@@ -1,0 +1,92 @@
+"""The commands of the shard: requests in their neutral form, timers, and the outcome of markers."""
+
+from __future__ import annotations
+
+import msgspec
+
+from blumfeld_transactions.transaction import NO_PRODUCER_ID, Partition, State
+
+
+class InitProducer(msgspec.Struct, frozen=True, kw_only=True):
+    """InitProducerId with a transactional id. The reply is ``InitProducerIdResponse`` or :class:`NeedsProducerId`."""
+
+    transactional_id: str
+    timeout_ms: int
+    expected: tuple[int, int] | None = None
+    """(producer id, epoch) that the producer has, from v3 on (KIP-360)."""
+    fresh_id: int = NO_PRODUCER_ID
+    """A producer id from the controller, if the decision asked for one before."""
+
+
+class AddPartitions(msgspec.Struct, frozen=True, kw_only=True):
+    """AddPartitionsToTxn of one transaction, and AddOffsetsToTxn. The reply is a mapping partition → ``ErrorCode``."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    partitions: frozenset[Partition]
+    verify_only: bool = False
+    """Add nothing; say which partitions are in the transaction (KIP-890)."""
+    client_version: int = 0
+    """2 where a partition's leader adds it, with the first batch of a transaction."""
+
+
+class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
+    """EndTxn. The reply is ``EndTxnResponse`` or :class:`NeedsProducerId`."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    commit: bool
+    client_version: int = 0
+    """2 from v5 of the request on: each transaction has its own epoch."""
+    fresh_id: int = NO_PRODUCER_ID
+    """As of :class:`InitProducer`."""
+
+
+class MarkersWritten(msgspec.Struct, frozen=True, kw_only=True):
+    """All markers of a transaction are written, or need not be. The reply is True."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+
+
+class DescribeOne(msgspec.Struct, frozen=True, kw_only=True):
+    """A question of DescribeTransactions. The reply is the ``Transaction``."""
+
+    transactional_id: str
+
+
+class ListAll(msgspec.Struct, frozen=True, kw_only=True):
+    """ListTransactions. The reply is a list of (transactional id, ``Transaction``)."""
+
+    states: frozenset[State] | None = None
+    """Only those in these states; ``None`` for all."""
+    producer_ids: frozenset[int] = frozenset()
+    """Only those of these producers; empty for all."""
+    open_longer_than_ms: int = -1
+    """Only those that began earlier than so long ago (KIP-994); -1 for all."""
+
+
+class AbortTimedOut(msgspec.Struct, frozen=True):
+    """A timer's command: abort every transaction that is open longer than its timeout."""
+
+
+class ForgetExpired(msgspec.Struct, frozen=True):
+    """A timer's command: forget the transactional ids that nothing used for ``transactional.id.expiration.ms``."""
+
+
+class NeedsProducerId(msgspec.Struct, frozen=True):
+    """In place of a reply: the command is to come again with a fresh producer id. Nothing was decided."""
+
+
+class WriteMarkers(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of a decision to commit or to abort: write a marker in each partition of the transaction."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    commit: bool
+    partitions: frozenset[Partition]
+    client_version: int

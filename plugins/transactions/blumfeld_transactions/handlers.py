@@ -1,0 +1,359 @@
+"""The APIs of the coordinator: InitProducerId, AddPartitionsToTxn, AddOffsetsToTxn, EndTxn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from blumfeld.coordinator.runtime.coordinator import gather
+from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.spi.transactions import TransactionSurroundings
+from blumfeld.wire.api import ApiKey
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
+from blumfeld.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnPartitionResult,
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnResult,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTopicResult,
+    AddPartitionsToTxnTransaction,
+)
+from blumfeld.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
+from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from blumfeld.wire.schema import Message
+from blumfeld_transactions.commands import AddPartitions, EndTransaction, InitProducer, NeedsProducerId
+from blumfeld_transactions.transaction import EPOCH_A_TRANSACTION, Partition
+
+BROKERS_FROM = 4
+"""From this version of AddPartitionsToTxn on brokers send it, for several transactions at once (KIP-890)."""
+OWN_EPOCH_FROM = 5
+"""From this version of EndTxn on each transaction has its own epoch (KIP-890)."""
+FENCED_FROM = {
+    ApiKey.INIT_PRODUCER_ID: 4,
+    ApiKey.ADD_PARTITIONS_TO_TXN: 2,
+    ApiKey.ADD_OFFSETS_TO_TXN: 2,
+    ApiKey.END_TXN: 2,
+}
+"""API → its first version whose clients know PRODUCER_FENCED. Older ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
+ABORTABLE_FROM = 5
+"""First version of AddPartitionsToTxn whose senders know TRANSACTION_ABORTABLE."""
+
+
+def mapped(code: ErrorCode, context: RequestContext) -> ErrorCode:
+    """Returns the code that the client's version of the request knows."""
+    if code is ErrorCode.PRODUCER_FENCED and context.api_version < FENCED_FROM[ApiKey(context.api_key)]:
+        return ErrorCode.INVALID_PRODUCER_EPOCH
+    return code
+
+
+class TransactionApis:
+    """Turns requests into commands of the shard, and replies into answers."""
+
+    def __init__(self, around: TransactionSurroundings) -> None:
+        self._around = around
+
+    def handlers(self) -> list[ApiHandler]:
+        """Returns the handlers of the APIs that only a coordinator serves."""
+        return [
+            _handler(ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), self.add_partitions, add_partitions_failed),
+            _handler(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), self.add_offsets, add_offsets_failed),
+            _handler(ApiKey.END_TXN, (0, 5), self.end, end_failed),
+        ]
+
+    # InitProducerId
+
+    def init_producer_id(
+        self, request: InitProducerIdRequest, context: RequestContext
+    ) -> Completion[Message]:
+        """Answer an InitProducerId with a transactional id. The principal may write to it.
+
+        Fails with ``BrokerError``: the request's error.
+        """
+        transactional_id = request.transactional_id
+        assert transactional_id is not None
+        expected = None if request.producer_id < 0 else (request.producer_id, request.producer_epoch)
+
+        def command(fresh_id: int) -> InitProducer:
+            return InitProducer(
+                transactional_id=transactional_id,
+                timeout_ms=request.transaction_timeout_ms,
+                expected=expected,
+                fresh_id=fresh_id,
+            )
+
+        answered: Completion[Message] = Completion()
+
+        def settle(done: Completion[Any]) -> None:
+            if done.error is None:
+                answered.complete(done.result())
+            else:
+                answered.fail(_mapped_error(done.error, context))
+
+        self._with_producer_id(transactional_id, command, context).when_done(settle)
+        return answered
+
+    def _with_producer_id(
+        self, transactional_id: str, command: Callable[[int], Any], context: RequestContext
+    ) -> Completion[Any]:
+        """Submit a command. If its decision needs a fresh producer id, get one and submit it again."""
+        replied: Completion[Any] = Completion()
+
+        def pass_on(done: Completion[Any]) -> None:
+            if done.error is not None:
+                replied.fail(done.error)
+            else:
+                replied.complete(done.result())
+
+        def first(done: Completion[Any]) -> None:
+            if done.error is None and isinstance(done.result(), NeedsProducerId):
+                self._around.new_producer_id().when_done(second)
+            else:
+                pass_on(done)
+
+        def second(done: Completion[int]) -> None:
+            if done.error is not None:
+                replied.fail(done.error)
+            else:
+                self._around.submit(transactional_id, command(done.result()), context).when_done(pass_on)
+
+        self._around.submit(transactional_id, command(-1), context).when_done(first)
+        return replied
+
+    # AddPartitionsToTxn
+
+    def add_partitions(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> Message | Completion[Any]:
+        """AddPartitionsToTxn of a client (v0-3), or of a broker (v4-5).
+
+        :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        """
+        if context.api_version >= BROKERS_FROM:
+            if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
+                raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            return self._add_for_brokers(request, context)
+        transactional_id = request.v3_and_below_transactional_id
+        topics = request.v3_and_below_topics
+        if not context.authorize("Write", "TransactionalId", transactional_id):
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        refused = self._refused(topics, context)
+        if refused:
+            # None is added, if one can't be.
+            rest = ErrorCode.OPERATION_NOT_ATTEMPTED
+            return AddPartitionsToTxnResponse(
+                results_by_topic_v3_and_below=_results(topics, lambda at: refused.get(at, rest))
+            )
+        command = AddPartitions(
+            transactional_id=_named(transactional_id),
+            producer_id=request.v3_and_below_producer_id,
+            epoch=request.v3_and_below_producer_epoch,
+            partitions=frozenset(_partitions(topics)),
+        )
+        answered: Completion[Message] = Completion()
+
+        def settle(done: Completion[Any]) -> None:
+            code = _code(done.error, context)
+            answered.complete(
+                AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, lambda _: code))
+            )
+
+        self._around.submit(transactional_id, command, context).when_done(settle)
+        return answered
+
+    def _refused(
+        self, topics: Iterable[AddPartitionsToTxnTopic], context: RequestContext
+    ) -> dict[Partition, ErrorCode]:
+        known = self._around.image().topics
+        refused = {}
+        for topic in topics:
+            may = context.authorize("Write", "Topic", topic.name)
+            found = known.get(topic.name)
+            for index in topic.partitions:
+                if not may:
+                    refused[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                elif found is None or index not in found.partitions:
+                    refused[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+        return refused
+
+    def _add_for_brokers(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> Completion[Message]:
+        submitted = [self._add_for_broker(one) for one in request.transactions]
+        answered: Completion[Message] = Completion()
+
+        def settle(_: object) -> None:
+            results = []
+            for one, done in zip(request.transactions, submitted, strict=True):
+                codes = _outcomes(one, done, context)
+                results.append(
+                    AddPartitionsToTxnResult(
+                        transactional_id=one.transactional_id,
+                        topic_results=_results(one.topics, codes.__getitem__),
+                    )
+                )
+            answered.complete(AddPartitionsToTxnResponse(results_by_transaction=results))
+
+        gather(submitted).when_done(settle)
+        return answered
+
+    def _add_for_broker(self, one: AddPartitionsToTxnTransaction) -> Completion[Any]:
+        if not one.transactional_id:
+            refused: Completion[Any] = Completion()
+            refused.fail(BrokerError(ErrorCode.INVALID_REQUEST))
+            return refused
+        command = AddPartitions(
+            transactional_id=one.transactional_id,
+            producer_id=one.producer_id,
+            epoch=one.producer_epoch,
+            partitions=frozenset(_partitions(one.topics)),
+            verify_only=one.verify_only,
+            client_version=0 if one.verify_only else EPOCH_A_TRANSACTION,
+        )
+        return self._around.submit(one.transactional_id, command, None)
+
+    # AddOffsetsToTxn
+
+    def add_offsets(self, request: AddOffsetsToTxnRequest, context: RequestContext) -> Completion[Message]:
+        """AddOffsetsToTxn: add the partition of ``__consumer_offsets`` that has the group.
+
+        :raises BrokerError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, GROUP_AUTHORIZATION_FAILED, INVALID_REQUEST;
+            COORDINATOR_NOT_AVAILABLE while there is no ``__consumer_offsets``
+        """
+        if not context.authorize("Write", "TransactionalId", request.transactional_id):
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        if not context.authorize("Read", "Group", request.group_id):
+            raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        offsets = self._around.image().topics.get(OFFSETS_TOPIC)
+        if offsets is None:
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        index = partition_for(request.group_id, len(offsets.partitions))
+        command = AddPartitions(
+            transactional_id=_named(request.transactional_id),
+            producer_id=request.producer_id,
+            epoch=request.producer_epoch,
+            partitions=frozenset([(OFFSETS_TOPIC, index)]),
+        )
+        answered: Completion[Message] = Completion()
+        self._around.submit(request.transactional_id, command, context).when_done(
+            lambda done: answered.complete(AddOffsetsToTxnResponse(error_code=_code(done.error, context)))
+        )
+        return answered
+
+    # EndTxn
+
+    def end(self, request: EndTxnRequest, context: RequestContext) -> Completion[Message]:
+        """EndTxn: commit or abort. Answered when the decision is committed, before the markers are written.
+
+        :raises BrokerError: TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST
+        """
+        transactional_id = _named(request.transactional_id)
+        if not context.authorize("Write", "TransactionalId", transactional_id):
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
+        own_epoch = context.api_version >= OWN_EPOCH_FROM
+
+        def command(fresh_id: int) -> EndTransaction:
+            return EndTransaction(
+                transactional_id=transactional_id,
+                producer_id=request.producer_id,
+                epoch=request.producer_epoch,
+                commit=request.committed,
+                client_version=EPOCH_A_TRANSACTION if own_epoch else 0,
+                fresh_id=fresh_id,
+            )
+
+        answered: Completion[Message] = Completion()
+
+        def settle(done: Completion[Any]) -> None:
+            if done.error is None:
+                answered.complete(done.result())
+            else:
+                answered.fail(_mapped_error(done.error, context))
+
+        self._with_producer_id(transactional_id, command, context).when_done(settle)
+        return answered
+
+
+def _named(transactional_id: str) -> str:
+    if not transactional_id:
+        raise BrokerError(ErrorCode.INVALID_REQUEST, "the transactional id is empty")
+    return transactional_id
+
+
+def _handler(key: int, versions: tuple[int, int], handle: Any, failed: Any) -> ApiHandler:
+    return ApiHandler(
+        key=key, min_version=versions[0], max_version=versions[1], handle=handle, error_response=failed
+    )
+
+
+def _code(error: BaseException | None, context: RequestContext) -> ErrorCode:
+    if error is None:
+        return ErrorCode.NONE
+    return mapped(error.code if isinstance(error, BrokerError) else ErrorCode.UNKNOWN_SERVER_ERROR, context)
+
+
+def _mapped_error(error: BaseException, context: RequestContext) -> BaseException:
+    if isinstance(error, BrokerError) and mapped(error.code, context) is not error.code:
+        return BrokerError(mapped(error.code, context), error.message)
+    return error
+
+
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[Partition]:
+    return ((topic.name, index) for topic in topics for index in topic.partitions)
+
+
+def _outcomes(
+    one: AddPartitionsToTxnTransaction, done: Completion[Any], context: RequestContext
+) -> dict[Partition, ErrorCode]:
+    if done.error is not None:
+        return dict.fromkeys(_partitions(one.topics), _code(done.error, context))
+    old = context.api_version < ABORTABLE_FROM
+    return {
+        at: ErrorCode.INVALID_TXN_STATE if old and code is ErrorCode.TRANSACTION_ABORTABLE else code
+        for at, code in done.result().items()
+    }
+
+
+def _results(
+    topics: Iterable[AddPartitionsToTxnTopic], code: Callable[[Partition], int]
+) -> list[AddPartitionsToTxnTopicResult]:
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(
+                    partition_index=index, partition_error_code=code((topic.name, index))
+                )
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
+def add_partitions_failed(request: AddPartitionsToTxnRequest, code: int, _message: str | None) -> Message:
+    """Returns an answer with this error for every partition; for brokers at the top."""
+    if request.transactions:
+        return AddPartitionsToTxnResponse(error_code=code)
+    return AddPartitionsToTxnResponse(
+        results_by_topic_v3_and_below=_results(request.v3_and_below_topics, lambda _: code)
+    )
+
+
+def add_offsets_failed(_request: Message, code: int, _message: str | None) -> Message:
+    """Returns an answer with this error."""
+    return AddOffsetsToTxnResponse(error_code=code)
+
+
+def end_failed(_request: Message, code: int, _message: str | None) -> Message:
+    """Returns an answer with this error, and no producer id."""
+    return EndTxnResponse(error_code=code)
+
+
+def init_failed(code: int) -> InitProducerIdResponse:
+    """Returns an answer with this error and no producer id."""
+    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

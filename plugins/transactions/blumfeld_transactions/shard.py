@@ -1,0 +1,274 @@
+"""The shard: all transactional ids of one partition of ``__transaction_state``. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, NamedTuple
+
+from blumfeld.coordinator.runtime.record_runs import RecordRun
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.end_txn import EndTxnResponse
+from blumfeld.wire.messages.init_producer_id import InitProducerIdResponse
+from blumfeld_transactions import rules
+from blumfeld_transactions.commands import (
+    AbortTimedOut,
+    AddPartitions,
+    DescribeOne,
+    EndTransaction,
+    ForgetExpired,
+    InitProducer,
+    ListAll,
+    MarkersWritten,
+    NeedsProducerId,
+    WriteMarkers,
+)
+from blumfeld_transactions.records import read_record, record
+from blumfeld_transactions.transaction import ENDING, EPOCH_A_TRANSACTION, Partition, State, Transaction
+
+ABORTS_A_TURN = 500
+"""Transactions that one decision aborts or forgets. The rest waits for the next turn of the loop."""
+
+
+class Limits(NamedTuple):
+    """The configuration of the shard."""
+
+    timeout_ms_max: int
+    abort_interval_ms: int
+    expiration_ms: int
+    forget_interval_ms: int
+
+
+class TransactionShard:
+    """Implements ``Shard``: commands decide, and only :meth:`replay` writes state.
+
+    A decision is replayed when its record is placed, so the next command sees it. Kafka answers
+    CONCURRENT_TRANSACTIONS until the record is committed; here the reply waits for the commit instead.
+    """
+
+    def __init__(self, limits: Limits, version: Callable[[], int]) -> None:
+        """:param version: returns the cluster's ``transaction.version`` as of now"""
+        self._limits = limits
+        self._version = version
+        self._transactions: dict[str, Transaction] = {}
+
+    # Replay
+
+    def replay(self, item: CoordinatorRecord) -> None:
+        """Take over what the record says. A record of a type that is unknown here changes nothing."""
+        read = read_record(item)
+        if read is None:
+            return
+        transactional_id, after = read
+        if after is None:
+            self._transactions.pop(transactional_id, None)
+        else:
+            self._transactions[transactional_id] = after
+
+    def replay_run(self, run: RecordRun) -> None:
+        """Replay many records in order."""
+        for key, value in zip(run.keys, run.values, strict=True):
+            self.replay(CoordinatorRecord(key, value))
+
+    def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
+        """Do nothing: no producer writes to this topic in a transaction."""
+
+    def end_transaction(self, producer_id: int, committed: bool) -> None:
+        """Do nothing, as :meth:`replay_transactional`."""
+
+    def loaded(self, now_ms: int) -> Decision:
+        """Returns the timers, and the markers of every transaction whose outcome was decided by a coordinator before
+        this one."""
+        return Decision(
+            timers=[self._abort_timer(), self._forget_timer()],
+            after_commit=[
+                _markers(transactional_id, transaction)
+                for transactional_id, transaction in self._transactions.items()
+                if transaction.state in ENDING
+            ],
+        )
+
+    def _abort_timer(self, delay_ms: int | None = None) -> TimerOrder:
+        delay_ms = self._limits.abort_interval_ms if delay_ms is None else delay_ms
+        return TimerOrder(("abort",), delay_ms, AbortTimedOut())
+
+    def _forget_timer(self, delay_ms: int | None = None) -> TimerOrder:
+        delay_ms = self._limits.forget_interval_ms if delay_ms is None else delay_ms
+        return TimerOrder(("forget",), delay_ms, ForgetExpired())
+
+    # For readers
+
+    def find(self, transactional_id: str) -> Transaction | None:
+        """Returns the transaction of a transactional id."""
+        return self._transactions.get(transactional_id)
+
+    # Decisions
+
+    def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        """Decide on a command of :mod:`blumfeld_transactions.commands`.
+
+        :raises BrokerError: the request's error
+        """
+        try:
+            match command:
+                case InitProducer():
+                    return self._init(command, now_ms)
+                case AddPartitions():
+                    return self._add(command, now_ms)
+                case EndTransaction():
+                    return self._end(command, now_ms)
+                case MarkersWritten():
+                    return self._complete(command, now_ms)
+                case DescribeOne():
+                    return Decision(reply=self._described(command.transactional_id))
+                case ListAll():
+                    return Decision(reply=self._listed(command, now_ms))
+                case AbortTimedOut():
+                    return self._abort_timed_out(now_ms)
+                case ForgetExpired():
+                    return self._forget_expired(now_ms)
+        except rules.ProducerIdNeeded:
+            return Decision(reply=NeedsProducerId())
+        raise TypeError(f"no command of this shard: {type(command).__name__}")
+
+    def _record(self, transactional_id: str, after: Transaction | None) -> CoordinatorRecord:
+        return record(transactional_id, after, self._version())
+
+    def _init(self, asked: InitProducer, now_ms: int) -> Decision:
+        if not 0 < asked.timeout_ms <= self._limits.timeout_ms_max:
+            raise BrokerError(
+                ErrorCode.INVALID_TRANSACTION_TIMEOUT,
+                f"the timeout is {asked.timeout_ms} ms; allowed: 1 to {self._limits.timeout_ms_max} "
+                "(transaction.max.timeout.ms)",
+            )
+        current = self._transactions.get(asked.transactional_id)
+        if current is not None and current.state is State.ONGOING:
+            rules.check_expected(current, asked.expected)
+            decision = self._fence(asked.transactional_id, current, now_ms)
+            # The client asks again until the abort is complete, and then gets the next epoch.
+            decision.reply = InitProducerIdResponse(
+                error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=-1, producer_epoch=-1
+            )
+            return decision
+        after = rules.initialized(current, asked, now_ms)
+        return Decision(
+            records=[self._record(asked.transactional_id, after)],
+            reply=InitProducerIdResponse(producer_id=after.producer_id, producer_epoch=after.epoch),
+        )
+
+    def _fence(self, transactional_id: str, current: Transaction, now_ms: int) -> Decision:
+        after = rules.fenced(current, now_ms, self._version())
+        return Decision(
+            records=[self._record(transactional_id, after)], after_commit=[_markers(transactional_id, after)]
+        )
+
+    def _add(self, asked: AddPartitions, now_ms: int) -> Decision:
+        current = self._transactions.get(asked.transactional_id)
+        if asked.verify_only:
+            partitions = rules.verified(current, asked).partitions
+            return Decision(reply={one: _membership(one, partitions) for one in sorted(asked.partitions)})
+        after = rules.extended(current, asked, now_ms)
+        added = dict.fromkeys(sorted(asked.partitions), ErrorCode.NONE)
+        if after is None:
+            return Decision(reply=added)
+        return Decision(records=[self._record(asked.transactional_id, after)], reply=added)
+
+    def _end(self, asked: EndTransaction, now_ms: int) -> Decision:
+        current = self._transactions.get(asked.transactional_id)
+        after = rules.ended(current, asked, now_ms)
+        own_epoch = asked.client_version >= EPOCH_A_TRANSACTION
+        if after is None:
+            assert current is not None
+            return Decision(reply=_end_response(current, own_epoch))
+        return Decision(
+            records=[self._record(asked.transactional_id, after)],
+            after_commit=[_markers(asked.transactional_id, after)],
+            reply=_end_response(after, own_epoch),
+        )
+
+    def _complete(self, asked: MarkersWritten, now_ms: int) -> Decision:
+        """Complete a transaction. A second report changes nothing, and neither does one of an earlier transaction."""
+        current = self._transactions.get(asked.transactional_id)
+        known = current is not None and (current.producer_id, current.epoch) == (
+            asked.producer_id,
+            asked.epoch,
+        )
+        if current is None or not known or current.state not in ENDING:
+            return Decision(reply=True)
+        after = rules.completed(current, now_ms)
+        return Decision(records=[self._record(asked.transactional_id, after)], reply=True)
+
+    def _described(self, transactional_id: str) -> Transaction:
+        found = self._transactions.get(transactional_id)
+        if found is None:
+            raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
+        return found
+
+    def _listed(self, asked: ListAll, now_ms: int) -> list[tuple[str, Transaction]]:
+        since_ms = now_ms - asked.open_longer_than_ms if asked.open_longer_than_ms >= 0 else None
+        return [
+            (transactional_id, one)
+            for transactional_id, one in self._transactions.items()
+            if (asked.states is None or one.state in asked.states)
+            and (not asked.producer_ids or one.producer_id in asked.producer_ids)
+            and (since_ms is None or one.started_ms < since_ms)
+        ]
+
+    def _abort_timed_out(self, now_ms: int) -> Decision:
+        records: list[CoordinatorRecord] = []
+        effects: list[WriteMarkers] = []
+        for transactional_id, current in _some(self._transactions, lambda one: rules.timed_out(one, now_ms)):
+            decision = self._fence(transactional_id, current, now_ms)
+            records += decision.records
+            effects += decision.after_commit
+        again = 0 if len(records) == ABORTS_A_TURN else None
+        return Decision(records=records, after_commit=effects, timers=[self._abort_timer(again)])
+
+    def _forget_expired(self, now_ms: int) -> Decision:
+        expiration_ms = self._limits.expiration_ms
+        records = [
+            self._record(transactional_id, None)
+            for transactional_id, _ in _some(
+                self._transactions, lambda one: rules.expired(one, now_ms, expiration_ms)
+            )
+        ]
+        again = 0 if len(records) == ABORTS_A_TURN else None
+        return Decision(records=records, timers=[self._forget_timer(again)])
+
+
+def _some(
+    transactions: dict[str, Transaction], wanted: Callable[[Transaction], bool]
+) -> Iterator[tuple[str, Transaction]]:
+    """Yields the first transactions that are wanted, as many as one decision takes."""
+    found = 0
+    for transactional_id, transaction in transactions.items():
+        if wanted(transaction):
+            yield transactional_id, transaction
+            found += 1
+            if found == ABORTS_A_TURN:
+                return
+
+
+def _membership(one: Partition, partitions: frozenset[Partition]) -> ErrorCode:
+    return ErrorCode.NONE if one in partitions else ErrorCode.TRANSACTION_ABORTABLE
+
+
+def _markers(transactional_id: str, after: Transaction) -> WriteMarkers:
+    return WriteMarkers(
+        transactional_id=transactional_id,
+        producer_id=after.producer_id,
+        epoch=after.epoch,
+        commit=after.state is State.PREPARE_COMMIT,
+        partitions=after.partitions,
+        client_version=after.client_version,
+    )
+
+
+def _end_response(after: Transaction, own_epoch: bool) -> EndTxnResponse:
+    """The answer to EndTxn. From v5 on it has the producer id and epoch of the next transaction (KIP-890)."""
+    if not own_epoch:
+        return EndTxnResponse()
+    if after.next_producer_id >= 0:
+        return EndTxnResponse(producer_id=after.next_producer_id, producer_epoch=0)
+    return EndTxnResponse(producer_id=after.producer_id, producer_epoch=after.epoch)

@@ -1,0 +1,64 @@
+"""DescribeTransactions and ListTransactions, through a broker on virtual time."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.describe_transactions import DescribeTransactionsRequest
+from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest
+from blumfeld.wire.messages.list_transactions import ListTransactionsRequest
+from tests.plugins.transactions.test_on_broker import ID, NONE, Transacting
+
+
+@pytest.fixture
+def broker() -> Transacting:
+    """``tx`` has an open transaction in both partitions since 5 s, ``other`` has none."""
+    started = Transacting()
+    assert started.init() == NONE
+    started.ask(InitProducerIdRequest(transactional_id="other", transaction_timeout_ms=1_000), 4)
+    assert started.add(0, 1) == [NONE, NONE]
+    started.runtime.advance(5_000)
+    return started
+
+
+def listed(broker: Transacting, version: int = 2, **filters: Any) -> list[tuple[str, str]]:
+    response = broker.ask(ListTransactionsRequest(**filters), version)
+    assert not response.error_code
+    return sorted((one.transactional_id, one.transaction_state) for one in response.transaction_states)
+
+
+OPEN, EMPTY = (ID, "Ongoing"), ("other", "Empty")
+
+
+def test_list_and_its_filters(broker: Transacting) -> None:
+    assert listed(broker) == listed(broker, 0) == [EMPTY, OPEN]
+    assert listed(broker, state_filters=["Ongoing", "PrepareAbort"]) == [OPEN]
+    assert listed(broker, producer_id_filters=[broker.producer_id]) == [OPEN]
+    assert listed(broker, duration_filter=4_000, state_filters=["Ongoing"]) == [OPEN]
+    assert listed(broker, duration_filter=6_000, state_filters=["Ongoing"]) == []
+    assert listed(broker, transactional_id_pattern="o.*") == [EMPTY]
+    assert listed(broker, transactional_id_pattern="t") == []  # the whole id must match (KIP-1152)
+
+
+def test_unknown_states_are_named_and_select_nothing(broker: Transacting) -> None:
+    response = broker.ask(ListTransactionsRequest(state_filters=["Gone"]), 2)
+    assert (response.unknown_state_filters, response.transaction_states) == (["Gone"], [])
+
+
+def test_a_bad_expression_is_refused(broker: Transacting) -> None:
+    response = broker.ask(ListTransactionsRequest(transactional_id_pattern="("), 2)
+    assert response.error_code == ErrorCode.INVALID_REGULAR_EXPRESSION
+
+
+def test_describe(broker: Transacting) -> None:
+    request = DescribeTransactionsRequest(transactional_ids=[ID, "nobody", ""])
+    known, unknown, empty = broker.ask(request, 0).transaction_states
+    assert (known.error_code, known.producer_id, known.producer_epoch) == (0, broker.producer_id, 0)
+    assert (known.transaction_state, known.transaction_timeout_ms) == ("Ongoing", 60_000)
+    assert [(one.topic, one.partitions) for one in known.topics] == [("t", [0, 1])]
+    assert known.transaction_start_time_ms == broker.runtime.now_ms() - 5_000
+    assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
+    assert empty.error_code == ErrorCode.INVALID_REQUEST

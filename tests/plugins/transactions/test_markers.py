@@ -1,0 +1,188 @@
+"""Markers: sent to the leaders as of now, retried until they are written, and reported once."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.transactions import TransactionSurroundings
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
+from blumfeld_transactions.markers import RETRY_MS, MarkerSender
+
+
+class Around:
+    """Leaders by partition of one topic ``t``; requests wait until the test answers them."""
+
+    def __init__(self, leaders: dict[int, int]) -> None:
+        self.leaders = leaders
+        self.deleted = False
+        self.requests: list[tuple[int, WriteTxnMarkersRequest, Completion[Message]]] = []
+        self.told: list[tuple[int, int, MarkersWritten]] = []
+        self.refuse: list[ErrorCode] = []
+
+    def image(self) -> Any:
+        partitions = {index: SimpleNamespace(leader=leader) for index, leader in self.leaders.items()}
+        return SimpleNamespace(topics={} if self.deleted else {"t": SimpleNamespace(partitions=partitions)})
+
+    def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
+        answer: Completion[Message] = Completion()
+        self.requests.append((node_id, cast("WriteTxnMarkersRequest", request), answer))
+        return answer
+
+    def submit_in_epoch(self, partition: int, epoch: int, command: MarkersWritten) -> Completion[Any]:
+        self.told.append((partition, epoch, command))
+        done: Completion[Any] = Completion()
+        if self.refuse:
+            done.fail(BrokerError(self.refuse.pop(0)))
+        else:
+            done.complete(True)
+        return done
+
+    def answer(self, codes: dict[int, int] | None = None) -> tuple[int, list[int]]:
+        """Answer the first waiting request. Returns its node and the partitions of its markers."""
+        node_id, request, answer = self.requests.pop(0)
+        indexes = [
+            i for marker in request.markers for topic in marker.topics for i in topic.partition_indexes
+        ]
+        codes = codes or {}
+        results = [
+            WritableTxnMarkerResult(
+                producer_id=marker.producer_id,
+                topics=[
+                    WritableTxnMarkerTopicResult(
+                        name=topic.name,
+                        partitions=[
+                            WritableTxnMarkerPartitionResult(partition_index=i, error_code=codes.get(i, 0))
+                            for i in topic.partition_indexes
+                        ],
+                    )
+                    for topic in marker.topics
+                ],
+            )
+            for marker in request.markers
+        ]
+        answer.complete(WriteTxnMarkersResponse(markers=results))
+        return node_id, indexes
+
+
+def sender(leaders: dict[int, int]) -> tuple[MarkerSender, Around, FakeRuntime]:
+    runtime, around = FakeRuntime(), Around(leaders)
+    quiet = SimpleNamespace(warning=lambda *_, **__: None)
+    return MarkerSender(runtime, cast("Any", quiet), cast("TransactionSurroundings", around)), around, runtime
+
+
+def markers(*indexes: int, name: str = "tx") -> WriteMarkers:
+    return WriteMarkers(
+        transactional_id=name,
+        producer_id=1000,
+        epoch=4,
+        commit=True,
+        partitions=frozenset(("t", index) for index in indexes),
+        client_version=0,
+    )
+
+
+def test_each_leader_gets_its_markers_and_the_shard_is_told_once_all_are_written() -> None:
+    one, around, _ = sender({0: 1, 1: 2, 2: 1})
+    one.begin(7, 3, markers(0, 1, 2))
+    (marker,) = around.requests[0][1].markers
+    assert (marker.producer_id, marker.producer_epoch, marker.coordinator_epoch) == (1000, 4, 3)
+    assert marker.transaction_result
+    assert (around.answer(), around.told) == ((1, [0, 2]), [])
+    assert around.answer() == (2, [1])
+    assert [(p, e, c.transactional_id) for p, e, c in around.told] == [(7, 3, "tx")]
+    assert one.waiting == 0
+
+
+def test_transactions_that_end_during_a_request_share_the_next_one() -> None:
+    one, around, _ = sender({0: 1, 1: 1})
+    for name in "abc":
+        one.begin(0, 0, markers(0, 1, name=name))
+    assert len(around.requests) == 1
+    around.answer()
+    assert len(around.requests) == 1
+    assert len(around.requests[0][1].markers) == 2
+    around.answer()
+    assert [command.transactional_id for _, _, command in around.told] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        ErrorCode.NOT_LEADER_OR_FOLLOWER,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.NOT_ENOUGH_REPLICAS,
+        ErrorCode.KAFKA_STORAGE_ERROR,
+    ],
+)
+def test_a_marker_that_failed_goes_to_the_leader_of_then(code: ErrorCode) -> None:
+    one, around, runtime = sender({0: 1, 1: 1})
+    one.begin(0, 0, markers(0, 1))
+    around.answer({1: code})
+    assert (around.requests, around.told) == ([], [])
+    around.leaders[1] = 2
+    runtime.advance(RETRY_MS)
+    assert around.answer() == (2, [1])
+    assert len(around.told) == 1
+
+
+def test_a_broker_that_cannot_be_reached_is_asked_again() -> None:
+    one, around, runtime = sender({0: 2})
+    one.begin(0, 0, markers(0))
+    around.requests.pop(0)[2].fail(OSError("away"))
+    assert around.requests == []
+    runtime.advance(RETRY_MS)
+    around.answer()
+    assert len(around.told) == 1
+
+
+def test_a_partition_without_a_leader_waits_and_one_that_is_gone_does_not() -> None:
+    one, around, runtime = sender({0: -1})
+    one.begin(0, 0, markers(0))
+    runtime.advance(RETRY_MS)
+    assert (around.requests, around.told) == ([], [])
+    around.deleted = True
+    runtime.advance(RETRY_MS)
+    assert (around.requests, len(around.told)) == ([], 1)
+
+
+@pytest.mark.parametrize("code", [ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED])
+def test_a_fenced_coordinator_completes_nothing(code: ErrorCode) -> None:
+    one, around, runtime = sender({0: 1, 1: 2})
+    one.begin(0, 0, markers(0, 1))
+    around.answer({0: code})
+    around.answer()
+    runtime.advance(RETRY_MS)
+    assert (around.requests, around.told, one.waiting) == ([], [], 0)
+
+
+def test_a_transaction_without_partitions_is_complete_at_once() -> None:
+    one, around, _ = sender({})
+    one.begin(0, 0, markers())
+    assert len(around.told) == 1
+
+
+def test_a_second_order_is_the_first_one_and_a_refused_completion_comes_again() -> None:
+    one, around, runtime = sender({0: 1})
+    around.refuse = [ErrorCode.COORDINATOR_NOT_AVAILABLE]
+    one.begin(0, 0, markers(0))
+    one.begin(0, 0, markers(0))
+    around.answer()
+    assert (around.requests, len(around.told)) == ([], 1)
+    runtime.advance(RETRY_MS)
+    assert len(around.told) == 2
+    runtime.advance(RETRY_MS)
+    assert len(around.told) == 2

@@ -1,0 +1,131 @@
+"""The state table of both generations, row by row (tests/traces/transactions_rows_*.txt)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_transactions.commands import (
+    AbortTimedOut,
+    EndTransaction,
+    ForgetExpired,
+    InitProducer,
+    MarkersWritten,
+    NeedsProducerId,
+)
+from blumfeld_transactions.shard import ABORTS_A_TURN
+from blumfeld_transactions.transaction import ALLOWED_BEFORE, State, Transaction
+from tests.plugins.transactions.rows import (
+    EPOCH,
+    FRESH,
+    ID,
+    LAST,
+    LIMITS,
+    NOW_MS,
+    PRODUCER,
+    START_MS,
+    apply,
+    rows,
+    shard_in,
+)
+
+TRACES = Path(__file__).resolve().parents[2] / "traces"
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_every_request_in_every_state(version: int) -> None:
+    """The files were read by a person beside Kafka's rules."""
+    assert "\n".join(rows(version)) + "\n" == (TRACES / f"transactions_rows_{version}.txt").read_text()
+
+
+def test_a_new_or_exhausted_producer_id_is_asked_for() -> None:
+    init = InitProducer(transactional_id=ID, timeout_ms=1_000)
+    for shard in (shard_in(None, 0), shard_in(State.EMPTY, 0, LAST)):
+        decision = apply(shard, init)
+        assert isinstance(decision.reply, NeedsProducerId)
+        assert not decision.records
+    end = EndTransaction(transactional_id=ID, producer_id=PRODUCER, epoch=LAST, commit=True, client_version=2)
+    assert isinstance(apply(shard_in(State.ONGOING, 2, LAST), end).reply, NeedsProducerId)
+
+
+@pytest.mark.parametrize("timeout_ms", [0, -1, LIMITS.timeout_ms_max + 1])
+def test_a_timeout_out_of_range_is_refused(timeout_ms: int) -> None:
+    with pytest.raises(BrokerError) as refused:
+        apply(shard_in(None, 0), InitProducer(transactional_id=ID, timeout_ms=timeout_ms, fresh_id=FRESH))
+    assert refused.value.code is ErrorCode.INVALID_TRANSACTION_TIMEOUT
+
+
+def test_a_repeated_end_after_the_rotation_gets_the_new_producer_id() -> None:
+    """The epochs ran out at the end of a transaction: the answer has the next id, and its repetition, too."""
+    shard = shard_in(State.ONGOING, 2, LAST)
+    end = EndTransaction(
+        transactional_id=ID, producer_id=PRODUCER, epoch=LAST, commit=True, client_version=2, fresh_id=FRESH
+    )
+    assert (apply(shard, end).reply.producer_id, apply(shard_in(None, 2), ForgetExpired()).records) == (
+        FRESH,
+        [],
+    )
+    apply(shard, MarkersWritten(transactional_id=ID, producer_id=PRODUCER, epoch=LAST + 1))
+    known = shard.find(ID)
+    assert known is not None
+    assert (known.state, known.producer_id, known.epoch) == (State.COMPLETE_COMMIT, FRESH, 0)
+    again = apply(shard, end)
+    assert (again.reply.producer_id, again.reply.producer_epoch, again.records) == (FRESH, 0, ())
+    # A producer that was initialized with the last epoch, and lost the answer, may ask with it once more.
+    init = InitProducer(transactional_id=ID, timeout_ms=1_000, expected=(PRODUCER, LAST))
+    assert apply(shard, init).reply.producer_id == FRESH
+
+
+def test_no_other_transition_is_possible() -> None:
+    """A fence that came first leaves nothing to commit."""
+    for state, allowed in ALLOWED_BEFORE.items():
+        for before in State:
+            one = Transaction(producer_id=1, epoch=0, timeout_ms=1, state=before)
+            if before in allowed:
+                assert one.to(state, NOW_MS).state is state
+            else:
+                with pytest.raises(ValueError, match=f"{before.text} to {state.text}"):
+                    one.to(state, NOW_MS)
+
+
+@pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
+def test_a_new_coordinator_writes_the_markers_of_decided_transactions(state: State) -> None:
+    (effect,) = shard_in(state, 0).loaded(NOW_MS).after_commit
+    assert (effect.producer_id, effect.epoch, effect.commit) == (
+        PRODUCER,
+        EPOCH,
+        state is State.PREPARE_COMMIT,
+    )
+
+
+@pytest.mark.parametrize("state", [State.EMPTY, State.ONGOING, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
+def test_a_new_coordinator_leaves_other_transactions_alone(state: State) -> None:
+    decision = shard_in(state, 0).loaded(NOW_MS)
+    assert not decision.after_commit
+    assert {order.key for order in decision.timers} == {("abort",), ("forget",)}
+
+
+def test_many_timeouts_take_several_turns() -> None:
+    shard = shard_in(State.ONGOING, 0)
+    known = shard.find(ID)
+    assert known is not None
+    for number in range(ABORTS_A_TURN):
+        shard._transactions[f"tx-{number}"] = known
+    first = apply(shard, AbortTimedOut(), START_MS + 60_001)
+    assert (len(first.after_commit), first.timers[0].delay_ms) == (ABORTS_A_TURN, 0)
+    second = apply(shard, AbortTimedOut(), START_MS + 60_001)
+    assert (len(second.after_commit), second.timers[0].delay_ms) == (1, LIMITS.abort_interval_ms)
+
+
+def test_a_producer_that_another_one_fenced_is_no_repetition() -> None:
+    """Its epoch is the one before the last, but the last one was given to another producer (KIP-360)."""
+    shard = shard_in(State.EMPTY, 0)
+    again = InitProducer(transactional_id=ID, timeout_ms=1_000, expected=(PRODUCER, EPOCH))
+    assert apply(shard, again).reply.producer_epoch == EPOCH + 1
+    assert apply(shard, again).reply.producer_epoch == EPOCH + 1
+    assert apply(shard, InitProducer(transactional_id=ID, timeout_ms=1_000)).reply.producer_epoch == EPOCH + 2
+    with pytest.raises(BrokerError) as refused:
+        apply(shard, InitProducer(transactional_id=ID, timeout_ms=1_000, expected=(PRODUCER, EPOCH + 1)))
+    assert refused.value.code is ErrorCode.PRODUCER_FENCED

@@ -1,0 +1,106 @@
+"""The verification of a transactional batch, while the coordinator's answer is away."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.transactions import Outcomes
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from tests.broker.batches import batch, produce
+from tests.broker.fake_transactions import FakeTransactions
+from tests.broker.handlers.test_write_txn_markers import PRODUCER, end
+from tests.broker.harness import BrokerHarness, FakeExchange
+
+IN_IT = {("t", 0): ErrorCode.NONE}
+
+
+class Verifying(BrokerHarness):
+    """A broker with a topic ``t`` whose coordinator answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.coordinator = FakeTransactions()
+        self.held: list[Completion[Outcomes]] = []
+        self.coordinator.held = self.held
+        super().__init__(transactions=self.coordinator)
+        self.create_topic("t")
+
+    def begin_produce(self, sequence: int, version: int = 11, epoch: int = 0) -> FakeExchange:
+        data = batch(producer_id=PRODUCER, producer_epoch=epoch, base_sequence=sequence, transactional=True)
+        return self.send(produce(data, transactional_id="tx"), version)
+
+    def code(self, exchange: FakeExchange, version: int = 11) -> ErrorCode:
+        response = self.response(exchange, produce(None), version)
+        return ErrorCode(response.responses[0].partition_responses[0].error_code)
+
+    def settle(self, outcomes: Outcomes | BrokerError) -> None:
+        answer = self.held.pop(0)
+        if isinstance(outcomes, BrokerError):
+            answer.fail(outcomes)
+        else:
+            answer.complete(outcomes)
+        self.runtime.run_turn()
+
+
+def test_a_batch_waits_for_the_answer_and_the_open_transaction_needs_none() -> None:
+    broker = Verifying()
+    waiting = broker.begin_produce(0)
+    assert (waiting.settled, list(broker.log_of("t").batches(0))) == (False, [])
+    assert not waiting.next_may_start
+    broker.settle(IN_IT)
+    assert broker.code(waiting) == ErrorCode.NONE
+    assert broker.code(broker.begin_produce(1)) == ErrorCode.NONE
+    assert len(broker.coordinator.asked) == 1
+
+
+def test_the_frame_may_be_overwritten_meanwhile() -> None:
+    broker = Verifying()
+    data = batch(b"kept", producer_id=PRODUCER, producer_epoch=0, base_sequence=0, transactional=True)
+    frame = broker.frame(produce(data, transactional_id="tx"), 11)
+    broker.send_frame(frame)
+    frame[:] = bytes(len(frame))
+    broker.settle(IN_IT)
+    (written,) = broker.log_of("t").batches(0)
+    assert b"kept" in bytes(written.records_data)
+
+
+def test_a_marker_between_question_and_answer_refuses_the_batch() -> None:
+    """The answer speaks of a transaction that has ended."""
+    broker = Verifying()
+    waiting = broker.begin_produce(0)
+    broker.ask(end(False, ("t", 0)), 1)
+    broker.settle(IN_IT)
+    assert broker.code(waiting) == ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize(
+    ("code", "version", "told"),
+    [
+        (ErrorCode.PRODUCER_FENCED, 11, ErrorCode.INVALID_PRODUCER_EPOCH),
+        (ErrorCode.INVALID_PRODUCER_ID_MAPPING, 11, ErrorCode.INVALID_PRODUCER_ID_MAPPING),
+        (ErrorCode.TRANSACTION_ABORTABLE, 11, ErrorCode.TRANSACTION_ABORTABLE),
+        (ErrorCode.TRANSACTION_ABORTABLE, 10, ErrorCode.INVALID_TXN_STATE),
+        (ErrorCode.CONCURRENT_TRANSACTIONS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_LOAD_IN_PROGRESS, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.COORDINATOR_NOT_AVAILABLE, 12, ErrorCode.NOT_ENOUGH_REPLICAS),
+        (ErrorCode.NOT_COORDINATOR, 11, ErrorCode.NOT_ENOUGH_REPLICAS),
+    ],
+)
+def test_errors_are_those_that_a_producer_knows(code: ErrorCode, version: int, told: ErrorCode) -> None:
+    broker = Verifying()
+    waiting = broker.begin_produce(0, version)
+    broker.settle(BrokerError(code))
+    assert broker.code(waiting, version) == told
+
+
+def test_adding_is_tried_again_while_the_last_transaction_is_completed() -> None:
+    """Then the client is told, and tries again by itself."""
+    broker = Verifying()
+    waiting = broker.begin_produce(0, 12)
+    for _ in range(5):
+        broker.settle(BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS))
+        assert not waiting.settled
+        broker.runtime.advance(20)
+    broker.settle(BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS))
+    assert broker.code(waiting, 12) == ErrorCode.CONCURRENT_TRANSACTIONS
+    assert all(asked.add for asked in broker.coordinator.asked)
