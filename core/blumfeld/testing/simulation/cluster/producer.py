@@ -23,6 +23,7 @@ IN_FLIGHT_MAX = 5
 PRODUCE_VERSION = 9
 INIT_PRODUCER_ID_VERSION = 4
 TIMEOUT_MS = 5_000
+MORE_THAN_ANY_SEQUENCE = 1 << 31
 FORGOTTEN = (ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, ErrorCode.UNKNOWN_PRODUCER_ID)
 
 
@@ -51,7 +52,8 @@ class ClusterProducer:
         self._ids = 0
         self._known_s = 0.0
         """Virtual time at which the newest producer id was asked for."""
-        self._acked_with_id: set[TopicPartition] = set()
+        self._first_acked: dict[TopicPartition, int] = {}
+        """Lowest sequence that was acknowledged with this producer id."""
         self._number = 0
 
     async def run(self, until_s: float) -> None:
@@ -101,7 +103,7 @@ class ClusterProducer:
             await asyncio.sleep(RETRY_S)
             return
         self._identity.given(answer.producer_id, answer.producer_epoch)
-        self._acked_with_id.clear()
+        self._first_acked.clear()
         self._ids += 1
 
     async def _try(self, partition: TopicPartition, burst: list[Batch]) -> None:
@@ -131,7 +133,8 @@ class ClusterProducer:
         code = ErrorCode(outcome.error_code)
         if code is ErrorCode.NONE:
             batch.acked = True
-            self._acked_with_id.add(partition)
+            first = self._first_acked.get(partition, batch.base_sequence)
+            self._first_acked[partition] = min(first, batch.base_sequence)
             self._ledger.acked(partition, outcome.base_offset, batch.values, batch.sent_s)
         elif code in FORGOTTEN:
             self._forgotten(partition, burst, batch)
@@ -143,9 +146,9 @@ class ClusterProducer:
         if any(not earlier.acked for earlier in burst[: burst.index(batch)]):
             return  # an earlier batch failed, and comes again first
         ledger = self._ledger.partitions[partition]
-        # A producer that a partition doesn't know may begin with any sequence, as in Kafka. So once the first batch
-        # failed and the next one was taken, the first is refused for ever.
-        began_later = partition not in self._acked_with_id
+        # A producer that a partition doesn't know may begin with any sequence, as in Kafka. So once the first batches
+        # failed and a later one was taken, the first ones are refused for ever.
+        began_later = batch.base_sequence < self._first_acked.get(partition, MORE_THAN_ANY_SEQUENCE)
         if batch.tries > 1:
             # Snapshots of producers have the last batch only, as in Kafka. So the repetition of an earlier one may be
             # refused; the refusal says that the log has it.
