@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Annotated
 
+import msgspec
 import typer
 from rich.console import Console
 from rich.table import Table
@@ -17,6 +18,7 @@ from blumfeld.testing.simulation.swarm import FaultClass, Shape, SwarmFailure, S
 from blumfeld.testing.simulation.swarm.shape import SETTLE_S
 from blumfeld.testing.simulation.swarm.shrinking import RUNS_MAX, shrunk
 from blumfeld.testing.simulation.swarm.sweep import Result, sweep
+from blumfeld.testing.simulation.swarm.totals import Totals
 from blumfeld.testing.simulation.swarm.workloads import (
     MakeWorkload,
     UnknownWorkloadError,
@@ -45,6 +47,9 @@ def simulate(
     ] = None,
     jobs: Annotated[int, typer.Option(min=1, max=64, help="Processes that run seeds side by side.")] = 1,
     shrink: Annotated[bool, typer.Option(help="Reduce a seed that fails.")] = True,
+    report: Annotated[
+        Path | None, typer.Option(help="File for the totals as JSON, rewritten after each seed.")
+    ] = None,
 ) -> None:
     """Run nodes and clients on virtual time under faults that each seed draws, and check every promise.
 
@@ -64,7 +69,7 @@ def simulate(
             faults=classes_of(faults),
         )
         results = sweep(shape, wanted, make, jobs=jobs, minutes=minutes)
-        _show_all(results, make, shrink=shrink)
+        _show_all(results, make, shrink=shrink, report=report)
     except (ValueError, ManifestError) as error:
         if isinstance(error, (UnknownWorkloadError, ManifestError, UnknownFaultError)):
             typer.echo(f"blumfeld: {error}", err=True)
@@ -89,43 +94,55 @@ def classes_of(text: str) -> tuple[FaultClass, ...] | None:
     return tuple(known[name] for name in names)
 
 
-def _show_all(results: Iterator[Result], make: MakeWorkload, *, shrink: bool) -> None:
+def _show_all(results: Iterator[Result], make: MakeWorkload, *, shrink: bool, report: Path | None) -> None:
     console = Console(soft_wrap=True, highlight=False)
     console.print(
         f"{'seed':>6} {'progress':>9} {'messages':>9} {'healed s':>8} {'real s':>6}  trace and faults"
     )
-    faults: Counter[str] = Counter()
-    reports: list[SwarmReport] = []
+    totals = Totals()
     began_s = time.monotonic()
     for seed, found, took_s in results:
         if isinstance(found, SwarmFailure):
             _fail(console, found, make, shrink=shrink)
         assert isinstance(found, SwarmReport)
-        reports.append(found)
-        faults.update(found.faults)
+        totals.add(found)
+        if report is not None:
+            report.write_bytes(msgspec.json.format(msgspec.json.encode(totals.plain())) + b"\n")
         told = " ".join(f"{name}:{count}" for name, count in found.faults.items())
         console.print(
             f"{seed:>6} {found.progress:>9} {found.delivered:>9} {found.converged_s:>8.1f} "
             f"{took_s:>6.1f}  {found.digest} {told}",
             markup=False,
         )
-    _sum(console, reports, faults, time.monotonic() - began_s)
+    _sum(console, totals, time.monotonic() - began_s)
 
 
-def _sum(console: Console, reports: list[SwarmReport], faults: Counter[str], took_s: float) -> None:
-    table = Table(title="faults by class")
-    table.add_column("class")
-    table.add_column("faults", justify="right")
-    table.add_column("seeds", justify="right")
-    for name, count in sorted(faults.items()):
-        table.add_row(name, str(count), str(sum(name in report.on for report in reports)))
-    console.print(table)
-    delivered = sum(report.delivered for report in reports)
-    hours = sum(report.virtual_s for report in reports) / 3600
+def _sum(console: Console, totals: Totals, took_s: float) -> None:
+    faults = Table(title="faults by class")
+    for title in ("class", "faults", "seeds"):
+        faults.add_column(title, justify="left" if title == "class" else "right")
+    for name, count in sorted(totals.faults.items()):
+        faults.add_row(name, str(count), str(totals.on[name]))
+    console.print(faults)
+    console.print(_counts(totals.counts))
+    if totals.without_faults:
+        console.print(
+            f"no fault of the classes {', '.join(totals.without_faults)}: they were on, and say nothing"
+        )
+    console.print(f"longest time from a heal to the end: {totals.converged_s_max:.1f} s")
     console.print(
-        f"{len(reports)} seeds, {hours:.2f} virtual hours in {took_s:.1f} s, {delivered} messages "
-        f"({delivered / max(took_s, 1e-9):.0f} a second), no promise broken"
+        f"{totals.seeds} seeds, {totals.virtual_hours:.2f} virtual hours in {took_s:.1f} s, "
+        f"{totals.delivered} messages ({totals.delivered / max(took_s, 1e-9):.0f} a second), no promise broken"
     )
+
+
+def _counts(counts: Mapping[str, int]) -> Table:
+    table = Table(title="the workload's numbers")
+    table.add_column("number of")
+    table.add_column("", justify="right")
+    for name, count in sorted(counts.items()):
+        table.add_row(name, str(count))
+    return table
 
 
 def _fail(console: Console, failure: SwarmFailure, make: MakeWorkload, *, shrink: bool) -> None:

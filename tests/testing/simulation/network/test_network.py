@@ -8,7 +8,7 @@ import pytest
 
 from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.simulation.network.links import Weather
-from blumfeld.testing.simulation.network.network import CLIENTS, Network, Wire
+from blumfeld.testing.simulation.network.network import CLIENTS, PROXY_S_MAX, Network, Wire
 from blumfeld.testing.simulation.network.streams import ACK_S_MAX
 from blumfeld.testing.simulation.trace import Trace
 
@@ -229,3 +229,88 @@ def test_calm_is_known_for_each_pair_of_machines() -> None:
     network.trouble(THERE)
     assert network.calm_since_s(CLIENTS, THERE) is None
     assert network.calm_since_s(CLIENTS, HERE) == 0.0
+
+
+def test_a_firewall_resets_what_is_there_and_refuses_what_is_new_in_one_direction() -> None:
+    world = World()
+    world.network.listen(HERE, 1, world.accept)
+    world.network.refuse(HERE, THERE)
+    world.wait(1)
+    assert len(world.client.gone) == len(world.server.gone) == 1
+    with pytest.raises(ConnectionRefusedError):
+        world.connect()
+    world.loop.run(world.network.connect(HERE, 1, lambda _: Kept(), THERE))
+    world.network.refuse_no_more(HERE, THERE)
+    assert world.connect().is_open
+
+
+def test_a_full_backlog_answers_nobody_and_ends_nothing() -> None:
+    world = World()
+    world.network.site(THERE).backlog_full = True
+    with pytest.raises(TimeoutError):
+        world.connect()
+    world.wire.send(b"x")
+    world.wait(5)
+    assert world.server.received == b"x"
+
+
+def test_closed_ports_refuse_until_they_are_opened_again() -> None:
+    world = World()
+    assert world.network.close_ports(THERE)
+    world.wait(1)
+    assert len(world.client.gone) == len(world.server.gone) == 1
+    with pytest.raises(ConnectionRefusedError):
+        world.connect()
+    world.network.open_ports(THERE)
+    assert world.connect().is_open
+
+
+def test_ports_of_a_process_that_has_ended_are_not_opened_again() -> None:
+    world = World()
+    world.network.close_ports(THERE)
+    world.network.site(THERE).process_died("killed")
+    world.network.open_ports(THERE)
+    with pytest.raises(ConnectionRefusedError):
+        world.connect()
+    assert not world.network.close_ports(THERE)
+
+
+@pytest.mark.parametrize("power", [True, False])
+def test_a_proxy_accepts_for_a_process_that_is_gone_and_closes_later(power: bool) -> None:
+    world = World()
+    site = world.network.site(THERE)
+    site.behind_proxy = True
+    passed = world.connect()
+    assert passed.peer.site is site, "the proxy hands connections to a process that is there"
+    if power:
+        site.power_lost()
+    else:
+        site.process_died("killed")
+    world.client = Kept()
+    world.connect().send(b"is anybody there?")
+    assert world.client.gone == []
+    world.wait(PROXY_S_MAX + 1)
+    assert world.server.received == b""
+    assert len(world.client.gone) == 1
+
+
+def test_held_streams_are_overtaken_by_later_connections() -> None:
+    world = World()
+    world.network.hold_streams_of(HERE, 10.0)
+    world.wire.send(b"old")
+    world.network.site(HERE).process_died("killed")
+    successor = world.connect()
+    successor.send(b"new, ")
+    world.wait(5)
+    assert world.server.received == b"new, "
+    world.wait(10)
+    assert world.server.received == b"new, old"
+
+
+def test_the_heal_ends_refusals_and_opens_ports() -> None:
+    world = World()
+    world.network.refuse(HERE, THERE)
+    world.network.close_ports(THERE)
+    world.network.site(THERE).backlog_full = True
+    world.network.heal_all()
+    assert world.connect().is_open

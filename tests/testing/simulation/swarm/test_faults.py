@@ -48,7 +48,13 @@ def test_a_seed_that_turns_nothing_on_has_a_fault_all_the_same_unless_none_is_al
     assert drawn(1, frozenset()) == {}
 
 
-AIMED = {FaultClass.AIMED, FaultClass.TIMELY, FaultClass.POWER_AT_SYNC, FaultClass.LOST_DISK}
+AIMED = {
+    FaultClass.AIMED,
+    FaultClass.TIMELY,
+    FaultClass.POWER_AT_SYNC,
+    FaultClass.LOST_DISK,
+    FaultClass.JOINING,
+}
 """The workload says at which machines. tests/testing/simulation/cluster/ has them."""
 
 
@@ -67,17 +73,19 @@ def test_each_class_happens(one: FaultClass) -> None:
 class Serving:
     """A machine whose stop takes a second."""
 
-    is_serving = is_running = True
+    is_serving = True
     is_paused = False
     address = "10.0.0.1"
 
     def __init__(self) -> None:
+        self.is_running = True
         self.down = asyncio.Event()
         self.ended = False
 
     async def stop(self) -> None:
         await asyncio.sleep(1.0)
         self.ended = True
+        self.is_running = False
 
 
 def injector(machine: Serving, loop: SimulatedLoop) -> Injector:

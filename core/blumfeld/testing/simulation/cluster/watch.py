@@ -16,10 +16,12 @@ from blumfeld.testing.simulation.cluster.committed import History, check_isr, ch
 from blumfeld.testing.simulation.cluster.excuses import Excuses
 from blumfeld.testing.simulation.cluster.ledger import ClusterLedger
 from blumfeld.testing.simulation.machine.host import Machine
-from blumfeld.testing.simulation.swarm.world import World
+from blumfeld.testing.simulation.swarm.world import Joining, World
 
 LOOK_S = 0.04
 """A machine that lost its power is up again after 0.1 s at the earliest."""
+IMAGE_LOOKS = 10
+"""Looks from one comparison of all images to the next."""
 
 
 def metadata_of(machine: Machine) -> ClusterMetadata | None:
@@ -110,7 +112,27 @@ class Watch:
         # Also what was excused before this image: an election that was due may be done in it.
         self._excuse(now_excused | dict.fromkeys(self._excuses.excused()))
         self._check_committed()
+        if self.looks % IMAGE_LOOKS == 0:
+            self.check_images()
         self._tell_moments()
+
+    def check_images(self) -> None:
+        """Check that nodes that have applied the same records show the same cluster, whether they read the records or
+        a snapshot of them.
+
+        :raises ViolationError: they don't
+        """
+        known: dict[int, tuple[Machine, Any]] = {}
+        for machine in self._world.machines:
+            metadata = metadata_of(machine)
+            if metadata is None:
+                continue
+            image: Any = metadata.image
+            other, first = known.setdefault(metadata.applied_offset, (machine, image))
+            if first is not image and first.offset == image.offset and first != image:
+                raise ViolationError(
+                    f"the metadata: {machine.address} and {other.address} show different clusters at {image.offset}"
+                )
 
     def _check_leaders(self, node_id: int, machine: Machine) -> None:
         for partition in replicas_of(machine):
@@ -177,11 +199,9 @@ class Watch:
                 if leader is None or replica.leader_epoch < floor:
                     continue
                 self._tell_leader(at, node_id, replica)
-                check_isr(
-                    replica,
-                    self._decided(at),
-                    {one: replicas[one] for one in replicas if self._has_all(node_id, one)},
-                )
+                has = {one: replicas[one] for one in replicas if self._has_all(node_id, one)}
+                check_isr(replica, self._decided(at), has)
+                self._check_joined(at, replica, has)
                 # Behind an excuse a follower may call records committed that the new leader doesn't have. It is right
                 # again when it is in sync.
                 counting |= {
@@ -221,6 +241,7 @@ class Watch:
     def _tell_leader(self, at: TopicPartition, node_id: int, replica: Partition) -> None:
         if (at, replica.leader_epoch) not in self._led:
             self._led[at, replica.leader_epoch] = None
+            self._ledger.counts["leaders elected"] += 1
             machine = self._world.machines[node_id - 1]
             self._world.moment(machine)
             check_producers(machine, replica)
@@ -229,6 +250,7 @@ class Watch:
         known = self.controller()
         if known is not None and known != self._controller:
             self._controller = known
+            self._ledger.counts["controllers elected"] += 1
             self._world.moment(self._world.machines[known[1] - 1])
 
     def controller(self) -> tuple[int, int] | None:
@@ -239,6 +261,27 @@ class Watch:
             if (found := metadata_of(machine)) is not None and found.controller is not None
         ]
         return max(known, default=None)
+
+    def joining(self) -> list[Joining]:
+        """Return the followers that are about to join an ISR. Their leader needs a link to the controller."""
+        controller, image = self.controller(), self.newest_image()
+        if controller is None or image is None:
+            return []
+        machines, found = self._world.machines, list[Joining]()
+        for at, partition in self._watched(image):
+            missing = [one for one in partition.replicas if one not in partition.isr]
+            if not missing or partition.leader in (-1, controller[1]):
+                continue
+            led: Any = hosted(machines[partition.leader - 1], at)
+            if led is None or led.leader is None:
+                continue
+            asked = led.leader.rules.proposed or ()
+            for node_id in missing:
+                broker = image.brokers.get(node_id)
+                if broker is not None and not broker.fenced and machines[node_id - 1].is_serving:
+                    leader, follower = machines[partition.leader - 1], machines[node_id - 1]
+                    found.append(Joining(leader, follower, machines[controller[1] - 1], node_id in asked))
+        return found
 
     def important(self) -> list[Machine]:
         """Return the controller's machine, and the leader's of each watched partition: coordinators, too."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
 from blumfeld.kernel.composing.plan import Plan
@@ -12,7 +13,7 @@ from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.admin import ClusterAdmin, create_topic
-from blumfeld.testing.simulation.cluster.committed import check_producers
+from blumfeld.testing.simulation.cluster.committed import check_producers, metadata_log
 from blumfeld.testing.simulation.cluster.ledger import ClusterLedger
 from blumfeld.testing.simulation.cluster.producer import ClusterProducer
 from blumfeld.testing.simulation.cluster.reader import ClusterReader
@@ -51,6 +52,14 @@ CONFIG = {
     "replica.socket.timeout.ms": 5_000,
 }
 """Time-outs are shorter than Kafka's, so that a fault of some seconds changes leaders."""
+SNAPSHOTS_CHANCE = 0.5
+"""Probability that a seed takes snapshots of the metadata often, and deletes the log below them."""
+SMALL_SNAPSHOTS = {
+    "controller.quorum.fetch.snapshot.max.bytes": 1_500,
+    "internal.metadata.log.segment.bytes": 4_096,
+    "metadata.log.max.record.bytes.between.snapshots": 4_096,
+    "metadata.max.retention.bytes": 4_096,
+}
 
 
 class Cluster:
@@ -78,19 +87,21 @@ class Cluster:
         voters = range(1, min(VOTERS, shape.nodes) + 1)
         last = len(voters) + nodes if apart else nodes
         self._voters = voters
+        keys = SMALL_SNAPSHOTS if chance_of(shape.seed, "snapshots").random() < SNAPSHOTS_CHANCE else {}
         plans = []
         for node_id in range(1, last + 1):
             roles = [] if apart and node_id in voters else ["broker"]
             roles += ["controller"] if node_id in voters else []
             if "broker" in roles:
                 self._brokers.append(node_id)
-            plans.append(plan(node_id, roles, voters, shape.storage))
+            plans.append(plan(node_id, roles, voters, shape.storage, keys))
         return plans
 
     async def prepare(self, world: World) -> None:
         """Create the topics, and wait until every replica is in sync."""
         self._watch = Watch(world, self.ledger)
         world.important = self._watch.important
+        world.joining = self._watch.joining
         world.look = self._watch.look_now
         # A voter of a static quorum can't tell its new disk from the old one.
         world.replaceable = lambda: [
@@ -220,6 +231,8 @@ class Cluster:
     async def check(self, world: World) -> None:
         """Compare all replicas and the metadata with the ledger."""
         self._watch.look()
+        self._watch.check_images()
+        self._count_logs(world)
         image = self._watch.newest_image()
         assert image is not None
         for name, known in self.ledger.topics.items():
@@ -257,6 +270,19 @@ class Cluster:
         if self._watching is not None:
             self._watching.cancel()
 
+    def _count_logs(self, world: World) -> None:
+        """Count what a run must meet to say much: leader epochs without a record, and snapshots of the metadata."""
+        counts = self.ledger.counts
+        for machine in world.machines:
+            for at in self.ledger.partitions:
+                found = hosted(machine, at)
+                epochs = [] if found is None else [one.epoch for one in found.state.epochs.entries]
+                counts["gaps of leader epochs"] += sum(b - a > 1 for a, b in pairwise(epochs))
+            metadata = metadata_log(metadata_of(machine))
+            counts["metadata logs behind a snapshot"] += (
+                metadata is not None and metadata[0].log_start_offset > 0
+            )
+
     async def _looked(self, reader: ClusterReader) -> bool:
         try:
             return await reader.look_at_offsets()
@@ -272,8 +298,17 @@ class Cluster:
         return dict(self.ledger.counts)
 
 
-def plan(node_id: int, roles: Sequence[str], voters: Sequence[int], storage: str) -> Plan:
-    """Return the plan of one node."""
+def plan(
+    node_id: int,
+    roles: Sequence[str],
+    voters: Sequence[int],
+    storage: str,
+    keys: Mapping[str, Any] | None = None,
+) -> Plan:
+    """Return the plan of one node.
+
+    :param keys: configuration beside that of every seed
+    """
     listeners: list[dict[str, Any]] = []
     host = address_of(node_id)
     if "broker" in roles:
@@ -290,7 +325,7 @@ def plan(node_id: int, roles: Sequence[str], voters: Sequence[int], storage: str
         "rack": f"r{node_id}",
     }
     return plan_of(
-        {"controller.quorum.voters": quorum, **CONFIG},
+        {"controller.quorum.voters": quorum, **CONFIG, **(keys or {})},
         storage,
         node_id=node_id,
         sections={"node": node, "network": {"plugin": "net_simulated", "listeners": listeners}},

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 from importlib.metadata import EntryPoint, entry_points
+from random import Random
 from typing import Any, TypeVar, cast
 
 from blumfeld.kernel.composing.plan import Plan, make_plan
@@ -251,6 +252,14 @@ class Machine:
         if power_cut:
             self._power_was_cut = True
         self.down.set()
+
+    def lose_cache(self) -> None:
+        """Lose the power while no process runs: what was not synced is gone. The peers know that the process ended."""
+        assert not self.is_running, "a power cut that ends a process is a crash"
+        self._note("power cut, no process runs")
+        self.disk.crash(Random(self._seed * SEEDS_A_RUN + self.incarnations))
+        self.power_cuts += 1
+        self._power_was_cut = True
 
     def lose_disk(self) -> None:
         """Cut the power, and put an empty disk into the machine."""

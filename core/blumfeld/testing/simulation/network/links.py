@@ -45,12 +45,14 @@ class Weather(msgspec.Struct, frozen=True, kw_only=True):
 class Link:
     """The way from one machine to another. The way back is another link."""
 
-    __slots__ = ("cut", "stalled_until_s", "waiting", "weather")
+    __slots__ = ("cut", "refuses", "stalled_until_s", "waiting", "weather")
 
     def __init__(self, weather: Weather) -> None:
         self.weather = weather
         self.cut = False
         """Nothing arrives until the link is healed. Senders notice only that nothing is acknowledged."""
+        self.refuses = False
+        """A firewall answers each attempt to connect with a reset."""
         self.stalled_until_s = 0.0
         """Nothing arrives before this time."""
         self.waiting: dict[Any, None] = {}
@@ -76,7 +78,8 @@ class Links:
         return [ends for ends, link in self._links.items() if link.cut]
 
     def clear(self) -> list[Link]:
-        """End every cut and every stall, and restore the default weather. Return all links."""
+        """End every cut, refusal and stall, and restore the default weather. Return all links."""
         for link in self._links.values():
-            link.cut, link.stalled_until_s, link.weather = False, 0.0, self._weather
+            link.cut = link.refuses = False
+            link.stalled_until_s, link.weather = 0.0, self._weather
         return list(self._links.values())

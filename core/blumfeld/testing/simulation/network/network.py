@@ -26,6 +26,8 @@ CLIENTS = "10.9.0.1"
 """The machine of a connection whose caller names none."""
 CONNECT_S_MAX = 30.0
 """Time after which an attempt to connect ends, if nothing comes back."""
+PROXY_S_MAX = 10.0
+"""Time after which a proxy that reaches nobody closes a connection, at most."""
 FIRST_RETRY_S = 1.0
 """Pause before the first repetition of an attempt to connect; the next one is twice as long, as in TCP."""
 
@@ -77,13 +79,15 @@ class Network:
 
     def unlisten(self, host: str, port: int) -> None:
         """Refuse connections from now on."""
-        self.site(host).listening.pop(port, None)
+        site = self.site(host)
+        site.listening.pop(port, None)
+        site.closed.pop(port, None)
 
     async def connect(self, host: str, port: int, end: Callable[[Wire], End], source: str = CLIENTS) -> Wire:
         """Connect from the machine ``source``; ``end`` makes the receiver at this side.
 
-        :raises ConnectionRefusedError: the machine is up, and nothing listens on the port
-        :raises TimeoutError: nothing comes back: the machine is down, or a link is cut
+        :raises ConnectionRefusedError: the machine is up, and nothing listens on the port; or a firewall refuses
+        :raises TimeoutError: nothing comes back: the machine is down, its backlog is full, or a link is cut
         """
         here, there = self.site(source), self.site(host)
         out, back = self.links.link(source, host), self.links.link(host, source)
@@ -91,14 +95,17 @@ class Network:
         while True:
             stall_s = max(out.stalled_until_s, back.stalled_until_s) - self.loop.time()
             await asyncio.sleep(out.weather.delay_s(self.random) + max(stall_s, 0.0))
-            if there.up and not (out.cut or back.cut):
+            answers = (there.up and not there.backlog_full) or there.behind_proxy
+            if answers and not (out.cut or back.cut):
                 break
             if left_s <= 0:
                 raise TimeoutError(errno.ETIMEDOUT, f"no answer from {host}:{port}")
             await asyncio.sleep(min(retry_s, left_s))
             left_s, retry_s = left_s - retry_s, retry_s * 2
         accept = there.listening.get(port)
-        if accept is None:
+        if accept is None and there.behind_proxy:
+            there, accept = self.site(f"the proxy of {host}"), self._proxied
+        if accept is None or out.refuses:
             raise ConnectionRefusedError(errno.ECONNREFUSED, f"nobody listens on {host}:{port}")
         if not here.up:
             raise OSError(errno.ENETDOWN, f"the machine {source} is down")
@@ -109,6 +116,11 @@ class Network:
         connection.client.end = end(connection.client)
         there.run(_accepted, accept, connection.server)
         return connection.client
+
+    def _proxied(self, wire: Wire) -> End:
+        """Accept for a process that isn't there. The proxy closes when its own attempt to connect has failed."""
+        self.loop.call_later(self.random.random() * PROXY_S_MAX, wire.close, "the proxy reaches nobody")
+        return _Silent()
 
     def connection_over(self, number: int) -> None:
         """Forget a connection: both ends are closed."""
@@ -140,6 +152,44 @@ class Network:
             self.trace.note(f"heal {source} {destination}")
             self._resume(link.waiting)
 
+    def refuse(self, source: str, destination: str) -> None:
+        """Let a firewall refuse connections from ``source`` to ``destination``, and reset those that are there."""
+        self.links.link(source, destination).refuses = True
+        self.trace.note(f"refuse {source} {destination}")
+        for connection in list(self.connections.values()):
+            ends = connection.client.site.name, connection.server.site.name
+            if ends == (source, destination):
+                connection.break_off("a firewall refused it")
+
+    def refuse_no_more(self, source: str, destination: str) -> None:
+        """End the refusal."""
+        self.links.link(source, destination).refuses = False
+        self.trace.note(f"refuse no more {source} {destination}")
+
+    def close_ports(self, host: str) -> bool:
+        """Close the ports of a process that lives, with their connections. Return whether there were any."""
+        site = self.site(host)
+        ports = site.close_ports()
+        for wire in [one for one in site.wires if isinstance(one, Wire) and one.port in ports]:
+            wire.reset("the listener was closed")
+        self.trace.note(f"close ports {host}")
+        return bool(ports)
+
+    def open_ports(self, host: str) -> None:
+        """End :meth:`close_ports`."""
+        self.site(host).open_ports()
+        self.trace.note(f"open ports {host}")
+
+    def hold_streams_of(self, host: str, seconds: float) -> None:
+        """Hold up what the machine sends over its open connections, as lost segments do that are repeated after ever
+        longer pauses. Connections that it opens later overtake them."""
+        until_s = self.loop.time() + seconds
+        self.trace.note(f"hold {host} {seconds:.3f}")
+        for wire in list(self.site(host).wires):
+            if isinstance(wire, Wire):
+                wire.out.held_until_s = until_s
+                self._calm_from((host, wire.peer.site.name), until_s)
+
     def stall(self, source: str, destination: str, seconds: float) -> None:
         """Let nothing arrive for some time. What was sent arrives then, all at once."""
         until_s = self.loop.time() + seconds
@@ -148,10 +198,13 @@ class Network:
         self.trace.note(f"stall {source} {destination} {seconds:.3f}")
 
     def heal_all(self) -> None:
-        """End every cut and stall, and restore the weather."""
+        """End every cut, refusal and stall, let each port answer as its process does, and restore the weather."""
         for source, destination in self.links.all_cut():
             self.heal(source, destination)
         self.links.clear()
+        for site in self._sites.values():
+            site.backlog_full = site.behind_proxy = False
+            site.open_ports()
 
     def trouble(self, place: Place) -> None:
         """Note the beginning of a trouble that may make requests go unanswered."""
@@ -221,6 +274,16 @@ class Vantage:
     async def connect(self, host: str, port: int, end: Callable[[Wire], End]) -> Wire:
         """As ``Network.connect``, from this machine."""
         return await self._network.connect(host, port, end, self._source)
+
+
+class _Silent:
+    """The receiver of a proxy that has nobody to give the bytes to."""
+
+    def data(self, data: bytes) -> None:
+        """Drop bytes that arrived."""
+
+    def lost(self, reason: str) -> None:
+        """Do nothing."""
 
 
 def _accepted(accept: Callable[[Wire], End], wire: Wire) -> None:

@@ -38,7 +38,18 @@ class Waiting(Protocol):
 class Site:
     """A machine as the network sees it. It is made with its first use."""
 
-    __slots__ = ("_port", "listening", "name", "run", "up", "waiting", "wires")
+    __slots__ = (
+        "_port",
+        "backlog_full",
+        "behind_proxy",
+        "closed",
+        "listening",
+        "name",
+        "run",
+        "up",
+        "waiting",
+        "wires",
+    )
 
     def __init__(self, name: str) -> None:
         self.name = name
@@ -48,6 +59,12 @@ class Site:
         """Runs an arrival in the machine's process, when that process has time for it."""
         self.listening: dict[int, Callable[[Any], Any]] = {}
         """Port → the function that takes a wire and returns the receiver for it."""
+        self.closed: dict[int, Callable[[Any], Any]] = {}
+        """Ports that :meth:`close_ports` has closed."""
+        self.backlog_full = False
+        """The system drops attempts to connect: the process accepts too slowly. Open connections go on."""
+        self.behind_proxy = False
+        """A proxy in between accepts connections also while no process listens, or the machine is down."""
         self.wires: dict[OpenEnd, None] = {}
         """Open ends of connections."""
         self.waiting: dict[Waiting, None] = {}
@@ -59,9 +76,22 @@ class Site:
         self._port = FIRST_PORT if self._port >= LAST_PORT else self._port + 1
         return self._port
 
+    def close_ports(self) -> list[int]:
+        """Close every port, although the process lives: until :meth:`open_ports` connections are refused. Return the
+        ports that were open."""
+        self.closed.update(self.listening)
+        self.listening.clear()
+        return list(self.closed)
+
+    def open_ports(self) -> None:
+        """Listen again on what was closed, unless the process has ended meanwhile."""
+        self.listening.update(self.closed)
+        self.closed.clear()
+
     def process_died(self, reason: str) -> None:
         """Reset every connection and free every port, as the system does for a killed process."""
         self.listening.clear()
+        self.closed.clear()
         for wire in list(self.wires):
             wire.process_died(reason)
         self.run = at_once
@@ -70,6 +100,7 @@ class Site:
         """Forget every connection and every port. No peer hears of it."""
         self.up = False
         self.listening.clear()
+        self.closed.clear()
         for wire in list(self.wires):
             wire.vanish()
         self.run = at_once

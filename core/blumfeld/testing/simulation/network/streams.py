@@ -186,6 +186,7 @@ class Stream:
         "_scheduled",
         "_unacked_since_s",
         "_way",
+        "held_until_s",
         "link",
         "source",
     )
@@ -200,6 +201,8 @@ class Stream:
         self._way: deque[tuple[float, bytes | Sign, str]] = deque()
         """(time of arrival, bytes or sign, its reason)."""
         self._arrives_s = 0.0
+        self.held_until_s = 0.0
+        """Nothing of this stream arrives before this time, whatever the link delivers."""
         self._scheduled = False
         self._unacked_since_s: float | None = None
 
@@ -239,9 +242,10 @@ class Stream:
             (link.waiting if link.cut else site.waiting)[self] = None
             self._lose_patience()
             return
-        if link.stalled_until_s > now_s:
+        free_s = max(link.stalled_until_s, self.held_until_s)
+        if free_s > now_s:
             self._scheduled = True
-            self._network.schedule(link.stalled_until_s, self)
+            self._network.schedule(free_s, self)
             return
         way = self._way
         while way and way[0][0] <= now_s:

@@ -70,6 +70,19 @@ class FaultClass(StrEnum):
     """Several machines lose their power at the moment when the controller or a leader begins to sync a file."""
     LOST_DISK = "lost-disk"
     """A machine loses its power and its disk. Its node comes back with the same id and an empty disk."""
+    REFUSE = "refuse"
+    """A firewall refuses connections to a machine for a while, from some machines or from all."""
+    BACKLOG = "backlog"
+    """A machine drops attempts to connect for a while: its backlog is full."""
+    LISTENER = "listener"
+    """A process closes its ports with their connections, and opens them again within some seconds."""
+    PROXY = "proxy"
+    """A proxy accepts connections for a machine for a while, also when no process is there."""
+    JOINING = "joining"
+    """While a leader asks the controller to take a follower into the ISR, the request or its answer is held up. The
+    follower falls behind meanwhile, or is another process."""
+    LATE = "late"
+    """A process ends, and its successor starts at once. What the first one sent last arrives seconds later."""
 
 
 OF_CLUSTERS = frozenset(
@@ -80,16 +93,29 @@ OF_CLUSTERS = frozenset(
         FaultClass.TIMELY,
         FaultClass.POWER_AT_SYNC,
         FaultClass.LOST_DISK,
+        FaultClass.REFUSE,
+        FaultClass.BACKLOG,
+        FaultClass.LISTENER,
+        FaultClass.PROXY,
+        FaultClass.JOINING,
+        FaultClass.LATE,
     }
 )
 """Classes that mean something only where nodes take over from each other."""
-AIMED_CLASSES = frozenset({FaultClass.AIMED, FaultClass.TIMELY, FaultClass.POWER_AT_SYNC})
+AIMED_CLASSES = frozenset({FaultClass.AIMED, FaultClass.TIMELY, FaultClass.POWER_AT_SYNC, FaultClass.JOINING})
+LASTS_S = 8.0
+"""Mean duration of a fault that lasts."""
 ENDS_PROCESS = frozenset({FaultClass.KILL, FaultClass.POWER, FaultClass.POWER_TOGETHER, FaultClass.STOP})
 
 
 def chance_of(seed: int, name: str) -> random.Random:
     """Return a source of chance for one part of a run."""
     return random.Random(f"{seed}/{name}")
+
+
+def lasts_s(chance: random.Random) -> float:
+    """Return the duration of a fault that lasts."""
+    return 0.1 + chance.random() * 2 * LASTS_S
 
 
 def drawn(seed: int, allowed: Collection[FaultClass]) -> dict[FaultClass, float]:

@@ -6,20 +6,20 @@ import asyncio
 import errno
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any
 
 from blumfeld.kernel.node import StartError
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.simulation.machine.host import Machine
-from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of, drawn
+from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of, drawn, lasts_s
+from blumfeld.testing.simulation.swarm.joining_faults import JoiningFaults
+from blumfeld.testing.simulation.swarm.network_faults import NetworkFaults
 from blumfeld.testing.simulation.swarm.world import World
 
 DOWN_S = 5.0
 """Mean time until a process that ended is started again."""
-LASTS_S = 8.0
-"""Mean duration of a fault that lasts."""
 STAYS_OFFLINE = ("partition offline", "log not opened")
 """The broker's events for a partition whose files failed in another way than by a write of records."""
 DISK_PLACES = ("", "", CLUSTER_METADATA_TOPIC)
@@ -59,6 +59,7 @@ class Injector:
         self._on_error = on_error
         self._tasks: list[asyncio.Task[None]] = []
         self._keepers: list[asyncio.Task[None]] = []
+        self._network = NetworkFaults(world, self.counts)
         self._bring: dict[FaultClass, Callable[[random.Random], Awaitable[None]]] = {
             FaultClass.KILL: self._kill,
             FaultClass.POWER: self._power,
@@ -66,10 +67,6 @@ class Injector:
             FaultClass.STOP: self._stop,
             FaultClass.PAUSE: self._pause,
             FaultClass.LOAD: self._load,
-            FaultClass.CUT: self._cut,
-            FaultClass.PARTITION: self._partition,
-            FaultClass.STALL: self._stall,
-            FaultClass.BREAK: self._break,
             FaultClass.CLOCK_JUMP: self._jump,
             FaultClass.CLOCK_RATE: self._rate,
             FaultClass.DISK_FULL: self._full,
@@ -84,6 +81,10 @@ class Injector:
             FaultClass.TIMELY: self._timely,
             FaultClass.POWER_AT_SYNC: self._power_at_sync,
             FaultClass.LOST_DISK: self._lose_disk,
+            **self._network.by_class(),
+            **JoiningFaults(
+                world, self._network, self._start_again, self._stop_in_order, self.counts
+            ).by_class(),
         }
 
     def begin(self) -> None:
@@ -140,12 +141,21 @@ class Injector:
             await asyncio.sleep(0.1 + chance.random() * 2 * DOWN_S)
             if machine.is_running:
                 continue
+            await self._start_again(machine)
+
+    async def _start_again(self, machine: Machine) -> None:
+        """Start a process, which goes on if :meth:`heal` ends the fault that asked for it. A disk that failed excuses a
+        start that fails."""
+
+        async def start() -> None:
             struck = machine.disk.struck
             try:
                 await machine.start()
             except StartError:
                 if machine.disk.struck == struck:
                     raise
+
+        await asyncio.shield(self._task(start()))
 
     async def _happen(self, one: FaultClass, mean_s: float) -> None:
         chance = self._chance(one.value)
@@ -164,7 +174,7 @@ class Injector:
         return machines[chance.randrange(len(machines))]
 
     async def _last(self, chance: random.Random) -> None:
-        await asyncio.sleep(0.1 + chance.random() * 2 * LASTS_S)
+        await asyncio.sleep(lasts_s(chance))
 
     # Processes
 
@@ -227,7 +237,8 @@ class Injector:
 
         async def stop() -> None:
             await machine.stop()
-            machine.down.set()
+            if not machine.is_running:  # it may have been killed meanwhile, and another process be there
+                machine.down.set()
 
         await asyncio.shield(self._task(stop()))
 
@@ -274,7 +285,7 @@ class Injector:
             others = [other.address for other in self._world.machines if other is not machine]
             ways = [(machine.address, other) for other in others if how != 2]
             ways += [(other, machine.address) for other in others if how != 3]
-            await self._cut_ways(ways, chance)
+            await self._network.cut_ways(ways, lasts_s(chance))
 
     async def _lose_disk(self, chance: random.Random) -> None:
         machines = [machine for machine in self._world.replaceable() if machine.is_running]
@@ -296,47 +307,6 @@ class Injector:
         machine.load(0.0002 + chance.random() * 0.005)
         await self._last(chance)
         machine.load(0.0)
-
-    # Network
-
-    def _hosts(self) -> list[str]:
-        return [*(machine.address for machine in self._world.machines), *self._world.client_addresses]
-
-    async def _cut(self, chance: random.Random) -> None:
-        source, destination = chance.sample(self._hosts(), 2)
-        self.counts[FaultClass.CUT.value] += 1
-        self._world.network.cut(source, destination)
-        await self._last(chance)
-        self._world.network.heal(source, destination)
-
-    async def _partition(self, chance: random.Random) -> None:
-        hosts = self._hosts()
-        chance.shuffle(hosts)
-        size = 1 + chance.randrange(max(len(hosts) // 2, 1))
-        ways = [(a, b) for a in hosts[:size] for b in hosts[size:]]
-        ways += [(b, a) for a, b in ways]
-        self.counts[FaultClass.PARTITION.value] += 1
-        await self._cut_ways(ways, chance)
-
-    async def _cut_ways(self, ways: Sequence[tuple[str, str]], chance: random.Random) -> None:
-        network = self._world.network
-        for a, b in ways:
-            network.cut(a, b)
-        await self._last(chance)
-        for a, b in ways:
-            network.heal(a, b)
-
-    async def _stall(self, chance: random.Random) -> None:
-        source, destination = chance.sample(self._hosts(), 2)
-        self.counts[FaultClass.STALL.value] += 1
-        self._world.network.stall(source, destination, chance.random() * 5.0)
-
-    async def _break(self, chance: random.Random) -> None:
-        network = self._world.network
-        if network.connections:
-            self.counts[FaultClass.BREAK.value] += 1
-            numbers = sorted(network.connections)
-            network.connections[numbers[chance.randrange(len(numbers))]].break_off("the network broke it")
 
     # Clocks
 

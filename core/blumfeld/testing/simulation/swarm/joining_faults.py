@@ -1,0 +1,110 @@
+"""Faults around a change of an ISR, and around a process whose last requests outlive it: chance seldom meets both."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+
+from blumfeld.testing.simulation.machine.host import Machine
+from blumfeld.testing.simulation.swarm.faults import FaultClass
+from blumfeld.testing.simulation.swarm.network_faults import NetworkFaults
+from blumfeld.testing.simulation.swarm.world import Joining, World
+
+LOOK_S = 0.01
+"""Pause between two looks for a follower that joins: a change of an ISR takes some milliseconds."""
+ANSWER_S_MIN, ANSWER_S_MAX = 5.0, 12.0
+"""Time for which the controller's answer doesn't come: longer than ``replica.lag.time.max.ms``."""
+REQUEST_S = 3.2
+"""Time for which the leader's request is under way: shorter than ``broker.session.timeout.ms``."""
+FENCED_S = 0.3
+"""Time within which a killed process is fenced, by its refusing port (ADR 0033)."""
+LATE_S_MAX = 6.0
+
+
+class JoiningFaults:
+    """Brings these faults about.
+
+    :param start: starts a machine's next process
+    :param stop: stops a process in order
+    :param counts: faults that happened, by class
+    """
+
+    def __init__(
+        self,
+        world: World,
+        network: NetworkFaults,
+        start: Callable[[Machine], Awaitable[None]],
+        stop: Callable[[Machine], Awaitable[None]],
+        counts: Counter[str],
+    ) -> None:
+        self._world = world
+        self._network = network
+        self._start = start
+        self._stop = stop
+        self._counts = counts
+
+    def by_class(self) -> Mapping[FaultClass, Callable[[random.Random], Awaitable[None]]]:
+        """Return what brings each class about."""
+        return {FaultClass.JOINING: self._joining, FaultClass.LATE: self._late}
+
+    async def _joining(self, chance: random.Random) -> None:
+        asked, look = chance.random() < 0.5, self._world.joining
+        if look is None:
+            return
+        while not (found := [one for one in look() if one.asked is asked]):
+            await asyncio.sleep(LOOK_S)
+        joining = found[chance.randrange(len(found))]
+        self._counts[FaultClass.JOINING.value] += 1
+        if asked:
+            await self._hold_answer(joining, chance)
+        else:
+            await self._hold_request(joining, chance)
+
+    async def _hold_answer(self, joining: Joining, chance: random.Random) -> None:
+        """The controller may have decided, and the leader doesn't hear of it. Meanwhile the follower falls behind."""
+        seconds = ANSWER_S_MIN + chance.random() * (ANSWER_S_MAX - ANSWER_S_MIN)
+        leader, follower = joining.leader.address, joining.follower.address
+        ways = [(joining.controller.address, leader)]
+        if joining.follower is not joining.controller:
+            ways.append((follower, leader))
+        await self._network.cut_ways(ways, seconds)
+
+    async def _hold_request(self, joining: Joining, chance: random.Random) -> None:
+        """The follower's process ends, and its machine loses its page cache, before the leader's request arrives."""
+        leader, follower = joining.leader.address, joining.follower.address
+        self._world.network.stall(leader, joining.controller.address, REQUEST_S)
+        await asyncio.sleep(chance.random() * FENCED_S)
+        joining.follower.crash(power_cut=False)
+        await self._succeeded(joining.follower, power_cut=True)
+        await self._network.cut_ways([(leader, follower), (follower, leader)], REQUEST_S)
+
+    async def _late(self, chance: random.Random) -> None:
+        """What a process sent last arrives when its successor is there. Some processes are told to stop before."""
+        machine = self._world.machines[chance.randrange(len(self._world.machines))]
+        seconds = 1.0 + chance.random() * (LATE_S_MAX - 1.0)
+        told, power_cut = chance.random() < 0.5, chance.random() < 0.5
+        if not machine.is_serving or machine.is_paused:
+            return
+        self._counts[FaultClass.LATE.value] += 1
+        self._world.network.hold_streams_of(machine.address, seconds)
+        if told:
+            await asyncio.wait((asyncio.ensure_future(self._stop(machine)),), timeout=chance.random())
+        else:
+            await asyncio.sleep(chance.random())
+        if machine.is_running:
+            machine.crash(power_cut=False)
+        await self._succeeded(machine, power_cut=power_cut)
+
+    async def _succeeded(self, machine: Machine, *, power_cut: bool) -> None:
+        """Start the next process of a machine whose process has ended.
+
+        :param power_cut: the machine loses its power before. Its peers were told of the end
+        """
+        await asyncio.sleep(FENCED_S)
+        if machine.is_running:
+            return
+        if power_cut:
+            machine.lose_cache()
+        await self._start(machine)

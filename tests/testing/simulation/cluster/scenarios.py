@@ -1,0 +1,119 @@
+"""Workloads of a cluster with a script of their own, for what chance alone meets too seldom."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+from blumfeld.kernel.composing.plan import Plan
+from blumfeld.testing.simulation.clients.oracle import ViolationError
+from blumfeld.testing.simulation.cluster.admin import create_topic
+from blumfeld.testing.simulation.cluster.committed import metadata_log
+from blumfeld.testing.simulation.cluster.watch import metadata_of
+from blumfeld.testing.simulation.cluster.workload import Cluster, plan
+from blumfeld.testing.simulation.machine.host import Machine
+from blumfeld.testing.simulation.swarm.shape import Shape
+from blumfeld.testing.simulation.swarm.world import World
+from blumfeld.wire.errors import ErrorCode
+
+LARGE = "large"
+LARGE_PARTITIONS = 1_000
+RETRY_S = 0.5
+
+
+class Scripted(Cluster):
+    """A cluster whose clients have a script beside them."""
+
+    def clients(self, world: World, until_s: float) -> Sequence[Coroutine[Any, Any, None]]:
+        """See ``Workload``."""
+        return [*super().clients(world, until_s), self.script(world)]
+
+    async def script(self, world: World) -> None:
+        """Do what the scenario is about."""
+        raise NotImplementedError
+
+    def controller_machine(self, world: World) -> Machine | None:
+        known = self._watch.controller()
+        return None if known is None else world.machines[known[1] - 1]
+
+
+class LargeTopic(Scripted):
+    """The controller dies while a topic with a thousand partitions is created. The topic is there wholly or not at all,
+    on each node and at any time, and is created in the end."""
+
+    async def script(self, world: World) -> None:
+        chance = world.chance("large topic")
+        routes = self._routes(world, "large", world.client_address(0))
+        await asyncio.sleep(2.0)
+        self.ledger.topics[LARGE] = None
+        killing = world.loop.create_task(self._kill(world, 20 + chance.randrange(LARGE_PARTITIONS - 100)))
+        code = ErrorCode.REQUEST_TIMED_OUT
+        while code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
+            try:
+                code = await create_topic(routes, LARGE, LARGE_PARTITIONS, self._replicas)
+            except OSError:
+                await asyncio.sleep(RETRY_S)
+        await killing
+        self.ledger.topics[LARGE] = True
+        self.ledger.partition_counts[LARGE] = LARGE_PARTITIONS
+        routes.close()
+
+    async def _kill(self, world: World, records: int) -> None:
+        """Kill the controller when it has written so many records of the topic."""
+        machine = self.controller_machine(world)
+        assert machine is not None
+        found = metadata_log(metadata_of(machine))
+        assert found is not None
+        began = found[0].written_end_offset
+        while found[0].written_end_offset < began + records:
+            await asyncio.sleep(0.001)
+            self.check_whole(world)
+        machine.crash(power_cut=False)
+        self.ledger.counts["controllers killed"] += 1
+        until_s = world.loop.time() + 20.0
+        while world.loop.time() < until_s:
+            await asyncio.sleep(0.05)
+            self.check_whole(world)
+
+    def check_whole(self, world: World) -> None:
+        """Check that each node shows all of the topic, or nothing."""
+        for machine in world.machines:
+            metadata = metadata_of(machine)
+            topic = None if metadata is None else metadata.image.topics.get(LARGE)
+            if topic is not None and len(topic.partitions) != LARGE_PARTITIONS:
+                raise ViolationError(f"{machine.address} shows {len(topic.partitions)} partitions of {LARGE}")
+
+
+class PausedController(Scripted):
+    """A single controller is stopped for longer than a session. The brokers' heartbeats lie unread meanwhile, and none
+    of the brokers may be fenced for it."""
+
+    PAUSES_S = (5.0, 9.0)
+    """``broker.session.timeout.ms`` is 4 s in this workload."""
+
+    def plans(self, shape: Shape) -> Sequence[Plan]:
+        """See ``Workload``."""
+        self._voters = range(1, 2)
+        self._brokers = [2, 3, 4]
+        plans = [plan(1, ["controller"], self._voters, shape.storage)]
+        return [*plans, *(plan(one, ["broker"], self._voters, shape.storage) for one in self._brokers)]
+
+    async def script(self, world: World) -> None:
+        await asyncio.sleep(2.0)
+        controller = world.machines[0]
+        for pause_s in self.PAUSES_S:
+            controller.pause()
+            await asyncio.sleep(pause_s)
+            controller.resume()
+            for _ in range(300):
+                await asyncio.sleep(0.01)
+                self.check_unfenced()
+            self.ledger.counts["pauses"] += 1
+
+    def check_unfenced(self) -> None:
+        """Check that no broker is fenced."""
+        image = self._watch.newest_image()
+        fenced = [] if image is None else [one.broker_id for one in image.brokers.values() if one.fenced]
+        if fenced:
+            raise ViolationError(f"the brokers {fenced} are fenced, and only the controller was stopped")

@@ -1,0 +1,23 @@
+"""What the seeds of the swarm meet too seldom: each has a script."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.testing.simulation.swarm import Shape, Swarm
+from tests.testing.simulation.cluster.scenarios import LargeTopic, PausedController
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(3))
+def test_the_controller_dies_while_a_topic_with_a_thousand_partitions_is_created(seed: int) -> None:
+    report = Swarm(Shape(seed=seed, clients=2, seconds=30.0, faults=()), LargeTopic()).run()
+    assert report.counts["controllers killed"] == 1
+    assert report.counts["acked"]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_a_controller_that_was_stopped_fences_nobody(seed: int) -> None:
+    report = Swarm(Shape(seed=seed, clients=2, seconds=25.0, faults=()), PausedController()).run()
+    assert report.counts["pauses"] == 2
+    assert report.counts["acked"]
