@@ -497,6 +497,7 @@ def registry(**more: str) -> Registry:
     }
     places = {name: f"tests.kernel.fakes:{cls}" for name, cls in named.items()} | more
     places["groups_kip848"] = "blumfeld_groups_kip848:Plugin"
+    places["transactions"] = "blumfeld_transactions:Plugin"
     return Registry(EntryPoint(name, value, "blumfeld.plugins") for name, value in places.items())
 
 
@@ -511,6 +512,8 @@ plugin = "consensus_fake"
 plugin = "replication_fake"
 [groups]
 plugins = ["groups_fake"]
+[transactions]
+plugin = "none"
 """
 
 

@@ -49,6 +49,17 @@ def planned(data_dir: Path, *overrides: str) -> Plan:
     )
 
 
+def test_a_controller_alone_knows_the_features_of_transactions_and_coordinates_none(tmp_path: Path) -> None:
+    """It decides on UpdateFeatures, also on ``transaction.version``."""
+    plan = planned(tmp_path, 'node.roles=["controller"]', 'transactions.plugin="transactions"')
+
+    async def body(node: Node) -> None:
+        assert "transaction.version" in [feature.name for feature in node.composition.features]
+        assert node.composition.transactions is None
+
+    with_node(plan, body)
+
+
 def with_node(
     plan: Plan, body: Callable[[Node], Coroutine[Any, Any, None]], logs: EventLogs | None = None
 ) -> None:

@@ -7,7 +7,7 @@ starts the broker after storage, consensus and replication, and stops it before 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from blumfeld.broker.fetch.sessions import FetchSessions
 from blumfeld.broker.membership.cluster import ClusterView
@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from blumfeld.broker.coordination.producer_ids import ProducerIds
     from blumfeld.broker.coordination.transactions import TransactionCoordination
     from blumfeld.client.envelope import Forwarded
+    from blumfeld.wire.schema import Message
 
 LISTENER_KINDS = ("broker", "controller")
 
@@ -229,7 +230,6 @@ class Broker:
         if composition.transactions is None:
             return
         from blumfeld.broker.coordination.transactions import TransactionCoordination
-        from blumfeld.broker.handlers.broker.api_27_write_txn_markers import WriteTxnMarkers
 
         self.transactions = TransactionCoordination(
             composition.transactions,
@@ -240,9 +240,14 @@ class Broker:
             peers=self.peers,
             listener=next((one.name for one in composition.listeners if one.inter_broker), ""),
             producer_ids=self._next_producer_id,
-            write_own_markers=WriteTxnMarkers(self.ports).write,
+            write_own_markers=self._write_markers,
         )
         self.register(self.transactions.handlers())
+
+    def _write_markers(self, request: Any) -> Completion[Message]:
+        from blumfeld.broker.handlers.broker.api_27_write_txn_markers import WriteTxnMarkers
+
+        return WriteTxnMarkers(self.ports).write(request)
 
     def gauges(self) -> list[Metric]:
         """Depths of queues and counts of what is hosted, read at each scrape. Bytes of topics count from this call on,

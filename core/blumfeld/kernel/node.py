@@ -282,7 +282,7 @@ class Node:
             plugins.make(plan, "blumfeld_make_group_protocol", composition)
             for plan in plugins.of_role("groups")
         )
-        for plan in plugins.of_role("transactions"):
+        for plan in plugins.of_role("transactions") if "broker" in composition.roles else ():
             composition.transactions = plugins.make(plan, "blumfeld_make_transactions", composition)
         for _, handlers in plugins.each("blumfeld_api_handlers", composition):
             broker.register(handlers)

@@ -330,7 +330,7 @@ class Hooks:
 
     @hookspec(firstresult=True)
     def blumfeld_make_transactions(self, composition: Composition) -> TransactionCoordinator | None:
-        """Called once, if the manifest names a transactions plug-in.
+        """Called once, unless the manifest leaves transactions out.
 
         :param composition: has all parts
         :return: the shard type and its handlers

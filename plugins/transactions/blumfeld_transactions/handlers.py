@@ -10,7 +10,7 @@ from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
-from blumfeld.spi.transactions import TransactionSurroundings
+from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -51,19 +51,36 @@ def mapped(code: ErrorCode, context: RequestContext) -> ErrorCode:
     return code
 
 
+def handlers(around: TransactionSurroundings) -> list[ApiHandler]:
+    """Returns the handlers of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
+    apis = TransactionApis(around)
+    return [
+        _handler(ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), apis.add_partitions, add_partitions_failed),
+        _handler(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), apis.add_offsets, add_offsets_failed),
+        _handler(ApiKey.END_TXN, (0, 5), apis.end, end_failed),
+    ]
+
+
+def submit_partitions(
+    around: TransactionSurroundings, asked: PartitionsOfTransaction
+) -> Completion[Outcomes]:
+    """Have the shard say which partitions are in the transaction, or add them."""
+    command = AddPartitions(
+        transactional_id=asked.transactional_id,
+        producer_id=asked.producer_id,
+        epoch=asked.producer_epoch,
+        partitions=asked.partitions,
+        verify_only=not asked.add,
+        client_version=EPOCH_A_TRANSACTION if asked.add else 0,
+    )
+    return around.submit(asked.transactional_id, command, None)
+
+
 class TransactionApis:
     """Turns requests into commands of the shard, and replies into answers."""
 
     def __init__(self, around: TransactionSurroundings) -> None:
         self._around = around
-
-    def handlers(self) -> list[ApiHandler]:
-        """Returns the handlers of the APIs that only a coordinator serves."""
-        return [
-            _handler(ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), self.add_partitions, add_partitions_failed),
-            _handler(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), self.add_offsets, add_offsets_failed),
-            _handler(ApiKey.END_TXN, (0, 5), self.end, end_failed),
-        ]
 
     # InitProducerId
 

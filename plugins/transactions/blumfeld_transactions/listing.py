@@ -24,30 +24,32 @@ from blumfeld_transactions.transaction import State, Transaction
 STATES = {state.text: state for state in State}
 
 
+def handlers(around: TransactionSurroundings) -> list[ApiHandler]:
+    """Returns the handlers of both APIs."""
+    apis = ListingApis(around)
+    return [
+        ApiHandler(
+            key=ApiKey.DESCRIBE_TRANSACTIONS,
+            min_version=0,
+            max_version=0,
+            handle=apis.describe,
+            error_response=describe_failed,
+        ),
+        ApiHandler(
+            key=ApiKey.LIST_TRANSACTIONS,
+            min_version=0,
+            max_version=2,
+            handle=apis.list,
+            error_response=list_failed,
+        ),
+    ]
+
+
 class ListingApis:
     """Answers questions about transactions. They change nothing."""
 
     def __init__(self, around: TransactionSurroundings) -> None:
         self._around = around
-
-    def handlers(self) -> list[ApiHandler]:
-        """Returns the handlers of both APIs."""
-        return [
-            ApiHandler(
-                key=ApiKey.DESCRIBE_TRANSACTIONS,
-                min_version=0,
-                max_version=0,
-                handle=self.describe,
-                error_response=describe_failed,
-            ),
-            ApiHandler(
-                key=ApiKey.LIST_TRANSACTIONS,
-                min_version=0,
-                max_version=2,
-                handle=self.list,
-                error_response=list_failed,
-            ),
-        ]
 
     def describe(self, request: DescribeTransactionsRequest, context: RequestContext) -> Completion[Message]:
         """Describe each transactional id, or say why it can't be: TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR,

@@ -11,70 +11,78 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Composition, Feature, NoOptions, hookimpl
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
-from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest
 from blumfeld.wire.schema import Message
-from blumfeld_transactions.commands import AddPartitions, WriteMarkers
-from blumfeld_transactions.handlers import TransactionApis
-from blumfeld_transactions.listing import ListingApis
-from blumfeld_transactions.markers import MarkerSender
-from blumfeld_transactions.shard import Limits, TransactionShard
-from blumfeld_transactions.transaction import EPOCH_A_TRANSACTION
+from blumfeld_transactions.apis import API_TABLE, LazyApi
 
 if TYPE_CHECKING:
     from blumfeld.config.values import BrokerConfig
+    from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest
+    from blumfeld_transactions.commands import WriteMarkers
+    from blumfeld_transactions.handlers import TransactionApis
+    from blumfeld_transactions.markers import MarkerSender
+    from blumfeld_transactions.shard import Limits, TransactionShard
 
 TRANSACTION_VERSION = Feature("transaction.version", 0, 2, 2)
 """0: the first generation. 1: flexible records. 2: each transaction has its own epoch (KIP-890)."""
 
 
 class Transactions:
-    """The coordinator of transactions: implements ``spi.transactions.TransactionCoordinator``."""
+    """The coordinator of transactions: implements ``spi.transactions.TransactionCoordinator``.
+
+    Its modules are imported with the first request, or with the first shard, so that a start pays for none.
+    """
 
     def __init__(self, composition: Composition) -> None:
         self._runtime = composition.runtime
         self._events = composition.log("transactions")
-        self._limits = limits(composition.config)
+        self._config = composition.config
+        self._apis: TransactionApis | None = None
+        self._markers: MarkerSender | None = None
 
     def attach(self, surroundings: TransactionSurroundings) -> None:
         """Take the surroundings."""
         self._around = surroundings
-        self._apis = TransactionApis(surroundings)
-        self._markers = MarkerSender(self._runtime, self._events, surroundings)
 
     def handlers(self) -> Sequence[ApiHandler]:
         """AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions, ListTransactions."""
-        return [*self._apis.handlers(), *ListingApis(self._around).handlers()]
+        return [LazyApi(self._around, row).handler() for row in API_TABLE]
 
     def init_producer_id(self, request: Message, context: RequestContext) -> Completion[Message]:
         """As :meth:`TransactionApis.init_producer_id`."""
+        if self._apis is None:
+            from blumfeld_transactions.handlers import TransactionApis
+
+            self._apis = TransactionApis(self._around)
         return self._apis.init_producer_id(cast("InitProducerIdRequest", request), context)
 
     def partitions_of(self, asked: PartitionsOfTransaction) -> Completion[Outcomes]:
         """Have the shard say which partitions are in the transaction, or add them."""
-        command = AddPartitions(
-            transactional_id=asked.transactional_id,
-            producer_id=asked.producer_id,
-            epoch=asked.producer_epoch,
-            partitions=asked.partitions,
-            verify_only=not asked.add,
-            client_version=EPOCH_A_TRANSACTION if asked.add else 0,
-        )
-        return self._around.submit(asked.transactional_id, command, None)
+        from blumfeld_transactions.handlers import submit_partitions
+
+        return submit_partitions(self._around, asked)
 
     def new_shard(self) -> TransactionShard:
         """Make a shard without transactional ids."""
-        return TransactionShard(self._limits, self._version)
+        from blumfeld_transactions.shard import TransactionShard
+
+        return TransactionShard(limits(self._config), self._version)
 
     def _version(self) -> int:
         return self._around.image().features.get(TRANSACTION_VERSION.name, 0)
 
     def perform(self, partition: int, epoch: int, effect: object) -> None:
         """Write the markers of a transaction."""
+        if self._markers is None:
+            from blumfeld_transactions.markers import MarkerSender
+
+            self._markers = MarkerSender(self._runtime, self._events, self._around)
         self._markers.begin(partition, epoch, cast("WriteMarkers", effect))
 
 
 def limits(config: BrokerConfig) -> Limits:
     """Returns the shard's configuration."""
+    from blumfeld_transactions.shard import Limits
+
     return Limits(
         timeout_ms_max=config.int("transaction.max.timeout.ms"),
         abort_interval_ms=config.int("transaction.abort.timed.out.transaction.cleanup.interval.ms"),

@@ -26,3 +26,9 @@ def test_a_started_broker_has_imported_no_handler() -> None:
     assert [
         name for name in modules if name.startswith("blumfeld.broker.handlers.") and ".api_" in name
     ] == []
+    assert {24, 25, 26, 65, 66} <= set(advertised), "the APIs of transactions are served"
+    assert [name for name in modules if name.startswith("blumfeld_transactions.")] == [
+        "blumfeld_transactions.apis",
+        "blumfeld_transactions.plugin",
+    ]
+    assert "blumfeld.wire.messages.add_partitions_to_txn" not in modules

@@ -44,6 +44,15 @@ def listeners(*rows: str) -> str:
 PLAIN = 'name="PLAINTEXT", bind="127.0.0.1:9092"'
 
 
+def test_transactions_are_composed_unless_they_are_left_out() -> None:
+    assert Manifest().transactions.plugin == "transactions"
+    assert not [one for one in plan_of("").plugins if one.role == "transactions"]
+    assert complaints("", 'transactions.options={ "fast" = true }') == [
+        "m.toml: transactions.options: found options without a plug-in; "
+        'allowed: none beside transactions.plugin = "none"'
+    ]
+
+
 @pytest.mark.parametrize(
     ("override", "complaint"),
     [
@@ -218,7 +227,7 @@ def test_all_problems_that_can_be_seen_are_told_at_once() -> None:
 
 def test_what_is_no_toml_says_where() -> None:
     assert "no TOML" in complaints("[node\n")[0]
-    assert "line 12" in complaints("[node\n")[0]
+    assert "line 14" in complaints("[node\n")[0]
 
 
 @pytest.mark.parametrize("override", ["node.id", "=1", "node..id=1", "node.id=1\nnode.x=2", "[node]=1"])

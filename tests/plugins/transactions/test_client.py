@@ -12,7 +12,6 @@ from confluent_kafka.cimpl import NewTopic
 from blumfeld.testing import EmbeddedBroker
 
 WAIT_S = 30
-MANIFEST = {"transactions": {"plugin": "transactions"}}
 
 
 def producer(address: str, transactional_id: str = "tx") -> Any:
@@ -55,7 +54,7 @@ def read(address: str, isolation: str, partitions: int) -> list[str]:
 
 def test_consume_transform_produce() -> None:
     """Committed values and offsets are seen, aborted ones aren't, and a second producer fences the first."""
-    with EmbeddedBroker(manifest=MANIFEST) as broker:
+    with EmbeddedBroker() as broker:
         address = broker.bootstrap_servers
         admin = AdminClient({"bootstrap.servers": address, "log_level": 0})
         for made in admin.create_topics([NewTopic("t", 2, 1)]).values():
@@ -94,5 +93,6 @@ def test_consume_transform_produce() -> None:
 
 
 def test_without_the_plug_in_a_transactional_id_is_refused() -> None:
-    with EmbeddedBroker() as broker, pytest.raises(KafkaException, match="authorization"):
+    left_out = {"transactions": {"plugin": "none"}}
+    with EmbeddedBroker(manifest=left_out) as broker, pytest.raises(KafkaException, match="authorization"):
         producer(broker.bootstrap_servers)

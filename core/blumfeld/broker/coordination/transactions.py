@@ -18,12 +18,6 @@ from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionCoordinator
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
-    AddPartitionsToTxnTransaction,
-)
 from blumfeld.wire.schema import Message
 
 PURPOSE = "transactions"
@@ -98,6 +92,13 @@ class TransactionCoordination:
         return self._ask(leader, asked)
 
     def _ask(self, node_id: int, asked: PartitionsOfTransaction) -> Completion[Outcomes]:
+        from blumfeld.wire.messages.add_partitions_to_txn import (
+            AddPartitionsToTxnRequest,
+            AddPartitionsToTxnResponse,
+            AddPartitionsToTxnTopic,
+            AddPartitionsToTxnTransaction,
+        )
+
         topics: dict[str, AddPartitionsToTxnTopic] = {}
         for topic, index in sorted(asked.partitions):
             topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(index)

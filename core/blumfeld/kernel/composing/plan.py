@@ -9,7 +9,7 @@ import msgspec
 from blumfeld.kernel.identity import is_cluster_id
 from blumfeld.kernel.manifest.kafka_config import broker_config
 from blumfeld.kernel.manifest.rules import checked_listeners
-from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
+from blumfeld.kernel.manifest.sections import NO_FILE, NO_PLUGIN, Manifest
 from blumfeld.plugging.errors import ManifestError, Problem, shown
 from blumfeld.plugging.plugins import PlannedPlugin
 from blumfeld.plugging.registry import Registry
@@ -101,7 +101,8 @@ class _Loader:
                 options = manifest.groups.options.get(name, {})
                 at, options_at = f"groups.assignors[{nth}]", f"groups.options.{name}"
                 yield self._one("assignors", name, options, at=at, options_at=options_at)
-        if manifest.transactions.plugin is not None:
+        # A controller alone coordinates nothing, but it must know the feature to finalize its level.
+        if manifest.transactions.plugin != NO_PLUGIN:
             yield self._one("transactions", manifest.transactions.plugin, manifest.transactions.options)
         if manifest.archive is not None:
             if ARCHIVE_PLUGIN not in self.registry.names():

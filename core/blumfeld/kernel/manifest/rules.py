@@ -7,7 +7,13 @@ from collections.abc import Iterator
 from posixpath import normpath
 
 from blumfeld.config.addresses import PORT_MAX, host_and_port
-from blumfeld.kernel.manifest.sections import ListenerSection, Manifest, NodeSection, listener_sections
+from blumfeld.kernel.manifest.sections import (
+    NO_PLUGIN,
+    ListenerSection,
+    Manifest,
+    NodeSection,
+    listener_sections,
+)
 from blumfeld.plugging.errors import ManifestError, Problem, one_of, shown
 from blumfeld.spi.transport import Listener
 
@@ -136,12 +142,11 @@ def _section_problems(manifest: Manifest) -> Iterator[Problem]:
             yield Problem(f"plugins.options.{name}", found, one_of(name, observers))
     if manifest.metrics.bind is not None:
         yield from _address_problems("metrics.bind", manifest.metrics.bind)
-    for path, section in (("transactions", manifest.transactions), ("security", manifest.security)):
-        if section.plugin is None and section.options:
-            yield Problem(f"{path}.options", "options without a plug-in", f"name it: {path}.plugin")
-    if manifest.transactions.plugin is not None and "broker" not in manifest.node.roles:
-        found = shown(manifest.transactions.plugin)
-        yield Problem("transactions.plugin", found, "nothing: the node has no broker role")
+    if manifest.security.plugin is None and manifest.security.options:
+        yield Problem("security.options", "options without a plug-in", "name it: security.plugin")
+    if manifest.transactions.plugin == NO_PLUGIN and manifest.transactions.options:
+        allowed = f'none beside transactions.plugin = "{NO_PLUGIN}"'
+        yield Problem("transactions.options", "options without a plug-in", allowed)
 
 
 def _config_problems(manifest: Manifest) -> Iterator[Problem]:

@@ -18,6 +18,9 @@ NO_FILE = "default manifest"
 
 DEFAULT_DATA_DIR = "data"
 
+NO_PLUGIN = "none"
+"""In place of a plug-in's name: the role stays empty. TOML has no null."""
+
 NodeId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 
 
@@ -100,8 +103,16 @@ class GroupsSection(_Section, frozen=True):
     options: dict[str, dict[str, Any]] = {}
 
 
-class OptionalSection(_Section, frozen=True):
-    """``[transactions]``, ``[security]``: roles that may be empty."""
+class TransactionsSection(_Section, frozen=True):
+    """``[transactions]``."""
+
+    plugin: str = "transactions"
+    """:data:`NO_PLUGIN` leaves transactions out."""
+    options: dict[str, Any] = {}
+
+
+class SecuritySection(_Section, frozen=True):
+    """``[security]``: a role that may be empty."""
 
     plugin: str | None = None
     options: dict[str, Any] = {}
@@ -139,8 +150,8 @@ class Manifest(_Section, frozen=True):
     consensus: ConsensusSection = ConsensusSection()
     replication: ReplicationSection = ReplicationSection()
     groups: GroupsSection = GroupsSection()
-    transactions: OptionalSection = OptionalSection()
-    security: OptionalSection = OptionalSection()
+    transactions: TransactionsSection = TransactionsSection()
+    security: SecuritySection = SecuritySection()
     plugins: PluginsSection = PluginsSection()
     metrics: MetricsSection = MetricsSection()
     logging: LoggingSection = LoggingSection()
