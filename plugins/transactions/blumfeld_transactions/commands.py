@@ -73,12 +73,33 @@ class AbortTimedOut(msgspec.Struct, frozen=True):
     """A timer's command: abort every transaction that is open longer than its timeout."""
 
 
+class AbortExhausted(msgspec.Struct, frozen=True, kw_only=True):
+    """Abort a transaction that is open longer than its timeout, and whose producer id has no epoch left (KIP-890). The
+    reply is True; in another state, or for another producer, it changes nothing."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
+    fresh_id: int
+
+
 class ForgetExpired(msgspec.Struct, frozen=True):
     """A timer's command: forget the transactional ids that nothing used for ``transactional.id.expiration.ms``."""
+
+    left: tuple[str, ...] | None = None
+    """Ids that an earlier turn did not look at; ``None`` begins with all."""
 
 
 class NeedsProducerId(msgspec.Struct, frozen=True):
     """In place of a reply: the command is to come again with a fresh producer id. Nothing was decided."""
+
+
+class FetchProducerId(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of a timeout that needs a fresh producer id: get one, and come again with :class:`AbortExhausted`."""
+
+    transactional_id: str
+    producer_id: int
+    epoch: int
 
 
 class WriteMarkers(msgspec.Struct, frozen=True, kw_only=True):

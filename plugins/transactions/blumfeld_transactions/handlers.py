@@ -185,17 +185,25 @@ class TransactionApis:
     def _refused(
         self, topics: Iterable[AddPartitionsToTxnTopic], context: RequestContext
     ) -> dict[Partition, ErrorCode]:
-        known = self._around.image().topics
-        refused = {}
+        refused = dict.fromkeys(self._unknown(topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
         for topic in topics:
-            may = context.authorize("Write", "Topic", topic.name)
-            found = known.get(topic.name)
-            for index in topic.partitions:
-                if not may:
+            if not context.authorize("Write", "Topic", topic.name):
+                for index in topic.partitions:
                     refused[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-                elif found is None or index not in found.partitions:
-                    refused[topic.name, index] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return refused
+
+    def _unknown(self, topics: Iterable[AddPartitionsToTxnTopic]) -> set[Partition]:
+        """Returns the partitions that the image doesn't have."""
+        known = self._around.image().topics
+        unknown = set()
+        for topic in topics:
+            found = known.get(topic.name)
+            unknown.update(
+                (topic.name, index)
+                for index in topic.partitions
+                if found is None or index not in found.partitions
+            )
+        return unknown
 
     def _add_for_brokers(
         self, request: AddPartitionsToTxnRequest, context: RequestContext
@@ -223,6 +231,16 @@ class TransactionApis:
             refused: Completion[Any] = Completion()
             refused.fail(BrokerError(ErrorCode.INVALID_REQUEST))
             return refused
+        if unknown := self._unknown(one.topics):
+            # The image here may lag behind the leader's. Markers go by it, so the partition would never get one.
+            return Completion.of(
+                {
+                    at: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+                    if at in unknown
+                    else ErrorCode.OPERATION_NOT_ATTEMPTED
+                    for at in _partitions(one.topics)
+                }
+            )
         command = AddPartitions(
             transactional_id=one.transactional_id,
             producer_id=one.producer_id,

@@ -71,7 +71,14 @@ class Transactions:
         return self._around.image().features.get(TRANSACTION_VERSION.name, 0)
 
     def perform(self, partition: int, epoch: int, effect: object) -> None:
-        """Write the markers of a transaction."""
+        """Write the markers of a transaction, or get the producer id that its abort needs."""
+        from blumfeld_transactions.commands import FetchProducerId
+
+        if isinstance(effect, FetchProducerId):
+            from blumfeld_transactions.exhausted import fetch_producer_id
+
+            fetch_producer_id(self._around, partition, epoch, effect)
+            return
         if self._markers is None:
             from blumfeld_transactions.markers import MarkerSender
 

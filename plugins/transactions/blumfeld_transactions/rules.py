@@ -58,9 +58,8 @@ def initialized(current: Transaction | None, asked: InitProducer, now_ms: int) -
             state=State.EMPTY,
             updated_ms=now_ms,
         )
+    check_settled(current)
     check_expected(current, asked.expected)
-    if current.state not in IDLE:
-        raise _concurrent(current)
     expected = None if asked.expected is None else asked.expected[1]
     renewed = {"timeout_ms": asked.timeout_ms, "partitions": frozenset(), "started_ms": NO_TIME}
     if expected is not None and expected != current.epoch:
@@ -75,6 +74,16 @@ def initialized(current: Transaction | None, asked: InitProducer, now_ms: int) -
             State.EMPTY, now_ms, producer_id=asked.fresh_id, epoch=0, last_epoch=last_epoch, **renewed
         )
     return current.to(State.EMPTY, now_ms, epoch=current.epoch + 1, last_epoch=last_epoch, **renewed)
+
+
+def check_settled(current: Transaction) -> None:
+    """Check that no markers are being written. This comes before the checks of the producer, because the producer may
+    have a producer id already that takes effect with the end of the transaction (KIP-890).
+
+    :raises BrokerError: CONCURRENT_TRANSACTIONS
+    """
+    if current.state in ENDING:
+        raise _concurrent(current)
 
 
 def check_expected(current: Transaction, expected: tuple[int, int] | None) -> None:
@@ -110,9 +119,9 @@ def extended(current: Transaction | None, asked: AddPartitions, now_ms: int) -> 
 
     :raises BrokerError: INVALID_PRODUCER_ID_MAPPING, PRODUCER_FENCED, CONCURRENT_TRANSACTIONS
     """
+    if current is not None:
+        check_settled(current)
     current = check_producer(current, asked.producer_id, asked.epoch)
-    if current.state in ENDING:
-        raise _concurrent(current)
     if current.state is State.ONGOING and asked.partitions <= current.partitions:
         return None
     return current.to(
@@ -130,29 +139,36 @@ def verified(current: Transaction | None, asked: AddPartitions) -> Transaction:
     :raises BrokerError: as :func:`extended`
     """
     current = check_producer(current, asked.producer_id, asked.epoch)
-    if current.state in ENDING:
-        raise _concurrent(current)
+    check_settled(current)
     return current
 
 
-def fenced(current: Transaction, now_ms: int, version: int) -> Transaction:
+def fenced(current: Transaction, now_ms: int, version: int, fresh_id: int = NO_PRODUCER_ID) -> Transaction:
     """Returns an open transaction after the coordinator has fenced its producer, and decided to abort it.
 
-    The state between, PrepareEpochFence, is never written. The epoch of the fence is never told to a client.
+    The state between, PrepareEpochFence, is never written. With ``transaction.version`` 2 the abort is one of the
+    producer's own: a producer that asks for the abort itself is told the next epoch, and may go on.
 
     :param version: the cluster's ``transaction.version``
+    :raises ProducerIdNeeded: each transaction has its own epoch, and this producer id has none left
     """
     fence = current.to(State.PREPARE_EPOCH_FENCE, None, epoch=min(current.epoch + 1, EPOCH_MAX))
-    epoch, last_epoch = fence.epoch, NO_EPOCH
-    if version >= EPOCH_A_TRANSACTION:
-        epoch, last_epoch = min(epoch + 1, EPOCH_MAX), epoch
+    if version < EPOCH_A_TRANSACTION:
+        return fence.to(
+            State.PREPARE_ABORT,
+            now_ms,
+            last_epoch=NO_EPOCH,
+            next_producer_id=NO_PRODUCER_ID,
+            client_version=0,
+        )
+    if current.exhausted and fresh_id == NO_PRODUCER_ID:
+        raise ProducerIdNeeded
     return fence.to(
         State.PREPARE_ABORT,
         now_ms,
-        epoch=epoch,
-        last_epoch=last_epoch,
-        next_producer_id=NO_PRODUCER_ID,
-        client_version=version if version >= EPOCH_A_TRANSACTION else 0,
+        last_epoch=current.epoch,
+        next_producer_id=fresh_id if current.exhausted else NO_PRODUCER_ID,
+        client_version=version,
     )
 
 
@@ -165,6 +181,7 @@ def ended(current: Transaction | None, asked: EndTransaction, now_ms: int) -> Tr
     if asked.client_version >= EPOCH_A_TRANSACTION:
         return _ended_v2(current, asked, now_ms)
     current = check_producer(current, asked.producer_id, asked.epoch)
+    check_settled(current)
     if current.state is State.ONGOING:
         state = State.PREPARE_COMMIT if asked.commit else State.PREPARE_ABORT
         return current.to(state, now_ms, next_producer_id=NO_PRODUCER_ID, client_version=0)
@@ -175,20 +192,16 @@ def ended(current: Transaction | None, asked: EndTransaction, now_ms: int) -> Tr
 def _check_ended_before(current: Transaction, asked: EndTransaction) -> None:
     """Check that the decision of a transaction that has ended is the one that is asked for.
 
-    :raises BrokerError: CONCURRENT_TRANSACTIONS while its markers are being written, INVALID_TXN_STATE
+    :raises BrokerError: INVALID_TXN_STATE
     """
-    preparing = State.PREPARE_COMMIT if asked.commit else State.PREPARE_ABORT
-    complete = State.COMPLETE_COMMIT if asked.commit else State.COMPLETE_ABORT
-    if current.state is preparing:
-        raise _concurrent(current)
-    if current.state is not complete:
+    if current.state is not (State.COMPLETE_COMMIT if asked.commit else State.COMPLETE_ABORT):
         raise _invalid(current, "be committed" if asked.commit else "be aborted")
 
 
 def _ended_v2(current: Transaction | None, asked: EndTransaction, now_ms: int) -> Transaction | None:
     if current is None:
         raise BrokerError(ErrorCode.INVALID_PRODUCER_ID_MAPPING, "the transactional id is unknown")
-    bumped = current.epoch == asked.epoch + 1
+    check_settled(current)
     rotated = (
         current.previous_producer_id == asked.producer_id
         and asked.epoch == EPOCHS_EXHAUSTED_FROM
@@ -199,16 +212,11 @@ def _ended_v2(current: Transaction | None, asked: EndTransaction, now_ms: int) -
             ErrorCode.INVALID_PRODUCER_ID_MAPPING,
             f"the request has producer id {asked.producer_id}, the transactional id {current.producer_id}",
         )
-    repeated = bumped or rotated
-    if current.state in ENDING:
-        valid = bumped
-    elif current.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT):
-        valid = repeated or asked.epoch == current.epoch
-    else:
-        valid = asked.epoch == current.epoch
-    if not valid:
+    ended_before = current.state in (State.COMPLETE_COMMIT, State.COMPLETE_ABORT)
+    repeated = ended_before and (rotated or _bumped(current, asked))
+    if not repeated and asked.epoch != current.epoch:
         raise _fenced(f"epoch {asked.epoch}", f"epoch {current.epoch}")
-    if current.state in ENDING or (repeated and current.state in IDLE):
+    if repeated:
         _check_ended_before(current, asked)
         return None
     if current.state is not State.ONGOING and asked.commit:
@@ -227,6 +235,12 @@ def _ended_v2(current: Transaction | None, asked: EndTransaction, now_ms: int) -
         started_ms=current.started_ms if current.state is State.ONGOING else now_ms,
         client_version=asked.client_version,
     )
+
+
+def _bumped(current: Transaction, asked: EndTransaction) -> bool:
+    """Whether the end of the producer's transaction gave the present epoch. The last epoch is only for fences: it is
+    told to no producer, because a marker could not end a transaction in it."""
+    return asked.epoch + 1 == current.epoch < EPOCH_MAX
 
 
 def completed(current: Transaction, now_ms: int) -> Transaction:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from blumfeld.coordinator.runtime.record_runs import RecordRun
@@ -13,10 +13,12 @@ from blumfeld.wire.messages.end_txn import EndTxnResponse
 from blumfeld.wire.messages.init_producer_id import InitProducerIdResponse
 from blumfeld_transactions import rules
 from blumfeld_transactions.commands import (
+    AbortExhausted,
     AbortTimedOut,
     AddPartitions,
     DescribeOne,
     EndTransaction,
+    FetchProducerId,
     ForgetExpired,
     InitProducer,
     ListAll,
@@ -25,10 +27,19 @@ from blumfeld_transactions.commands import (
     WriteMarkers,
 )
 from blumfeld_transactions.records import read_record, record
-from blumfeld_transactions.transaction import ENDING, EPOCH_A_TRANSACTION, Partition, State, Transaction
+from blumfeld_transactions.transaction import (
+    ENDING,
+    EPOCH_A_TRANSACTION,
+    NO_PRODUCER_ID,
+    Partition,
+    State,
+    Transaction,
+)
 
 ABORTS_A_TURN = 500
 """Transactions that one decision aborts or forgets. The rest waits for the next turn of the loop."""
+LOOKS_A_TURN = 20_000
+"""Transactional ids that one decision looks at for their expiration: a few milliseconds."""
 
 
 class Limits(NamedTuple):
@@ -52,6 +63,8 @@ class TransactionShard:
         self._limits = limits
         self._version = version
         self._transactions: dict[str, Transaction] = {}
+        self._open: dict[str, int] = {}
+        """Transactional ids with an open transaction, and when it began. So timeouts and gauges look at no other id."""
 
     # Replay
 
@@ -65,6 +78,10 @@ class TransactionShard:
             self._transactions.pop(transactional_id, None)
         else:
             self._transactions[transactional_id] = after
+        if after is not None and after.state is State.ONGOING:
+            self._open[transactional_id] = after.started_ms
+        else:
+            self._open.pop(transactional_id, None)
 
     def replay_run(self, run: RecordRun) -> None:
         """Replay many records in order."""
@@ -93,15 +110,26 @@ class TransactionShard:
         delay_ms = self._limits.abort_interval_ms if delay_ms is None else delay_ms
         return TimerOrder(("abort",), delay_ms, AbortTimedOut())
 
-    def _forget_timer(self, delay_ms: int | None = None) -> TimerOrder:
-        delay_ms = self._limits.forget_interval_ms if delay_ms is None else delay_ms
-        return TimerOrder(("forget",), delay_ms, ForgetExpired())
+    def _forget_timer(self, left: tuple[str, ...] = ()) -> TimerOrder:
+        if left:
+            return TimerOrder(("forget",), 0, ForgetExpired(left))
+        return TimerOrder(("forget",), self._limits.forget_interval_ms, ForgetExpired())
 
     # For readers
 
     def find(self, transactional_id: str) -> Transaction | None:
         """Returns the transaction of a transactional id."""
         return self._transactions.get(transactional_id)
+
+    @property
+    def open(self) -> int:
+        """Number of open transactions."""
+        return len(self._open)
+
+    @property
+    def oldest_started_ms(self) -> int | None:
+        """Time at which the oldest open transaction began; ``None`` without one."""
+        return min(self._open.values(), default=None)
 
     # Decisions
 
@@ -126,8 +154,10 @@ class TransactionShard:
                     return Decision(reply=self._listed(command, now_ms))
                 case AbortTimedOut():
                     return self._abort_timed_out(now_ms)
+                case AbortExhausted():
+                    return self._abort_exhausted(command, now_ms)
                 case ForgetExpired():
-                    return self._forget_expired(now_ms)
+                    return self._forget_expired(command, now_ms)
         except rules.ProducerIdNeeded:
             return Decision(reply=NeedsProducerId())
         raise TypeError(f"no command of this shard: {type(command).__name__}")
@@ -145,7 +175,7 @@ class TransactionShard:
         current = self._transactions.get(asked.transactional_id)
         if current is not None and current.state is State.ONGOING:
             rules.check_expected(current, asked.expected)
-            decision = self._fence(asked.transactional_id, current, now_ms)
+            decision = self._fence(asked.transactional_id, current, now_ms, asked.fresh_id)
             # The client asks again until the abort is complete, and then gets the next epoch.
             decision.reply = InitProducerIdResponse(
                 error_code=ErrorCode.CONCURRENT_TRANSACTIONS, producer_id=-1, producer_epoch=-1
@@ -157,8 +187,10 @@ class TransactionShard:
             reply=InitProducerIdResponse(producer_id=after.producer_id, producer_epoch=after.epoch),
         )
 
-    def _fence(self, transactional_id: str, current: Transaction, now_ms: int) -> Decision:
-        after = rules.fenced(current, now_ms, self._version())
+    def _fence(
+        self, transactional_id: str, current: Transaction, now_ms: int, fresh_id: int = NO_PRODUCER_ID
+    ) -> Decision:
+        after = rules.fenced(current, now_ms, self._version(), fresh_id)
         return Decision(
             records=[self._record(transactional_id, after)], after_commit=[_markers(transactional_id, after)]
         )
@@ -217,37 +249,54 @@ class TransactionShard:
 
     def _abort_timed_out(self, now_ms: int) -> Decision:
         records: list[CoordinatorRecord] = []
-        effects: list[WriteMarkers] = []
-        for transactional_id, current in _some(self._transactions, lambda one: rules.timed_out(one, now_ms)):
-            decision = self._fence(transactional_id, current, now_ms)
+        effects: list[WriteMarkers | FetchProducerId] = []
+        for transactional_id in self._open:
+            current = self._transactions[transactional_id]
+            if not rules.timed_out(current, now_ms):
+                continue
+            try:
+                decision = self._fence(transactional_id, current, now_ms)
+            except rules.ProducerIdNeeded:
+                effects.append(
+                    FetchProducerId(
+                        transactional_id=transactional_id,
+                        producer_id=current.producer_id,
+                        epoch=current.epoch,
+                    )
+                )
+                continue
             records += decision.records
             effects += decision.after_commit
+            if len(records) == ABORTS_A_TURN:
+                break
         again = 0 if len(records) == ABORTS_A_TURN else None
         return Decision(records=records, after_commit=effects, timers=[self._abort_timer(again)])
 
-    def _forget_expired(self, now_ms: int) -> Decision:
-        expiration_ms = self._limits.expiration_ms
-        records = [
-            self._record(transactional_id, None)
-            for transactional_id, _ in _some(
-                self._transactions, lambda one: rules.expired(one, now_ms, expiration_ms)
-            )
-        ]
-        again = 0 if len(records) == ABORTS_A_TURN else None
-        return Decision(records=records, timers=[self._forget_timer(again)])
+    def _abort_exhausted(self, asked: AbortExhausted, now_ms: int) -> Decision:
+        current = self._transactions.get(asked.transactional_id)
+        if (
+            current is None
+            or (current.producer_id, current.epoch) != (asked.producer_id, asked.epoch)
+            or not rules.timed_out(current, now_ms)
+        ):
+            return Decision(reply=True)
+        decision = self._fence(asked.transactional_id, current, now_ms, asked.fresh_id)
+        decision.reply = True
+        return decision
 
-
-def _some(
-    transactions: dict[str, Transaction], wanted: Callable[[Transaction], bool]
-) -> Iterator[tuple[str, Transaction]]:
-    """Yields the first transactions that are wanted, as many as one decision takes."""
-    found = 0
-    for transactional_id, transaction in transactions.items():
-        if wanted(transaction):
-            yield transactional_id, transaction
-            found += 1
-            if found == ABORTS_A_TURN:
-                return
+    def _forget_expired(self, asked: ForgetExpired, now_ms: int) -> Decision:
+        ids = tuple(self._transactions) if asked.left is None else asked.left
+        records: list[CoordinatorRecord] = []
+        looked = 0
+        for transactional_id in ids[:LOOKS_A_TURN]:
+            looked += 1
+            known = self._transactions.get(transactional_id)
+            if known is not None and rules.expired(known, now_ms, self._limits.expiration_ms):
+                records.append(self._record(transactional_id, None))
+                if len(records) == ABORTS_A_TURN:
+                    break
+        left = ids[looked:]
+        return Decision(records=records, timers=[self._forget_timer(left)])
 
 
 def _membership(one: Partition, partitions: frozenset[Partition]) -> ErrorCode:

@@ -16,9 +16,11 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.end_txn import EndTxnResponse
 from blumfeld.wire.messages.init_producer_id import InitProducerIdResponse
 from blumfeld_transactions.commands import (
+    AbortExhausted,
     AbortTimedOut,
     AddPartitions,
     EndTransaction,
+    FetchProducerId,
     ForgetExpired,
     InitProducer,
     MarkersWritten,
@@ -114,6 +116,8 @@ def requests(version: int, epoch: int) -> Iterator[tuple[str, Any]]:
         MarkersWritten(transactional_id=ID, producer_id=PRODUCER, epoch=epoch - 1),
     )
     yield "timeout passed", AbortTimedOut()
+    exhausted = AbortExhausted(transactional_id=ID, producer_id=PRODUCER, epoch=epoch, fresh_id=FRESH)
+    yield "timeout passed, id fetched", exhausted
     yield "expiration passed", ForgetExpired()
 
 
@@ -131,7 +135,7 @@ def rows(version: int) -> Iterator[str]:
 
 def outcome(shard: TransactionShard, command: Any) -> str:
     """What a command leads to, in a line."""
-    late = {AbortTimedOut: LATE_MS, ForgetExpired: START_MS + LIMITS.expiration_ms}
+    late = {AbortTimedOut: LATE_MS, AbortExhausted: LATE_MS, ForgetExpired: START_MS + LIMITS.expiration_ms}
     try:
         decision = apply(shard, command, late.get(type(command), NOW_MS))
     except BrokerError as error:
@@ -168,7 +172,9 @@ def _state(after: Transaction) -> str:
     return f"{text} [{' '.join(names)}]" if names else text
 
 
-def _effect(effect: WriteMarkers) -> str:
+def _effect(effect: WriteMarkers | FetchProducerId) -> str:
+    if isinstance(effect, FetchProducerId):
+        return "fetches a producer id"
     names = " ".join(f"{topic}-{index}" for topic, index in sorted(effect.partitions)) or "nothing"
     return f"markers {'COMMIT' if effect.commit else 'ABORT'} epoch={effect.epoch} to {names}"
 

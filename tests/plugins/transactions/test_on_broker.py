@@ -277,6 +277,24 @@ def test_another_broker_may_verify_several_transactions_at_once(broker: Transact
     assert unknown == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
+@pytest.mark.parametrize("verify_only", [True, False])
+def test_a_partition_that_the_coordinator_does_not_know_yet_is_not_added(
+    broker: Transacting, verify_only: bool
+) -> None:
+    """Its image may lag behind the leader's. It would take the partition for deleted, and write no marker in it."""
+    one = AddPartitionsToTxnTransaction(
+        transactional_id=ID,
+        producer_id=broker.producer_id,
+        producer_epoch=broker.epoch,
+        verify_only=verify_only,
+        topics=[AddPartitionsToTxnTopic(name="t", partitions=[0, 9])],
+    )
+    (result,) = broker.ask(AddPartitionsToTxnRequest(transactions=[one]), 5).results_by_transaction
+    codes = [ErrorCode(p.partition_error_code) for p in result.topic_results[0].results_by_partition]
+    assert codes == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
+    assert broker.end(True) == ErrorCode.INVALID_TXN_STATE
+
+
 def test_a_restart_continues_where_the_log_ends(broker: Transacting) -> None:
     """An open transaction stays open, and its producer may go on."""
     assert [*broker.add(0), broker.produce()] == [NONE, NONE]

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_transactions.commands import (
     AbortTimedOut,
+    AddPartitions,
     EndTransaction,
+    FetchProducerId,
     ForgetExpired,
     InitProducer,
     MarkersWritten,
     NeedsProducerId,
 )
-from blumfeld_transactions.shard import ABORTS_A_TURN
+from blumfeld_transactions.records import TransactionRecord
+from blumfeld_transactions.shard import ABORTS_A_TURN, LOOKS_A_TURN
 from blumfeld_transactions.transaction import ALLOWED_BEFORE, State, Transaction
 from tests.plugins.transactions.rows import (
     EPOCH,
@@ -78,6 +82,90 @@ def test_a_repeated_end_after_the_rotation_gets_the_new_producer_id() -> None:
     assert apply(shard, init).reply.producer_id == FRESH
 
 
+def test_the_producer_may_use_its_next_id_before_the_end_is_complete() -> None:
+    """EndTxn told it the next producer id. Until the markers are written it is to ask again, and is no stranger."""
+    shard = shard_in(State.ONGOING, 2, LAST)
+    end = EndTransaction(
+        transactional_id=ID, producer_id=PRODUCER, epoch=LAST, commit=True, client_version=2, fresh_id=FRESH
+    )
+    apply(shard, end)
+    add = AddPartitions(
+        transactional_id=ID, producer_id=FRESH, epoch=0, partitions=frozenset([("t", 0)]), client_version=2
+    )
+    with pytest.raises(BrokerError) as refused:
+        apply(shard, add)
+    assert refused.value.code is ErrorCode.CONCURRENT_TRANSACTIONS
+    apply(shard, MarkersWritten(transactional_id=ID, producer_id=PRODUCER, epoch=LAST + 1))
+    assert apply(shard, add).reply == {("t", 0): ErrorCode.NONE}
+
+
+def test_a_fence_in_the_last_epoch_rotates_the_producer_id() -> None:
+    """Otherwise a producer that aborts after the timeout would be told the epoch of the fence, and no marker could end
+    its next transaction."""
+    shard = shard_in(State.ONGOING, 2, LAST)
+    (effect,) = apply(shard, AbortTimedOut(), START_MS + 60_001).after_commit
+    assert effect == FetchProducerId(transactional_id=ID, producer_id=PRODUCER, epoch=LAST)
+    init = InitProducer(transactional_id=ID, timeout_ms=1_000)
+    assert isinstance(apply(shard, init).reply, NeedsProducerId)
+    apply(shard, msgspec.structs.replace(init, fresh_id=FRESH))
+    apply(shard, MarkersWritten(transactional_id=ID, producer_id=PRODUCER, epoch=LAST + 1))
+    abort = EndTransaction(
+        transactional_id=ID, producer_id=PRODUCER, epoch=LAST, commit=False, client_version=2
+    )
+    reply = apply(shard, abort).reply
+    assert (reply.error_code, reply.producer_id, reply.producer_epoch) == (0, FRESH, 0)
+
+
+def test_the_last_epoch_is_told_to_no_producer() -> None:
+    """A fence of the first generation may end in it. A marker could not end a transaction in it (KIP-890)."""
+    shard = shard_in(State.ONGOING, 0, LAST)
+    apply(shard, AbortTimedOut(), START_MS + 60_001)
+    apply(shard, MarkersWritten(transactional_id=ID, producer_id=PRODUCER, epoch=LAST + 1))
+    abort = EndTransaction(
+        transactional_id=ID, producer_id=PRODUCER, epoch=LAST, commit=False, client_version=2
+    )
+    with pytest.raises(BrokerError) as refused:
+        apply(shard, abort)
+    assert refused.value.code is ErrorCode.PRODUCER_FENCED
+
+
+def test_a_producer_that_aborts_after_its_timeout_goes_on() -> None:
+    """With transaction.version 2 the abort that it asks for is the one that the timeout decided, as in Kafka 4.3."""
+    shard = shard_in(State.ONGOING, 2)
+    apply(shard, AbortTimedOut(), START_MS + 60_001)
+    end = EndTransaction(
+        transactional_id=ID, producer_id=PRODUCER, epoch=EPOCH, commit=False, client_version=2
+    )
+    with pytest.raises(BrokerError, match="still in PrepareAbort"):
+        apply(shard, end)
+    apply(shard, MarkersWritten(transactional_id=ID, producer_id=PRODUCER, epoch=EPOCH + 1))
+    assert apply(shard, end).reply.producer_epoch == EPOCH + 1
+    with pytest.raises(BrokerError) as refused:
+        apply(shard, msgspec.structs.replace(end, commit=True))
+    assert refused.value.code is ErrorCode.INVALID_TXN_STATE
+
+
+def test_expired_ids_are_looked_for_in_slices() -> None:
+    shard = shard_in(State.EMPTY, 0)
+    known = shard.find(ID)
+    assert known is not None
+    for number in range(LOOKS_A_TURN):
+        shard.replay(TransactionRecord(b"", b"", f"tx-{number}", known))
+    young = NOW_MS
+    first = apply(shard, ForgetExpired(), young)
+    assert (first.records, first.timers[0].delay_ms) == ([], 0)
+    assert first.timers[0].command == ForgetExpired((f"tx-{LOOKS_A_TURN - 1}",))
+    second = apply(shard, first.timers[0].command, START_MS + LIMITS.expiration_ms)
+    assert (len(second.records), second.timers[0].delay_ms) == (1, LIMITS.forget_interval_ms)
+
+
+def test_gauges_follow_what_is_replayed() -> None:
+    shard = shard_in(State.ONGOING, 0)
+    assert (shard.open, shard.oldest_started_ms) == (1, START_MS)
+    apply(shard, AbortTimedOut(), START_MS + 60_001)
+    assert (shard.open, shard.oldest_started_ms) == (0, None)
+
+
 def test_no_other_transition_is_possible() -> None:
     """A fence that came first leaves nothing to commit."""
     for state, allowed in ALLOWED_BEFORE.items():
@@ -112,7 +200,7 @@ def test_many_timeouts_take_several_turns() -> None:
     known = shard.find(ID)
     assert known is not None
     for number in range(ABORTS_A_TURN):
-        shard._transactions[f"tx-{number}"] = known
+        shard.replay(TransactionRecord(b"", b"", f"tx-{number}", known))
     first = apply(shard, AbortTimedOut(), START_MS + 60_001)
     assert (len(first.after_commit), first.timers[0].delay_ms) == (ABORTS_A_TURN, 0)
     second = apply(shard, AbortTimedOut(), START_MS + 60_001)

@@ -33,10 +33,13 @@ _AS_NOT_ENOUGH_REPLICAS = frozenset(
         ErrorCode.COORDINATOR_NOT_AVAILABLE,
         ErrorCode.NOT_COORDINATOR,
         ErrorCode.NETWORK_EXCEPTION,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+        ErrorCode.OPERATION_NOT_ATTEMPTED,
     )
 )
 """Errors of the coordinator that old producers don't expect from Produce. They repeat a request that is answered
-NOT_ENOUGH_REPLICAS, without asking for metadata first."""
+NOT_ENOUGH_REPLICAS, without asking for metadata first. The last two come from a coordinator that doesn't know yet of a
+partition that is led here."""
 
 
 def produce_error(code: ErrorCode, *, adds: bool, abortable: bool) -> BrokerError:

@@ -40,6 +40,15 @@ ADDS_SINCE_VERSION = 5
 """First version that adds the group's partition to the transaction by itself."""
 
 
+_NOT_NOW = (
+    ErrorCode.CONCURRENT_TRANSACTIONS,
+    ErrorCode.NOT_COORDINATOR,
+    ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+)
+"""Errors of the transaction's coordinator that pass. The last one says that it doesn't know of the group's partition
+yet."""
+
+
 class TxnOffsetCommit:
     """Commits offsets in a transaction."""
 
@@ -106,7 +115,7 @@ def _error(code: ErrorCode, version: int) -> ErrorCode:
         return ErrorCode.INVALID_TXN_STATE
     if code is ErrorCode.CONCURRENT_TRANSACTIONS and version >= ADDS_SINCE_VERSION:
         return code
-    if code in (ErrorCode.CONCURRENT_TRANSACTIONS, ErrorCode.NOT_COORDINATOR):
+    if code in _NOT_NOW:
         return ErrorCode.COORDINATOR_NOT_AVAILABLE
     return code
 
