@@ -195,7 +195,7 @@ class TransactionApis:
     def _unknown(self, topics: Iterable[AddPartitionsToTxnTopic]) -> set[Partition]:
         """Returns the partitions that the image doesn't have."""
         known = self._around.image().topics
-        unknown = set()
+        unknown: set[Partition] = set()
         for topic in topics:
             found = known.get(topic.name)
             unknown.update(

@@ -135,7 +135,11 @@ def rows(version: int) -> Iterator[str]:
 
 def outcome(shard: TransactionShard, command: Any) -> str:
     """What a command leads to, in a line."""
-    late = {AbortTimedOut: LATE_MS, AbortExhausted: LATE_MS, ForgetExpired: START_MS + LIMITS.expiration_ms}
+    late: dict[type, int] = {
+        AbortTimedOut: LATE_MS,
+        AbortExhausted: LATE_MS,
+        ForgetExpired: START_MS + LIMITS.expiration_ms,
+    }
     try:
         decision = apply(shard, command, late.get(type(command), NOW_MS))
     except BrokerError as error:
