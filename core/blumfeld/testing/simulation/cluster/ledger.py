@@ -19,6 +19,8 @@ class ReplicatedLedger(PartitionLedger):
         self.excused_s = NEVER_S
         """Virtual time at which no disk of the ISR was known to have all acknowledged records; -1: never."""
         self.excuses = 0
+        self.floor_epoch = -1
+        """Leader epoch at the end of the last excuse. What leaders of earlier epochs show counts no more."""
         self.deleted = 0
         """Highest offset up to which a client asked to delete records."""
         self.deleted_for_sure = 0

@@ -91,11 +91,11 @@ class ClusterReader:
         if ledger.excused_s > self._resets.get(partition, NEVER_S):
             self._resets[partition] = self._routes.network.loop.time()
             self.positions[partition] = ledger.deleted
-        position = self.positions[partition]
+        position, epoch = self.positions[partition], self._routes.leader_epoch(partition)
         asked = FetchPartition(
             partition=partition.partition,
             fetch_offset=position,
-            current_leader_epoch=self._routes.leader_epoch(partition),
+            current_leader_epoch=epoch,
             partition_max_bytes=BYTES_MAX,
         )
         topics = [FetchTopic(topic=partition.topic, partitions=[asked])]
@@ -105,6 +105,8 @@ class ClusterReader:
         data = answer.responses[0].partitions[0]
         if excused or (follower and data.error_code):
             return True  # a follower that lags, or that doesn't follow yet, says little
+        if epoch < ledger.floor_epoch:
+            return False  # a leader from before the loss that hasn't heard of its end shows what is gone
         if not self._take(partition, position, data):
             return False
         if self._routes.random.random() < LOOK_CHANCE:
@@ -122,7 +124,8 @@ class ClusterReader:
         answer = await connection.ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
         found = answer.topics[0].partitions[0]
         ledger = self._ledger.partitions[partition]
-        if found.error_code or ledger.excused_s > self._resets.get(partition, NEVER_S):
+        excused = ledger.excused_s > self._resets.get(partition, NEVER_S)
+        if found.error_code or excused or epoch < ledger.floor_epoch:
             return
         self._ledger.counts["ends"] += 1
         if epoch >= 0 and found.offset < position:

@@ -159,7 +159,9 @@ class Watch:
         now_s = self._world.loop.time()
         for partition in [one for one in self._excused if one not in excused]:
             del self._excused[partition]
-            self._floors[partition] = self._newest_epoch(partition)
+            floor = self._floors[partition] = self._newest_epoch(partition)
+            if partition in self._ledger.partitions:
+                self._ledger.partitions[partition].floor_epoch = floor
         for partition in excused:
             if partition not in self._excused:
                 self._excused[partition] = None
