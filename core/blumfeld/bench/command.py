@@ -261,6 +261,10 @@ def chosen(workload: Workload, driver: str | None, steps: Sequence[str]) -> Work
         raise WorkloadError(f"{workload.name} has no step {', '.join(unknown)}; allowed: {', '.join(names)}")
     if driver not in (None, "wire", "librdkafka"):
         raise WorkloadError(f"--driver: found {driver}; allowed: wire, librdkafka")
+    if driver is not None and workload.driver == "transactions":
+        raise WorkloadError(
+            f"--driver: found {driver}; {workload.name} has transactions, and a driver of its own"
+        )
     kept = tuple(step for step in workload.steps if step.name in steps or not steps)
     return msgspec.structs.replace(workload, driver=driver or workload.driver, steps=kept)
 

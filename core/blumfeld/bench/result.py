@@ -129,12 +129,16 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     received_bytes_per_s: float = 0.0
     """Bytes a second of record values, received by all groups together."""
     requests: int
-    """Requests answered in the measured part: produce, plus fetches whose answer had records."""
+    """Requests answered in the measured part: produce, plus fetches whose answer had records. A whole transaction
+    counts as one."""
     errors: int
     error: str | None = None
     """The first error, in words."""
+    transactions_per_s: float = 0.0
+    """Transactions a second that were committed; 0 in a step without transactions."""
     produce_ack: str | None = None
-    """Histogram from a record's intended send time to the answer, ns."""
+    """Histogram from a record's intended send time to the answer, ns. Of transactions: from the first request to the
+    answer that the transaction is committed."""
     end_to_end: str | None = None
     """Histogram from a record's intended send time to its arrival in a consumer, ns."""
     series: tuple[Point, ...] = ()

@@ -1,4 +1,5 @@
-"""Load drivers: our own frames over sockets (``wire``), or librdkafka's clients, as a workload asks for."""
+"""Load drivers: our own frames over sockets (``wire``; ``transactions`` for transactional producers), or librdkafka's
+clients, as a workload asks for."""
 
 from __future__ import annotations
 
@@ -15,6 +16,10 @@ def make_driver(workload: Workload, goes_first: bool = False) -> Driver:
         from blumfeld.bench.drivers.librdkafka.driver import LibrdkafkaDriver
 
         return LibrdkafkaDriver(workload, goes_first=goes_first)
+    if workload.driver == "transactions":
+        from blumfeld.bench.drivers.transactions.driver import TransactionsDriver
+
+        return TransactionsDriver(workload, goes_first=goes_first)
     from blumfeld.bench.drivers.wire.driver import WireDriver
 
     return WireDriver(workload, goes_first=goes_first)

@@ -15,6 +15,8 @@ import msgspec
 
 Positive = Annotated[int, msgspec.Meta(ge=1)]
 Count = Annotated[int, msgspec.Meta(ge=0)]
+TRANSACTION_PARTITIONS_MAX = 126
+"""Most partitions of a transaction: their number takes one byte in the answers, and the driver counts on that."""
 Seconds = Annotated[float, msgspec.Meta(ge=0)]
 
 
@@ -30,6 +32,19 @@ class Topic(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=Tru
     """Replication factor. A server with fewer brokers can't run the workload, and its row says so."""
     config: dict[str, str] = {}
     """Kafka's topic configuration."""
+
+
+class Transaction(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """The transactions of a step. Each connection of ``produce`` is a producer. It begins a transaction, writes one
+    batch of ``batch_records`` to each partition, waits for the acks and commits; then it begins the next one.
+    """
+
+    partitions: Positive = 1
+    """Number of partitions of a transaction."""
+    version: Literal[0, 2] = 2
+    """The ``transaction.version`` whose requests the producers send. 0: AddPartitionsToTxn, Produce v11, EndTxn v4.
+    2 (KIP-890): Produce v12, which adds partitions by itself, and EndTxn v5.
+    """
 
 
 class Produce(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -59,6 +74,10 @@ class Produce(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     counts as latency.
     """
     acks: Literal[-1, 0, 1] = 1
+    transaction: Transaction | None = None
+    """With it the latency of an ack is that of a whole transaction, from its first request to the answer that it is
+    committed. Needs the driver ``transactions``.
+    """
 
 
 class Consume(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -94,7 +113,7 @@ class Workload(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=
 
     name: str
     description: str
-    driver: Literal["wire", "librdkafka"] = "wire"
+    driver: Literal["wire", "librdkafka", "transactions"] = "wire"
     processes: Positive = 1
     """Driver processes that share the connections."""
     topic: Topic = Topic()
@@ -147,4 +166,26 @@ def parse_workload(text: str, source: str) -> Workload:
     for step in workload.steps:
         if step.produce is None and step.consume is None:
             raise WorkloadError(f"{source}: step {step.name} neither produces nor consumes")
+        wrong = _transaction_fault(workload, step)
+        if wrong:
+            raise WorkloadError(f"{source}: step {step.name}: {wrong}")
     return workload
+
+
+def _transaction_fault(workload: Workload, step: Step) -> str:
+    """Returns what is wrong with a step's transactions, or an empty string."""
+    produce = step.produce
+    transaction = produce.transaction if produce is not None else None
+    if workload.driver != "transactions":
+        return "" if transaction is None else 'transactions need driver = "transactions"'
+    if produce is None or transaction is None:
+        return 'the driver "transactions" needs produce.transaction'
+    if transaction.partitions > min(workload.topic.partitions, TRANSACTION_PARTITIONS_MAX):
+        most = min(workload.topic.partitions, TRANSACTION_PARTITIONS_MAX)
+        return f"a transaction of {transaction.partitions} partitions; at most {most}"
+    fixed = (produce.acks == -1, produce.in_flight == 1, produce.rate_per_s == 0, not produce.keys)
+    if not all(fixed) or produce.record_bytes_min != produce.record_bytes_max:
+        return "transactions have acks = -1, in_flight = 1, no rate, no keys, and records of one size"
+    if step.consume is not None or step.idle_connections or workload.processes > 1 or workload.preload_bytes:
+        return "transactions have no consumers, idle connections or preload, and one driver process"
+    return ""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blumfeld.bench.plan.workload import Consume, Produce, Step
+from blumfeld.bench.plan.workload import Consume, Produce, Step, Transaction
 from blumfeld.bench.result import Machine, Placement, Result, Variant
 from blumfeld.bench.statistics.cells import (
     BUSY_SHARE,
@@ -102,6 +102,8 @@ def load_words(step: Step) -> str:
 
 
 def _produce_words(load: Produce) -> str:
+    if load.transaction is not None:
+        return _transaction_words(load, load.transaction)
     least, most = load.record_bytes_min, load.record_bytes_max
     size = f"{least:,} B" if least == most else f"{least:,}–{most:,} B"
     connections = _count(load.connections, "connection")
@@ -115,6 +117,15 @@ def _produce_words(load: Produce) -> str:
     text += f", {load.batch_records} records a batch" if load.batch_records > 1 else ""
     text += f", {load.keys:,} keys" if load.keys else ""
     return f"{text}, acks={'all' if load.acks == -1 else load.acks}"
+
+
+def _transaction_words(load: Produce, transaction: Transaction) -> str:
+    records = load.batch_records * transaction.partitions
+    return (
+        f"{_count(load.connections, 'producer')}, each one transaction after the other: {_count(records, 'record')} of "
+        f"{load.record_bytes_max:,} B in {_count(transaction.partitions, 'partition')}, "
+        f"transaction.version {transaction.version}; an ack is the answer that the transaction is committed"
+    )
 
 
 def _consume_words(load: Consume) -> str:

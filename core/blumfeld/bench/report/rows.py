@@ -22,6 +22,7 @@ from blumfeld.bench.statistics.cells import (
     MEASURES,
     PRODUCE_P99,
     RATE,
+    TRANSACTIONS,
     Cell,
     Measure,
     StepCells,
@@ -31,7 +32,7 @@ from blumfeld.bench.statistics.findings import Findings, Interval
 NOTHING = "–"
 RATIO_LEAST, RATIO_MOST = 0.01, 100.0
 """Interval ends beyond these are not shown as figures: they mean that nothing is known."""
-HEADLINES = (RATE, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
+HEADLINES = (TRANSACTIONS, RATE, PRODUCE_P99, END_TO_END_P99, CPU_PER_REQUEST)
 
 
 @attrs.frozen
@@ -70,7 +71,7 @@ def rows_of(cells: StepCells, findings: Findings) -> list[Row]:
     rows = [
         Row(
             measure.title,
-            measure.unit if measure is not RATE else "",
+            measure.unit if measure not in (RATE, TRANSACTIONS) else "",
             tuple(_figure(cell, measure, findings) for cell in cells.cells),
         )
         for measure in MEASURES

@@ -20,7 +20,7 @@ from blumfeld.bench.report.narrative import (
 )
 from blumfeld.bench.report.rows import Figure, headline_rows, rows_of
 from blumfeld.bench.result import Result
-from blumfeld.bench.statistics.cells import RATE, StepCells, cells_of
+from blumfeld.bench.statistics.cells import RATE, TRANSACTIONS, StepCells, cells_of
 from blumfeld.bench.statistics.findings import Findings, findings_of
 
 NAME_COLUMNS, FIGURE_COLUMNS = 13, 11
@@ -86,7 +86,7 @@ def _overview(steps: Sequence[StepCells], findings: Findings) -> Table:
     for title in ("step", "variant"):
         table.add_column(title, overflow="fold", max_width=NAME_COLUMNS)
     for measure in measures:
-        unit = "" if measure is RATE else f" {measure.unit}"
+        unit = "" if measure in (RATE, TRANSACTIONS) else f" {measure.unit}"
         table.add_column(f"{measure.title}{unit}", justify="right", overflow="fold", min_width=FIGURE_COLUMNS)
     last = ""
     for row in rows:

@@ -127,12 +127,10 @@ class Runner:
         workload = self._workload
         warm_up_s = spec.variant.warm_up_s
         if warm_up_s > 0:
-            step = Step(
-                name="warm-up", produce=WARM_UP_PRODUCE, consume=Consume(), warm_up_s=0, measure_s=warm_up_s
-            )
             warm = place._replace(topic=f"{place.topic}-warm-up")
             _make_topic(place.port, warm.topic, workload)
-            self._driver.run(self.task(warm, step, round_number), ServerMarks(None), _unseen)
+            for step in warm_up_steps(workload, warm_up_s):
+                self._driver.run(self.task(warm, step, round_number), ServerMarks(None), _unseen)
         if workload.preload_bytes:
             task = self.task(place, workload.steps[0], round_number)
             self._driver.preload(task, workload.preload_bytes, workload.preload_record_bytes)
@@ -158,6 +156,7 @@ class Runner:
             requests=outcome.requests,
             errors=outcome.errors,
             error=outcome.error,
+            transactions_per_s=outcome.requests / outcome.seconds if transactional(step) else 0.0,
             produce_ack=outcome.produce_ack,
             end_to_end=outcome.end_to_end,
             series=outcome.series,
@@ -185,6 +184,27 @@ class Runner:
         if outcome.seconds <= 0:
             raise DriverError("nothing was measured")
         return outcome
+
+
+def transactional(step: Step) -> bool:
+    """Whether the step's producers write in transactions."""
+    return step.produce is not None and step.produce.transaction is not None
+
+
+def warm_up_steps(workload: Workload, seconds: float) -> list[Step]:
+    """Return the load before the first step: of transactions every step for a share of the time, since each shape takes
+    code of its own."""
+    shapes = [step for step in workload.steps if transactional(step)]
+    if not shapes:
+        return [
+            Step(name="warm-up", produce=WARM_UP_PRODUCE, consume=Consume(), warm_up_s=0, measure_s=seconds)
+        ]
+    return [
+        msgspec.structs.replace(
+            step, name=f"warm-up-{step.name}", warm_up_s=0, measure_s=seconds / len(shapes)
+        )
+        for step in shapes
+    ]
 
 
 def shortened(step: Step, measure_s: float) -> Step:

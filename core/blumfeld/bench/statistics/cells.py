@@ -209,6 +209,9 @@ def _received(of: Round) -> float | None:
 
 
 RATE = Measure("rate", "records/s", "1/s", lambda of: of.measured.records_per_s)
+TRANSACTIONS = Measure(
+    "transactions", "transactions/s", "1/s", lambda of: of.measured.transactions_per_s or None
+)
 MEGABYTES = Measure("megabytes", "MB/s", "", lambda of: of.measured.bytes_per_s / 1e6)
 PRODUCE_P50 = Measure("produce_p50", "ack p50", "µs", lambda of: of.produce_us.get(50.0))
 PRODUCE_P99 = Measure("produce_p99", "ack p99", "µs", lambda of: of.produce_us.get(99.0))
@@ -222,6 +225,7 @@ RSS = Measure("rss", "RSS", "MB", _rss_mb)
 SWITCHES = Measure("switches", "switches/1k req", "", _switches)
 
 MEASURES = (
+    TRANSACTIONS,
     RATE,
     MEGABYTES,
     PRODUCE_P50,

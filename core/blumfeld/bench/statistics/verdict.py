@@ -24,6 +24,7 @@ from blumfeld.bench.statistics.cells import (
     RATE,
     RECEIVED,
     RSS,
+    TRANSACTIONS,
     Cell,
     Measure,
     StepCells,
@@ -33,6 +34,7 @@ from blumfeld.bench.statistics.intervals import POWER, ROUNDS_MIN, Paired, holm,
 from blumfeld.bench.watching.watcher import Verdict
 
 FAMILY = (
+    TRANSACTIONS,
     RATE,
     PRODUCE_P50,
     PRODUCE_P99,
@@ -152,6 +154,8 @@ def headline_of(step: Step) -> frozenset[str]:
     """Return the keys of the measures that a step is run for."""
     if step.produce is None:
         return frozenset({RECEIVED.key, CPU_PER_MB.key})
+    if step.produce.transaction is not None:
+        return frozenset({TRANSACTIONS.key, PRODUCE_P99.key})
     keys = {CPU_PER_REQUEST.key, PRODUCE_P99.key if step.produce.rate_per_s else RATE.key}
     if step.consume is not None and step.produce.rate_per_s:
         keys.add(END_TO_END_P99.key)
