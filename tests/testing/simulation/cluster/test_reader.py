@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.spi.storage import TopicPartition
+from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.ledger import ClusterLedger
 from blumfeld.testing.simulation.cluster.reader import ClusterReader
 from blumfeld.wire.batches.builder import build_batch
@@ -51,3 +52,15 @@ def test_a_leader_from_before_a_loss_shows_nothing_that_counts(floor_epoch: int)
     counts = asyncio.run(reader._fetch(WORK))
     assert counts is (floor_epoch <= 3)
     assert of_partition.read == ({0: VALUE} if counts else {})
+
+
+def test_committed_offsets_go_back_only_at_a_coordinator_that_has_a_successor_and_does_not_know_it() -> None:
+    ledger = ClusterLedger()
+    ledger.offsets_sent("group", {WORK: 5})
+    ledger.offsets_committed("group", WORK, 5, sent_s=1.0)
+    ledger.behind_s["10.0.0.2"] = 3.0
+    ledger.offsets_fetched("group", WORK, 5, "10.0.0.1", sent_s=2.0)
+    ledger.offsets_fetched("group", WORK, -1, "10.0.0.2", sent_s=3.05)
+    for broker, sent_s in (("10.0.0.1", 3.0), ("10.0.0.2", 3.2)):
+        with pytest.raises(ViolationError, match="5 was committed"):
+            ledger.offsets_fetched("group", WORK, -1, broker, sent_s)

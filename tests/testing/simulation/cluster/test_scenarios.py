@@ -11,6 +11,7 @@ from tests.testing.simulation.cluster.scenarios import LargeTopic, PausedControl
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(3))
 def test_the_controller_dies_while_a_topic_with_a_thousand_partitions_is_created(seed: int) -> None:
+    """The controller is killed before any node shows the topic."""
     report = Swarm(Shape(seed=seed, clients=2, seconds=30.0, faults=()), LargeTopic()).run()
     assert report.counts["controllers killed"] == 1
     assert report.counts["acked"]

@@ -44,6 +44,11 @@ class ClientConnection:
         self._client = _Strict(client_id, wire.send, frame_bytes_max=FRAME_BYTES_MAX)
 
     @property
+    def peer_host(self) -> str:
+        """The address of the other machine."""
+        return self._wire.peer.site.name
+
+    @property
     def is_open(self) -> bool:
         """Whether requests can be sent."""
         return self._client.is_open

@@ -161,6 +161,7 @@ class ClusterReader:
     async def look_at_offsets(self) -> bool:
         """Ask for the committed offsets, and compare. Return whether there was an answer to compare."""
         connection = await self._routes.coordinator(self.group)
+        sent_s = self._routes.network.loop.time()
         topics: dict[str, list[int]] = {}
         for partition in self.positions:
             topics.setdefault(partition.topic, []).append(partition.partition)
@@ -180,7 +181,8 @@ class ClusterReader:
             for each in topic.partitions:
                 if each.error_code == 0:
                     at = TopicPartition(topic.name, each.partition_index)
-                    self._ledger.offsets_fetched(self.group, at, each.committed_offset)
+                    offset = each.committed_offset
+                    self._ledger.offsets_fetched(self.group, at, offset, connection.peer_host, sent_s)
         return True
 
     async def _commit(self) -> None:

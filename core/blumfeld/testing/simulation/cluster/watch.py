@@ -103,6 +103,7 @@ class Watch:
         metadata = self._newest()
         image = None if metadata is None else metadata.image
         self._note_ends(image)
+        self._note_coordinators(image)
         now_excused = dict.fromkeys(self._excuses.excused())
         # A node that starts replays old metadata.
         if metadata is not None and image is not None and metadata.applied_offset >= self._applied:
@@ -144,6 +145,19 @@ class Watch:
                 raise ViolationError(
                     f"{partition.partition}: {node_id} and {before} both led in epoch {partition.leader_epoch}"
                 )
+
+    def _note_coordinators(self, image: ClusterImage | None) -> None:
+        """Note which brokers lead a partition of the offsets topic in an epoch that is over."""
+        topic = None if image is None else image.topics.get(OFFSETS_TOPIC)
+        for number, partition in () if topic is None else topic.partitions.items():
+            for machine in self._world.machines:
+                found = hosted(machine, TopicPartition(OFFSETS_TOPIC, number))
+                if (
+                    found is not None
+                    and found.leader is not None
+                    and found.leader_epoch < partition.leader_epoch
+                ):
+                    self._ledger.behind_s[machine.address] = self._world.loop.time()
 
     def _note_ends(self, image: ClusterImage | None) -> None:
         for node_id, broker in ({} if image is None else image.brokers).items():

@@ -39,6 +39,9 @@ APART_CHANCE = 0.3
 MORE_CHANCE = 0.3
 """Probability that a seed has one or two brokers more than ``--nodes``."""
 LOOK_S = 0.1
+SMALL_FETCHES_CHANCE = 0.3
+"""Probability that followers fetch one batch at a time, as from a leader with much to copy."""
+SMALL_FETCHES = {"replica.fetch.max.bytes": 1}
 CONFIG = {
     "auto.create.topics.enable": False,
     "broker.session.timeout.ms": 4_000,
@@ -87,7 +90,11 @@ class Cluster:
         voters = range(1, min(VOTERS, shape.nodes) + 1)
         last = len(voters) + nodes if apart else nodes
         self._voters = voters
-        keys = SMALL_SNAPSHOTS if chance_of(shape.seed, "snapshots").random() < SNAPSHOTS_CHANCE else {}
+        keys = dict[str, Any]()
+        if chance_of(shape.seed, "snapshots").random() < SNAPSHOTS_CHANCE:
+            keys |= SMALL_SNAPSHOTS
+        if chance_of(shape.seed, "fetches").random() < SMALL_FETCHES_CHANCE:
+            keys |= SMALL_FETCHES
         plans = []
         for node_id in range(1, last + 1):
             roles = [] if apart and node_id in voters else ["broker"]

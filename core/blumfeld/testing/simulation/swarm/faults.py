@@ -79,8 +79,8 @@ class FaultClass(StrEnum):
     PROXY = "proxy"
     """A proxy accepts connections for a machine for a while, also when no process is there."""
     JOINING = "joining"
-    """While a leader asks the controller to take a follower into the ISR, the request or its answer is held up. The
-    follower falls behind meanwhile, or is another process."""
+    """While a leader asks the controller to take a follower into the ISR, the request, its answer or the follower's
+    records are held up. The follower falls behind meanwhile, or is another process."""
     LATE = "late"
     """A process ends, and its successor starts at once. What the first one sent last arrives seconds later."""
 

@@ -50,17 +50,15 @@ class JoiningFaults:
         return {FaultClass.JOINING: self._joining, FaultClass.LATE: self._late}
 
     async def _joining(self, chance: random.Random) -> None:
-        asked, look = chance.random() < 0.5, self._world.joining
+        work = (self._hold_answer, self._hold_records, self._hold_request)[chance.randrange(3)]
+        asked, look = work != self._hold_request, self._world.joining
         if look is None:
             return
         while not (found := [one for one in look() if one.asked is asked]):
             await asyncio.sleep(LOOK_S)
         joining = found[chance.randrange(len(found))]
         self._counts[FaultClass.JOINING.value] += 1
-        if asked:
-            await self._hold_answer(joining, chance)
-        else:
-            await self._hold_request(joining, chance)
+        await work(joining, chance)
 
     async def _hold_answer(self, joining: Joining, chance: random.Random) -> None:
         """The controller may have decided, and the leader doesn't hear of it. Meanwhile the follower falls behind."""
@@ -70,6 +68,12 @@ class JoiningFaults:
         if joining.follower is not joining.controller:
             ways.append((follower, leader))
         await self._network.cut_ways(ways, seconds)
+
+    async def _hold_records(self, joining: Joining, chance: random.Random) -> None:
+        """The follower joins with what it has at that moment."""
+        ways = [(joining.leader.address, joining.follower.address)]
+        if joining.follower is not joining.controller:
+            await self._network.cut_ways(ways, ANSWER_S_MIN)
 
     async def _hold_request(self, joining: Joining, chance: random.Random) -> None:
         """The follower's process ends, and its machine loses its page cache, before the leader's request arrives."""
