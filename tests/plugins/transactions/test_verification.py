@@ -73,6 +73,56 @@ def test_a_marker_between_question_and_answer_refuses_the_batch() -> None:
     assert broker.code(waiting) == ErrorCode.INVALID_TXN_STATE
 
 
+def begin_next_before_the_marker(broker: Verifying) -> FakeExchange:
+    """Produce in a transaction of version 2, and in the next one while the marker of the first is on its way."""
+    first = broker.begin_produce(0, 12)
+    broker.settle(IN_IT)
+    assert broker.code(first, 12) == ErrorCode.NONE
+    return broker.begin_produce(0, 12, epoch=1)
+
+
+def marker(broker: Verifying, epoch: int) -> None:
+    request = end(True, ("t", 0))
+    request.markers[0].producer_epoch = epoch
+    request.markers[0].transaction_version = 2
+    broker.ask(request, 2)
+
+
+@pytest.mark.parametrize("refused_first", [True, False])
+def test_the_marker_of_the_last_transaction_does_not_refuse_the_first_batch_of_the_next(
+    refused_first: bool,
+) -> None:
+    """It begins the epoch of the next transaction. kgo's TestTxnEtl found it with three nodes."""
+    broker = Verifying()
+    waiting = begin_next_before_the_marker(broker)
+    if refused_first:
+        broker.settle(BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS))
+    marker(broker, 1)
+    broker.runtime.advance(20)
+    broker.settle(IN_IT)
+    assert broker.code(waiting, 12) == ErrorCode.NONE
+
+
+def test_the_marker_of_the_batchs_own_transaction_refuses_it() -> None:
+    """That one has the epoch after, in transactions of version 2."""
+    broker = Verifying()
+    waiting = begin_next_before_the_marker(broker)
+    marker(broker, 1)
+    marker(broker, 2)
+    broker.settle(IN_IT)
+    assert broker.code(waiting, 12) == ErrorCode.INVALID_PRODUCER_EPOCH
+
+
+def test_a_marker_of_the_batchs_epoch_refuses_it_once_the_epoch_has_begun() -> None:
+    """A client that adds by Produce and ends by an old EndTxn has one epoch in all its transactions."""
+    broker = Verifying()
+    marker(broker, 0)
+    waiting = broker.begin_produce(0, 12)
+    broker.ask(end(False, ("t", 0)), 1)
+    broker.settle(IN_IT)
+    assert broker.code(waiting, 12) == ErrorCode.INVALID_TXN_STATE
+
+
 @pytest.mark.parametrize(
     ("code", "version", "told"),
     [

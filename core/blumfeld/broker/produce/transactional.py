@@ -87,8 +87,8 @@ class Check:
     def confirm(self, code: ErrorCode, *, adds: bool, abortable: bool) -> None:
         """Check that the batch may be appended now, with the coordinator's outcome.
 
-        A marker that came between question and answer ended the transaction that the answer speaks of. Then the batch
-        would open it again, with nothing to end it.
+        A marker that came between question and answer may have ended the transaction that the answer speaks of. Then
+        the batch would open it again, with nothing to end it.
 
         :raises BrokerError: it may not
         """
@@ -97,12 +97,20 @@ class Check:
         if not needs_check(self.partition, self.batch):
             return
         entry = self._entry()
-        if entry is not self._before:
+        if entry is not self._before and not (adds and self._is_new_epoch()):
             raise BrokerError(
                 ErrorCode.INVALID_TXN_STATE, "the transaction ended while the partition was verified"
             )
         if entry is None:
             check_first(self.batch, adds)
+
+    def _is_new_epoch(self) -> bool:
+        """Whether the partition had nothing of the batch's epoch when the coordinator was asked.
+
+        In transactions of version 2 the marker of the last transaction begins this epoch, and may come after the
+        first batch of the next. The marker of the batch's own transaction has the epoch after, which refuses the batch.
+        """
+        return self._before is None or self._before.epoch < self.batch.producer_epoch
 
 
 def ask(
