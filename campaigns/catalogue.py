@@ -145,6 +145,19 @@ CLIENTS_AND_FAULTS = (
         (Run("campaigns.group_kills", defaults=("--seeds", "0-9")),),
     ),
     Campaign(
+        "transaction-kills",
+        "Real clients copy a market feed in transactions while brokers and clients are killed.",
+        "40 min",
+        (
+            Run(
+                "campaigns.transactions",
+                defaults=("--out", f"{RESULTS}/transaction-kills.json"),
+                references=(*CAPTURE, *PEER),
+            ),
+        ),
+        "a capture; Java and Kafka, Go",
+    ),
+    Campaign(
         "oracle",
         "The slow tests: Apache Kafka reads what we wrote and answers what we answer.",
         "30 min",

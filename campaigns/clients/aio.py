@@ -10,7 +10,7 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from campaigns.clients.brokers import REPLICAS
-from campaigns.clients.checks.records import Received, Sample, Traits
+from campaigns.clients.checks.records import Received, Sample, Traits, Turn
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -102,6 +102,54 @@ class AioKafka(Client):
             return got
 
         return self._run(read())
+
+    def transact(self, topic: str, transactional_id: str, turns: Sequence[Turn]) -> None:
+        """By its calls, one after the other."""
+
+        async def send() -> None:
+            from aiokafka import TopicPartition
+
+            async with self._transactional(transactional_id) as producer:
+                for turn in turns:
+                    await producer.begin_transaction()
+                    sent = [
+                        await producer.send(topic, one.value, one.key, one.partition) for one in turn.samples
+                    ]
+                    await asyncio.gather(*sent)
+                    if turn.group:
+                        offsets = {TopicPartition(turn.source, at): end for at, end in turn.offsets.items()}
+                        await producer.send_offsets_to_transaction(offsets, turn.group)
+                    if turn.commits:
+                        await producer.commit_transaction()
+                    else:
+                        await producer.abort_transaction()
+
+        self._run(send())
+
+    def fence(self, topic: str, transactional_id: str, sample: Sample) -> str:
+        """The first one's commit raises."""
+
+        async def send() -> str:
+            from aiokafka.errors import KafkaError
+
+            first, second = self._transactional(transactional_id), self._transactional(transactional_id)
+            await first.start()
+            await first.begin_transaction()
+            await first.send_and_wait(topic, sample.value, sample.key, sample.partition)
+            await second.start()
+            await second.stop()
+            try:
+                await first.commit_transaction()
+            except KafkaError as error:
+                return f"{type(error).__name__}: {error}"
+            return ""
+
+        return self._run(send())
+
+    def _transactional(self, transactional_id: str) -> Any:
+        from aiokafka import AIOKafkaProducer
+
+        return AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
 
     def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
         """Two consumers as two tasks of a loop; ``when_started`` runs in a thread."""
@@ -202,6 +250,7 @@ class AioKafka(Client):
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            isolation_level=self.isolation,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             metadata_max_age_ms=1000,
         )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
-from campaigns.clients.checks.records import Received, Sample, Traits
+from campaigns.clients.checks.records import Received, Sample, Traits, Turn
 from campaigns.clients.checks.verdicts import CheckFailed as CheckFailed
 from campaigns.clients.checks.verdicts import NotOffered as NotOffered
 from campaigns.clients.members.live import MemberSpec, Protocol
@@ -19,6 +20,8 @@ BROKERS_DEFAULT = -1
 """As number of replicas: ``default.replication.factor`` of the brokers (KIP-464)."""
 
 Consumed = list[Received]
+FENCED = re.compile(r"fenc|producer.?epoch|newer (instance|producer)", re.IGNORECASE)
+"""In the words of a client whose transactional id has another producer now."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +60,8 @@ class Client:
         """
         self.bootstrap = bootstrap
         self.protocol = protocol
+        self.isolation = "read_uncommitted"
+        """Isolation level of :meth:`consume`."""
         if protocol not in self.protocols:
             raise NotOffered(f"{self.name} has no KIP-848")
 
@@ -114,6 +119,16 @@ class Client:
             raise NotOffered(self.why_not.get("static", f"{self.name} has no static members"))
         if spec.regex and spec.protocol not in self.regex_protocols:
             raise NotOffered(self.why_not.get("regex", f"{self.name} has no regular expressions"))
+
+    def transact(self, topic: str, transactional_id: str, turns: Sequence[Turn]) -> None:
+        """One transactional producer: its transactions one after the other."""
+        self.no("transactions")
+
+    def fence(self, topic: str, transactional_id: str, sample: Sample) -> str:
+        """Two producers with one transactional id: the second one begins when the first one has sent a record in a
+        transaction. Return the error of the first one's commit, or an empty string if it was taken.
+        """
+        self.no("transactions")
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By partition: the earliest offset, the latest, and the first at or after a time."""

@@ -10,7 +10,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from campaigns.clients.checks.records import Received, Sample
+from campaigns.clients.checks.records import Received, Sample, Turn
 from campaigns.clients.client import (
     BROKERS_DEFAULT,
     SESSION_TIMEOUT_MS,
@@ -95,6 +95,50 @@ class ConfluentKafka(Client):
         left = producer.flush(WAIT_S)
         if left or failed:
             raise CheckFailed(f"{left} not delivered, {len(failed)} refused: {failed[:1]}")
+
+    def transact(self, topic: str, transactional_id: str, turns: Sequence[Turn]) -> None:
+        """Every delivery report of a transaction that commits must be good."""
+        from confluent_kafka import TopicPartition
+
+        producer = self._transactional(transactional_id)
+        for turn in turns:
+            producer.begin_transaction()
+            for sample in turn.samples:
+                producer.produce(topic, sample.value, sample.key, sample.partition)
+            if producer.flush(WAIT_S):
+                raise CheckFailed("not all was delivered")
+            if turn.group:
+                places = [TopicPartition(turn.source, at, offset) for at, offset in turn.offsets.items()]
+                reader = self._consumer(None, turn.group)
+                member = reader.consumer_group_metadata()
+                producer.send_offsets_to_transaction(places, member, WAIT_S)
+                reader.close()
+            if turn.commits:
+                producer.commit_transaction(WAIT_S)
+            else:
+                producer.abort_transaction(WAIT_S)
+
+    def fence(self, topic: str, transactional_id: str, sample: Sample) -> str:
+        """The first one's error is fatal."""
+        from confluent_kafka import KafkaException
+
+        first = self._transactional(transactional_id)
+        first.begin_transaction()
+        first.produce(topic, sample.value, sample.key, sample.partition)
+        first.flush(WAIT_S)
+        self._transactional(transactional_id)
+        try:
+            first.commit_transaction(WAIT_S)
+        except KafkaException as error:
+            return str(error)
+        return ""
+
+    def _transactional(self, transactional_id: str) -> Any:
+        from confluent_kafka import Producer
+
+        producer = Producer({"bootstrap.servers": self.bootstrap, "transactional.id": transactional_id})
+        producer.init_transactions(WAIT_S)
+        return producer
 
     def consume(self, topic: str, group: str, count: int) -> Consumed:
         """With a synchronous commit at the end."""
@@ -202,6 +246,7 @@ class ConfluentKafka(Client):
             "group.protocol": self.protocol,
             "auto.offset.reset": "earliest",
             "enable.auto.commit": False,
+            "isolation.level": self.isolation,
             "topic.metadata.refresh.interval.ms": 1000,
         }
         if self.protocol == "classic":

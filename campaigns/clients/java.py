@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
-from campaigns.clients.checks.records import Headers, Received, Sample, Traits
+from campaigns.clients.checks.records import Headers, Received, Sample, Traits, Turn
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -104,6 +104,24 @@ class JavaTools(Client):
         """By ConsoleConsumer, which commits as it closes."""
         more = ("--max-messages", str(count), "--timeout-ms", str(int(WAIT_S * 1000)))
         return _records(run_program([*self._consumer(topic, group), *more], timeout_s=JVM_S))
+
+    def transact(self, topic: str, transactional_id: str, turns: Sequence[Turn]) -> None:
+        """By a program of ours: the console producer commits one transaction only."""
+        lines: list[str] = []
+        for turn in turns:
+            lines += map(_sending, turn.samples)
+            lines += [f"offset\t{turn.group}\t{turn.source}\t{at}\t{end}" for at, end in turn.offsets.items()]
+            lines.append("commit" if turn.commits else "abort")
+        self._transactional("transact", topic, transactional_id, lines)
+
+    def fence(self, topic: str, transactional_id: str, sample: Sample) -> str:
+        """By the same program."""
+        return self._transactional("fence", topic, transactional_id, [_sending(sample)]).strip()
+
+    def _transactional(self, verb: str, topic: str, transactional_id: str, lines: Sequence[str]) -> str:
+        program = str(files("campaigns.clients") / "java_client" / "TransactionalProducer.java")
+        command = [os.environ[PEER_VARIABLE], "tool", program, verb, self.bootstrap, topic, transactional_id]
+        return run_program(command, "\n".join(lines).encode(), JVM_S).decode()
 
     def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
         """Two ConsoleConsumers."""
@@ -212,7 +230,11 @@ class JavaTools(Client):
 
     def _settings(self, protocol: Protocol) -> list[str]:
         """With KIP-848 the session timeout and the heartbeat are the broker's, and the client refuses them."""
-        given = [f"group.protocol={protocol}", "metadata.max.age.ms=1000"]
+        given = [
+            f"group.protocol={protocol}",
+            "metadata.max.age.ms=1000",
+            f"isolation.level={self.isolation}",
+        ]
         if protocol == "classic":
             given += [f"session.timeout.ms={SESSION_TIMEOUT_MS}", "heartbeat.interval.ms=500"]
         return given
@@ -237,6 +259,10 @@ def ask_tool(bootstrap: str, tool: str, *options: str) -> str:
 
 def _tool(tool: str, *options: str) -> bytes:
     return run_program([os.environ[PEER_VARIABLE], "tool", tool, *options], timeout_s=JVM_S)
+
+
+def _sending(sample: Sample) -> str:
+    return f"send\t{sample.partition}\t{_text(sample.key)}\t{_text(sample.value)}"
 
 
 def _line(sample: Sample) -> str:

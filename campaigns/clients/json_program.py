@@ -12,7 +12,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from campaigns.clients.checks.records import Received, Sample
+from campaigns.clients.checks.records import Received, Sample, Turn
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -54,17 +54,31 @@ class JsonProgram(Client):
             codec=codec,
             acks=-1 if acks == "all" else int(acks),
             idempotent=idempotent,
-            samples=[
+            samples=[_row(sample) for sample in samples],
+        )
+
+    def transact(self, topic: str, transactional_id: str, turns: Sequence[Turn]) -> None:
+        """All turns in one operation."""
+        self.ask(
+            "transact",
+            topic=topic,
+            transactionalId=transactional_id,
+            turns=[
                 {
-                    "key": _text(s.key),
-                    "value": _text(s.value),
-                    "headers": [[name, _text(value)] for name, value in s.headers],
-                    "timestamp": s.timestamp_ms,
-                    "partition": s.partition,
+                    "samples": [_row(sample) for sample in turn.samples],
+                    "commits": turn.commits,
+                    "group": turn.group,
+                    "source": turn.source,
+                    "offsets": [[at, offset] for at, offset in turn.offsets.items()],
                 }
-                for s in samples
+                for turn in turns
             ],
         )
+
+    def fence(self, topic: str, transactional_id: str, sample: Sample) -> str:
+        """Both producers in one operation."""
+        found = self.ask("fence", topic=topic, transactionalId=transactional_id, samples=[_row(sample)])
+        return str(found["error"])
 
     def consume(self, topic: str, group: str, count: int) -> Consumed:
         """With a commit at the end."""
@@ -145,7 +159,18 @@ class JsonProgram(Client):
             "group": group,
             "sessionTimeout": SESSION_TIMEOUT_MS,
             "protocol": self.protocol,
+            "isolation": self.isolation,
         }
+
+
+def _row(sample: Sample) -> dict[str, Any]:
+    return {
+        "key": _text(sample.key),
+        "value": _text(sample.value),
+        "headers": [[name, _text(value)] for name, value in sample.headers],
+        "timestamp": sample.timestamp_ms,
+        "partition": sample.partition,
+    }
 
 
 def _text(content: bytes | None) -> str | None:

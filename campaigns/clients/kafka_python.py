@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from campaigns.clients.checks.records import Received, Sample, Traits
+from campaigns.clients.checks.records import Received, Sample, Traits, Turn
 from campaigns.clients.client import (
     BROKERS_DEFAULT,
     SESSION_TIMEOUT_MS,
@@ -83,6 +83,54 @@ class KafkaPython(Client):
             producer.flush(WAIT_S)
             for future in futures:
                 future.get(WAIT_S)
+
+    def transact(self, topic: str, transactional_id: str, turns: Sequence[Turn]) -> None:
+        """By its calls, one after the other."""
+        from kafka import TopicPartition
+        from kafka.structs import OffsetAndMetadata
+
+        with _Closing(self._transactional(transactional_id)) as producer:
+            for turn in turns:
+                producer.begin_transaction()
+                sent = [
+                    producer.send(topic, value=one.value, key=one.key, partition=one.partition)
+                    for one in turn.samples
+                ]
+                for future in sent:
+                    future.get(WAIT_S)
+                if turn.group:
+                    offsets = {
+                        TopicPartition(turn.source, at): OffsetAndMetadata(end, "", -1)
+                        for at, end in turn.offsets.items()
+                    }
+                    producer.send_offsets_to_transaction(offsets, turn.group)
+                if turn.commits:
+                    producer.commit_transaction()
+                else:
+                    producer.abort_transaction()
+
+    def fence(self, topic: str, transactional_id: str, sample: Sample) -> str:
+        """The first one's commit raises."""
+        from kafka.errors import KafkaError
+
+        first = self._transactional(transactional_id)
+        first.begin_transaction()
+        first.send(topic, value=sample.value, key=sample.key, partition=sample.partition).get(WAIT_S)
+        with _Closing(self._transactional(transactional_id)):
+            try:
+                first.commit_transaction()
+            except KafkaError as error:
+                return f"{type(error).__name__}: {error}"
+        return ""
+
+    def _transactional(self, transactional_id: str) -> Any:
+        from kafka import KafkaProducer
+
+        producer = KafkaProducer(
+            bootstrap_servers=self.bootstrap, transactional_id=transactional_id, enable_idempotence=True
+        )
+        producer.init_transactions()
+        return producer
 
     def consume(self, topic: str, group: str, count: int) -> Consumed:
         """With a synchronous commit at the end."""
@@ -189,6 +237,7 @@ class KafkaPython(Client):
             group_id=group,
             auto_offset_reset="earliest",
             enable_auto_commit=False,
+            isolation_level=self.isolation,
             session_timeout_ms=SESSION_TIMEOUT_MS,
             metadata_max_age_ms=1000,
         )

@@ -62,8 +62,44 @@ async function produce(kafka, { topic, samples, codec, acks, idempotent }) {
   return {}
 }
 
-async function member(kafka, { topic, group, sessionTimeout }, take) {
+async function transactional(kafka, transactionalId) {
+  const producer = kafka.producer({ transactionalId, idempotent: true, maxInFlightRequests: 1 })
+  await producer.connect()
+  return producer
+}
+
+const plain = ({ key, value, partition }) => ({ key: bytes(key), value: bytes(value), partition })
+
+async function transact(kafka, { topic, transactionalId, turns }) {
+  const producer = await transactional(kafka, transactionalId)
+  for (const { samples, commits, group, source, offsets } of turns) {
+    const transaction = await producer.transaction()
+    await transaction.send({ topic, messages: samples.map(plain) })
+    if (group) {
+      const partitions = offsets.map(([partition, offset]) => ({ partition, offset: String(offset) }))
+      await transaction.sendOffsets({ consumerGroupId: group, topics: [{ topic: source, partitions }] })
+    }
+    await (commits ? transaction.commit() : transaction.abort())
+  }
+  await producer.disconnect()
+  return {}
+}
+
+async function fence(kafka, { topic, transactionalId, samples }) {
+  const first = await (await transactional(kafka, transactionalId)).transaction()
+  await first.send({ topic, messages: samples.map(plain) })
+  await (await (await transactional(kafka, transactionalId)).transaction()).abort()
+  try {
+    await first.commit()
+  } catch (error) {
+    return { error: `${error.name}: ${error.message}` }
+  }
+  return { error: '' }
+}
+
+async function member(kafka, { topic, group, sessionTimeout, isolation }, take) {
   const consumer = kafka.consumer({
+    readUncommitted: isolation === 'read_uncommitted',
     groupId: group, sessionTimeout, heartbeatInterval: 500, maxWaitTimeInMs: 300, metadataMaxAge: 1000,
   })
   await consumer.connect()
@@ -161,6 +197,8 @@ async function tellingMember(kafka, { topic, group, sessionTimeout, regex }) {
 const operations = {
   member: tellingMember,
   produce,
+  transact,
+  fence,
   consume,
   follow,
   cluster: (kafka) => withAdmin(kafka, async (admin) => ({

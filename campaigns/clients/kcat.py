@@ -6,6 +6,7 @@ import re
 import shutil
 from collections.abc import Callable, Sequence
 from itertools import groupby
+from typing import ClassVar
 
 from campaigns.clients.checks.records import Headers, Received, Sample, Traits
 from campaigns.clients.client import (
@@ -34,7 +35,10 @@ class Kcat(Client):
 
     name = "kcat"
     traits = Traits(text_only=True, sets_timestamp=False, null_headers=False, null_key_and_value=False)
-    why_not = dict.fromkeys(("topics", "configs", "groups"), "kcat does not administer")
+    why_not: ClassVar = {
+        **dict.fromkeys(("topics", "configs", "groups"), "kcat does not administer"),
+        "transactions": "kcat has no transactions",
+    }
 
     @classmethod
     def absent(cls) -> str | None:
@@ -85,7 +89,8 @@ class Kcat(Client):
 
     def consume(self, topic: str, group: str, count: int) -> Consumed:
         """-c makes it stop; it commits as it closes."""
-        printed = self._kcat("-G", group, "-c", str(count), *GROUP_OPTIONS, topic)
+        isolation = ("-X", f"isolation.level={self.isolation}")
+        printed = self._kcat("-G", group, "-c", str(count), *isolation, *GROUP_OPTIONS, topic)
         return _records(printed)
 
     def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 
 EPOCH_MS = 1_700_000_000_000
 """The time of the first sample; later ones are a second apart."""
@@ -21,6 +21,20 @@ class Sample:
     headers: Headers = ()
     timestamp_ms: int = EPOCH_MS
     partition: int = 0
+
+
+@dataclass(frozen=True)
+class Turn:
+    """One transaction of a producer: what it sends, and how it ends."""
+
+    samples: Sequence[Sample]
+    commits: bool
+    group: str = ""
+    """Group whose offsets it sends with the records; none if empty."""
+    source: str = ""
+    """Topic of these offsets."""
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    """By partition."""
 
 
 @dataclass(frozen=True)

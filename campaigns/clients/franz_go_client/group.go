@@ -36,6 +36,9 @@ func groupOptions(request Request) []kgo.Opt {
 	if request.Protocol == "consumer" {
 		options = append(options, kgo.ServerSideBalancer())
 	}
+	if request.Isolation == "read_committed" {
+		options = append(options, kgo.FetchIsolationLevel(kgo.ReadCommitted()))
+	}
 	if request.InstanceID != "" {
 		options = append(options, kgo.InstanceID(request.InstanceID))
 	}

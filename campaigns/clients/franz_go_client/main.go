@@ -46,6 +46,16 @@ type Request struct {
 	Configs        map[string]string `json:"configs"`
 	Key            string            `json:"key"`
 	Value          string            `json:"value"`
+
+	Output             string  `json:"output"`
+	TransactionalID    string  `json:"transactionalId"`
+	TransactionTimeout int64   `json:"transactionTimeout"`
+	BatchRecords       int     `json:"batchRecords"`
+	PauseMs            float64 `json:"pauseMs"`
+	AbortShare         float64 `json:"abortShare"`
+	Seed               int64   `json:"seed"`
+	Turns              []Turn  `json:"turns"`
+	Isolation          string  `json:"isolation"`
 }
 
 type operation func(context.Context, Request) (any, error)
@@ -53,6 +63,9 @@ type operation func(context.Context, Request) (any, error)
 var operations = map[string]operation{
 	"produce":        produce,
 	"steady":         steady,
+	"copy":           copyTopic,
+	"transact":       transact,
+	"fence":          fence,
 	"consume":        consume,
 	"follow":         follow,
 	"member":         member,

@@ -1,0 +1,89 @@
+"""Columns of the matrix for transactional producers, and for consumers that read only what is committed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from campaigns.clients.checks.records import Received, Sample, Turn, numbered_samples
+from campaigns.clients.checks.scene import Scene
+from campaigns.clients.checks.verdicts import require
+from campaigns.clients.client import FENCED, Client
+
+PARTITIONS = 2
+FETCH_VERSION = 7
+
+
+def transactions(client: Client, scene: Scene) -> None:
+    """Commits, an abort between them, and a commit again: each isolation level shows its records, in order."""
+    topic = scene.new_topic(PARTITIONS)
+    first, second, third = (numbered_samples(12, PARTITIONS, first=at) for at in (0, 12, 24))
+    turns = [Turn(first, True), Turn(second, False), Turn(third, True)]
+    client.transact(topic, scene.topic("id"), turns)
+    client.isolation = "read_committed"
+    _same([*first, *third], client.consume(topic, scene.group("committed"), 24))
+    client.isolation = "read_uncommitted"
+    _same([*first, *second, *third], client.consume(topic, scene.group("everything"), 36))
+    for partition in range(PARTITIONS):
+        batches = scene.batches(topic, partition)
+        require(all(batch.is_transactional for batch in batches), "a batch is in no transaction")
+        markers = sum(batch.is_control for batch in batches)
+        require(markers == len(turns), f"{markers} markers in partition {partition}, not {len(turns)}")
+
+
+def transactional_offsets(client: Client, scene: Scene) -> None:
+    """A group has the offsets of a transaction that commits, and not those of one that aborts."""
+    source, topic, group = scene.new_topic(1, what="in"), scene.new_topic(1, what="out"), scene.group()
+    samples = numbered_samples(3, 1)
+    turns = [
+        Turn(samples, True, group, source, {0: 3}),
+        Turn(samples, False, group, source, {0: 7}),
+    ]
+    client.transact(topic, scene.topic("id"), turns)
+    scene.wait("the group's stable offset", lambda: _committed(scene, group) is not None)
+    found = _committed(scene, group)
+    require(found == {(source, 0): 3}, f"the group has committed {found}")
+
+
+def fencing(client: Client, scene: Scene) -> None:
+    """A producer whose transactional id has another one can't commit, and its record is never seen."""
+    topic = scene.new_topic(1)
+    zombie, living = numbered_samples(2, 1)
+    error = client.fence(topic, scene.topic("id"), zombie)
+    require(bool(error), "the commit of a fenced producer was taken")
+    require(FENCED.search(error) is not None, f"the commit of a fenced producer failed with: {error}")
+    client.transact(topic, scene.topic("id"), [Turn([living], True)])
+    client.isolation = "read_committed"
+    _same([living], client.consume(topic, scene.group(), 1))
+
+
+def _committed(scene: Scene, group: str) -> dict[tuple[str, int], int] | None:
+    """Return the group's offsets by topic and partition; None while one is unstable."""
+    request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
+    answer = scene.at_coordinator(group).ask(request, FETCH_VERSION, OffsetFetchResponse)
+    rows = [(topic.name, one) for topic in answer.topics for one in topic.partitions]
+    if answer.error_code or any(one.error_code for _, one in rows):
+        return None
+    return {(name, one.partition_index): one.committed_offset for name, one in rows}
+
+
+def _same(sent: Sequence[Sample], got: Sequence[Received]) -> None:
+    """Partition by partition the same keys and values in the same order. Offsets have holes where markers are.
+
+    :raises CheckFailed: they are not
+    """
+    for partition in range(PARTITIONS):
+        expected = [(one.key, one.value) for one in sent if one.partition == partition]
+        found = [(one.key, one.value) for one in got if one.partition == partition]
+        named = [key for key, _ in found][:20]
+        require(
+            found == expected, f"partition {partition}: {len(expected)} wanted, {len(found)} came: {named}"
+        )
+
+
+TRANSACTION_COLUMNS: dict[str, Callable[[Client, Scene], None]] = {
+    "transactions": transactions,
+    "txn-offsets": transactional_offsets,
+    "fencing": fencing,
+}
+"""Every check by the title of its column."""

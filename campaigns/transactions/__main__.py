@@ -1,0 +1,199 @@
+"""``python -m campaigns transaction-kills``: clients copy a feed in transactions under kills; 1 if a record differs."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import itertools
+import random
+import sys
+import tempfile
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from campaigns.cluster.nodes import Cluster, NodeError
+from campaigns.endings import sigterm_unwinds
+from campaigns.transactions.brokers import cluster_of
+from campaigns.transactions.faults import UnknownFaultError, plan_of
+from campaigns.transactions.feed import read_lines
+from campaigns.transactions.programs import CLIENTS, NoClientError, Start, starter_of
+from campaigns.transactions.report import CampaignReport, RunReport, save, table
+from campaigns.transactions.rounds import Run, Settings
+
+BAD_INPUT = 2
+WRONG_SHOWN = 20
+VERSIONS = (0, 2)
+NODES = (1, 3)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return 0 if every output is the input and nothing hangs, 1 if not, 2 for wrong input.
+
+    :raises SystemExit: SIGTERM came; all nodes and programs have ended then
+    """
+    given = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    try:
+        only = [name for name in given.faults.split(",") if name]
+        plan_of(random.Random(0), 1, 0, only)
+        starters = {client: starter_of(client, given.peer) for client in given.clients}
+        lines = read_lines(given.capture, given.records)
+    except (UnknownFaultError, NoClientError, OSError) as error:
+        print(f"campaigns transaction-kills: {error}", file=sys.stderr)
+        return BAD_INPUT
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(sigterm_unwinds())
+        folder = given.folder or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-transactions-"))
+        )
+        runs = _Runs(given, lines, folder, console)
+        for nodes, version in itertools.product(given.nodes, given.versions):
+            for client, start in starters.items():
+                runs.one(RunReport(client=client, version=version, nodes=nodes, seed=given.seed), start, only)
+    console.print(table(runs.reports))
+    return 0 if all(report.is_good for report in runs.reports) else 1
+
+
+class _Runs:
+    """The runs, one after the other."""
+
+    def __init__(
+        self, given: argparse.Namespace, lines: Sequence[bytes], folder: Path, console: Console
+    ) -> None:
+        self.reports: list[RunReport] = []
+        self._given = given
+        self._lines = lines
+        self._folder = folder
+        self._console = console
+        self._settings = Settings(
+            partitions=given.partitions,
+            rate_per_s=given.rate,
+            abort_share=given.abort_share,
+            slots=given.copiers,
+        )
+
+    def one(self, report: RunReport, start: Start, only: Sequence[str]) -> None:
+        """Run one client on one cluster, and save what all came to so far."""
+        given = self._given
+        self.reports.append(report)
+        fate = random.Random(f"faults/{report.client}/{report.version}/{report.nodes}/{report.seed}")
+        faults = plan_of(fate, report.nodes, given.kills, only)
+        self._say(f"{report.client}, version {report.version}, {report.nodes} nodes: {', '.join(faults)}")
+        try:
+            self._run(report, start, faults)
+        except NodeError as error:
+            report.wrong.append(str(error))
+        _print_wrong(report, self._console)
+        if given.out is not None:
+            save(_campaign(given, self.reports), given.out)
+
+    def _run(self, report: RunReport, start: Start, faults: Sequence[str]) -> None:
+        given = self._given
+        home = self._folder / f"{report.client}-{report.version}-{report.nodes}"
+        cluster = cluster_of(report.nodes, report.version, home, given.manifest, given.set)
+        try:
+            Run(report, cluster, start, self._lines, self._settings, self._say).run(faults, given.peer)
+        finally:
+            cluster.stop()
+            report.wrong += tracebacks(cluster)
+
+    def _say(self, line: str) -> None:
+        self._console.print(escape(line), highlight=False)
+
+
+def tracebacks(cluster: Cluster) -> list[str]:
+    """Return the first traceback of each node's output."""
+    found = []
+    for node in cluster.nodes:
+        printed = node.log_path.read_text(errors="replace") if node.log_path.exists() else ""
+        if "Traceback" in printed:
+            begin = printed.index("Traceback")
+            found.append(f"node {node.place.id} printed a traceback:\n{printed[begin : begin + 1500]}")
+    return found
+
+
+def _campaign(given: argparse.Namespace, runs: Sequence[RunReport]) -> CampaignReport:
+    return CampaignReport(
+        created=datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        capture=given.capture.name,
+        partitions=given.partitions,
+        runs=runs,
+    )
+
+
+def _print_wrong(report: RunReport, console: Console) -> None:
+    for line in report.wrong[:WRONG_SHOWN]:
+        console.print(f"[red]✗ {escape(line)}[/]", highlight=False)
+    if len(report.wrong) > WRONG_SHOWN:
+        console.print(f"[red]… and {len(report.wrong) - WRONG_SHOWN} more[/]", highlight=False)
+
+
+def _names(text: str) -> list[str]:
+    found = text.split(",")
+    if unknown := [name for name in found if name not in CLIENTS]:
+        raise argparse.ArgumentTypeError(f"found {', '.join(unknown)}; allowed: {', '.join(CLIENTS)}")
+    return found
+
+
+def _some_of(allowed: Sequence[int]) -> Callable[[str], list[int]]:
+    def parse(text: str) -> list[int]:
+        found = [int(word) for word in text.split(",") if word.isdecimal()]
+        if not found or any(number not in allowed for number in found):
+            raise argparse.ArgumentTypeError(f"found {text}; allowed: {', '.join(map(str, allowed))}")
+        return found
+
+    return parse
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns transaction-kills",
+        description="Real clients copy a market feed in transactions, while brokers and clients are killed.",
+    )
+    parser.add_argument("--capture", type=Path, required=True, help="the feed: a gzip of lines")
+    parser.add_argument(
+        "--peer", type=Path, help="script that runs Kafka's classes: Java client, find-hanging"
+    )
+    parser.add_argument("--clients", type=_names, default=list(CLIENTS), help=",".join(CLIENTS))
+    parser.add_argument(
+        "--versions",
+        type=_some_of(VERSIONS),
+        default=list(VERSIONS),
+        help="levels of transaction.version: 0,2",
+    )
+    parser.add_argument("--nodes", type=_some_of(NODES), default=list(NODES), help="1,3")
+    parser.add_argument("--records", type=int, default=0, help="lines of the capture; 0: all of them")
+    parser.add_argument("--kills", type=int, default=8, help="faults of a run")
+    parser.add_argument(
+        "--faults", default="", metavar="NAMES", help="kinds of faults to draw from, with commas"
+    )
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument(
+        "--rate",
+        type=float,
+        default=Settings().rate_per_s,
+        help="records a second at first",
+    )
+    parser.add_argument("--partitions", type=int, default=Settings().partitions)
+    parser.add_argument("--copiers", type=int, default=Settings().slots, help="programs that share the input")
+    parser.add_argument(
+        "--abort-share",
+        type=float,
+        default=Settings().abort_share,
+        help="of transactions that abort on purpose",
+    )
+    parser.add_argument("--manifest", type=Path, help="what each node is made of")
+    parser.add_argument(
+        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="laid over that manifest"
+    )
+    parser.add_argument("--folder", type=Path, help="data and logs of all runs; it must be new, and is kept")
+    parser.add_argument("--out", type=Path, help="result file, JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

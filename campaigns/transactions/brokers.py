@@ -1,0 +1,51 @@
+"""The nodes of a run: one, or three with replicas, formatted with the wanted level of ``transaction.version``."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Sequence
+from pathlib import Path
+
+from blumfeld.testing.brokers.cluster import COMBINED, LOOPBACK, node_places
+from campaigns.cluster.contenders import this_build
+from campaigns.cluster.nodes import Cluster, NodeError
+
+FORMAT_S = 60.0
+SETTINGS = (
+    'transactions.plugin="transactions"',
+    'config."group.initial.rebalance.delay.ms"=0',
+    'config."group.min.session.timeout.ms"=1000',
+    'config."offsets.topic.num.partitions"=12',
+    'config."transaction.state.log.num.partitions"=12',
+)
+"""What differs from the defaults. A member that was killed is gone after 3 s, where Kafka allows 6 s at least."""
+REPLICAS = 3
+REPLICATED = (
+    f'config."default.replication.factor"={REPLICAS}',
+    f'config."offsets.topic.replication.factor"={REPLICAS}',
+    f'config."transaction.state.log.replication.factor"={REPLICAS}',
+    'config."transaction.state.log.min.isr"=2',
+    'config."min.insync.replicas"=2',
+)
+
+
+def cluster_of(
+    nodes: int, version: int, folder: Path, manifest: Path | None = None, settings: Sequence[str] = ()
+) -> Cluster:
+    """Return a cluster whose nodes are formatted and not started.
+
+    :param version: level of the feature ``transaction.version``
+    :param settings: ``section.key=value``, laid over the manifest and the settings of the campaign
+    :raises NodeError: a node could not be formatted
+    """
+    laid = [*SETTINGS, *(REPLICATED if nodes >= REPLICAS else ()), *settings]
+    commands = this_build(manifest, laid).commands
+    cluster = Cluster(commands, node_places([LOOPBACK] * nodes, roles=[COMBINED] * nodes), folder)
+    for node in cluster.nodes:
+        node.folder.mkdir(parents=True, exist_ok=True)
+        command = [*("format" if word == "run" else word for word in node.command)]
+        command += ["--feature", f"transaction.version={version}"]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_S, check=False)
+        if done.returncode:
+            raise NodeError(f"node {node.place.id} was not formatted: {done.stderr or done.stdout}")
+    return cluster

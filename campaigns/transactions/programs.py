@@ -1,0 +1,257 @@
+"""The copying programs: a process each, which tells in lines what became of its transactions.
+
+``ready``: InitProducerId was answered. ``committed COUNT``: a transaction with so many records. ``aborted P:O …``: one
+that was aborted on purpose, with partition and offset of its records. ``retried ERROR``: one that was aborted after an
+error that allows it. ``fenced ERROR`` and ``failed ERROR``: the program ends. ``ended``: it ends, because stdin did.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.resources import files
+from pathlib import Path
+
+import attrs
+
+from campaigns.clients.franz_go import FranzGo
+
+CLIENTS = ("java", "librdkafka", "aiokafka", "franz-go")
+TRANSACTION_TIMEOUT_MS = 20_000
+SESSION_TIMEOUT_MS = 3_000
+LAST_WORDS = ("ended", "fenced", "failed")
+CUT_CHARS = 300
+END_S = 10.0
+"""Longest wait for the end of a process that was killed."""
+
+
+class NoClientError(Exception):
+    """A client can't be run here; the message says what is absent."""
+
+
+@attrs.frozen
+class Work:
+    """What one program copies, and how."""
+
+    bootstrap: str
+    topic: str
+    output: str
+    group: str
+    transactional_id: str
+    owned: tuple[int, ...]
+    """Partitions of a client that isn't a member of the group."""
+    batch_records: int
+    """Records of a transaction at most."""
+    pause_ms: float
+    """Longest pause before the end of a transaction; drawn for each."""
+    abort_share: float
+    seed: int
+
+    def to_json(self) -> str:
+        """Return the line that goes to a program's stdin."""
+        return json.dumps(
+            {
+                "operation": "copy",
+                "bootstrap": self.bootstrap,
+                "topic": self.topic,
+                "output": self.output,
+                "group": self.group,
+                "transactionalId": self.transactional_id,
+                "owned": self.owned,
+                "batchRecords": self.batch_records,
+                "pauseMs": self.pause_ms,
+                "abortShare": self.abort_share,
+                "seed": self.seed,
+                "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS,
+                "transactionTimeout": TRANSACTION_TIMEOUT_MS,
+                "sessionTimeoutMs": SESSION_TIMEOUT_MS,
+                "sessionTimeout": SESSION_TIMEOUT_MS,
+            }
+        )
+
+    def to_arguments(self) -> list[str]:
+        """Return the arguments of the Java program."""
+        return [
+            self.bootstrap,
+            self.topic,
+            self.output,
+            self.group,
+            self.transactional_id,
+            str(self.batch_records),
+            str(self.pause_ms),
+            str(self.abort_share),
+            str(self.seed),
+            str(TRANSACTION_TIMEOUT_MS),
+            str(SESSION_TIMEOUT_MS),
+        ]
+
+
+@attrs.define
+class Story:
+    """What a program has told so far."""
+
+    ready: bool = False
+    transactions: int = 0
+    """Transactions that it committed."""
+    records: int = 0
+    """Records of these."""
+    commit_times: list[float] = attrs.Factory(list)
+    """Instants (time.monotonic) when it told of each."""
+    aborts: int = 0
+    """Transactions that it aborted on purpose."""
+    aborted: list[tuple[int, int]] = attrs.Factory(list)
+    """Partition and offset of the records of these."""
+    retries: list[str] = attrs.Factory(list)
+    last_word: str = ""
+    """One of :data:`LAST_WORDS`, or empty."""
+    error: str = ""
+
+    def take(self, line: str) -> None:
+        """Take a line of the program. Lines of other words mean nothing."""
+        word, _, rest = line.strip().partition(" ")
+        if word == "ready":
+            self.ready = True
+        elif word == "committed":
+            self.transactions += 1
+            self.records += int(rest)
+            self.commit_times.append(time.monotonic())
+        elif word == "aborted":
+            self.aborts += 1
+            for place in rest.split():
+                partition, _, offset = place.partition(":")
+                self.aborted.append((int(partition), int(offset)))
+        elif word == "retried":
+            self.retries.append(rest[:CUT_CHARS])
+        elif word in LAST_WORDS:
+            self.last_word, self.error = word, rest[:CUT_CHARS]
+
+
+class Program:
+    """One process of a client."""
+
+    def __init__(self, name: str, command: Sequence[str], request: str, log_path: Path) -> None:
+        """:param request: the first line of its stdin; none if empty"""
+        self.name = name
+        self.story = Story()
+        with log_path.open("ab") as errors:
+            self._process = subprocess.Popen(
+                command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+                bufsize=1,
+                start_new_session=True,
+            )
+        assert self._process.stdin is not None
+        if request:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(request + "\n")
+        self._thread = threading.Thread(target=self._hear, name=name, daemon=True)
+        self._thread.start()
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether it runs, be it paused or not."""
+        return self._process.poll() is None
+
+    def kill(self) -> None:
+        """Send SIGKILL to all its processes; what it had told before is heard."""
+        self._signal(signal.SIGKILL)
+        self.finish()
+        self.await_end(END_S)
+
+    def pause(self) -> None:
+        """Send SIGSTOP to all its processes."""
+        self._signal(signal.SIGSTOP)
+
+    def resume(self) -> None:
+        """Send SIGCONT to all its processes."""
+        self._signal(signal.SIGCONT)
+
+    def finish(self) -> None:
+        """End its stdin, without waiting."""
+        assert self._process.stdin is not None
+        with contextlib.suppress(BrokenPipeError):  # it has ended already
+            self._process.stdin.close()
+
+    def await_end(self, timeout_s: float) -> bool:
+        """Wait until it has ended; return whether it did so in time."""
+        try:
+            self._process.wait(timeout_s)
+        except subprocess.TimeoutExpired:
+            return False
+        self._thread.join(END_S)
+        self.finish()
+        return True
+
+    def _signal(self, number: signal.Signals) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self._process.pid, number)
+
+    def _hear(self) -> None:
+        assert self._process.stdout is not None
+        with self._process.stdout as lines:
+            for line in lines:
+                self.story.take(line)
+
+
+def await_true(done: Callable[[], bool], timeout_s: float) -> bool:
+    """Wait until ``done()`` is true; return whether it was in time."""
+    deadline = time.monotonic() + timeout_s
+    while not done():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.02)
+    return True
+
+
+Start = Callable[[str, Work, Path], Program]
+"""Starts a program for a name, its work and the file of its errors."""
+
+
+def starter_of(client: str, peer: Path | None) -> Start:
+    """Return what starts the program of this client.
+
+    :param peer: the script that runs Kafka's classes, for the Java client
+    :raises NoClientError: the client can't be run here
+    """
+    if client == "java":
+        if peer is None:
+            raise NoClientError("the Java client needs --peer, the script that runs Kafka's classes")
+        return _java(peer)
+    if client == "franz-go":
+        if absent := FranzGo.absent():
+            raise NoClientError(f"franz-go: {absent}")
+        return _json_program(FranzGo.command())
+    return _json_program([sys.executable, "-m", MODULES[client]])
+
+
+MODULES: Mapping[str, str] = {
+    "librdkafka": "campaigns.transactions.confluent_copier",
+    "aiokafka": "campaigns.transactions.aio_copier",
+}
+
+
+def _java(peer: Path) -> Start:
+    program = str(files("campaigns.clients") / "java_client" / "TransactionalCopier.java")
+
+    def start(name: str, work: Work, log_path: Path) -> Program:
+        command = [str(peer.resolve()), "tool", program, *work.to_arguments()]
+        return Program(name, command, "", log_path)
+
+    return start
+
+
+def _json_program(command: Sequence[str]) -> Start:
+    def start(name: str, work: Work, log_path: Path) -> Program:
+        return Program(name, command, work.to_json(), log_path)
+
+    return start

@@ -1,0 +1,128 @@
+"""Programs, faults and reports of transaction-kills, and a short run of it with real clients."""
+
+from __future__ import annotations
+
+import gzip
+import random
+import sys
+from io import StringIO
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from campaigns.transactions.asking import NoAnswerError, hanging_rows
+from campaigns.transactions.faults import KINDS, OF_ONE_NODE, OF_SEVERAL, UnknownFaultError, plan_of
+from campaigns.transactions.feed import read_lines
+from campaigns.transactions.oracle import Account
+from campaigns.transactions.programs import Program, Story, Work
+from campaigns.transactions.report import RunReport, table
+from campaigns.transactions.slots import Slot, Slots
+
+WORK = Work("h:1", "in", "out", "g", "id-0", (0,), 10, 5.0, 0.1, 3)
+
+
+def test_a_programs_lines_are_its_story() -> None:
+    story = Story()
+    for line in (
+        "a warning of the JVM",
+        "ready",
+        "committed 7",
+        "committed 3",
+        "aborted 0:5 1:9",
+        "retried a b",
+    ):
+        story.take(line + "\n")
+    assert (story.ready, story.transactions, story.records, story.aborts) == (True, 2, 10, 1)
+    assert story.aborted == [(0, 5), (1, 9)]
+    assert (story.retries, story.last_word) == (["a b"], "")
+    story.take("fenced ProducerFencedException: epoch 3")
+    assert (story.last_word, story.error) == ("fenced", "ProducerFencedException: epoch 3")
+
+
+def test_a_plan_has_every_kind_and_is_the_seeds() -> None:
+    for nodes, kinds in ((1, OF_ONE_NODE), (3, OF_SEVERAL)):
+        plan = plan_of(random.Random(5), nodes, 2 * len(kinds))
+        assert plan == plan_of(random.Random(5), nodes, 2 * len(kinds))
+        assert sorted(plan) == sorted(2 * list(kinds))
+        assert set(plan) <= set(KINDS)
+    assert plan_of(random.Random(5), 1, 3, ["zombie"]) == ["zombie"] * 3
+    with pytest.raises(UnknownFaultError, match="found zombies; allowed: kill-broker"):
+        plan_of(random.Random(5), 1, 3, ["zombies"])
+
+
+SAYS = """
+import sys
+print("ready", flush=True)
+for line in sys.stdin: pass
+print(sys.argv[1], flush=True)
+"""
+
+
+def slot_of(folder: Path, last: str) -> Slots:
+    def start(name: str, _: Work, log_path: Path) -> Program:
+        return Program(name, [sys.executable, "-S", "-c", SAYS, last], "", log_path)
+
+    return Slots([Slot(0, start, WORK, folder)])
+
+
+def test_programs_that_end_in_good_order_are_fine(tmp_path: Path) -> None:
+    slots = slot_of(tmp_path, "ended")
+    slots.begin()
+    slots.replace_ended()
+    slots.finish()
+    assert (slots.wrong, slots.restarts, slots.errors()) == ([], 0, {})
+
+
+@pytest.mark.parametrize(
+    ("last", "complaint"),
+    [
+        ("fenced by nobody", "copier-0-0 was fenced without a successor: by nobody"),
+        ("", "copier-0-0 ended without a word"),
+        ("failed once", None),
+    ],
+)
+def test_a_program_that_ends_by_itself_has_a_successor(
+    tmp_path: Path, last: str, complaint: str | None
+) -> None:
+    """A client may end with an error that is fatal to it. That nobody fenced it is not one of them."""
+    slots = slot_of(tmp_path, last)
+    slots.begin()
+    slots.slots[0].program.finish()
+    assert slots.slots[0].program.await_end(10)
+    slots.replace_ended()
+    assert slots.restarts == 1
+    assert len(slots.programs) == 2
+    assert slots.wrong == ([] if complaint is None else [complaint])
+    slots.kill()
+    assert not slots.slots[0].program.is_alive
+
+
+def test_a_table_without_rows_is_no_answer() -> None:
+    """find-hanging that prints nothing has shown nothing."""
+    head = "Topic\tPartition\tProducerId\tProducerEpoch\tCoordinatorEpoch\tStartOffset\tLastTimestamp\tDuration(min)\n"
+    assert hanging_rows(head) == []
+    assert hanging_rows(f"{head}t 0 4 0 0 17 0 0\n") == ["t 0 4 0 0 17 0 0"]
+    with pytest.raises(NoAnswerError):
+        hanging_rows("Error: no such broker")
+
+
+def test_a_report_is_good_only_if_all_is_equal() -> None:
+    good = RunReport(client="java", version=2, nodes=1, seed=0, sha256="a", capture_sha256="a")
+    good.kills = {"kill-both": 2, "kill-client": 1, "kill-leader": 1, "zombie": 3}
+    assert good.is_good
+    assert good.killed == (3, 3, 3)
+    for field, value in (("sha256", "b"), ("wrong", ["x"]), ("account", Account(lost=1))):
+        bad = RunReport(client="java", version=2, nodes=1, seed=0, sha256="a", capture_sha256="a")
+        setattr(bad, field, value)
+        assert not bad.is_good
+    shown = Console(width=220, record=True, file=StringIO())
+    shown.print(table([good, good]))
+    assert "6" in shown.export_text()
+
+
+def test_the_first_lines_of_a_capture(tmp_path: Path) -> None:
+    path = tmp_path / "c.gz"
+    path.write_bytes(gzip.compress(b"1 a\n2 b\n3 c\n"))
+    assert read_lines(path, 2) == [b"1 a", b"2 b"]
+    assert read_lines(path, 0) == [b"1 a", b"2 b", b"3 c"]
