@@ -17,7 +17,7 @@ from blumfeld.testing.brokers.process import free_port
 
 READY = re.compile(
     r"blumfeld \S+ ready on PLAINTEXT 127\.0\.0\.1:(\d+) in \d+ ms: net_asyncio \(\S.*?\) \+ storage_local \+ "
-    r"consensus_kraft \+ replication_isr \+ groups_classic \+ groups_kip848; node 1, data in .*\n"
+    r"consensus_kraft \+ replication_isr \+ groups_classic \+ groups_kip848 \+ transactions; node 1, data in .*\n"
 )
 
 
