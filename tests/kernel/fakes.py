@@ -198,6 +198,9 @@ class FakeBroker(FakePart):
     def connection_handler(self, listener_kind: str) -> Any:
         return f"handler of {listener_kind}"
 
+    async def listens(self) -> None:
+        pass
+
     def follow_config(self, follower: Any) -> None:
         self.follower = follower
 

@@ -323,6 +323,13 @@ class Broker:
         self._config_warnings.start()
         await self.lifecycle.unfence()
 
+    async def listens(self) -> None:
+        """Tell the controller that all listeners of the node are open, as :meth:`Lifecycle.listens`. On a single node
+        no other node could notice its death.
+        """
+        if not self.composition.single_node:
+            await self.lifecycle.listens()
+
     async def stop(self) -> None:
         """Leave the cluster, answer parked requests, close the logs, write the last checkpoint. Legal without start.
         Peers can still be reached afterwards.

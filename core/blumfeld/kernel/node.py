@@ -120,6 +120,10 @@ class BrokerPart(Protocol):
         """Register, open logs, follow the image, be unfenced."""
         ...
 
+    async def listens(self) -> None:
+        """Tell the controller that all listeners of the node are open."""
+        ...
+
     async def stop(self) -> None:
         """Leave the cluster, answer parked requests, close logs."""
         ...
@@ -348,6 +352,7 @@ class Node:
             await broker.start()
             part = "network"
             await self._listen(lambda listener: listener.kind != "controller" and listener.port != 0)
+            await broker.listens()
             broker.follow_config(self._config_changed)
             self.state = STARTED
             part = "blumfeld_node_started"

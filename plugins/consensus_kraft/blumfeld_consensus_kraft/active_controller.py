@@ -27,7 +27,7 @@ from blumfeld.spi.runtime import Timer
 from blumfeld.spi.steps import drained
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.batching import Batch, batches_of
@@ -46,6 +46,7 @@ BUSY_MS = 10
 class ActiveController:
     """The controller of one node, which decides from :meth:`lead` to :meth:`stop`.
 
+    :param heard: is told of a broker's heartbeat that was taken and asks to serve: its id and its epoch
     :param failed: is told that the log takes no more
     :param contradicted: is told of a defect that leaves the controller half changed
     """
@@ -58,6 +59,7 @@ class ActiveController:
         events: EventLog,
         defects: RepeatedEvents,
         *,
+        heard: Callable[[int, int], None],
         failed: Callable[[OSError], None],
         contradicted: Callable[[Exception], None],
     ) -> None:
@@ -68,6 +70,7 @@ class ActiveController:
         self._log = log
         self._events = events
         self._defects = defects
+        self._heard = heard
         self._failed = failed
         self._contradicted = contradicted
         self._controller: Controller | None = None
@@ -230,9 +233,17 @@ class ActiveController:
             return
         if isinstance(part.command, Message):
             self._controller.answered(part.command, decision.response, self._runtime.monotonic_ms())
+            if isinstance(part.command, BrokerHeartbeatRequest) and isinstance(
+                decision.response, BrokerHeartbeatResponse
+            ):
+                self._heartbeat(part.command, decision.response)
         if decision.rest is None:
             part.reply.response = decision.response
             self.answer_when_committed(part.reply)
+
+    def _heartbeat(self, request: BrokerHeartbeatRequest, answer: BrokerHeartbeatResponse) -> None:
+        if not (answer.error_code or request.want_fence or request.want_shut_down):
+            self._heard(request.broker_id, request.broker_epoch)
 
     def answer_when_committed(self, reply: Reply) -> None:
         """Send the response once all that is placed now is committed: it may have seen that."""

@@ -2,7 +2,8 @@
 
 Each voter keeps a connection to a listener of each unfenced broker, and sends nothing over it. A process that ends
 takes its connections with it. If the listener then refuses another one, no process is there. Only a refusal counts: a
-dial that fails otherwise says nothing about the process.
+dial that fails otherwise says nothing about the process. And a refusal counts only once the listener is known to have
+been open: it accepted a connection, or the broker sent a heartbeat although it was unfenced.
 
 Only the controller reports. The other voters watch because the node that dies may be the controller's own: the next
 controller never reached it as a broker, if it begins to watch then.
@@ -31,7 +32,9 @@ class Watched:
         self.endpoint = broker.endpoints[0]
         self.is_fenced = broker.fenced
         self.was_reached = False
-        """Whether it accepted a connection since it last refused one: without this a refusal says nothing."""
+        """Whether its listener was open since it last refused: it accepted a connection, or the broker said so. Without
+        this a refusal says nothing.
+        """
         self.refused = False
         """It refused a connection after it was reached, and accepted none since."""
         self.told = False
@@ -43,6 +46,8 @@ class Watched:
         self.task: Task | None = None
         self.connection: DialedConnection | None = None
         self.gone: Completion[None] = Completion()
+        self.pause: Completion[None] = Completion()
+        """Ends when the next dial is due."""
 
     def frame(self, frame: memoryview) -> None:
         """Nothing was asked, so nothing is answered."""
@@ -51,6 +56,11 @@ class Watched:
         """The connection has gone."""
         if not self.gone.done:
             self.gone.complete(None)
+
+    def end_pause(self) -> None:
+        """Dial now, if it isn't being dialed."""
+        if not self.pause.done:
+            self.pause.complete(None)
 
     def seen(self, broker: BrokerImage) -> None:
         """Take note of what the image shows of this registration."""
@@ -104,6 +114,19 @@ class BrokerWatch:
         if not self._stopped and (delta.brokers_changed or delta.first):
             self._follow(image)
 
+    def heard(self, broker_id: int, broker_epoch: int) -> None:
+        """The controller took a heartbeat of this registration, which didn't ask to be fenced. If the image shows the
+        broker unfenced, its listeners are open: a broker opens them once it sees itself unfenced, and then sends a
+        heartbeat at once. Kafka's opens them before, and sends its next heartbeat two seconds later.
+
+        So a process that died before its listener could be dialed is noticed, too.
+        """
+        watched = self._watched.get(broker_id)
+        if watched is None or watched.epoch != broker_epoch or watched.is_fenced:
+            return
+        watched.was_reached = True
+        watched.end_pause()
+
     def _follow(self, image: ClusterImage) -> None:
         for broker_id in [one for one in self._watched if one not in image.brokers]:
             self._watched.pop(broker_id).stop()
@@ -149,14 +172,15 @@ class BrokerWatch:
                 await watched.gone
                 watched.connection = None
                 continue
-            await self._pause()
+            await self._pause(watched)
 
     def _report(self, watched: Watched) -> None:
         if not watched.told:
             watched.told = True
             self._dead(watched.broker_id, watched.epoch)
 
-    async def _pause(self) -> None:
-        over: Completion[None] = Completion()
-        self._runtime.call_later(RETRY_MS, lambda: over.complete(None))
+    async def _pause(self, watched: Watched) -> None:
+        over = watched.pause = Completion()
+        timer = self._runtime.call_later(RETRY_MS, watched.end_pause)
         await over
+        timer.cancel()

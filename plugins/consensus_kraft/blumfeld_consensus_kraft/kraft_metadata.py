@@ -10,7 +10,6 @@ contains all that was committed when the node joined.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
@@ -39,11 +38,12 @@ from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, listen
 from blumfeld_consensus_kraft.quorum.describing import describe_quorum, known_quorum
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
 from blumfeld_consensus_kraft.quorum.endpoints import own_endpoints
+from blumfeld_consensus_kraft.quorum.farewell import hand_over
 from blumfeld_consensus_kraft.quorum.making import made_driver
 from blumfeld_consensus_kraft.quorum.membership import QuorumMembership
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.messages import NO_LEADER
-from blumfeld_consensus_kraft.raft.roles import Follower, Resigned
+from blumfeld_consensus_kraft.raft.roles import Follower
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.registration import ControllerRegistrar
@@ -55,9 +55,6 @@ if TYPE_CHECKING:
 
 RETRY_MS = 1_000
 """After a write failed: how long before the log is tried again."""
-FAREWELL_MS = 500
-"""The longest a leader that resigns waits for the voters' answers."""
-FAREWELL_CHECK_MS = 5
 _CLOSED = "the metadata log is closed"
 
 
@@ -226,6 +223,7 @@ class KraftMetadata:
                 self._raft,
                 self._events,
                 self._defects,
+                heard=self._watch.heard,
                 failed=lambda error: self._failed(error, True),
                 contradicted=self._contradicted,
             )
@@ -249,19 +247,7 @@ class KraftMetadata:
         if self._driver is None or self._leading is None or self._active is None or self._raft is None:
             return
         self._active.stop(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller resigned"))
-        raft, log = self._driver.raft, self._raft
-        await self._wait_until(lambda: log.committed_end >= log.end_offset or raft.leadership is None)
-        self._driver.resign()
-        await self._wait_until(lambda: not isinstance(raft.role, Resigned) or not raft.role.unacknowledged)
-
-    async def _wait_until(self, condition: Callable[[], bool]) -> None:
-        """Wait for other voters, ``FAREWELL_MS`` at most."""
-        waited_ms = 0
-        while not condition() and waited_ms < FAREWELL_MS:
-            over: Completion[None] = Completion()
-            self._runtime.call_later(FAREWELL_CHECK_MS, partial(over.complete, None))
-            await over
-            waited_ms += FAREWELL_CHECK_MS
+        await hand_over(self._runtime, self._driver, self._raft)
 
     async def stop(self) -> None:
         """Wait for the writes under way, fail the commands that still wait, close the log."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.membership.lifecycle import WARN_MS
+from blumfeld.broker.membership.lifecycle import LISTENS_MS, WARN_MS
 from blumfeld.spi.cluster import BrokerImage
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -108,6 +108,31 @@ def test_a_start_waits_until_it_is_unfenced() -> None:
     broker.start()
     assert len(commands(broker, BrokerHeartbeatRequest)) == 4
     assert not broker.broker.lifecycle.fenced
+
+
+def test_the_controller_is_told_of_open_listeners_at_once() -> None:
+    """Otherwise it could not tell a port that is not open yet from a process that died (ADR 0033)."""
+    broker = BrokerHarness(single_node=False)
+    before = len(commands(broker, BrokerHeartbeatRequest))
+    telling = broker.runtime.loop.create_task(broker.broker.listens())
+    broker.runtime.run_turn()
+    beats = commands(broker, BrokerHeartbeatRequest)
+    assert len(beats) == before + 1
+    assert not beats[-1].want_fence  # type: ignore[attr-defined]
+    broker.runtime.run_turn()
+    assert telling.done()
+    broker.runtime.advance(4_000)
+    assert len(commands(broker, BrokerHeartbeatRequest)) == before + 3, "the interval begins anew"
+
+
+def test_a_controller_that_does_not_answer_holds_up_a_start_for_a_moment() -> None:
+    broker = BrokerHarness(single_node=False)
+    broker.metadata.submit = lambda *_, **__: Completion()  # type: ignore[method-assign]
+    telling = broker.runtime.loop.create_task(broker.broker.listens())
+    broker.runtime.advance(LISTENS_MS - 1)
+    assert not telling.done()
+    broker.runtime.advance(2)
+    assert telling.done()
 
 
 def test_a_start_gives_up_when_nobody_unfences_it() -> None:

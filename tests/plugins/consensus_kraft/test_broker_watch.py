@@ -137,6 +137,54 @@ def test_a_refusal_says_nothing_before_the_broker_was_reached() -> None:
     assert len(watching.network.open) == 1
 
 
+def never_reached(*, heard: bool = True, epoch: int = 5) -> Watching:
+    """The watch of a broker whose port refused from the beginning, and whose heartbeat came."""
+    watching = Watching()
+    watching.network.failure = REFUSED
+    watching.shows_first()
+    watching.watch.report()
+    if heard:
+        watching.watch.heard(2, epoch)
+        watching.turns()
+    return watching
+
+
+def test_a_broker_that_sent_a_heartbeat_and_refuses_is_dead_at_once() -> None:
+    """It died before its port could be dialed."""
+    watching = never_reached()
+    assert watching.dead == [(2, 5)]
+    watching.watch.heard(2, 5)
+    watching.passes(RETRY_MS + 1)
+    assert watching.dead == [(2, 5)], "one report, though its heartbeats go on"
+
+
+def test_a_heartbeat_of_an_earlier_process_says_nothing_of_this_one() -> None:
+    assert never_reached(epoch=4).dead == []
+
+
+def test_the_heartbeat_of_a_fenced_broker_says_nothing_of_its_listeners() -> None:
+    """It asks to be unfenced: the listeners open afterwards."""
+    watching = Watching()
+    watching.network.failure = REFUSED
+    watching.watch.image_changed(watching.image(fenced=True), ImageDelta(first=True))
+    watching.watch.report()
+    watching.watch.heard(2, 5)
+    watching.shows()
+    watching.passes(RETRY_MS + 1)
+    assert watching.dead == []
+
+
+def test_heartbeats_of_a_broker_whose_address_refuses_do_not_fence_it_again() -> None:
+    """A firewall refuses: fenced once, unfenced by its next heartbeat, and not watched any more."""
+    watching = never_reached()
+    watching.shows(fenced=True)
+    watching.watch.heard(2, 5)
+    watching.shows()
+    watching.watch.heard(2, 5)
+    watching.passes(RETRY_MS + 1)
+    assert watching.dead == [(2, 5)]
+
+
 def test_a_broker_that_comes_back_in_the_same_epoch_is_watched_no_more_in_it(watching: Watching) -> None:
     watching.cut(REFUSED)
     watching.shows(fenced=True)

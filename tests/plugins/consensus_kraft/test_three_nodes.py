@@ -291,6 +291,22 @@ def test_a_dead_broker_is_fenced_at_once_and_comes_back(cluster: Cluster, restar
         cluster.until(lambda: all(not fenced(cluster, one) for one in (leader, victim)), 5)
 
 
+@pytest.mark.parametrize("seed", [0, 4, 5])
+def test_a_broker_that_dies_right_after_its_start_is_fenced_at_once(seed: int) -> None:
+    """No voter may have reached its port. Its first heartbeat behind the opening of its listeners tells."""
+    cluster = Cluster(seed, brokers=1)
+    cluster.start()
+    leader = cluster.leader
+    assert leader is not None
+    cluster.machines[4].crash(power_cut=False)
+    cluster.until(lambda: fenced(cluster, leader) == [4])
+    cluster.start(4)
+    cluster.machines[4].crash(power_cut=False)
+    cluster.until(lambda: 4 not in fenced(cluster, leader), 1)  # it may see itself unfenced first
+    took_s = cluster.until(lambda: 4 in fenced(cluster, leader))
+    assert took_s < 1.0  # far below the session of 9 s
+
+
 def test_the_broker_of_a_dead_controller_is_fenced_at_once(cluster: Cluster) -> None:
     victim = cluster.leader
     assert victim is not None

@@ -38,6 +38,8 @@ SUPPORTED_FEATURES = {
 """Feature levels of the core: name → (lowest, highest). Plug-ins bring others."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 RETRY_MS = 200
+LISTENS_MS = 500
+"""Longest wait of a start for the controller's answer that it knows the listeners to be open."""
 WARN_MS = 10_000
 """Interval of the warnings while a start waits for the image."""
 
@@ -63,6 +65,8 @@ class Lifecycle:
         self._left = False
         """The shutdown is over: no heartbeat follows."""
         self._unfenced: Completion[None] | None = None
+        self._known: Completion[None] | None = None
+        """Ends with the answer to the heartbeat that tells the controller of open listeners."""
         self._leaving = False
         self._may_stop: Completion[None] | None = None
 
@@ -169,6 +173,21 @@ class Lifecycle:
             self._timer.cancel()
             self._beat()
 
+    async def listens(self) -> None:
+        """Send a heartbeat, because the listeners are open now, and return with its answer, after ``LISTENS_MS`` at the
+        latest. From then on the controller may take a port that refuses for a dead process (ADR 0033).
+        """
+        if self.broker_epoch < 0 or self._leaving:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+        self._known = known = Completion[None]()
+        limit = self._runtime.call_later(LISTENS_MS, self._listeners_known)
+        self._beat()
+        await known
+        limit.cancel()
+        self._known = None
+
     def _beat(self) -> None:
         self._timer = None
         self._beats = number = self._beats + 1
@@ -191,6 +210,7 @@ class Lifecycle:
         if self._left or number != self._beats:
             # The shutdown doesn't wait for a heartbeat that is under way, but sends the next one at once.
             return
+        self._listeners_known()
         interval_ms = self._interval_ms()
         if done.error is not None:
             self._events.warning("heartbeat not answered", error=str(done.error))
@@ -217,6 +237,10 @@ class Lifecycle:
             self._beat_again = False
             interval_ms = 0
         self._timer = self._runtime.call_later(interval_ms, self._beat)
+
+    def _listeners_known(self) -> None:
+        if self._known is not None and not self._known.done:
+            self._known.complete(None)
 
     def _interval_ms(self) -> float:
         return self._composition.config.int("broker.heartbeat.interval.ms")
