@@ -102,7 +102,7 @@ class ActiveController:
         :raises OSError: the log takes no records
         :raises Exception: a defect: the log contradicts itself
         """
-        image = self._publisher.image.copy()
+        image = self._publisher.newest.copy()
         controller = Controller(
             image, self._config, self._composition.features, self._composition.controller_commands
         )

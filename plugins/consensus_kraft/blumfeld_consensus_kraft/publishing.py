@@ -92,7 +92,8 @@ class Publisher:
     """The committed image, those who listen to it, and the batches and replies that wait for the commit.
 
     A large change is replayed over several turns, into a copy of the image, which then takes its place at once: a
-    reader never sees half of it.
+    reader never sees half of it. The image of a fetched snapshot is compared with the present one over several turns,
+    and takes its place with the delta.
 
     :param published: is told of each batch that is in the image
     :param defect: is told what a listener raised; the other listeners, and later steps, go on
@@ -125,6 +126,8 @@ class Publisher:
         self._gate = TransactionGate()
         self._held: list[Message] = []
         self._replaying: Unpublished | None = None
+        self._fetched: MetadataImage | None = None
+        """The image of a snapshot, while it is compared with the present one."""
         self._steps: Steps[None] | None = None
 
     @property
@@ -148,17 +151,21 @@ class Publisher:
         self._shown_end = image.offset + 1
 
     def replace(self, image: MetadataImage) -> None:
-        """Go on with the image of a snapshot that came from the leader. The replies that wait have been refused."""
+        """Go on with the image of a snapshot that came from the leader. The replies that wait have been refused.
+
+        Readers see it, and listeners are told, turns later: a large image takes long to compare with the present one.
+        """
         self._steps = self._replaying = None
         self.uncommitted.clear()
         self._gate, self._held = TransactionGate(), []
-        before, self.image = self.image, image
+        self._fetched = image
         self._committed_end = max(self._committed_end, image.offset + 1)
-        if self.loaded:
-            from blumfeld.metadata.image.difference import difference
-
-            self._tell(self._listeners, difference(before, image))
         self._begin()
+
+    @property
+    def newest(self) -> MetadataImage:
+        """The image that :meth:`unpublished` is behind: that of a fetched snapshot, while it is being compared."""
+        return self.image if self._fetched is None else self._fetched
 
     def publish_all(self) -> None:
         """The image is loaded: the first delta for everyone."""
@@ -191,27 +198,28 @@ class Publisher:
 
     def _begin(self) -> None:
         if self._steps is None:
-            self._steps = self._publish_committed()
-            self._go_on()
+            self._steps = steps = self._publish_committed()
+            self._go_on(steps)
 
-    def _go_on(self) -> None:
-        """Publish until it is another turn's time, or a listener's."""
-        while self._steps is not None:
+    def _go_on(self, steps: Steps[None]) -> None:
+        """Publish until it is another turn's time, or a listener's. Steps that were dropped meanwhile end here."""
+        while self._steps is steps:
             try:
-                waits = next(self._steps)
+                waits = next(steps)
             except StopIteration:
                 self._steps = None
                 return
             if waits is None:
-                self._runtime.call_later(0, self._go_on)
+                self._runtime.call_later(0, lambda: self._go_on(steps))
                 return
             if not waits.done:
-                waits.when_done(lambda _: self._go_on())
+                waits.when_done(lambda _: self._go_on(steps))
                 return
 
     def _publish_committed(self) -> Steps[None]:
         records = 0
         yield from self._applied()
+        yield from self._take_over()
         yield from self._copy()
         while self.uncommitted and self.uncommitted[0].end_offset <= self._committed_end:
             placed = self.uncommitted.popleft()
@@ -224,6 +232,24 @@ class Publisher:
                 yield None
             yield from self._copy()
         self._answer(self._committed_end)
+
+    def _take_over(self) -> Steps[None]:
+        """Put the image of a fetched snapshot in the place of the present one."""
+        image = self._fetched
+        if image is None:
+            return
+        if not self.loaded:
+            self.image, self._fetched = image, None
+            return
+        # Imported here: a node alone fetches no snapshot.
+        from blumfeld.metadata.image.difference import difference
+        from blumfeld.spi.steps import let_go
+
+        found = yield from difference(self.image, image)
+        self.image, self._fetched = image, None
+        self._tell(self._listeners, found.delta)
+        yield from self._applied()
+        yield from let_go([found.gone])
 
     def _copy(self) -> Steps[None]:
         while self._copies:
@@ -269,7 +295,11 @@ class Publisher:
 
     def _applied(self) -> Steps[None]:
         while self._applying:
-            yield self._applying.pop()
+            # Taken out when it is done: if a snapshot comes meanwhile, its delta waits for the same listener.
+            if self._applying[-1].done:
+                self._applying.pop()
+            else:
+                yield self._applying[-1]
 
     def _answer(self, end_offset: int) -> None:
         self._shown_end = max(self._shown_end, end_offset)
@@ -287,7 +317,7 @@ class Publisher:
         """
         steps = [] if self._replaying is None else [self._replaying]
         gate, held = self._gate.copy(), list(self._held)
-        last_offset, epoch = self.image.offset, self.image.epoch
+        last_offset, epoch = self.newest.offset, self.newest.epoch
         for placed in self.uncommitted:
             for record in placed.records:
                 held += gate.pass_on(record)

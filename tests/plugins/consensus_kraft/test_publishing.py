@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
+from blumfeld.spi.completion import Completion
 from blumfeld.testing.fakes import FakeRuntime
 from blumfeld.wire.messages import metadata_records as records
 from blumfeld_consensus_kraft.publishing import Placed, Publisher
@@ -22,6 +23,8 @@ def image_with(*names: str, offset: int) -> MetadataImage:
     for number, name in enumerate(names):
         publisher.uncommitted.append(batch(number, name))
     publisher.committed(len(names))
+    while not publisher.is_idle:
+        runtime.run_turn()
     assert isinstance(publisher.image, MetadataImage)
     publisher.image.offset = offset
     return publisher.image
@@ -41,10 +44,78 @@ def test_a_snapshot_of_the_leader_takes_the_place_of_image_and_batches() -> None
 
     publisher.replace(image_with("one", "two", offset=49))
 
+    assert shown == [publisher.image]
     assert list(publisher.image.topics) == ["one", "two"]
     assert [topic.name for topic in deltas[-1].topics_deleted] == ["gone"]
     assert [topic.name for topic in deltas[-1].topics_created] == ["one", "two"]
-    assert shown == [publisher.image]
     publisher.uncommitted.append(batch(50, "three"))
     publisher.committed(51)
     assert list(publisher.image.topics) == ["one", "two", "three"]
+
+
+def large_image(topics: int, offset: int) -> MetadataImage:
+    return image_with(*(f"t{number}" for number in range(topics)), offset=offset)
+
+
+def test_a_large_snapshot_is_compared_over_several_turns() -> None:
+    """Readers have the old image until then, and what was committed behind the snapshot comes afterwards. A controller
+    that begins meanwhile begins with the new one."""
+    runtime = FakeRuntime()
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None)
+    deltas: list[ImageDelta] = []
+    publisher.subscribe(lambda _image, delta: deltas.append(delta))
+    publisher.publish_all()
+    old, new = publisher.image, large_image(3_000, offset=2_999)
+
+    publisher.replace(new)
+    publisher.uncommitted.append(batch(3_000, "behind"))
+    publisher.committed(3_001)
+
+    assert publisher.image is old
+    assert publisher.newest is new
+    assert [step.last_offset for step in publisher.unpublished()[0]] == [3_000]
+    while publisher.image is old:
+        runtime.run_turn()
+    assert len(deltas[1].topics_created) == 3_000
+    for _ in range(20):
+        runtime.run_turn()
+    assert list(publisher.image.topics)[-1] == "behind"
+    assert publisher.newest is publisher.image
+    assert publisher.is_idle
+
+
+def test_a_second_snapshot_takes_the_place_of_one_that_is_being_compared() -> None:
+    runtime = FakeRuntime()
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None)
+    publisher.publish_all()
+    publisher.replace(large_image(3_000, offset=2_999))
+    runtime.run_turn()
+    second = image_with("one", offset=9_999)
+    publisher.replace(second)
+    for _ in range(20):
+        runtime.run_turn()
+    assert publisher.image is second
+
+
+def test_a_snapshot_waits_for_a_listener_that_applies_the_delta_before() -> None:
+    """The delta is between images. A listener that dropped the rest of the one before would miss changes."""
+    runtime = FakeRuntime()
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None)
+    applying: list[Completion[None]] = []
+
+    def listener(_image: ClusterImage, _delta: ImageDelta) -> Completion[None]:
+        applying.append(Completion())
+        return applying[-1]
+
+    publisher.publish_all()
+    publisher.subscribe(listener)
+    applying.pop().complete(None)
+    publisher.uncommitted.append(batch(0, "first"))
+    publisher.committed(1)
+    assert len(applying) == 1
+    publisher.replace(image_with("one", offset=49))
+    runtime.run_turn()
+    assert len(applying) == 1
+    applying[0].complete(None)
+    runtime.run_turn()
+    assert len(applying) == 2

@@ -171,11 +171,12 @@ class MetadataImage:
             brokers_changed=tuple(self.brokers),
             configs_changed=tuple(self.configs),
             features_changed=bool(self.features),
-            section_records=self._section_records(),
+            section_records=self.section_records(),
             first=True,
         )
 
-    def _section_records(self) -> dict[str, tuple[Message, ...]]:
+    def section_records(self) -> dict[str, tuple[Message, ...]]:
+        """Returns the records that the plug-ins' sections consist of, by section."""
         found: dict[str, list[Message]] = {}
         for record in self.kept.values():
             section = self.section_kinds.by_record.get(type(record))

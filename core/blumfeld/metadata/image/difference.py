@@ -1,43 +1,104 @@
-"""The delta between two images, when the records between them are not to be had: one comes from a snapshot. Pure."""
+"""The delta between two images, when the records between them are not to be had: one comes from a snapshot. Pure.
+
+Two images of a large cluster take long to compare, and the old one takes long to free. Both are done in steps.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.partition_table import PartitionTable
+from blumfeld.metadata.slices import SLICE_LOOKS
 from blumfeld.spi.cluster import ImageDelta, PartitionImage, TopicImage
+from blumfeld.spi.completion import Steps
 
 Key = TypeVar("Key")
 
 
-def difference(old: MetadataImage, new: MetadataImage) -> ImageDelta:
-    """Returns the delta that leads from ``old`` to ``new``. A topic that was deleted and created again has another id
-    and is in both tuples. ``section_records`` has all records of the new image: a plug-in's section is as new.
+class Difference(NamedTuple):
+    """The way from an old image to a new one."""
+
+    delta: ImageDelta
+    gone: list[PartitionImage]
+    """Partitions of the old image that the new one doesn't share. Nobody needs them. But who lets go of this list bit
+    by bit frees them bit by bit, where the end of the old image would free them all at once.
     """
-    created = tuple(topic for topic in new.topics.values() if topic.topic_id not in old.topic_names)
-    return ImageDelta(
-        topics_created=created,
-        topics_deleted=tuple(topic for topic in old.topics.values() if topic.topic_id not in new.topic_names),
-        partitions_changed=tuple(
-            (topic, partition) for topic in new.topics.values() for partition in _changed(old, topic)
-        ),
-        brokers_changed=_differing(old.brokers, new.brokers),
-        configs_changed=_differing(old.configs, new.configs),
+
+
+def difference(old: MetadataImage, new: MetadataImage) -> Steps[Difference]:
+    """Returns the delta that leads from ``old`` to ``new``, in steps of about ``SLICE_LOOKS`` partitions. The images
+    may not change between them. ``new`` takes over the topics that are the same in ``old``, so that their copies are
+    freed on the way.
+
+    A topic that was deleted and created again has another id and is in both tuples. ``section_records`` has all records
+    of the new image: a plug-in's section is as new.
+    """
+    created: list[TopicImage] = []
+    deleted: list[TopicImage] = []
+    changed: list[tuple[TopicImage, PartitionImage]] = []
+    gone: list[PartitionImage] = []
+    looks = 0
+    for name, topic in new.topics.items():
+        before = old.topics.get(name)
+        there = before.partitions if before is not None and before.topic_id == topic.topic_id else {}
+        if topic.topic_id not in old.topic_names:
+            created.append(topic)
+        number = len(changed)
+        for part in _parts(topic):
+            changed += ((topic, one) for index, one in part.items() if there.get(index) != one)
+            looks += 1 + len(part)
+            if looks >= SLICE_LOOKS:
+                looks = 0
+                yield None
+        if before is not None and len(changed) == number and len(there) == len(topic.partitions):
+            new.topics[name] = before
+        elif before is not None:
+            yield from _collect(before, gone)
+    for topic in old.topics.values():
+        looks += 1
+        if topic.topic_id not in new.topic_names:
+            deleted.append(topic)
+            if topic.name not in new.topics:
+                yield from _collect(topic, gone)
+        if looks >= SLICE_LOOKS:
+            looks = 0
+            yield None
+    delta = ImageDelta(
+        topics_created=tuple(created),
+        topics_deleted=tuple(deleted),
+        partitions_changed=tuple(changed),
+        brokers_changed=(yield from _differing(old.brokers, new.brokers)),
+        configs_changed=(yield from _differing(old.configs, new.configs)),
         features_changed=old.features != new.features,
-        section_records=new.first_delta().section_records,
+        section_records=new.section_records(),
     )
+    return Difference(delta, gone)
 
 
-def _changed(old: MetadataImage, topic: TopicImage) -> list[PartitionImage]:
-    before = old.topics.get(topic.name)
-    if before is topic:
-        return []
-    if before is None or before.topic_id != topic.topic_id:
-        return list(topic.partitions.values())
-    return [one for number, one in topic.partitions.items() if before.partitions.get(number) != one]
+def _parts(topic: TopicImage) -> list[Mapping[int, PartitionImage]]:
+    partitions = topic.partitions
+    return partitions.chunks() if isinstance(partitions, PartitionTable) else [partitions]
 
 
-def _differing(old: Mapping[Key, object], new: Mapping[Key, object]) -> tuple[Key, ...]:
-    gone = tuple(key for key in old if key not in new)
-    return gone + tuple(key for key, value in new.items() if old.get(key) != value)
+def _collect(topic: TopicImage, gone: list[PartitionImage]) -> Steps[None]:
+    for number, part in enumerate(_parts(topic)):
+        if number:
+            yield None
+        gone += part.values()
+
+
+def _differing(old: Mapping[Key, object], new: Mapping[Key, object]) -> Steps[tuple[Key, ...]]:
+    found: list[Key] = []
+    for looks, key in enumerate(old, start=1):
+        if key not in new:
+            found.append(key)
+        if not looks % SLICE_LOOKS:
+            yield None
+    for looks, (key, value) in enumerate(new.items(), start=1):
+        if old.get(key) != value:
+            found.append(key)
+        if not looks % SLICE_LOOKS:
+            yield None
+    return tuple(found)
