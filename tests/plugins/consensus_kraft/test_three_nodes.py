@@ -134,10 +134,11 @@ class Cluster:
         (first, *others) = known
         return None if others or first is None or first.node_id not in self.alive else first.node_id
 
-    def create(self, at: int, name: str, behalf: OnBehalf | None = CLIENT) -> int:
-        request = CreateTopicsRequest(
-            topics=[CreatableTopic(name=name, num_partitions=2, replication_factor=1)], timeout_ms=30_000
-        )
+    def create(
+        self, at: int, name: str, behalf: OnBehalf | None = CLIENT, *, partitions: int = 2, replicas: int = 1
+    ) -> int:
+        topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=replicas)
+        request = CreateTopicsRequest(topics=[topic], timeout_ms=30_000)
         metadata = self.metadata(at)
         answer = self.run(self.machines[at].run(metadata.submit(request, 30_000, on_behalf=behalf)))
         assert isinstance(answer, CreateTopicsResponse)
@@ -246,6 +247,23 @@ def test_a_leader_that_stops_in_order_hands_over(cluster: Cluster) -> None:
     assert first is not None
     cluster.run(cluster.machines[first].stop())
     assert cluster.until(lambda: cluster.leader is not None) < 0.5
+
+
+def test_a_node_that_stops_in_order_waits_for_no_heartbeat(cluster: Cluster) -> None:
+    """The controller lets it go when the other brokers have read of it, and they tell at once: otherwise it waits for
+    the next heartbeat of each, up to two seconds."""
+    leader = cluster.leader
+    assert leader is not None
+    assert cluster.create(leader, "led-by-all", partitions=8, replicas=3) == 0
+    took_s = []
+    for victim in [one for one in (1, 2, 3, 4) if one != leader]:
+        cluster.wait(0.7)
+        began = cluster.loop.time()
+        cluster.run(cluster.machines[victim].stop())
+        took_s.append(cluster.loop.time() - began)
+        cluster.start(victim)
+    # The network delays a piece in fifty by up to 400 ms.
+    assert sorted(took_s)[1] < 0.5
 
 
 def test_the_quorum_is_described_by_every_node(cluster: Cluster) -> None:

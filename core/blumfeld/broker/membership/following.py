@@ -111,7 +111,7 @@ class ImageFollower:
             changed = before is None or before.leader_epoch != partition.leader_epoch
             if changed and self._cluster.node_id in partition.replicas:
                 leaders.append((at, partition))
-        self._lifecycle.image_changed(image)
+        self._lifecycle.image_changed(image, delta.brokers_changed)
         for topic in delta.topics_created if not delta.first else ():
             self._announce("blumfeld_topic_created", topic=topic)
         for topic in delta.topics_deleted:

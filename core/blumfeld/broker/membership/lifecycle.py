@@ -10,10 +10,11 @@ same commands.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from blumfeld.metadata.partitions.directories import is_reserved
-from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.cluster import BrokerImage, ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import lasting
@@ -38,6 +39,8 @@ SUPPORTED_FEATURES = {
 """Feature levels of the core: name → (lowest, highest). Plug-ins bring others."""
 SECURITY_PROTOCOLS = {"PLAINTEXT": 0, "SSL": 1, "SASL_PLAINTEXT": 2, "SASL_SSL": 3}
 RETRY_MS = 200
+LEAVING_MS = 50
+"""Interval of the heartbeats of a controlled shutdown."""
 LISTENS_MS = 500
 """Longest wait of a start for the controller's answer that it knows the listeners to be open."""
 WARN_MS = 10_000
@@ -231,7 +234,9 @@ class Lifecycle:
                 if answer.should_shut_down and self._may_stop is not None:
                     self._stop_now()
                     return
-            if (self.fenced and self._ready) or self._leaving:
+            if self._leaving:
+                interval_ms = min(interval_ms, LEAVING_MS)
+            elif self.fenced and self._ready:
                 interval_ms = min(interval_ms, RETRY_MS)
         if self._beat_again:
             self._beat_again = False
@@ -245,15 +250,28 @@ class Lifecycle:
     def _interval_ms(self) -> float:
         return self._composition.config.int("broker.heartbeat.interval.ms")
 
-    def image_changed(self, image: ClusterImage) -> None:
+    def image_changed(self, image: ClusterImage, changed: Sequence[int] = ()) -> None:
         """Take the fenced state from the image: it is newer than the last heartbeat's answer. Call it when the delta
         is applied: a start that waits to be unfenced goes on then.
+
+        A broker that begins its controlled shutdown may stop when all others have read that, by their heartbeats. So
+        one is sent at once, where Kafka's brokers let it wait for their next one.
+
+        :param changed: ids of the brokers that changed
         """
+        if any(self._leaves(image.brokers.get(one)) for one in changed):
+            self.beat_now()
         if not self._is_own(image):
             return
         self.fenced = image.brokers[self._composition.node_id].fenced
         if not self.fenced and self._unfenced is not None and not self._unfenced.done:
             self._unfenced.complete(None)
+
+    def _leaves(self, broker: BrokerImage | None) -> bool:
+        """Whether another broker is in its controlled shutdown."""
+        if broker is None or broker.broker_id == self._composition.node_id:
+            return False
+        return broker.in_controlled_shutdown and not broker.fenced
 
     def _give_up(self) -> None:
         if self._unfenced is not None and not self._unfenced.done:
