@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import pathlib
 import shlex
 import subprocess
 import sys
@@ -31,6 +33,21 @@ def test_processes_side_by_side_give_the_same_runs_in_order(capsys: pytest.Captu
     together = capsys.readouterr().out.splitlines()
     assert [line.split()[6:] for line in together[1:3]] == [line.split()[6:] for line in alone]
     assert together[-1].startswith("2 seeds, ")
+
+
+def test_the_totals_are_shown_and_written(capsys: pytest.CaptureFixture[str], tmp_path: pathlib.Path) -> None:
+    report = tmp_path / "totals.json"
+    options = ["--seconds", "5", "--clients", "1", "--nodes", "1", "--seeds", "4-5", "--report", str(report)]
+    assert main(["simulate", *options]) == 0
+    shown = capsys.readouterr().out
+    totals = json.loads(report.read_text())
+    assert totals["seeds"] == 2
+    assert totals["virtual_hours"] > 0
+    assert totals["progress"] == totals["counts"]["acked"] > 0
+    assert set(totals["faults"]) == set(totals["seeds_with_class"])
+    assert ["│", "acked", "│", str(totals["counts"]["acked"]), "│"] in [
+        line.split() for line in shown.splitlines()
+    ]
 
 
 def test_no_seed_begins_when_the_time_is_over(capsys: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,7 @@ class Swarm:
                 self._slow_disk,
                 self._resign,
                 self._refuse,
+                self._contest,
                 self._snapshot,
             ],
             k=self._random.randint(3, 8),
@@ -140,6 +141,16 @@ class Swarm:
 
     def _refuse(self, node: Node) -> None:
         node.do(lambda raft: raft.leader_refused(self.world.now_ms))
+
+    def _contest(self, _node: Node) -> None:
+        """The leader dies, the others stand for election at once, and some of them die when they have told a vote."""
+        world = self.world
+        if world.leader is not None:
+            world.leader.crash(power=False)
+        world.disk_slow = self._random.choice([1.0, 5.0, 20.0])
+        world.voters_to_kill = self._random.randint(0, 2)
+        for one in world.nodes.values():
+            one.do(lambda raft: raft.leader_refused(world.now_ms))
 
     def _snapshot(self, node: Node) -> None:
         if node.raft is None or node.raft.high_watermark <= node.log.start_offset:

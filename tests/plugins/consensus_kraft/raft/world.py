@@ -153,6 +153,7 @@ class Node:
             world.send(self, effect.node_id, effect.request)
         elif isinstance(effect, effects.Reply):
             reply(effect.answer)
+            world.answered(self, effect.answer)
         elif isinstance(effect, effects.ReadAndReply):
             self._serve(effect.request, reply)
         elif isinstance(effect, effects.Lead):
@@ -270,6 +271,8 @@ class World:
         self.cut: set[tuple[int, int]] = set()
         self.loss = 0.0
         self.disk_slow = 1.0
+        self.voters_to_kill = 0
+        """So many voters die as soon as they have told a vote, and are there again at once."""
         self.leaders: dict[int, int] = {}
         self.committed: list[Entry] = []
         self.committed_in: list[int] = []
@@ -369,6 +372,22 @@ class World:
             return raft.end_epoch(request, self.now_ms)
 
         node.do(step, reply)
+
+    def answered(self, node: Node, answer: object) -> None:
+        """A replica has answered a request."""
+        voted = node.raft is not None and node.raft.voted is not None
+        if not self.voters_to_kill or not voted or not isinstance(answer, VoteAnswer) or not answer.granted:
+            return
+        self.voters_to_kill -= 1
+        self.faults["killed voter"] = self.faults.get("killed voter", 0) + 1
+        incarnation, power = node.incarnation, self.random.random() < 0.5
+
+        def die() -> None:
+            if node.incarnation == incarnation:
+                node.crash(power=power)
+                node.start()
+
+        self.at(0, die)
 
     def download(self, node: Node, effect: effects.Download) -> None:
         leader = self.nodes[effect.leader_id]
