@@ -67,6 +67,13 @@ CLIENTS_AND_FAULTS = (
         (Run("campaigns.clients.migration", references=PEER),),
     ),
     Campaign(
+        "kgo-suite",
+        "The test suite of franz-go's package kgo against three nodes of this build.",
+        "10 min",
+        (Run("campaigns.kgo_suite", defaults=("--out", f"{RESULTS}/kgo-suite.json"), references=PEER),),
+        "Go",
+    ),
+    Campaign(
         "bad-input",
         "What the broker answers to malformed frames, requests, batches and start-up arguments.",
         "1 min",

@@ -38,7 +38,7 @@ class FranzGo(JsonProgram):
     def absent(cls) -> str | None:
         """It needs go, and once the modules that ``go.mod`` names."""
         if not _binary().exists():
-            if _go() is None:
+            if go_program() is None:
                 return "no go (1.26 or later) on the path"
             try:
                 _build()
@@ -68,13 +68,14 @@ def _binary() -> Path:
     return cache_folder("franz-go") / hashlib.sha256(content).hexdigest()[:16] / BINARY
 
 
-def _go() -> str | None:
+def go_program() -> str | None:
+    """The path of go; None if there is none."""
     return shutil.which("go", path=os.pathsep.join((os.environ.get("PATH", ""), *GO_FOLDERS)))
 
 
 def _build() -> None:
     """:raises CheckFailed: what go said"""
-    go, binary = _go(), _binary()
+    go, binary = go_program(), _binary()
     binary.parent.mkdir(parents=True, exist_ok=True)
     # Built beside and renamed: two runs at once must not start half a program.
     made = binary.with_suffix(f".{os.getpid()}")

@@ -1,0 +1,1 @@
+"""kgo's own test suite against three nodes of this build (docs/suites.md)."""

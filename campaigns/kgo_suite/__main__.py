@@ -1,0 +1,161 @@
+"""``python -m campaigns kgo-suite``: kgo's own tests against three nodes; exit 1 if one failed."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+
+from rich.console import Console
+from rich.markup import escape
+
+from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
+from campaigns.clients.brokers import CLUSTER_SETTINGS, NO_REBALANCE_DELAY, REPLICAS
+from campaigns.clients.franz_go import FranzGo
+from campaigns.cluster.contenders import Contender, kafka, this_build
+from campaigns.cluster.nodes import Cluster, NodeError
+from campaigns.endings import sigterm_unwinds
+from campaigns.kgo_suite.events import SKIPPED, Outcome, failed_tests, outcomes_of
+from campaigns.kgo_suite.program import NoSuiteError, Suite, pattern_of
+from campaigns.kgo_suite.report import Report, lines_of, save, table_of
+
+BAD_INPUT = 2
+RECORDS = 20_000
+LIMIT_S = 900.0
+OURS, KAFKA, RUNNING = "blumfeld", "kafka", "running"
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Return 0 if each test passed, be it alone, 1 if not, 2 if the suite can't be had or the input is wrong.
+
+    :raises SystemExit: SIGTERM came; all nodes have ended then
+    """
+    given = _parser().parse_args(arguments)
+    console = Console(width=None if sys.stdout.isatty() else 150)
+    try:
+        contenders = _contenders(given)
+        suite = Suite.ready()
+    except (NoSuiteError, ValueError) as error:
+        print(f"campaigns kgo-suite: {error}", file=sys.stderr)
+        return BAD_INPUT
+    reports: list[Report] = []
+    with contextlib.ExitStack() as stack:
+        stack.enter_context(sigterm_unwinds())
+        folder = given.folder or Path(
+            stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-kgo-"))
+        )
+        folder.mkdir(parents=True, exist_ok=True)
+        for contender in contenders:
+            try:
+                report = _run(contender, suite, given, folder)
+            except NodeError as error:
+                console.print(f"[red]✗ {escape(str(error))}[/]", highlight=False)
+                return 1
+            reports.append(report)
+            _print(report, console)
+            if given.out is not None:
+                save(reports, given.out)
+    console.print(table_of(reports))
+    return 0 if all(report.is_good for report in reports if report.contender != KAFKA) else 1
+
+
+def _run(contender: Contender | None, suite: Suite, given: argparse.Namespace, folder: Path) -> Report:
+    """Run the suite against one cluster, and the tests that failed once more, alone.
+
+    :raises NodeError: a node did not start
+    """
+    name = RUNNING if contender is None else contender.name
+    with contextlib.ExitStack() as stack:
+        bootstrap = given.bootstrap
+        if contender is not None:
+            places = node_places([LOOPBACK] * REPLICAS)
+            cluster = Cluster(contender.commands, places, folder / name)
+            stack.callback(cluster.stop)
+            cluster.start()
+            bootstrap = cluster.addresses
+
+        def tried(pattern: str, skip: str) -> list[Outcome]:
+            events = suite.run(
+                bootstrap,
+                replicas=given.replicas,
+                records=given.records,
+                pattern=pattern,
+                skip=skip,
+                limit_s=given.limit_s,
+                log=folder / f"{name}.log",
+            )
+            listed = [] if skip else suite.tests(pattern)
+            return outcomes_of(events, listed)
+
+        outcomes = tried(given.run, given.skip)
+        again = failed_tests(outcomes)
+        alone = tried(pattern_of(again), "") if again else []
+    return Report(
+        contender=name,
+        version=FranzGo.version(),
+        records=given.records,
+        outcomes=tuple(outcomes),
+        alone=tuple(alone),
+    )
+
+
+def _print(report: Report, console: Console) -> None:
+    for verdict, line in lines_of(report):
+        style = "dim" if verdict == SKIPPED else "red"
+        console.print(f"{report.contender}: {line}", highlight=False, markup=False, style=style)
+
+
+def _contenders(given: argparse.Namespace) -> list[Contender | None]:
+    """Return the clusters that were asked for; ``None`` for one that runs already.
+
+    :raises ValueError: a name is unknown
+    """
+    if given.bootstrap:
+        return [None]
+    found: list[Contender | None] = []
+    for name in given.only.split(","):
+        if name == OURS:
+            found.append(this_build(settings=(NO_REBALANCE_DELAY, *CLUSTER_SETTINGS, *given.set)))
+        elif name == KAFKA and given.peer:
+            found.append(kafka(given.peer))
+        else:
+            raise ValueError(
+                f"--only: found {name}; allowed: {OURS}, and {KAFKA} where --peer names its script"
+            )
+    return found
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m campaigns kgo-suite",
+        description="The test suite of franz-go's package kgo against three nodes. The Go client fetches it.",
+    )
+    parser.add_argument("--peer", type=Path, help="script that starts Apache Kafka")
+    parser.add_argument(
+        "--only", metavar="NAMES", default=OURS, help=f"clusters: {OURS}, {KAFKA}, or both with a comma"
+    )
+    parser.add_argument("--bootstrap", metavar="HOST:PORT,…", help="use running brokers instead")
+    parser.add_argument("--replicas", type=int, default=REPLICAS, help="of each topic")
+    parser.add_argument("--run", metavar="PATTERN", default="", help="only tests that match")
+    parser.add_argument("--skip", metavar="PATTERN", default="", help="not those that match")
+    parser.add_argument(
+        "--records", type=int, default=RECORDS, help="that the largest tests copy from topic to topic"
+    )
+    parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="time for one run of all tests")
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="SECTION.KEY=VALUE",
+        help="laid over each node's manifest",
+    )
+    parser.add_argument("--folder", type=Path, help="data and logs of all nodes; it must be new, and is kept")
+    parser.add_argument("--out", type=Path, help="result file, JSON")
+    return parser
+
+
+if __name__ == "__main__":
+    sys.exit(main())

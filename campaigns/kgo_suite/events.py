@@ -1,0 +1,78 @@
+"""What ``go test`` says of each test, read from the events of ``go tool test2json``. Pure."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+
+PASSED, FAILED, SKIPPED, NOT_RUN = "passed", "failed", "skipped", "not run"
+VERDICTS = {"pass": PASSED, "fail": FAILED, "skip": SKIPPED}
+REASON_LINES = 3
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """What came of one test."""
+
+    name: str
+    verdict: str
+    seconds: float = 0.0
+    reason: str = ""
+    """What it printed about its failure, or why it was skipped."""
+
+
+def outcomes_of(lines: Iterable[str], listed: Collection[str] = ()) -> list[Outcome]:
+    """Return an outcome for each test and subtest of the events, and for each listed test.
+
+    A test that began and did not end is failed: the process died, or its time was over. A listed test that did not
+    begin is not run. Lines that are no events are left out.
+    """
+    verdicts: dict[str, tuple[str, float]] = {}
+    printed: dict[str, list[str]] = {}
+    for line in lines:
+        event = _event(line)
+        name = event.get("Test")
+        if not name:
+            continue
+        printed.setdefault(name, [])
+        if event.get("Action") == "output":
+            printed[name].append(event.get("Output", ""))
+        elif verdict := VERDICTS.get(event.get("Action", "")):
+            verdicts[name] = (verdict, float(event.get("Elapsed", 0.0)))
+    found = [_outcome(name, verdicts.get(name), printed[name]) for name in printed]
+    return found + [Outcome(name, NOT_RUN) for name in sorted(set(listed) - printed.keys())]
+
+
+def failed_tests(outcomes: Iterable[Outcome]) -> list[str]:
+    """Return the names of tests that failed or were not run, without their subtests, in their order."""
+    return [one.name for one in outcomes if one.verdict in (FAILED, NOT_RUN) and "/" not in one.name]
+
+
+def counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
+    """Return how many tests came to each verdict; a subtest counts with its test."""
+    whole = [one.verdict for one in outcomes if "/" not in one.name]
+    return {verdict: whole.count(verdict) for verdict in (PASSED, SKIPPED, FAILED, NOT_RUN)}
+
+
+def _event(line: str) -> dict[str, str]:
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
+def _outcome(name: str, ended: tuple[str, float] | None, printed: Sequence[str]) -> Outcome:
+    if ended is None:
+        last = (line.strip() for line in printed[-REASON_LINES:])
+        return Outcome(name, FAILED, reason="it did not end: " + " / ".join(last))
+    verdict, seconds = ended
+    return Outcome(name, verdict, seconds, "" if verdict == PASSED else _reason(printed))
+
+
+def _reason(printed: Sequence[str]) -> str:
+    """Return the first lines that a test printed by ``t.Log``, ``t.Error`` or ``t.Skip``."""
+    lines = (line.strip() for line in printed)
+    said = [line for line in lines if "_test.go:" in line]
+    return " / ".join(said[:REASON_LINES])
