@@ -8,15 +8,17 @@ import sys
 from io import StringIO
 from pathlib import Path
 
+import msgspec
 import pytest
 from rich.console import Console
 
+from campaigns.transactions.__main__ import main
 from campaigns.transactions.asking import NoAnswerError, hanging_rows
 from campaigns.transactions.faults import KINDS, OF_ONE_NODE, OF_SEVERAL, UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
 from campaigns.transactions.oracle import Account
 from campaigns.transactions.programs import Program, Story, Work
-from campaigns.transactions.report import RunReport, table
+from campaigns.transactions.report import CampaignReport, RunReport, table
 from campaigns.transactions.slots import Slot, Slots
 
 WORK = Work("h:1", "in", "out", "g", "id-0", (0,), 10, 5.0, 0.1, 3)
@@ -126,3 +128,24 @@ def test_the_first_lines_of_a_capture(tmp_path: Path) -> None:
     path.write_bytes(gzip.compress(b"1 a\n2 b\n3 c\n"))
     assert read_lines(path, 2) == [b"1 a", b"2 b"]
     assert read_lines(path, 0) == [b"1 a", b"2 b", b"3 c"]
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+def test_librdkafka_copies_exactly_while_broker_and_client_die(tmp_path: Path) -> None:
+    """One node, its broker and a client killed, and a zombie."""
+    capture = tmp_path / "c.gz"
+    capture.write_bytes(gzip.compress(b"".join(b"%d some line of a feed\n" % n for n in range(4_000))))
+    out = tmp_path / "out.json"
+    status = main(
+        [
+            *("--capture", str(capture), "--clients", "librdkafka", "--versions", "2", "--nodes", "1"),
+            *("--kills", "3", "--faults", "kill-broker,kill-client,zombie", "--rate", "100"),
+            *("--folder", str(tmp_path / "run"), "--out", str(out)),
+        ]
+    )
+    (run,) = msgspec.json.decode(out.read_bytes(), type=CampaignReport).runs
+    assert (run.wrong, status) == ([], 0)
+    assert run.kills == {"kill-broker": 1, "kill-client": 1, "zombie": 1}
+    assert (run.account.records, run.fenced, run.find_hanging) == (4_000, 1, "not run")
+    assert run.uncommitted > 0
