@@ -10,7 +10,6 @@ from blumfeld.testing.brokers.process import BrokerProcess, free_port
 NO_REBALANCE_DELAY = 'config."group.initial.rebalance.delay.ms"=0'
 """The one setting of a single broker that is not the default: three seconds for each new group would be most of the
 run."""
-TRANSACTIONS = 'transactions.plugin="transactions"'
 REPLICAS = 3
 CLUSTER_SETTINGS = (
     f'config."default.replication.factor"={REPLICAS}',
@@ -25,7 +24,7 @@ def start_brokers(nodes: int, folder: Path) -> tuple[BrokerProcess, str]:
     :return: the process that is to be stopped, and ``host:port`` of every broker with commas
     :raises RuntimeError: they didn't start
     """
-    settings = [NO_REBALANCE_DELAY, TRANSACTIONS]
+    settings = [NO_REBALANCE_DELAY]
     if nodes > 1:
         settings.append(f"nodes={nodes}")
     if nodes >= REPLICAS:

@@ -12,7 +12,6 @@ from campaigns.cluster.nodes import Cluster, NodeError
 
 FORMAT_S = 60.0
 SETTINGS = (
-    'transactions.plugin="transactions"',
     'config."group.initial.rebalance.delay.ms"=0',
     'config."group.min.session.timeout.ms"=1000',
     'config."offsets.topic.num.partitions"=12',

@@ -9,6 +9,7 @@ KINDS = {
     "kill-broker": "SIGKILL of a broker; it is started again after the down time",
     "kill-coordinator": "the same for the coordinator of a client's transactional id",
     "kill-leader": "the same for the leader of a partition of the output",
+    "pause-coordinator": "SIGSTOP of that coordinator for longer than its session, and SIGCONT",
     "kill-client": "SIGKILL of a client; its successor begins at once with the same transactional id",
     "kill-both": "SIGKILL of a broker and a client at the same moment",
     "zombie": "SIGSTOP of a client, its successor begins and commits, SIGCONT: the first one must be fenced",
@@ -17,6 +18,8 @@ OF_ONE_NODE = ("kill-broker", "kill-client", "zombie", "kill-both")
 """With one node every broker is the same one."""
 OF_SEVERAL = ("kill-coordinator", "kill-client", "kill-leader", "zombie", "kill-both")
 BROKER_DIES = ("kill-broker", "kill-coordinator", "kill-leader", "kill-both")
+PAUSE = "pause-coordinator"
+"""Only when it is named: it takes a quarter of a minute."""
 CLIENT_DIES = ("kill-client", "kill-both")
 
 

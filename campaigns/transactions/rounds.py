@@ -16,7 +16,7 @@ from campaigns.clients.checks.verdicts import CheckFailed
 from campaigns.cluster.nodes import Cluster, Node
 from campaigns.cluster.watching import Observer
 from campaigns.transactions import asking
-from campaigns.transactions.faults import BROKER_DIES, CLIENT_DIES
+from campaigns.transactions.faults import BROKER_DIES, CLIENT_DIES, PAUSE
 from campaigns.transactions.feed import Feed, placed, sha256_of
 from campaigns.transactions.oracle import (
     Seen,
@@ -43,6 +43,8 @@ REST_S = 30.0
 FENCE_S = 60.0
 BEFORE_FAULT_S = (0.3, 2.0)
 DOWN_S = (0.2, 2.0)
+PAUSE_S = 12.0
+"""Longer than ``broker.session.timeout.ms`` of 9 s, so that another broker coordinates meanwhile."""
 
 
 @attrs.frozen
@@ -141,8 +143,10 @@ class Run:
         time.sleep(self._fate.uniform(*BEFORE_FAULT_S))
         self._slots.replace_ended()
         slot = self._slots.draw(self._fate)
-        node = self._target(kind, slot, output) if kind in BROKER_DIES else None
-        if node is not None:
+        node = self._target(kind, slot, output) if kind in (*BROKER_DIES, PAUSE) else None
+        if kind == PAUSE and node is not None:
+            node.pause()
+        elif node is not None:
             node.kill()
         if kind in CLIENT_DIES:
             slot.program.kill()
@@ -152,7 +156,10 @@ class Run:
             slot.begin()
         if kind == "zombie":
             self._zombie(slot)
-        if node is not None:
+        if kind == PAUSE and node is not None:
+            time.sleep(PAUSE_S)
+            node.resume()
+        elif node is not None:
             time.sleep(self._fate.uniform(*DOWN_S))
             node.launch()
             node.await_answer()
@@ -168,7 +175,7 @@ class Run:
     def _target(self, kind: str, slot: Slot, output: str) -> Node:
         nodes = self._cluster.nodes
         found: int | None = None
-        if kind == "kill-coordinator":
+        if kind in ("kill-coordinator", PAUSE):
             found = asking.coordinator_of(self._cluster, slot.work.transactional_id)
         elif kind == "kill-leader":
             leaders = Observer(self._cluster, output).leadership().leaders
