@@ -52,6 +52,10 @@ class TransactionSurroundings(Protocol):
         """Have every shard on this node decide, in the order of their partitions. Each fails as :meth:`submit`."""
         ...
 
+    def coordinates(self, partition: int, epoch: int) -> bool:
+        """Whether the partition's shard lives here in this leader epoch. Otherwise its orders are nobody's any more."""
+        ...
+
     def new_producer_id(self) -> Completion[int]:
         """A producer id that nobody has. Fails with COORDINATOR_LOAD_IN_PROGRESS if the controller gives none."""
         ...

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -29,6 +30,8 @@ from blumfeld_transactions.transaction import Partition
 RETRY_MS = 100
 """Pause before markers that could not be written are tried again, and before a broker is asked again (Kafka's
 ``retry.backoff.ms``)."""
+MARKERS_A_REQUEST = 200
+"""Markers of one request; the rest waits for the next. This node writes its own at once, in a few milliseconds."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 """Errors that say that a later coordinator, or a later epoch of the producer, is known. Its own coordinator completes
 the transaction."""
@@ -45,15 +48,21 @@ class Order(NamedTuple):
 
 
 class _Pending:
-    """One transaction whose markers are being written."""
+    """One transaction whose markers are being written. Queues and requests under way hold this object, not its order:
+    with the first generation the next transaction has an equal order, and a late answer is not about it."""
 
-    __slots__ = ("left", "markers", "order")
+    __slots__ = ("left", "markers", "order", "reported")
 
     def __init__(self, order: Order, markers: WriteMarkers) -> None:
         self.order = order
         self.markers = markers
         self.left = set(markers.partitions)
         """Partitions whose marker isn't written yet."""
+        self.reported = False
+        """Whether the shard is being told that all are written."""
+
+
+_Sent: TypeAlias = "list[tuple[_Pending, set[Partition]]]"
 
 
 class MarkerSender:
@@ -62,12 +71,13 @@ class MarkerSender:
     def __init__(self, runtime: Runtime, events: EventLog, around: TransactionSurroundings) -> None:
         self._runtime = runtime
         self._events = events
+        self._unsent = RepeatedEvents(runtime)
         self._around = around
         self._pending: dict[Order, _Pending] = {}
-        self._queued: dict[int, dict[Order, set[Partition]]] = {}
+        self._queued: dict[int, dict[_Pending, set[Partition]]] = {}
         """Node → the partitions whose markers wait for the request before them, by transaction."""
         self._asked: set[int] = set()
-        """Nodes that have a request without an answer, or a pause after a failure."""
+        """Nodes that have a request without an answer."""
 
     @property
     def waiting(self) -> int:
@@ -81,13 +91,22 @@ class MarkerSender:
         if order in self._pending:
             return
         one = self._pending[order] = _Pending(order, markers)
-        self._route(order, markers.partitions)
-        self._complete_if_done(one)
+        self._route(one, markers.partitions)
 
-    def _route(self, order: Order, partitions: Iterable[Partition]) -> None:
+    def _is_current(self, one: _Pending) -> bool:
+        """Whether the transaction is still to be ended by this shard. What a leadership that has ended ordered is
+        forgotten: the next coordinator writes these markers, in its own epoch."""
+        order = one.order
+        if self._pending.get(order) is not one:
+            return False
+        if not self._around.coordinates(order.partition, order.epoch):
+            del self._pending[order]
+            return False
+        return True
+
+    def _route(self, one: _Pending, partitions: Iterable[Partition]) -> None:
         """Queue the markers for the partitions' leaders as of now."""
-        one = self._pending.get(order)
-        if one is None:
+        if not self._is_current(one):
             return
         topics = self._around.image().topics
         nodes: set[int] = set()
@@ -100,73 +119,75 @@ class MarkerSender:
             elif found.leader < 0:
                 without_leader.add(at)
             else:
-                self._queued.setdefault(found.leader, {}).setdefault(order, set()).add(at)
+                self._queued.setdefault(found.leader, {}).setdefault(one, set()).add(at)
                 nodes.add(found.leader)
         if without_leader:
-            self._runtime.call_later(RETRY_MS, partial(self._again, order, without_leader))
+            self._runtime.call_later(RETRY_MS, partial(self._route, one, without_leader))
         for node_id in sorted(nodes):
             self._send(node_id)
-
-    def _again(self, order: Order, partitions: Iterable[Partition]) -> None:
-        self._route(order, partitions)
-        one = self._pending.get(order)
-        if one is not None:
-            self._complete_if_done(one)
+        self._complete_if_done(one)
 
     def _send(self, node_id: int) -> None:
-        """Send all that is queued for a broker in one request, unless one is under way."""
+        """Send what is queued for a broker in one request, unless one is under way."""
         if node_id in self._asked:
             return
-        sent = [(o, at) for o, at in self._queued.pop(node_id, {}).items() if o in self._pending]
+        sent = self._next_request(node_id)
         if not sent:
             return
         self._asked.add(node_id)
-        request = WriteTxnMarkersRequest(markers=[self._marker(order, at) for order, at in sent])
+        request = WriteTxnMarkersRequest(markers=[_marker(one, at) for one, at in sent])
         answer = self._around.write_markers(node_id, request)
         answer.when_done(lambda done: self._answered(node_id, sent, done))
 
-    def _marker(self, order: Order, partitions: set[Partition]) -> WritableTxnMarker:
-        markers = self._pending[order].markers
-        topics: dict[str, WritableTxnMarkerTopic] = {}
-        for topic, index in sorted(partitions):
-            topics.setdefault(topic, WritableTxnMarkerTopic(name=topic)).partition_indexes.append(index)
-        return WritableTxnMarker(
-            producer_id=markers.producer_id,
-            producer_epoch=markers.epoch,
-            transaction_result=markers.commit,
-            topics=list(topics.values()),
-            coordinator_epoch=order.epoch,
-            transaction_version=markers.client_version,
-        )
+    def _next_request(self, node_id: int) -> _Sent:
+        queue = self._queued.get(node_id, {})
+        sent: _Sent = []
+        room = MARKERS_A_REQUEST
+        while queue and room:
+            one = next(iter(queue))
+            partitions = queue.pop(one)
+            if not self._is_current(one):
+                continue
+            if len(partitions) > room:
+                now = set(sorted(partitions)[:room])
+                queue[one] = partitions - now
+                partitions = now
+            sent.append((one, partitions))
+            room -= len(partitions)
+        if not queue:
+            self._queued.pop(node_id, None)
+        return sent
 
-    def _answered(
-        self, node_id: int, sent: list[tuple[Order, set[Partition]]], done: Completion[Message]
-    ) -> None:
+    def _answered(self, node_id: int, sent: _Sent, done: Completion[Message]) -> None:
         self._asked.discard(node_id)
         response = None if done.error is not None else done.result()
         if not isinstance(response, WriteTxnMarkersResponse) or len(response.markers) != len(sent):
-            self._events.warning(
-                "markers could not be sent", node_id=node_id, error=str(done.error or response)
+            reason = str(done.error or response)
+            self._unsent.say(
+                self._events.warning,
+                "markers could not be sent",
+                (node_id, reason),
+                node_id=node_id,
+                error=reason,
             )
             self._retry(sent)
         else:
-            failed = []
-            for (order, asked), result in zip(sent, response.markers, strict=True):
+            failed: _Sent = []
+            for (one, asked), result in zip(sent, response.markers, strict=True):
                 codes = {
                     (topic.name, p.partition_index): p.error_code
                     for topic in result.topics
                     for p in topic.partitions
                 }
-                left = self._settle(order, asked, codes)
-                if left:
-                    failed.append((order, left))
+                again = self._settle(one, asked, codes)
+                if again:
+                    failed.append((one, again))
             self._retry(failed)
         self._send(node_id)
 
-    def _settle(self, order: Order, asked: set[Partition], codes: dict[Partition, int]) -> set[Partition]:
+    def _settle(self, one: _Pending, asked: set[Partition], codes: dict[Partition, int]) -> set[Partition]:
         """Take the outcome for one transaction. Returns the partitions to try again."""
-        one = self._pending.get(order)
-        if one is None:
+        if not self._is_current(one):
             return set()
         again = set()
         for at in sorted(asked):
@@ -174,12 +195,12 @@ class MarkerSender:
             if code in FENCED:
                 self._events.warning(
                     "a marker was fenced: a later coordinator ends the transaction",
-                    transactional_id=order.transactional_id,
+                    transactional_id=one.order.transactional_id,
                     topic=at[0],
                     partition=at[1],
                     error=ErrorCode(code).name,
                 )
-                del self._pending[order]
+                del self._pending[one.order]
                 return set()
             if code:
                 again.add(at)
@@ -188,13 +209,14 @@ class MarkerSender:
         self._complete_if_done(one)
         return again
 
-    def _retry(self, failed: list[tuple[Order, set[Partition]]]) -> None:
-        for order, partitions in failed:
-            self._runtime.call_later(RETRY_MS, partial(self._again, order, partitions))
+    def _retry(self, failed: _Sent) -> None:
+        for one, partitions in failed:
+            self._runtime.call_later(RETRY_MS, partial(self._route, one, partitions))
 
     def _complete_if_done(self, one: _Pending) -> None:
-        if one.left:
+        if one.left or one.reported or not self._is_current(one):
             return
+        one.reported = True
         order = one.order
         written = MarkersWritten(
             transactional_id=order.transactional_id,
@@ -208,7 +230,23 @@ class MarkerSender:
         error = done.error
         if isinstance(error, BrokerError) and error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             # The record was refused, with too few replicas in sync. The transaction stays prepared until it is taken.
+            one.reported = False
             self._runtime.call_later(RETRY_MS, partial(self._complete_if_done, one))
-            return
-        # On success, and where the shard is gone: its next one orders the markers anew.
-        self._pending.pop(one.order, None)
+        elif self._pending.get(one.order) is one:
+            # On success, and where the shard is gone: its next one orders the markers anew.
+            del self._pending[one.order]
+
+
+def _marker(one: _Pending, partitions: set[Partition]) -> WritableTxnMarker:
+    markers = one.markers
+    topics: dict[str, WritableTxnMarkerTopic] = {}
+    for topic, index in sorted(partitions):
+        topics.setdefault(topic, WritableTxnMarkerTopic(name=topic)).partition_indexes.append(index)
+    return WritableTxnMarker(
+        producer_id=markers.producer_id,
+        producer_epoch=markers.epoch,
+        transaction_result=markers.commit,
+        topics=list(topics.values()),
+        coordinator_epoch=one.order.epoch,
+        transaction_version=markers.client_version,
+    )

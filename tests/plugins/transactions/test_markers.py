@@ -20,7 +20,7 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
-from blumfeld_transactions.markers import RETRY_MS, MarkerSender
+from blumfeld_transactions.markers import MARKERS_A_REQUEST, RETRY_MS, MarkerSender
 
 
 class Around:
@@ -29,6 +29,8 @@ class Around:
     def __init__(self, leaders: dict[int, int]) -> None:
         self.leaders = leaders
         self.deleted = False
+        self.leads = {0: 0, 7: 3}
+        """Leader epochs of the shards that live here."""
         self.requests: list[tuple[int, WriteTxnMarkersRequest, Completion[Message]]] = []
         self.told: list[tuple[int, int, MarkersWritten]] = []
         self.refuse: list[ErrorCode] = []
@@ -36,6 +38,9 @@ class Around:
     def image(self) -> Any:
         partitions = {index: SimpleNamespace(leader=leader) for index, leader in self.leaders.items()}
         return SimpleNamespace(topics={} if self.deleted else {"t": SimpleNamespace(partitions=partitions)})
+
+    def coordinates(self, partition: int, epoch: int) -> bool:
+        return self.leads.get(partition) == epoch
 
     def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
         answer: Completion[Message] = Completion()
@@ -186,3 +191,72 @@ def test_a_second_order_is_the_first_one_and_a_refused_completion_comes_again() 
     assert len(around.told) == 2
     runtime.advance(RETRY_MS)
     assert len(around.told) == 2
+
+
+def test_a_request_has_a_bounded_number_of_markers() -> None:
+    """This node's own markers are written at once, and nobody else has a turn meanwhile."""
+    many = MARKERS_A_REQUEST + 1
+    one, around, _ = sender(dict.fromkeys(range(many), 1))
+    one.begin(0, 0, markers(*range(many)))
+    assert around.answer() == (1, list(range(MARKERS_A_REQUEST)))
+    assert (around.answer(), len(around.told)) == ((1, [many - 1]), 1)
+
+
+def test_a_coordinator_without_its_leadership_sends_nothing_more() -> None:
+    """Answers that come afterwards change nothing: the next coordinator writes these markers, in its own epoch."""
+    one, around, runtime = sender({0: 1, 1: 2, 2: 1, 3: -1})
+    one.begin(0, 0, markers(0, 1))
+    one.begin(0, 0, markers(2, 3, name="other"))
+    around.leads = {0: 1}
+    around.answer({0: ErrorCode.NOT_LEADER_OR_FOLLOWER})
+    around.answer()
+    runtime.advance(RETRY_MS)
+    assert (around.requests, around.told, one.waiting) == ([], [], 0)
+
+
+def test_a_shard_that_was_reloaded_in_its_epoch_goes_on_with_the_requests_under_way() -> None:
+    one, around, _ = sender({0: 1, 1: 2})
+    one.begin(0, 0, markers(0, 1))
+    around.answer()
+    one.begin(0, 0, markers(0, 1))  # the order of the reloaded shard
+    around.answer()
+    assert (around.requests, len(around.told), one.waiting) == ([], 1, 0)
+
+
+def test_a_late_answer_is_not_about_the_next_transaction() -> None:
+    """In the first generation two transactions have equal orders. The topic was deleted and made again meanwhile."""
+    one, around, runtime = sender({0: 1, 1: -1})
+    one.begin(0, 0, markers(0, 1))
+    around.deleted = True
+    (_, _, late) = around.requests[0]
+    late.fail(OSError("the broker went, with the markers that it may have written"))
+    around.requests.clear()
+    runtime.advance(RETRY_MS)
+    assert len(around.told) == 1  # nothing is left to end
+    around.deleted = False
+    one.begin(0, 0, markers(0))
+    assert (around.answer(), len(around.told)) == ((1, [0]), 2)
+
+
+def test_the_shard_is_told_once_while_its_record_is_not_committed() -> None:
+    one, around, runtime = sender({0: 1})
+    held: list[Completion[Any]] = []
+
+    def submit(partition: int, epoch: int, command: MarkersWritten) -> Completion[Any]:
+        held.append(Completion())
+        return held[-1]
+
+    around.submit_in_epoch = submit  # type: ignore[method-assign]
+    write = around.write_markers
+    around.write_markers = lambda node_id, request: _at_once(around, write, node_id, request)  # type: ignore[method-assign]
+    one.begin(0, 0, markers(0))
+    assert (len(held), one.waiting) == (1, 0)
+    runtime.advance(RETRY_MS)
+    assert len(held) == 1
+
+
+def _at_once(around: Around, write: Any, node_id: int, request: Message) -> Completion[Message]:
+    """This node's own markers may be written at once."""
+    answer = cast("Completion[Message]", write(node_id, request))
+    around.answer()
+    return answer

@@ -154,6 +154,10 @@ class TransactionCoordination:
         """As ``TransactionSurroundings.submit_to_all``."""
         return self.coordinator.submit_to_all(command, None)
 
+    def coordinates(self, partition: int, epoch: int) -> bool:
+        """As ``TransactionSurroundings.coordinates``."""
+        return self.coordinator.epoch_of(partition) == epoch
+
     def new_producer_id(self) -> Completion[int]:
         """As ``TransactionSurroundings.new_producer_id``."""
         return self._producer_ids()

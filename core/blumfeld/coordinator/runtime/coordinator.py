@@ -132,6 +132,11 @@ class Coordinator:
             return completion
         return host.submit(command, None)
 
+    def epoch_of(self, partition: int) -> int | None:
+        """Returns the leader epoch of the partition's shard on this node, in any state; ``None`` without a shard."""
+        host = self._hosts.get(partition)
+        return None if host is None else host.epoch
+
     def submit_to_all(self, command: Any, context: RequestContext | None) -> list[Completion[Any]]:
         """Have every shard on this node decide, in the order of their partitions."""
         return [self._hosts[partition].submit(command, context) for partition in sorted(self._hosts)]
