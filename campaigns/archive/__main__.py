@@ -141,7 +141,9 @@ def add_kills(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--kills", type=int, default=20)
     verb.add_argument("--seed", type=int, default=0)
     verb.add_argument("--rate", type=int, default=800, help="messages a second")
-    verb.add_argument("--peer", default="", metavar="SCRIPT", help="Apache Kafka, for a feed in transactions")
+    verb.add_argument(
+        "--peer", default="", metavar="SCRIPT", help="Apache Kafka: the feed in transactions with it, too"
+    )
     verb.add_argument("--file-sink", action="store_true", help="Spark's own file sink too, for comparison")
     verb.add_argument("--only", default="", choices=(PLAIN, TRANSACTIONS, FILE_SINK), help="nothing but that")
 

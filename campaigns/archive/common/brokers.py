@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
@@ -29,10 +30,13 @@ class Broker(Protocol):
         ...
 
 
-def our_broker(folder: Path) -> BrokerProcess:
-    """Returns a broker of this build, not started."""
+def our_broker(folder: Path, settings: Sequence[str] = ()) -> BrokerProcess:
+    """Returns a broker of this build, not started.
+
+    :param settings: laid over the manifest
+    """
     folder.mkdir(parents=True, exist_ok=True)
-    return BrokerProcess(folder)
+    return BrokerProcess(folder, settings=settings)
 
 
 class PeerBroker:

@@ -31,6 +31,7 @@ KEYS = {
 }
 """Columns that no two rows of a table may share."""
 PLAIN, TRANSACTIONS, FILE_SINK = "plain", "transactions", "file-sink"
+TRANSACTIONS_HERE = ('transactions.plugin="transactions"',)
 Say = Callable[[str], None]
 
 
@@ -48,30 +49,28 @@ class Plan:
 
 def kills(folder: Path, report: Report, plan: Plan, *, reader: str) -> None:
     """Kills while a feed without transactions is archived, with a broker of this build."""
-    _archived(folder / "plain", report, plan, reader, our_broker(folder / "b"), Feeding)
+    _archived(folder / "plain", report, plan, reader, our_broker(folder / "b"), Feeding, "feed")
 
 
 def transactional_kills(folder: Path, report: Report, plan: Plan, *, reader: str, peer: str) -> None:
-    """Kills while a feed in transactions is archived, some of them aborted, with the peer as broker. Without a peer the
-    report says that it was skipped.
+    """Kills while a feed in transactions is archived, some of them aborted, with a broker of this build. With a peer
+    the same again with the peer as broker.
     """
-    if not peer:
-        report.numbers["feed in transactions"] = (
-            "skipped: this broker has no transactions, and there is no --peer"
-        )
-        return
-    broker = PeerBroker(peer, folder / "peer")
-    _archived(folder / "txn", report, plan, reader, broker, TransactionalFeeding)
+    broker = our_broker(folder / "tb", settings=TRANSACTIONS_HERE)
+    _archived(folder / "txn", report, plan, reader, broker, TransactionalFeeding, "transactions")
+    if peer:
+        theirs = PeerBroker(peer, folder / "peer")
+        name = "transactions of the peer"
+        _archived(folder / "peer-txn", report, plan, reader, theirs, TransactionalFeeding, name)
 
 
 def _archived(
-    folder: Path, report: Report, plan: Plan, reader: str, broker: Broker, kind: type[Feeding]
+    folder: Path, report: Report, plan: Plan, reader: str, broker: Broker, kind: type[Feeding], name: str
 ) -> None:
     with ExitStack() as stack:
         feeding = _fed(stack, broker, kind, plan)
         settings = {"decoders": ["binance-usdm"], "reader": reader, "trigger_ms": 300}
         archive = Archive(folder, broker.address, [TOPIC], **settings)
-        name = "transactions" if kind is TransactionalFeeding else "feed"
         done = killed(report, ArchiveSink(archive), broker, feeding, plan, name)
         step(report, f"{name}: archive once", archive.run("once", timeout_s=CATCH_UP_S * plan.patience))
         end = ends(broker.address, TOPIC, PARTITIONS)

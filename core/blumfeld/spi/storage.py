@@ -15,7 +15,7 @@ from typing import Protocol, TypeAlias, cast
 import msgspec
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.spi.compaction import CompactionRequest, CompactionResult
+from blumfeld.spi.compaction import AbortedTransaction, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Part
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -44,6 +44,11 @@ class LogRead(msgspec.Struct):
     size_bytes: int
     end_offset: int
     """Every record in ``parts`` has a lower offset: the bound for aborted transactions."""
+    aborted: Sequence[AbortedTransaction] = ()
+    """Aborted transactions with a record or marker in the range that was read, for bytes whose segment isn't among the
+    log's own (in an object store). The transaction index of such a segment isn't among the small files of ``aux``, so
+    the read brings what it says. The broker adds those that it knows itself.
+    """
 
 
 class TimestampOffset(msgspec.Struct, frozen=True):

@@ -36,11 +36,11 @@ def told(peer: str, address: str) -> Offsets:
     return {(group, topic, int(partition)): int(offset) for group, topic, partition, offset in rows}
 
 
-def ask(address: str, request: Message, version: int) -> Any:
+def ask(address: str, request: Message, version: int, client_id: str = "test") -> Any:
     """The response to one request."""
     key = request.meta.key
     assert key is not None
-    frame = put_request_header(key, version, 1, "test") + encode(request, version)
+    frame = put_request_header(key, version, 1, client_id) + encode(request, version)
     host, port = address.rsplit(":", 1)
     with socket.create_connection((host, int(port)), timeout=10) as connection:
         connection.sendall(len(frame).to_bytes(4) + frame)

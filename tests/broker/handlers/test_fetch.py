@@ -296,6 +296,53 @@ def test_read_committed_is_told_of_aborted_transactions(broker: BrokerHarness) -
     assert one(broker, fetch(0)).aborted_transactions is None
 
 
+def two_reads(broker: BrokerHarness) -> tuple[FetchRequest, Any]:
+    """A committed reader's fetch of two partitions, whose second one waits for cold bytes. The first has an aborted
+    transaction."""
+    for partition in (0, 1):
+        fill(broker, partition=partition)
+    found = broker.broker.partitions.find("t", 0)
+    assert found is not None
+    found.state.aborted.append(AbortedTransaction(77, 0, 0, 1))
+    broker.log_of("t", 1).cold = []
+    return fetch(0, partitions=(0, 1), isolation_level=1), found
+
+
+def told(data: PartitionData) -> list[tuple[int, int]]:
+    return [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
+
+
+def test_aborted_transactions_are_those_of_the_bytes_also_if_their_segment_is_dropped_meanwhile(
+    broker: BrokerHarness,
+) -> None:
+    """While the answer waits for another partition. The bytes are sent all the same: the region keeps its file."""
+    request, partition = two_reads(broker)
+    waiting = broker.send(request, 12)
+    partition.state.aborted.drop_below(1)
+    [cold] = cast("Any", broker.log_of("t", 1).cold)
+    cold.complete(LogRead([], 0, 0))
+    first, second = broker.response(waiting, request, 12).responses[0].partitions
+    assert (offsets(first), told(first)) == ([0], [(77, 0)])
+    assert told(second) == []
+
+
+@pytest.mark.parametrize("partitions", [(1,), (0, 1)], ids=["alone", "beside another"])
+def test_a_cold_read_brings_the_aborted_transactions_of_bytes_that_lie_elsewhere(
+    broker: BrokerHarness, partitions: tuple[int, ...]
+) -> None:
+    """Before those that the log's own index has when the bytes come."""
+    _, _ = two_reads(broker)
+    request = fetch(0, partitions=partitions, isolation_level=1)
+    waiting = broker.send(request, 12)
+    partition = broker.broker.partitions.find("t", 1)
+    assert partition is not None
+    partition.state.aborted.append(AbortedTransaction(79, 0, 1, 2))
+    [cold] = cast("Any", broker.log_of("t", 1).cold)
+    cold.complete(LogRead([bytes(batch())], len(batch()), 1, [AbortedTransaction(78, 0, 0, 1)]))
+    *_, found = broker.response(waiting, request, 12).responses[0].partitions
+    assert told(found) == [(78, 0), (79, 0)]
+
+
 def test_read_committed_ends_before_an_open_transaction(broker: BrokerHarness) -> None:
     fill(broker)
     partition = broker.broker.partitions.find("t", 0)

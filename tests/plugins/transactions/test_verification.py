@@ -5,11 +5,13 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.transactions import Outcomes
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_groups_classic import ClassicGroupProtocol
 from tests.broker.batches import batch, produce
 from tests.broker.fake_transactions import FakeTransactions
-from tests.broker.handlers.test_write_txn_markers import PRODUCER, end
+from tests.broker.handlers.test_write_txn_markers import PRODUCER, end, txn_request
 from tests.broker.harness import BrokerHarness, FakeExchange
 
 IN_IT = {("t", 0): ErrorCode.NONE}
@@ -154,3 +156,63 @@ def test_adding_is_tried_again_while_the_last_transaction_is_completed() -> None
     broker.settle(BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS))
     assert broker.code(waiting, 12) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert all(asked.add for asked in broker.coordinator.asked)
+
+
+class VerifyingOffsets(Verifying):
+    """The same for the groups' partition."""
+
+    def __init__(self) -> None:
+        self.coordinator = FakeTransactions()
+        self.held = []
+        self.coordinator.held = self.held
+        BrokerHarness.__init__(self, group_protocols=[ClassicGroupProtocol()], transactions=self.coordinator)
+        self.create_topic("t")
+        self.create_topic(OFFSETS_TOPIC)
+
+    def begin_commit(self, version: int) -> FakeExchange:
+        return self.send(txn_request(7), version)
+
+    def outcome(self, exchange: FakeExchange, version: int) -> ErrorCode:
+        response = self.response(exchange, txn_request(7), version)
+        return ErrorCode(response.topics[0].partitions[0].error_code)
+
+    @property
+    def written(self) -> list[bool]:
+        """Of each batch in the groups' partition: whether it is a marker."""
+        return [batch.is_control for batch in self.log_of(OFFSETS_TOPIC).batches(0)]
+
+
+GROUPS_PARTITION = {(OFFSETS_TOPIC, 0): ErrorCode.NONE}
+
+
+@pytest.mark.parametrize("version", [3, 4, 5])
+def test_a_marker_between_question_and_answer_refuses_the_offset(version: int) -> None:
+    """Nothing would end what it begins: the group's offset would be unstable for ever."""
+    broker = VerifyingOffsets()
+    waiting = broker.begin_commit(version)
+    broker.ask(end(False), 1)
+    broker.settle(GROUPS_PARTITION)
+    assert broker.outcome(waiting, version) == ErrorCode.INVALID_TXN_STATE
+    assert broker.written == [True]
+
+
+def test_an_open_transaction_of_the_group_is_verified_once() -> None:
+    """Until its marker, and for its epoch alone."""
+    broker = VerifyingOffsets()
+    waiting = broker.begin_commit(4)
+    broker.settle(GROUPS_PARTITION)
+    assert broker.outcome(waiting, 4) == ErrorCode.NONE
+    assert broker.outcome(broker.begin_commit(4), 4) == ErrorCode.NONE
+    assert (broker.written, len(broker.coordinator.asked)) == ([False, False], 1)
+    broker.ask(end(True), 1)
+    again = broker.begin_commit(4)
+    assert not again.settled
+    broker.settle({(OFFSETS_TOPIC, 0): ErrorCode.TRANSACTION_ABORTABLE})
+    assert broker.outcome(again, 4) == ErrorCode.TRANSACTION_ABORTABLE
+
+
+def test_an_answer_without_the_partition_is_no_consent() -> None:
+    broker = VerifyingOffsets()
+    waiting = broker.begin_commit(4)
+    broker.settle({})
+    assert broker.outcome(waiting, 4) == ErrorCode.UNKNOWN_SERVER_ERROR

@@ -12,6 +12,7 @@ from blumfeld.broker.ports import Transactions
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import ForgetTopics, GroupsShard
+from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.cluster import ClusterImage, TopicImage
 from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol
@@ -59,7 +60,7 @@ class GroupCoordination:
 
     def handlers(self) -> list[ApiHandler]:
         """API handlers of the groups."""
-        ports = GroupPorts(self.coordinator, self._image, self._transactions)
+        ports = GroupPorts(self.coordinator, self._image, self._transactions, self._producers)
         return group_handlers(ports, self._protocols, self._transactions is not None)
 
     def metrics(self) -> list[Metric]:
@@ -90,6 +91,10 @@ class GroupCoordination:
     def stop(self) -> None:
         """Drop every shard. Requests that wait are answered NOT_COORDINATOR."""
         self.coordinator.stop()
+
+    def _producers(self, index: int) -> ProducerState | None:
+        partition = self._partitions.find(OFFSETS_TOPIC, index)
+        return None if partition is None else partition.state.producers
 
     def _new_shard(self, _partition: int) -> GroupsShard:
         return GroupsShard(

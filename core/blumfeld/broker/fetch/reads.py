@@ -10,6 +10,7 @@ from typing import Protocol
 from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import Partition
+from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.parts import release
@@ -142,6 +143,7 @@ class PartitionRead:
     """
 
     __slots__ = (
+        "aborted_found",
         "age",
         "asked",
         "bytes_at_most",
@@ -159,6 +161,11 @@ class PartitionRead:
         "total_before",
     )
 
+    aborted_found: list[AbortedTransaction]
+    """The aborted transactions that overlap the bytes in :attr:`read`. Set for read_committed readers, in the turn in
+    which the bytes were found: later their segment may be dropped or compacted, and its index with it, while the answer
+    waits for other partitions.
+    """
     bytes_at_most: int
     """Bytes that a read would give, or more. Set while the fetch is parked, like the two fields below."""
     bytes_counted: int
@@ -297,8 +304,20 @@ class PartitionRead:
             outcome = partition.read(offset, bytes_max, end, minimum_one_batch)
             if not isinstance(outcome, LogRead):
                 self.cold = outcome
+                if reader.read_committed:
+                    outcome.when_done(self._came)
             else:
                 self.read = outcome
+                if reader.read_committed:
+                    self._find_aborted(partition, outcome)
+
+    def _came(self, done: Completion[LogRead]) -> None:
+        if done is self.cold and done.error is None and self.partition is not None:
+            self._find_aborted(self.partition, done.result())
+
+    def _find_aborted(self, partition: Partition, read: LogRead) -> None:
+        known = partition.state.aborted.overlapping(self.asked.fetch_offset, read.end_offset)
+        self.aborted_found = [*read.aborted, *known] if read.aborted else known
 
     def _tell_ends(self, partition: Partition) -> None:
         self.high_watermark, self.stable = partition.readable_ends()
@@ -342,8 +361,7 @@ class PartitionRead:
             return None
         if self.read is None:
             return []
-        found = self.partition.state.aborted.overlapping(self.asked.fetch_offset, self.read.end_offset)
-        return [(entry.producer_id, entry.first_offset) for entry in found]
+        return [(entry.producer_id, entry.first_offset) for entry in self.aborted_found]
 
 
 class FetchAttempt:

@@ -52,7 +52,7 @@ def straight(one: PartitionRead, read_committed: bool) -> StraightAnswer | None:
     """Returns the answer of one partition's read, or ``None`` if only the general way can write it."""
     if one.error or one.diverging is not None or one.preferred >= 0 or one.partition is None:
         return None
-    if read_committed and one.read is not None and len(one.partition.state.aborted):
+    if read_committed and one.read is not None and one.aborted_found:
         return None
     return StraightAnswer(one=one, for_aborted=read_committed)
 

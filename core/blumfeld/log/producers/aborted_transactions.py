@@ -69,6 +69,8 @@ class AbortedTransactions:
         The search starts at the first marker from ``from_offset`` on. It stops at the first entry whose
         last stable offset shows that no later transaction begins below ``to_offset``.
         """
+        if not self._entries:
+            return []
         found = []
         for entry in self._entries[bisect_left(self._last_offsets, from_offset) :]:
             if entry.first_offset < to_offset:

@@ -313,6 +313,26 @@ def test_a_truncation_may_open_a_transaction_again(replica: ReplicaOnDisk) -> No
     assert (replica.aborted, replica.files(".txnindex")) == ([], [])
 
 
+@pytest.mark.parametrize("reload", ["kill", "truncate"])
+def test_a_marker_below_the_log_start_has_ended_its_transaction(replica: ReplicaOnDisk, reload: str) -> None:
+    """DeleteRecords moved the start between the last snapshot and the log's end."""
+    replica.put(of(8, 0, txn=True))
+    replica.roll()
+    replica.put(marker(0, 8, 0, committed=True), plain(), plain(), of(9, 0))
+    replica.log.advance_log_start(3)
+    replica.state.log_start_moved(3, segments_dropped=False)
+    replica.state.high_watermark = 5
+    if reload == "kill":
+        storage: Any = replica.node.storage
+        storage.checkpoint(())
+        replica.node.runtime.run_turn()
+        replica.kill()
+    else:
+        replica.state.truncate_to(4)
+    assert replica.log.log_start_offset == 3
+    assert replica.state.producers.first_unstable_offset is None
+
+
 def test_a_log_that_is_emptied_knows_nothing(replica: ReplicaOnDisk) -> None:
     abort(replica, 8)
     replica.roll()

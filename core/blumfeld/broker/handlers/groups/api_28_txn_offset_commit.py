@@ -7,6 +7,7 @@ from typing import Any
 from blumfeld.broker.handlers.groups.common import TOPICS, GroupPorts, handler_of, submit_for_topics
 from blumfeld.coordinator.groups.answers import code_of
 from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.log.producers.snapshot import ProducerEntry
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
@@ -75,12 +76,17 @@ class TxnOffsetCommit:
     def _verified(self, request: TxnOffsetCommitRequest, context: RequestContext) -> Completion[Any]:
         """Commit once the group's partition is verified to be in the transaction.
 
-        A commit after the end of the transaction would stay pending forever: no marker would come for it.
+        A commit after the end of the transaction would stay pending forever: no marker would come for it. So a marker
+        between the question and the answer refuses the commit: INVALID_TXN_STATE. A transaction that is open in the
+        group's partition needs no question.
         """
         transactions, offsets = self._ports.transactions, self._ports.image().topics.get(OFFSETS_TOPIC)
         if transactions is None or offsets is None:
             return submit_for_topics(self._ports, request, context, _refused_topic)
         at = OFFSETS_TOPIC, partition_for(request.group_id, len(offsets.partitions))
+        guard = _Guard(self._ports, at[1], request)
+        if guard.is_open:
+            return submit_for_topics(self._ports, request, context, _refused_topic)
         asked = PartitionsOfTransaction(
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
@@ -97,7 +103,10 @@ class TxnOffsetCommit:
                 answered.fail(done.error)
 
         def settle(done: Completion[Outcomes]) -> None:
-            code = done.result().get(at, ErrorCode.NONE) if done.error is None else code_of(done.error)
+            unknown = ErrorCode.UNKNOWN_SERVER_ERROR
+            code = done.result().get(at, unknown) if done.error is None else code_of(done.error)
+            if not code and guard.has_changed:
+                code = ErrorCode.INVALID_TXN_STATE
             if code:
                 answered.fail(BrokerError(_error(code, context.api_version)))
             else:
@@ -105,6 +114,33 @@ class TxnOffsetCommit:
 
         transactions.partitions_of(asked).when_done(settle)
         return answered
+
+
+class _Guard:
+    """The producer's state in the group's partition, from the question to the coordinator until its answer."""
+
+    def __init__(self, ports: GroupPorts, index: int, request: TxnOffsetCommitRequest) -> None:
+        self._ports = ports
+        self._index = index
+        self._request = request
+        self._before = self._entry()
+
+    def _entry(self) -> ProducerEntry | None:
+        producers = self._ports.producers(self._index)
+        return None if producers is None else producers.producer(self._request.producer_id)
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the transaction of the request is open in the partition."""
+        producers = self._ports.producers(self._index)
+        return producers is not None and producers.has_open_transaction(
+            self._request.producer_id, self._request.producer_epoch
+        )
+
+    @property
+    def has_changed(self) -> bool:
+        """Whether a transaction of the producer ended since, so that the answer speaks of one that is over."""
+        return not self.is_open and self._entry() is not self._before
 
 
 def _error(code: ErrorCode, version: int) -> ErrorCode:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from blumfeld.broker.ports import Transactions
 from blumfeld.coordinator.groups.answers import merged
 from blumfeld.coordinator.runtime.coordinator import Coordinator
+from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Handle, RequestContext
@@ -33,6 +34,8 @@ class GroupPorts(NamedTuple):
     image: Callable[[], ClusterImage]
     transactions: Transactions | None = None
     """The coordinator of transactions, if the build has one."""
+    producers: Callable[[int], ProducerState | None] = lambda index: None
+    """Returns the producers of a partition of ``__consumer_offsets``; ``None`` if it isn't on this node."""
 
 
 def handler_of(

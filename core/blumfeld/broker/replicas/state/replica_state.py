@@ -26,7 +26,7 @@ from blumfeld.log.producers.state import Duplicate, ProducerState
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.storage import PartitionLog, segment_bases
+from blumfeld.spi.storage import PartitionLog, segment_bases, segmented
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -115,7 +115,17 @@ class ReplicaState:
         self._renew = [offset for offset in self._snapshots.offsets if offset > believed]
         if not self._snapshots.load(self.producers, believed, self.events):
             self.producers.clear(start)
-        self._replay_from = max(self.producers.end_offset, start)
+        self._replay_from = self._first_to_replay(log)
+
+    def _first_to_replay(self, log: PartitionLog) -> int:
+        """Returns the offset behind the loaded snapshot.
+
+        It may lie below the log start, which DeleteRecords moves inside of a segment. What is between is replayed while
+        its segment is there: a marker in it ends a transaction that is open in the snapshot.
+        """
+        start = log.log_start_offset
+        oldest = start if segmented(log) is None else segment_bases(log)[0]
+        return max(self.producers.end_offset, min(oldest, start))
 
     def _read_epochs(self, log: PartitionLog) -> int:
         """Read the leader epochs. Returns the offset from which on replay must find them, or ``SOUND`` for nowhere."""
@@ -179,7 +189,10 @@ class ReplicaState:
                     yield batch
 
     def _take_in(self, batch: RecordBatch) -> None:
-        if batch.partition_leader_epoch > self.epochs.latest_epoch:
+        if (
+            batch.partition_leader_epoch > self.epochs.latest_epoch
+            and batch.next_offset > self._log.log_start_offset
+        ):
             self.epoch_started(batch.partition_leader_epoch, batch.base_offset)
         known = self.aborted.latest_offset
         for entry in self.producers.replay(batch):
@@ -414,6 +427,6 @@ class ReplicaState:
             return iter(())
         if not self._snapshots.load(self.producers, end, self.events):
             self.producers.clear(start)
-        self._replay_from = max(self.producers.end_offset, start)
+        self._replay_from = self._first_to_replay(log)
         self.replaying = True
         return self.replay()
