@@ -185,7 +185,7 @@ class VerifyingOffsets(Verifying):
 GROUPS_PARTITION = {(OFFSETS_TOPIC, 0): ErrorCode.NONE}
 
 
-@pytest.mark.parametrize("version", [3, 4, 5])
+@pytest.mark.parametrize("version", [3, 4])
 def test_a_marker_between_question_and_answer_refuses_the_offset(version: int) -> None:
     """Nothing would end what it begins: the group's offset would be unstable for ever."""
     broker = VerifyingOffsets()
@@ -194,6 +194,23 @@ def test_a_marker_between_question_and_answer_refuses_the_offset(version: int) -
     broker.settle(GROUPS_PARTITION)
     assert broker.outcome(waiting, version) == ErrorCode.INVALID_TXN_STATE
     assert broker.written == [True]
+
+
+@pytest.mark.parametrize(
+    ("epoch", "code"), [(0, ErrorCode.NONE), (1, ErrorCode.INVALID_PRODUCER_EPOCH)], ids=["last", "own"]
+)
+def test_the_marker_of_the_last_transaction_may_come_after_the_next_ones_offset(
+    epoch: int, code: ErrorCode
+) -> None:
+    """In version 2 it begins the next transaction's epoch. The marker of the next one has the epoch after."""
+    broker = VerifyingOffsets()
+    waiting = broker.begin_commit(5)
+    request = end(True)
+    request.markers[0].producer_epoch = epoch
+    request.markers[0].transaction_version = 2
+    broker.ask(request, 2)
+    broker.settle(GROUPS_PARTITION)
+    assert broker.outcome(waiting, 5) == code
 
 
 def test_an_open_transaction_of_the_group_is_verified_once() -> None:

@@ -142,6 +142,8 @@ class History:
         self.committed_end = 0
         """The true high watermark: nothing below it is ever truncated."""
         self.compacted_to = 0
+        self.may_lose_sequences = False
+        """The cleaner went by producers whose last marker was then truncated. What it keeps for them is in snapshots."""
         self.reloaded = False
         """A snapshot was read, which doesn't say which transactions ended above the high watermark."""
 
@@ -207,7 +209,7 @@ class History:
         replica.checkpoint = ends[max(-1 - lag, -len(ends))]
         if how == "clean":
             replica.restart()
-        elif how == "kill":
+        elif how == "kill" or (how == "kill without snapshots" and self.may_lose_sequences):
             replica.kill()
         elif how == "kill without snapshots":  # so that everything is found in the batches alone
             for offset in replica.files(".snapshot"):
@@ -237,6 +239,7 @@ class History:
         async def work() -> Any:
             return await replica.log.compact(request_for(partition, plan, BrokerConfig(), self.now()))
 
+        self.may_lose_sequences |= replica.state.high_watermark < self.model.end
         result = replica.node.runtime.run(work())
         replica.state.compacted()
         self.compacted_to = max(self.compacted_to, result.cleaned_end_offset)

@@ -84,7 +84,8 @@ class TxnOffsetCommit:
         if transactions is None or offsets is None:
             return submit_for_topics(self._ports, request, context, _refused_topic)
         at = OFFSETS_TOPIC, partition_for(request.group_id, len(offsets.partitions))
-        guard = _Guard(self._ports, at[1], request)
+        adds = context.api_version >= ADDS_SINCE_VERSION
+        guard = _Guard(self._ports, at[1], request, adds)
         if guard.is_open:
             return submit_for_topics(self._ports, request, context, _refused_topic)
         asked = PartitionsOfTransaction(
@@ -92,7 +93,7 @@ class TxnOffsetCommit:
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
             partitions=frozenset([at]),
-            add=context.api_version >= ADDS_SINCE_VERSION,
+            add=adds,
         )
         answered: Completion[Any] = Completion()
 
@@ -119,8 +120,9 @@ class TxnOffsetCommit:
 class _Guard:
     """The producer's state in the group's partition, from the question to the coordinator until its answer."""
 
-    def __init__(self, ports: GroupPorts, index: int, request: TxnOffsetCommitRequest) -> None:
+    def __init__(self, ports: GroupPorts, index: int, request: TxnOffsetCommitRequest, adds: bool) -> None:
         self._ports = ports
+        self._adds = adds
         self._index = index
         self._request = request
         self._before = self._entry()
@@ -139,8 +141,14 @@ class _Guard:
 
     @property
     def has_changed(self) -> bool:
-        """Whether a transaction of the producer ended since, so that the answer speaks of one that is over."""
-        return not self.is_open and self._entry() is not self._before
+        """Whether the transaction may have ended since, so that the answer speaks of one that is over.
+
+        In transactions of version 2 the marker of the last transaction begins this one's epoch, and may come after the
+        question. The marker of this one has the epoch after, which refuses the offset by itself.
+        """
+        before = self._before
+        is_new_epoch = before is None or before.epoch < self._request.producer_epoch
+        return not self.is_open and self._entry() is not before and not (self._adds and is_new_epoch)
 
 
 def _error(code: ErrorCode, version: int) -> ErrorCode:
