@@ -143,7 +143,7 @@ class History:
         """The true high watermark: nothing below it is ever truncated."""
         self.compacted_to = 0
         self.may_lose_sequences = False
-        """The cleaner went by producers whose last marker was then truncated. What it keeps for them is in snapshots."""
+        """A pass went by producers whose last marker may be truncated: their sequences are in snapshots alone."""
         self.reloaded = False
         """A snapshot was read, which doesn't say which transactions ended above the high watermark."""
 
