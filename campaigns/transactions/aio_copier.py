@@ -3,15 +3,20 @@
 It has neither the fetch of stable offsets nor the group's generation in TxnOffsetCommit (KIP-447). So its partitions
 are dealt to transactional ids, as was done before that KIP. A successor takes its predecessor's partitions after it has
 its producer id, and InitProducerId waits for the end of the predecessor's transaction.
+
+Where it begins is asked without aiokafka: it takes the answer of a broker that is the group's coordinator no longer
+for "nothing is committed", because it doesn't look at the error of a whole OffsetFetch answer (versions 2 and 3).
 """
 
 from __future__ import annotations
 
 import asyncio
 import sys
+import time
 from typing import Any
 
 from campaigns.transactions.copier_process import FAILED_STATUS, FENCED_STATUS, HEADERS, Copier, one_line
+from campaigns.transactions.stable_offsets import NoAnswerError, stable_offsets
 
 START_S = 60.0
 
@@ -52,6 +57,9 @@ class AioCopier:
         await _started(self._producer)
         await _started(self._consumer)
         self._consumer.assign(self._mine)
+        begin = await self._begin()
+        for at in self._mine:
+            self._consumer.seek(at, begin.get(at.partition, 0))
         self._copier.say("ready")
         while self._copier.goes_on:
             got = await self._consumer.getmany(timeout_ms=200, max_records=self._spec["batchRecords"])
@@ -80,7 +88,7 @@ class AioCopier:
         if doomed:
             await self._producer.abort_transaction()
             self._copier.aborted((place.partition, place.offset) for place in places)
-            await self._rewind()
+            self._rewind(messages)
             return
         ends = {one.partition: one.offset + 1 for one in messages}
         offsets = {at: ends[at.partition] for at in self._mine if at.partition in ends}
@@ -88,9 +96,27 @@ class AioCopier:
         await self._producer.commit_transaction()
         self._copier.say("committed", len(messages))
 
-    async def _rewind(self) -> None:
+    async def _begin(self) -> dict[int, int]:
+        """Return the group's stable offsets, asked again until there is an answer."""
+        deadline = time.monotonic() + START_S
+        while True:
+            try:
+                return await asyncio.to_thread(
+                    stable_offsets, self._spec["bootstrap"], self._spec["group"], self._spec["topic"]
+                )
+            except NoAnswerError:
+                if time.monotonic() > deadline:
+                    raise
+                await asyncio.sleep(0.1)
+
+    def _rewind(self, messages: list[Any]) -> None:
+        """Go back to the first of these messages: they were not copied."""
+        first: dict[int, int] = {}
+        for one in messages:
+            first[one.partition] = min(one.offset, first.get(one.partition, one.offset))
         for at in self._mine:
-            self._consumer.seek(at, await self._consumer.committed(at) or 0)
+            if at.partition in first:
+                self._consumer.seek(at, first[at.partition])
 
 
 async def _started(client: Any) -> None:
@@ -121,7 +147,7 @@ async def copy(copier: Copier) -> int:
     except ProducerFenced as fenced:
         copier.say("fenced", one_line(fenced))
         return FENCED_STATUS
-    except (KafkaError, TimeoutError) as error:
+    except (KafkaError, TimeoutError, NoAnswerError) as error:
         copier.say("failed", one_line(error))
         return FAILED_STATUS
     return 0

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import re
 import subprocess
 import time
@@ -14,7 +13,6 @@ from confluent_kafka import Consumer, KafkaError, TopicPartition
 
 from blumfeld.client.metadata import ClusterView
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.list_offsets import (
     ListOffsetsPartition,
     ListOffsetsRequest,
@@ -23,32 +21,15 @@ from blumfeld.wire.messages.list_offsets import (
 )
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from blumfeld.wire.messages.metadata import MetadataResponse
-from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from blumfeld.wire.primitives import DecodeError
 from campaigns.cluster.nodes import Cluster
 from campaigns.transactions.oracle import FATE, Seen
+from campaigns.transactions.stable_offsets import NoAnswerError
 
 PlaceEnds = dict[tuple[str, int], tuple[int, int]]
-TRANSACTION_KEY = 1
 LATEST = -1
 READ_S = 120.0
 TOOL_S = 90.0
 HANGING = "org.apache.kafka.tools.TransactionsCommand"
-
-
-class NoAnswerError(Exception):
-    """A broker did not say what it was asked; the message says which error it answered."""
-
-
-def coordinator_of(cluster: Cluster, key: str, key_type: int = TRANSACTION_KEY) -> int | None:
-    """Return the node that coordinates a transactional id (or a group, with key type 0), as the first broker says."""
-    for node in cluster.brokers:
-        with contextlib.suppress(OSError, DecodeError), node.connect() as connection:
-            request = FindCoordinatorRequest(key=key, key_type=key_type)
-            answer = connection.ask(request, FindCoordinatorResponse, 3)
-            if not answer.error_code:
-                return answer.node_id
-    return None
 
 
 def ends_of(cluster: Cluster) -> PlaceEnds:
@@ -109,30 +90,6 @@ def transactions_of(cluster: Cluster) -> list[tuple[str, str]]:
         if answer.error_code:
             raise NoAnswerError(f"node {node.place.id}: {ErrorCode(answer.error_code).name}")
         found += [(one.transactional_id, one.transaction_state) for one in answer.transaction_states]
-    return found
-
-
-def committed_of(cluster: Cluster, group: str, topic: str) -> dict[int, int]:
-    """Return the stable offsets that a group has committed, by partition.
-
-    :raises NoAnswerError: there is no coordinator, or it refuses
-    :raises OSError: a broker is not there
-    """
-    node_id = coordinator_of(cluster, group, key_type=0)
-    if node_id is None:
-        raise NoAnswerError(f"{group} has no coordinator")
-    request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
-    with cluster.node(node_id).connect() as connection:
-        answer = connection.ask(request, OffsetFetchResponse, 7)
-    if answer.error_code:
-        raise NoAnswerError(f"offsets of {group}: {ErrorCode(answer.error_code).name}")
-    found = {}
-    for each in answer.topics:
-        for one in each.partitions:
-            if one.error_code:
-                raise NoAnswerError(f"{each.name}-{one.partition_index}: {ErrorCode(one.error_code).name}")
-            if each.name == topic:
-                found[one.partition_index] = one.committed_offset
     return found
 
 

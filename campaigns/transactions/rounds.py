@@ -30,9 +30,12 @@ from campaigns.transactions.oracle import (
 from campaigns.transactions.programs import Start, Work, await_true
 from campaigns.transactions.report import RunReport
 from campaigns.transactions.slots import Slot, Slots, TooManyRestarts
+from campaigns.transactions.stable_offsets import NoAnswerError, coordinator_address, stable_offsets
 
 TAG = "txn"
 GROUP = f"{TAG}-copiers"
+TRANSACTION_KEY = 1
+"""Key type of a transactional id in FindCoordinator."""
 HEAL_S = 60.0
 PROGRESS_S = 60.0
 """Longest time without a committed transaction after a fault."""
@@ -176,7 +179,9 @@ class Run:
         nodes = self._cluster.nodes
         found: int | None = None
         if kind in ("kill-coordinator", PAUSE):
-            found = asking.coordinator_of(self._cluster, slot.work.transactional_id)
+            with contextlib.suppress(NoAnswerError):
+                key = slot.work.transactional_id
+                found, _ = coordinator_address(self._cluster.addresses, key, TRANSACTION_KEY)
         elif kind == "kill-leader":
             leaders = Observer(self._cluster, output).leadership().leaders
             found = self._fate.choice(leaders)
@@ -240,8 +245,8 @@ class Run:
         while time.monotonic() < deadline:
             self._slots.replace_ended()
             # Offsets of an open transaction are unstable, and a coordinator may load.
-            with contextlib.suppress(asking.NoAnswerError, OSError, DecodeError):
-                found = asking.committed_of(self._cluster, GROUP, topic)
+            with contextlib.suppress(NoAnswerError, OSError, DecodeError):
+                found = stable_offsets(self._cluster.addresses, GROUP, topic)
             if found == wanted:
                 return
             time.sleep(0.1)
@@ -266,7 +271,7 @@ class Run:
             committed = asking.read_all(address, topics[1], partitions, "read_committed")
             everything = asking.read_all(address, topics[1], partitions, "read_uncommitted")
             transcripts = self._transcripts(topics[1])
-        except (asking.NoAnswerError, OSError, DecodeError, CheckFailed) as error:
+        except (NoAnswerError, OSError, DecodeError, CheckFailed) as error:
             report.wrong.append(f"the output can't be read: {error}")
             return
         for at in range(partitions):
@@ -306,10 +311,10 @@ class Run:
                 return check_rest(
                     asking.ends_of(self._cluster),
                     asking.transactions_of(self._cluster),
-                    asking.committed_of(self._cluster, GROUP, topic),
+                    stable_offsets(self._cluster.addresses, GROUP, topic),
                     wanted,
                 )
-            except (asking.NoAnswerError, OSError, DecodeError) as error:
+            except (NoAnswerError, OSError, DecodeError) as error:
                 return [f"the brokers don't tell: {error}"]
 
         await_true(lambda: not wrong(), REST_S)
@@ -321,7 +326,7 @@ class Run:
         for node in self._cluster.brokers:
             try:
                 rows += asking.hanging(peer, self._cluster.addresses, node.place.id)
-            except asking.NoAnswerError as error:
+            except NoAnswerError as error:
                 rows.append(str(error))
         self._report.find_hanging = str(len(rows))
         self._report.wrong += [f"find-hanging: {row}" for row in rows]

@@ -13,13 +13,14 @@ import pytest
 from rich.console import Console
 
 from campaigns.transactions.__main__ import main
-from campaigns.transactions.asking import NoAnswerError, hanging_rows
+from campaigns.transactions.asking import hanging_rows
 from campaigns.transactions.faults import KINDS, OF_ONE_NODE, OF_SEVERAL, UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
 from campaigns.transactions.oracle import Account
 from campaigns.transactions.programs import Program, Story, Work
 from campaigns.transactions.report import CampaignReport, RunReport, table
 from campaigns.transactions.slots import Slot, Slots
+from campaigns.transactions.stable_offsets import NoAnswerError
 
 WORK = Work("h:1", "in", "out", "g", "id-0", (0,), 10, 5.0, 0.1, 3)
 
