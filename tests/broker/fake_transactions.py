@@ -44,5 +44,8 @@ class FakeTransactions:
     def new_shard(self) -> Any:
         raise AssertionError("no shard is made")
 
+    def metrics(self, shards: Any) -> list[Any]:
+        return []
+
     def perform(self, partition: int, epoch: int, effect: Any) -> None:
         raise AssertionError("no effect is ordered")

@@ -289,6 +289,7 @@ class Broker:
             *self._cleaner.gauges(),
             *self.log_directories.gauges(),
             *(() if self.groups is None else self.groups.metrics()),
+            *(() if self.transactions is None else self.transactions.metrics()),
         ]
 
     def group_lag(self, group_id: str) -> GroupLag | None:

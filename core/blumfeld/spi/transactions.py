@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
@@ -92,6 +92,13 @@ class TransactionCoordinator(Protocol):
 
     def new_shard(self) -> Any:
         """A fresh shard: implements ``blumfeld.coordinator.runtime.shard_contract.Shard``."""
+        ...
+
+    def metrics(self, shards: Callable[[], Iterable[Any]]) -> Sequence[Any]:
+        """Returns its gauges, each a ``blumfeld.spi.hooks.Metric``. Called once when the metrics endpoint opens.
+
+        :param shards: gives the shards that are loaded on this node
+        """
         ...
 
     def perform(self, partition: int, epoch: int, effect: Any) -> None:

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, cast
 
 import msgspec
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.hooks import Composition, Feature, NoOptions, hookimpl
+from blumfeld.spi.hooks import Composition, Feature, Metric, NoOptions, hookimpl
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.apis import API_TABLE, LazyApi
@@ -69,6 +69,12 @@ class Transactions:
 
     def _version(self) -> int:
         return self._around.image().features.get(TRANSACTION_VERSION.name, 0)
+
+    def metrics(self, shards: Callable[[], Iterable[TransactionShard]]) -> Sequence[Metric]:
+        """Open transactions, the oldest one's age, markers that wait, transactional ids."""
+        from blumfeld_transactions.gauges import gauges
+
+        return gauges(shards, lambda: 0 if self._markers is None else self._markers.waiting, self._runtime)
 
     def perform(self, partition: int, epoch: int, effect: object) -> None:
         """Write the markers of a transaction, or get the producer id that its abort needs."""

@@ -122,6 +122,11 @@ class TransactionShard:
         return self._transactions.get(transactional_id)
 
     @property
+    def ids(self) -> int:
+        """Number of transactional ids."""
+        return len(self._transactions)
+
+    @property
     def open(self) -> int:
         """Number of open transactions."""
         return len(self._open)

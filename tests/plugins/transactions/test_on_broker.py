@@ -239,6 +239,23 @@ def test_a_transaction_that_takes_too_long_is_aborted(broker: Transacting) -> No
     assert broker.end(True) == ErrorCode.PRODUCER_FENCED
 
 
+def gauges(broker: Transacting) -> dict[str, float]:
+    names = ("transactions_open", "transactions_oldest_open_seconds", "transaction_markers_waiting")
+    read = {one.name.removeprefix("blumfeld_"): one.read for one in broker.broker.gauges()}
+    return {name: read[name]() for name in names}
+
+
+def test_gauges_say_what_is_open_and_what_waits(broker: Transacting) -> None:
+    assert list(gauges(broker).values()) == [0, 0, 0]
+    assert broker.add(0, 1) == [NONE, NONE]
+    broker.runtime.advance(5_000)
+    assert list(gauges(broker).values()) == [1, 5, 0]
+    assert broker.broker.transactions is not None
+    broker.broker.transactions._write_own_markers = lambda _: Completion()
+    assert broker.end(True) == NONE
+    assert list(gauges(broker).values()) == [0, 0, 2]
+
+
 def test_a_producer_id_serves_idempotent_and_transactional_producers(broker: Transacting) -> None:
     plain = broker.ask(InitProducerIdRequest(transactional_id=None), 4).producer_id
     other = broker.ask(InitProducerIdRequest(transactional_id="other", transaction_timeout_ms=1), 4)

@@ -12,7 +12,7 @@ from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.runtime import Runtime
@@ -131,6 +131,12 @@ class TransactionCoordination:
 
         self._peers.channel(node_id, self._listener, PURPOSE).send(request, TIMEOUT_MS).when_done(settle)
         return outcome
+
+    def metrics(self) -> list[Metric]:
+        """The gauges and counters of the coordinator."""
+        from blumfeld.broker.coordination.transaction_metrics import transaction_metrics
+
+        return transaction_metrics(self.coordinator, self._plugin)
 
     def stop(self) -> None:
         """Drop every shard. Requests that wait are answered NOT_COORDINATOR."""

@@ -1,0 +1,88 @@
+"""The state table over the wire, of this broker and of Apache Kafka 4.3.1 (tests/traces/transactions_wire_*.txt).
+
+The files have Kafka's answers. ``transactions_differences.txt`` has the rows in which ours are others, with reasons.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from blumfeld.testing import EmbeddedBroker
+from tests.kafka_peer import kafka_on, peer_script
+from tests.plugins.transactions.wire_rows import SETTINGS, Wire
+
+TRACES = Path(__file__).resolve().parents[2] / "traces"
+
+
+def recorded(version: int) -> list[str]:
+    """Kafka's lines, without the head of the file."""
+    lines = (TRACES / f"transactions_wire_{version}.txt").read_text().splitlines()
+    return [line for line in lines if not line.startswith("#")]
+
+
+def known_differences(version: int) -> list[tuple[str, str, str]]:
+    """(row, Kafka's answer, ours) of the file."""
+    found = []
+    lines = (TRACES / "transactions_differences.txt").read_text().splitlines()
+    for at, line in enumerate(lines):
+        if line.startswith(f"transaction.version {version} | "):
+            kafka, here, why = (one.strip().partition(": ") for one in lines[at + 1 : at + 4])
+            assert (kafka[0], here[0], why[0]) == ("Kafka", "here", "why")
+            assert why[2].strip()
+            found.append((line, kafka[2].strip(), here[2].strip()))
+    return found
+
+
+def differences(version: int, kafka: list[str], here: list[str]) -> list[tuple[str, str, str]]:
+    """The rows that differ."""
+    assert len(kafka) == len(here)
+    found, place = [], ""
+    for theirs, ours in zip(kafka, here, strict=True):
+        if theirs.endswith(":") and not theirs.startswith(" "):
+            place = theirs.removesuffix(":")
+        elif theirs != ours:
+            row = f"transaction.version {version} | {place} | {theirs[2:32].strip()}"
+            found.append((row, theirs[33:].strip(), ours[33:].strip()))
+    return found
+
+
+def played_here(folder: Path, version: int) -> list[str]:
+    options = {"config": SETTINGS, "storage": "storage_local", "data_dir": str(folder)}
+    with EmbeddedBroker(**options) as broker:  # type: ignore[arg-type]
+        wire = Wire(broker.bootstrap_servers)
+        wire.prepare(version)
+        wire.close()
+    with EmbeddedBroker(**options) as broker:  # type: ignore[arg-type]
+        wire = Wire(broker.bootstrap_servers)
+        lines = wire.play(version)
+        wire.close()
+    return lines
+
+
+def played_by_kafka(folder: Path, version: int) -> list[str]:
+    peer = peer_script()
+    settings = [f"{key}={value}" for key, value in SETTINGS.items()]
+    with kafka_on(peer, folder, *settings) as address:
+        wire = Wire(address)
+        wire.prepare(version)
+        wire.close()
+    with kafka_on(peer, folder, *settings) as address:
+        wire = Wire(address)
+        lines = wire.play(version)
+        wire.close()
+    return lines
+
+
+@pytest.mark.parametrize("version", [0, 2])
+def test_this_broker_answers_as_kafka_but_for_the_known_differences(tmp_path: Path, version: int) -> None:
+    here = played_here(tmp_path, version)
+    assert differences(version, recorded(version), here) == known_differences(version)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(600)
+@pytest.mark.parametrize("version", [0, 2])
+def test_kafka_answers_what_is_recorded(tmp_path: Path, version: int) -> None:
+    assert played_by_kafka(tmp_path, version) == recorded(version)
