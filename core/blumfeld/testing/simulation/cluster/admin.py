@@ -163,8 +163,7 @@ class ClusterAdmin:
         result = answer.topics[0].partitions[0]
         code = ErrorCode(result.error_code)
         if code is ErrorCode.NONE:
-            if sent_s > ledger.excused_s:
-                ledger.deleted_for_sure = max(ledger.deleted_for_sure, result.low_watermark)
+            ledger.deleted_to(result.low_watermark, sent_s)
             self._ledger.counts["records deleted"] += 1
         else:
             await self._routes.lost(partition)

@@ -35,8 +35,12 @@ class _Replicas:
         It can't tell a killed process from a machine that lost its power. So a replica whose process ended uncleanly
         leaves ISR and ELR when it comes back, and once none is left the last leader is elected (KIP-966).
         """
-        everyone_ended = bool(self.having) and all(node_id in self.unclean for node_id in self.having)
-        return everyone_ended and self.unclean.get(self.leader, False)
+        return self.everyone_ended and self.unclean.get(self.leader, False)
+
+    @property
+    def everyone_ended(self) -> bool:
+        """Whether the process of each replica with all records ended uncleanly since it came in."""
+        return bool(self.having) and all(node_id in self.unclean for node_id in self.having)
 
 
 class Excuses:
@@ -82,6 +86,12 @@ class Excuses:
             ended = self._ended.get(node_id)
             if ended is not None and self.epochs.get(node_id, -1) > ended.broker_epoch:
                 replicas.unclean.pop(node_id, None)  # it has come in again, so it has everything
+
+    def start_excused(self) -> list[TopicPartition]:
+        """Return the partitions whose log may start earlier than an answer to DeleteRecords said. A log's start is
+        written to its checkpoint once in a while, as in Kafka, so a kill of the whole ISR forgets it.
+        """
+        return [partition for partition, replicas in self._partitions.items() if replicas.everyone_ended]
 
     def excused(self) -> list[TopicPartition]:
         """Return the partitions that may lose records now."""

@@ -27,6 +27,8 @@ class ReplicatedLedger(PartitionLedger):
         """Highest offset up to which a client asked to delete records."""
         self.deleted_for_sure = 0
         """Highest low watermark that an answer to DeleteRecords had."""
+        self.start_excused_s = NEVER_S
+        """Virtual time at which the processes of the whole ISR had ended uncleanly, with what they knew of the start."""
 
     def excuse(self, now_s: float) -> None:
         """Note that the disks of the whole ISR lost what they had not flushed: every record may be gone."""
@@ -34,6 +36,16 @@ class ReplicatedLedger(PartitionLedger):
         self.excuses += 1
         self.deleted_for_sure = 0
         self.power_cut()
+
+    def excuse_start(self, now_s: float) -> None:
+        """Note that the log may start earlier than it did."""
+        self.start_excused_s = now_s
+        self.deleted_for_sure = 0
+
+    def deleted_to(self, low_watermark: int, sent_s: float) -> None:
+        """Note an answer to DeleteRecords. One of a request from before an excuse promises nothing any more."""
+        if sent_s > max(self.excused_s, self.start_excused_s):
+            self.deleted_for_sure = max(self.deleted_for_sure, low_watermark)
 
     def acked_batch(self, base_offset: int, values: Sequence[bytes], sent_s: float) -> None:
         """Note an acknowledgement. One of a request from before an excuse promises nothing any more."""

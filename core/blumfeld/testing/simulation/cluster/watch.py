@@ -16,7 +16,7 @@ from blumfeld.testing.simulation.cluster.committed import History, check_isr, ch
 from blumfeld.testing.simulation.cluster.excuses import Excuses
 from blumfeld.testing.simulation.cluster.ledger import ClusterLedger
 from blumfeld.testing.simulation.machine.host import Machine
-from blumfeld.testing.simulation.swarm.world import Joining, World
+from blumfeld.testing.simulation.swarm.world import Following, Membership, World
 
 LOOK_S = 0.04
 """A machine that lost its power is up again after 0.1 s at the earliest."""
@@ -105,6 +105,7 @@ class Watch:
         self._note_ends(image)
         self._note_coordinators(image)
         now_excused = dict.fromkeys(self._excuses.excused())
+        self._excuse_starts()
         # A node that starts replays old metadata.
         if metadata is not None and image is not None and metadata.applied_offset >= self._applied:
             self._applied = metadata.applied_offset
@@ -168,6 +169,11 @@ class Watch:
                 self._excuses.ended(nth + 1, cache_lost=machine.power_cuts > before[1])
             elif not machine.is_running:
                 self._excuses.still_down(nth + 1)
+
+    def _excuse_starts(self) -> None:
+        for partition in self._excuses.start_excused():
+            if partition in self._ledger.partitions:
+                self._ledger.partitions[partition].excuse_start(self._world.loop.time())
 
     def _excuse(self, excused: Mapping[TopicPartition, None]) -> None:
         now_s = self._world.loop.time()
@@ -278,25 +284,27 @@ class Watch:
         ]
         return max(known, default=None)
 
-    def joining(self) -> list[Joining]:
-        """Return the followers that are about to join an ISR. Their leader needs a link to the controller."""
+    def followers(self) -> list[Following]:
+        """Return the unfenced followers of each watched partition that the controller itself doesn't lead."""
         controller, image = self.controller(), self.newest_image()
         if controller is None or image is None:
             return []
-        machines, found = self._world.machines, list[Joining]()
+        machines, found = self._world.machines, list[Following]()
         for at, partition in self._watched(image):
-            missing = [one for one in partition.replicas if one not in partition.isr]
-            if not missing or partition.leader in (-1, controller[1]):
+            if partition.leader in (-1, controller[1]):
                 continue
-            led: Any = hosted(machines[partition.leader - 1], at)
+            leader = machines[partition.leader - 1]
+            led: Any = hosted(leader, at)
             if led is None or led.leader is None:
                 continue
             asked = led.leader.rules.proposed or ()
-            for node_id in missing:
-                broker = image.brokers.get(node_id)
-                if broker is not None and not broker.fenced and machines[node_id - 1].is_serving:
-                    leader, follower = machines[partition.leader - 1], machines[node_id - 1]
-                    found.append(Joining(leader, follower, machines[controller[1] - 1], node_id in asked))
+            for node_id in partition.replicas:
+                broker, follower = image.brokers.get(node_id), machines[node_id - 1]
+                if node_id == partition.leader or broker is None or broker.fenced or not follower.is_serving:
+                    continue
+                out = Membership.ASKED if node_id in asked else Membership.OUT
+                membership = Membership.IN if node_id in led.leader.isr else out
+                found.append(Following(leader, follower, machines[controller[1] - 1], membership))
         return found
 
     def important(self) -> list[Machine]:

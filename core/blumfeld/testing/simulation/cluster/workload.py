@@ -51,7 +51,7 @@ CONFIG = {
     "offsets.topic.num.partitions": 2,
     "offsets.topic.replication.factor": REPLICAS,
     "replica.fetch.backoff.ms": 300,
-    "replica.lag.time.max.ms": 4_000,
+    "replica.lag.time.max.ms": 2_500,
     "replica.socket.timeout.ms": 5_000,
 }
 """Time-outs are shorter than Kafka's, so that a fault of some seconds changes leaders."""
@@ -108,7 +108,7 @@ class Cluster:
         """Create the topics, and wait until every replica is in sync."""
         self._watch = Watch(world, self.ledger)
         world.important = self._watch.important
-        world.joining = self._watch.joining
+        world.followers = self._watch.followers
         world.look = self._watch.look_now
         # A voter of a static quorum can't tell its new disk from the old one.
         world.replaceable = lambda: [

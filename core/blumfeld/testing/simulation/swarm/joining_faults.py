@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from blumfeld.testing.simulation.machine.host import Machine
 from blumfeld.testing.simulation.swarm.faults import FaultClass
 from blumfeld.testing.simulation.swarm.network_faults import NetworkFaults
-from blumfeld.testing.simulation.swarm.world import Joining, World
+from blumfeld.testing.simulation.swarm.world import Following, Membership, World
 
-LOOK_S = 0.01
-"""Pause between two looks for a follower that joins: a change of an ISR takes some milliseconds."""
-ANSWER_S_MIN, ANSWER_S_MAX = 5.0, 12.0
+LOOK_S = 0.002
+"""Pause between two looks at a follower: a change of an ISR takes some milliseconds."""
+SEEN_S_MAX = 6.0
+"""Longest wait for a follower that leaves an ISR, or comes back."""
+ANSWER_S_MIN, ANSWER_S_MAX = 4.0, 10.0
 """Time for which the controller's answer doesn't come: longer than ``replica.lag.time.max.ms``."""
 REQUEST_S = 3.2
 """Time for which the leader's request is under way: shorter than ``broker.session.timeout.ms``."""
@@ -50,38 +52,64 @@ class JoiningFaults:
         return {FaultClass.JOINING: self._joining, FaultClass.LATE: self._late}
 
     async def _joining(self, chance: random.Random) -> None:
+        """Cut a follower off until it leaves an ISR, let it come back, and disturb its return."""
         work = (self._hold_answer, self._hold_records, self._hold_request)[chance.randrange(3)]
-        asked, look = work != self._hold_request, self._world.joining
-        if look is None:
+        followers = self._world.followers
+        known = [] if followers is None else [one for one in followers() if one.membership is Membership.IN]
+        if work == self._hold_request:
+            known = [one for one in known if one.follower is not one.controller]
+        if not known:
             return
-        while not (found := [one for one in look() if one.asked is asked]):
-            await asyncio.sleep(LOOK_S)
-        joining = found[chance.randrange(len(found))]
-        self._counts[FaultClass.JOINING.value] += 1
-        await work(joining, chance)
+        one = known[chance.randrange(len(known))]
+        leader, follower = one.leader.address, one.follower.address
+        ways = [(leader, follower), (follower, leader)]
+        if not await self._seen_while_cut(one, Membership.OUT, ways):
+            return
+        if work == self._hold_request:
+            self._world.network.stall(leader, one.controller.address, REQUEST_S)
+        if await self._seen(one, Membership.ASKED):
+            self._counts[FaultClass.JOINING.value] += 1
+            await work(one, chance)
 
-    async def _hold_answer(self, joining: Joining, chance: random.Random) -> None:
+    async def _seen_while_cut(
+        self, one: Following, wanted: Membership, ways: Sequence[tuple[str, str]]
+    ) -> bool:
+        for a, b in ways:
+            self._world.network.cut(a, b)
+        try:
+            return await self._seen(one, wanted)
+        finally:
+            for a, b in ways:
+                self._world.network.heal(a, b)
+
+    async def _seen(self, one: Following, wanted: Membership) -> bool:
+        """Wait until a follower is in, out, or asked for. Return whether it came to that."""
+        assert self._world.followers is not None
+        loop = self._world.loop
+        until_s = loop.time() + SEEN_S_MAX
+        while loop.time() < until_s:
+            if one._replace(membership=wanted) in self._world.followers():
+                return True
+            await asyncio.sleep(LOOK_S)
+        return False
+
+    async def _hold_answer(self, one: Following, chance: random.Random) -> None:
         """The controller may have decided, and the leader doesn't hear of it. Meanwhile the follower falls behind."""
         seconds = ANSWER_S_MIN + chance.random() * (ANSWER_S_MAX - ANSWER_S_MIN)
-        leader, follower = joining.leader.address, joining.follower.address
-        ways = [(joining.controller.address, leader)]
-        if joining.follower is not joining.controller:
-            ways.append((follower, leader))
+        leader, ways = one.leader.address, [(one.controller.address, one.leader.address)]
+        if one.follower is not one.controller:
+            ways.append((one.follower.address, leader))
         await self._network.cut_ways(ways, seconds)
 
-    async def _hold_records(self, joining: Joining, chance: random.Random) -> None:
+    async def _hold_records(self, one: Following, chance: random.Random) -> None:
         """The follower joins with what it has at that moment."""
-        ways = [(joining.leader.address, joining.follower.address)]
-        if joining.follower is not joining.controller:
-            await self._network.cut_ways(ways, ANSWER_S_MIN)
+        await self._network.cut_ways([(one.leader.address, one.follower.address)], ANSWER_S_MIN)
 
-    async def _hold_request(self, joining: Joining, chance: random.Random) -> None:
+    async def _hold_request(self, one: Following, chance: random.Random) -> None:
         """The follower's process ends, and its machine loses its page cache, before the leader's request arrives."""
-        leader, follower = joining.leader.address, joining.follower.address
-        self._world.network.stall(leader, joining.controller.address, REQUEST_S)
-        await asyncio.sleep(chance.random() * FENCED_S)
-        joining.follower.crash(power_cut=False)
-        await self._succeeded(joining.follower, power_cut=True)
+        leader, follower = one.leader.address, one.follower.address
+        one.follower.crash(power_cut=False)
+        await self._succeeded(one.follower, power_cut=True)
         await self._network.cut_ways([(leader, follower), (follower, leader)], REQUEST_S)
 
     async def _late(self, chance: random.Random) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
+from enum import Enum, auto
 from typing import Any, NamedTuple, Protocol
 
 from blumfeld.kernel.composing.plan import Plan
@@ -15,14 +16,22 @@ from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of
 from blumfeld.testing.simulation.swarm.shape import Shape
 
 
-class Joining(NamedTuple):
-    """A follower that is about to join the ISR of a partition."""
+class Membership(Enum):
+    """The place of a follower beside an ISR."""
+
+    IN = auto()
+    OUT = auto()
+    ASKED = auto()
+    """It is out, and the leader has asked the controller to take it in, and has no answer yet."""
+
+
+class Following(NamedTuple):
+    """A follower of a partition. Its leader needs a link to the controller for a change of the ISR."""
 
     leader: Machine
     follower: Machine
     controller: Machine
-    asked: bool
-    """Whether the leader has asked the controller, and has no answer yet."""
+    membership: Membership
 
 
 class World:
@@ -37,8 +46,8 @@ class World:
         """Returns the machines whose failure matters most now. A workload may set it, for the faults that are aimed."""
         self.replaceable: Callable[[], Sequence[Machine]] = lambda: ()
         """Returns the machines that may lose their disk. A workload may set it."""
-        self.joining: Callable[[], Sequence[Joining]] | None = None
-        """Returns the followers that are about to join an ISR. A workload with replicas sets it."""
+        self.followers: Callable[[], Sequence[Following]] | None = None
+        """Returns the followers of partitions. A workload with replicas sets it."""
         self.look: Callable[[], None] = lambda: None
         """Looks at every node. A workload may set it, for the moment before a fault takes the traces away. It must not
         raise: it may be called inside a disk operation."""
