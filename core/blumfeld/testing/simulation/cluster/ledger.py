@@ -28,7 +28,7 @@ class ReplicatedLedger(PartitionLedger):
         self.deleted_for_sure = 0
         """Highest low watermark that an answer to DeleteRecords had."""
         self.start_excused_s = NEVER_S
-        """Virtual time at which the processes of the whole ISR had ended uncleanly, with what they knew of the start."""
+        """Virtual time at which the whole ISR's processes had ended uncleanly, with what they knew of the start."""
 
     def excuse(self, now_s: float) -> None:
         """Note that the disks of the whole ISR lost what they had not flushed: every record may be gone."""
