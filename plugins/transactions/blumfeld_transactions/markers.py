@@ -25,7 +25,7 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
-from blumfeld_transactions.transaction import Partition
+from blumfeld_transactions.transaction import Partition, by_topic
 
 RETRY_MS = 100
 """Pause before markers that could not be written are tried again, and before a broker is asked again (Kafka's
@@ -109,21 +109,21 @@ class MarkerSender:
         if not self._is_current(one):
             return
         topics = self._around.image().topics
-        nodes: set[int] = set()
-        without_leader = set()
-        for at in sorted(partitions):
+        by_leader: dict[int, list[Partition]] = {}
+        for at in partitions:
             topic = topics.get(at[0])
             found = None if topic is None else topic.partitions.get(at[1])
             if found is None:
                 one.left.discard(at)  # the topic was deleted: there is nothing to end
-            elif found.leader < 0:
-                without_leader.add(at)
+            elif found.leader in by_leader:
+                by_leader[found.leader].append(at)
             else:
-                self._queued.setdefault(found.leader, {}).setdefault(one, set()).add(at)
-                nodes.add(found.leader)
-        if without_leader:
-            self._runtime.call_later(RETRY_MS, partial(self._route, one, without_leader))
-        for node_id in sorted(nodes):
+                by_leader[found.leader] = [at]
+        for node_id in sorted(by_leader):
+            if node_id < 0:  # no leader
+                self._runtime.call_later(RETRY_MS, partial(self._route, one, by_leader[node_id]))
+                continue
+            self._queued.setdefault(node_id, {}).setdefault(one, set()).update(by_leader[node_id])
             self._send(node_id)
         self._complete_if_done(one)
 
@@ -189,6 +189,10 @@ class MarkerSender:
         """Take the outcome for one transaction. Returns the partitions to try again."""
         if not self._is_current(one):
             return set()
+        if not any(codes.values()) and codes.keys() >= asked:
+            one.left -= asked
+            self._complete_if_done(one)
+            return set()
         again = set()
         for at in sorted(asked):
             code = codes.get(at, ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -239,14 +243,14 @@ class MarkerSender:
 
 def _marker(one: _Pending, partitions: set[Partition]) -> WritableTxnMarker:
     markers = one.markers
-    topics: dict[str, WritableTxnMarkerTopic] = {}
-    for topic, index in sorted(partitions):
-        topics.setdefault(topic, WritableTxnMarkerTopic(name=topic)).partition_indexes.append(index)
+    topics = [
+        WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic(partitions)
+    ]
     return WritableTxnMarker(
         producer_id=markers.producer_id,
         producer_epoch=markers.epoch,
         transaction_result=markers.commit,
-        topics=list(topics.values()),
+        topics=topics,
         coordinator_epoch=one.order.epoch,
         transaction_version=markers.client_version,
     )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.messages.transaction_coordinator_records import (
@@ -11,7 +9,7 @@ from blumfeld.wire.messages.transaction_coordinator_records import (
     TransactionLogKey,
     TransactionLogValue,
 )
-from blumfeld_transactions.transaction import Partition, State, Transaction
+from blumfeld_transactions.transaction import State, Transaction, by_topic
 
 KEY_TYPE = 0
 FLEXIBLE_FROM = 1
@@ -44,7 +42,12 @@ def _value(after: Transaction, version: int) -> bytes:
         producer_epoch=after.epoch,
         transaction_timeout_ms=after.timeout_ms,
         transaction_status=after.state,
-        transaction_partitions=None if after.state is State.EMPTY else _by_topic(after.partitions),
+        transaction_partitions=None
+        if after.state is State.EMPTY
+        else [
+            PartitionsSchema(topic=name, partition_ids=indexes)
+            for name, indexes in by_topic(after.partitions)
+        ],
         transaction_last_update_timestamp_ms=after.updated_ms,
         transaction_start_timestamp_ms=after.started_ms,
     )
@@ -53,13 +56,6 @@ def _value(after: Transaction, version: int) -> bytes:
         value.next_producer_id = after.next_producer_id
         value.client_transaction_version = after.client_version
     return version.to_bytes(2) + encode(value, version)
-
-
-def _by_topic(partitions: Iterable[Partition]) -> list[PartitionsSchema]:
-    topics: dict[str, PartitionsSchema] = {}
-    for topic, index in sorted(partitions):
-        topics.setdefault(topic, PartitionsSchema(topic=topic)).partition_ids.append(index)
-    return list(topics.values())
 
 
 def read_record(item: CoordinatorRecord) -> tuple[str, Transaction | None] | None:

@@ -5,7 +5,10 @@ Pure values. :mod:`blumfeld_transactions.records` gives their bytes.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from enum import IntEnum
+from itertools import groupby
+from operator import itemgetter
 
 import msgspec
 
@@ -21,6 +24,14 @@ EPOCH_A_TRANSACTION = 2
 
 Partition = tuple[str, int]
 """(topic, index)."""
+
+
+def by_topic(partitions: Iterable[Partition]) -> list[tuple[str, list[int]]]:
+    """Returns (topic, indexes) of each topic, sorted."""
+    return [
+        (topic, [index for _, index in some])
+        for topic, some in groupby(sorted(partitions), key=itemgetter(0))
+    ]
 
 
 class State(IntEnum):

@@ -58,31 +58,27 @@ def produce_error(code: ErrorCode, *, adds: bool, abortable: bool) -> BrokerErro
     return BrokerError(told, f"the partition could not be verified as part of the transaction: {code.name}")
 
 
-def needs_check(partition: Partition, batch: RecordBatch) -> bool:
-    """Whether the coordinator must be asked before the partition takes this batch."""
-    return batch.is_transactional and not partition.state.producers.has_open_transaction(
-        batch.producer_id, batch.producer_epoch
-    )
+def is_open_for(entry: ProducerEntry | None, batch: RecordBatch) -> bool:
+    """Whether this entry of the batch's producer says that its transaction is open in the partition.
+
+    Then the coordinator needs no question: the partition was verified with the first batch (KIP-890).
+    """
+    return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == batch.producer_epoch
 
 
 class Check:
     """One partition's part of a check, from the question to the answer."""
 
-    __slots__ = ("_before", "batch", "partition")
+    __slots__ = ("_before", "batch", "key", "partition")
 
-    def __init__(self, partition: Partition, batch: RecordBatch) -> None:
+    def __init__(self, partition: Partition, batch: RecordBatch, before: ProducerEntry | None) -> None:
+        """:param before: the producer's entry in the partition as of now"""
         self.partition = partition
         self.batch = batch
-        self._before = self._entry()
-
-    @property
-    def key(self) -> tuple[str, int]:
+        self._before = before
+        at = partition.partition
+        self.key = (at.topic, at.partition)
         """(topic, index) of the partition."""
-        at = self.partition.partition
-        return at.topic, at.partition
-
-    def _entry(self) -> ProducerEntry | None:
-        return self.partition.state.producers.producer(self.batch.producer_id)
 
     def confirm(self, code: ErrorCode, *, adds: bool, abortable: bool) -> None:
         """Check that the batch may be appended now, with the coordinator's outcome.
@@ -94,10 +90,14 @@ class Check:
         """
         if code:
             raise produce_error(code, adds=adds, abortable=abortable)
-        if not needs_check(self.partition, self.batch):
+        entry = self.partition.state.producers.producer(self.batch.producer_id)
+        if entry is self._before:
+            if entry is None:
+                check_first(self.batch, adds)
             return
-        entry = self._entry()
-        if entry is not self._before and not (adds and self._is_new_epoch()):
+        if is_open_for(entry, self.batch):
+            return
+        if not (adds and self._is_new_epoch()):
             raise BrokerError(
                 ErrorCode.INVALID_TXN_STATE, "the transaction ended while the partition was verified"
             )
@@ -111,6 +111,12 @@ class Check:
         first batch of the next. The marker of the batch's own transaction has the epoch after, which refuses the batch.
         """
         return self._before is None or self._before.epoch < self.batch.producer_epoch
+
+
+def check_of(partition: Partition, batch: RecordBatch) -> Check | None:
+    """Returns the check that a transactional batch needs before its partition takes it; ``None`` if it needs none."""
+    entry = partition.state.producers.producer(batch.producer_id)
+    return None if is_open_for(entry, batch) else Check(partition, batch, entry)
 
 
 def ask(

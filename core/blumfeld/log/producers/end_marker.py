@@ -14,6 +14,10 @@ from blumfeld.wire.primitives import uvarint
 
 _KEY = struct.Struct(">hh")
 _VALUE = struct.Struct(">hi")
+_USUAL = struct.Struct(">5s2xhB2xiB")
+_USUAL_BYTES = _USUAL.size
+_USUAL_START = b"\x20\x00\x00\x00\x08"  # 16 bytes follow; attributes, timestamp and offset deltas; a key of 4
+_USUAL_VALUE = 12  # 6 bytes, as a zigzag varint
 _ABORT = 0
 _COMMIT = 1
 
@@ -39,6 +43,16 @@ def end_marker_of(batch: RecordBatch) -> EndMarker | None:
 
 
 def _read(record: memoryview) -> EndMarker | None:
+    # Nearly every marker has this form, ours and Kafka's. To read it field by field takes ten times as long.
+    if len(record) == _USUAL_BYTES:
+        start, kind, value_length, coordinator_epoch, headers = _USUAL.unpack_from(record)
+        if (
+            start == _USUAL_START
+            and value_length == _USUAL_VALUE
+            and kind in (_ABORT, _COMMIT)
+            and not headers
+        ):
+            return EndMarker(kind == _COMMIT, coordinator_epoch)
     _, at = uvarint(record, 0)
     at = _skip_varlong(record, at + 1)
     _, at = uvarint(record, at)

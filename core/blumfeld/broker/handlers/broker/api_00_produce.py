@@ -17,7 +17,7 @@ Requests with one batch are mostly served by :mod:`blumfeld.broker.produce.strai
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID
 from blumfeld.broker.ports import Ports
@@ -42,6 +42,8 @@ from blumfeld.wire.messages.produce import (
 
 if TYPE_CHECKING:
     from blumfeld.broker.produce.transactional import Check
+
+CheckOf: TypeAlias = "Callable[[Partition, RecordBatch], Check | None]"
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -84,17 +86,20 @@ class Produce:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self._check: CheckOf | None = None
 
     def handle(
         self, request: ProduceRequest, context: RequestContext
     ) -> Completion[ProduceResponse | NoAnswer]:
         """Place every batch. The answer completes at the end of the turn, with acks=all perhaps later."""
         pending = PendingProduce(self._ports, request, context)
-        code = self._refuse_all(request, context)
+        batches: list[RecordBatch | BrokerError] = []
+        code = self._refuse_all(request, context, batches)
+        following = iter(batches)
         for topic in request.topic_data:
             answers = pending.add_topic(topic)
             for data in topic.partition_data:
-                self._place(request, topic, data, context, pending, answers, code)
+                self._place(request, topic, data, context, pending, answers, code, next(following, None))
         self._all_placed(pending, context)
         return pending.completion
 
@@ -106,7 +111,7 @@ class Produce:
         seen = 0
         for topic in request.topic_data:
             for data in topic.partition_data:
-                code = code or self._refuse_all_for(data, producers, request, context)
+                code = code or self._refuse_all_for(batch_or_error(data), producers, request, context)
                 seen += 1
                 if not seen % CHUNK_ELEMENTS:
                     yield None
@@ -187,7 +192,9 @@ class Produce:
         pending: PendingProduce,
         answers: list[PartitionProduceResponse],
         code: ErrorCode,
+        batch: RecordBatch | BrokerError | None = None,
     ) -> None:
+        """:param batch: the partition's batch if it was read before, or what is wrong with it"""
         answer = PartitionProduceResponse(index=data.index)
         answers.append(answer)
         try:
@@ -199,24 +206,34 @@ class Produce:
                     # A client whose metadata is old must look for the leader, which may be a broker with transactions.
                     self._find(topic, data.index, context)
                 raise BrokerError(code)
-            self._append(request, topic, data, context, PartitionAppend(pending, answer))
+            if batch is None:
+                batch = batch_or_error(data)
+            self._append(topic, data.index, batch, context, PartitionAppend(pending, answer))
         except BrokerError as error:
             refuse(answer, error.code, error.message)
 
-    def _refuse_all(self, request: ProduceRequest, context: RequestContext) -> ErrorCode:
+    def _refuse_all(
+        self, request: ProduceRequest, context: RequestContext, batches: list[RecordBatch | BrokerError]
+    ) -> ErrorCode:
+        """Returns the error by which the whole request fails, or NONE.
+
+        :param batches: takes each partition's batch, or what is wrong with it, so that it is read only once
+        """
         if request.acks not in (ACKS_ALL, 0, 1):
             return ErrorCode.INVALID_REQUIRED_ACKS
         producers: set[int] = set()
         for topic in request.topic_data:
             for data in topic.partition_data:
-                code = self._refuse_all_for(data, producers, request, context)
+                batch = batch_or_error(data)
+                batches.append(batch)
+                code = self._refuse_all_for(batch, producers, request, context)
                 if code:
                     return code
         return ErrorCode.NONE
 
     def _refuse_all_for(
         self,
-        data: PartitionProduceData,
+        batch: RecordBatch | BrokerError,
         producers: set[int],
         request: ProduceRequest,
         context: RequestContext,
@@ -225,9 +242,7 @@ class Produce:
 
         :param producers: producer ids of the batches before it; this batch's is added
         """
-        try:
-            batch = one_batch(data)
-        except BrokerError:
+        if isinstance(batch, BrokerError):
             return ErrorCode.NONE  # only this partition fails
         if batch.is_transactional and not self._may_transact(request.transactional_id, context):
             return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
@@ -243,33 +258,40 @@ class Produce:
 
     def _append(
         self,
-        request: ProduceRequest,
         topic: TopicProduceData,
-        data: PartitionProduceData,
+        index: int,
+        batch: RecordBatch | BrokerError,
         context: RequestContext,
         waiter: PartitionAppend,
     ) -> None:
-        partition = self._find(topic, data.index, context)
-        batch = one_batch(data)
+        partition = self._find(topic, index, context)
+        if isinstance(batch, BrokerError):
+            raise batch
         check_codec(batch, context.api_version)
         if is_internal(partition.partition.topic) and context.client_id != ADMIN_CLIENT_ID:
             raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to an internal topic")
         waiter.partition = partition
         waiter.pending.open += 1
         if batch.is_transactional:
-            from blumfeld.broker.produce.transactional import Check, needs_check
-
-            if needs_check(partition, batch):
-                waiter.pending.verifying.append((Check(partition, self._kept(batch)), waiter))
+            # The module is loaded with the first transaction. An import here would cost each batch a microsecond.
+            check = (self._check or self._load_check())(partition, batch)
+            if check is not None:
+                self._keep(batch)
+                waiter.pending.verifying.append((check, waiter))
                 return
         self._append_to(partition, batch, waiter)
 
-    def _kept(self, batch: RecordBatch) -> RecordBatch:
-        """Returns the batch in memory that outlives the turn. A small frame lies in the receive buffer, which the next
+    def _load_check(self) -> CheckOf:
+        from blumfeld.broker.produce.transactional import check_of
+
+        self._check = check_of
+        return check_of
+
+    def _keep(self, batch: RecordBatch) -> None:
+        """Move the batch to memory that outlives the turn. A small frame lies in the receive buffer, which the next
         turn overwrites."""
         if batch.size_bytes <= OWNED_FRAME_BYTES:
-            return RecordBatch(memoryview(bytearray(batch.data)))
-        return batch
+            batch.data = memoryview(bytearray(batch.data))
 
     def _append_to(
         self,
@@ -282,7 +304,8 @@ class Produce:
         try:
             answer.base_offset = partition.append(batch, waiter.pending.acks, waiter, looked)
         except TooMuchAtOnce:
-            waiter.pending.looking.append((partition, self._kept(batch), waiter))
+            self._keep(batch)
+            waiter.pending.looking.append((partition, batch, waiter))
             return
         except BrokerError as error:
             waiter.refused(partition, error)
@@ -301,6 +324,14 @@ class Produce:
         if not context.authorize("Write", "Topic", name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         return ports.hosted.leading(name, index)
+
+
+def batch_or_error(data: PartitionProduceData) -> RecordBatch | BrokerError:
+    """Returns the only batch of a partition's data, or the error of :func:`one_batch`."""
+    try:
+        return one_batch(data)
+    except BrokerError as error:
+        return error
 
 
 def one_batch(data: PartitionProduceData) -> RecordBatch:

@@ -118,16 +118,18 @@ class WriteTxnMarkers:
                 answered.complete(response)
 
         for marker, results in zip(request.markers, response.markers, strict=True):
+            built = self._built(marker)
             for topic in results.topics:
                 for result in topic.partitions:
                     left += 1
-                    self._place(marker, topic.name, result, told)
+                    self._place(marker, built, topic.name, result, told)
         told()
         return answered
 
     def _place(
         self,
         marker: WritableTxnMarker,
+        built: bytearray | None,
         topic: str,
         result: WritableTxnMarkerPartitionResult,
         told: Callable[[], None],
@@ -135,7 +137,11 @@ class WriteTxnMarkers:
         try:
             partition = self._ports.hosted.leading(topic, result.partition_index)
             self._check(partition, marker)
-            partition.place(self._batch(marker), ACKS_ALL, _Placed(result, told))
+            if built is None:
+                raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            # Each partition patches its offset into a copy of its own.
+            batch = RecordBatch(memoryview(bytearray(built)))
+            partition.place(batch, ACKS_ALL, _Placed(result, told))
         except BrokerError as error:
             result.error_code = error.code
             told()
@@ -149,8 +155,6 @@ class WriteTxnMarkers:
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.check_append_all()
         if code:
             raise BrokerError(code)
-        if marker.producer_id < 0 or marker.producer_epoch < 0:  # no batch can say so
-            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
         partition.state.producers.check_marker(
             marker.producer_id,
             marker.producer_epoch,
@@ -158,12 +162,14 @@ class WriteTxnMarkers:
             marker.transaction_version,
         )
 
-    def _batch(self, marker: WritableTxnMarker) -> RecordBatch:
-        built = build_transaction_marker(
+    def _built(self, marker: WritableTxnMarker) -> bytearray | None:
+        """Returns the marker's batch, which is the same for all partitions; ``None`` if no batch can say this."""
+        if marker.producer_id < 0 or marker.producer_epoch < 0:
+            return None
+        return build_transaction_marker(
             commit=marker.transaction_result,
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             coordinator_epoch=marker.coordinator_epoch,
             timestamp_ms=self._ports.runtime.now_ms(),
         )
-        return RecordBatch(memoryview(built))
