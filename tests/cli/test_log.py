@@ -15,6 +15,10 @@ from typer.testing import CliRunner
 
 from blumfeld.cli.app import app
 from blumfeld.testing import EmbeddedBroker
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
+from blumfeld_transactions.records import record
+from blumfeld_transactions.transaction import State, Transaction
 
 TOPIC = "trades"
 COUNT = 300
@@ -196,6 +200,40 @@ def test_records_of_the_metadata_say_what_they_mean(written: Path) -> None:
         assert "FeatureLevelRecord(name='metadata.version', feature_level=30)" in log(path, "--records")
     with chdir(written / "__cluster_metadata-0"):
         assert "FeatureLevelRecord(" in log(".", "--records")
+
+
+def test_records_of_transactions_say_what_they_mean(tmp_path: Path) -> None:
+    """Also those of a newer release, as bytes."""
+    folder = tmp_path / "__transaction_state-0"
+    folder.mkdir()
+    known = Transaction(
+        producer_id=7,
+        previous_producer_id=7,
+        next_producer_id=9,
+        epoch=32_767,
+        timeout_ms=60_000,
+        state=State.PREPARE_COMMIT,
+        partitions=frozenset([("t", 1), ("t", 0)]),
+        client_version=2,
+    )
+    made = [
+        record("tx", known, 2),
+        record("old", Transaction(producer_id=1, epoch=0, timeout_ms=1, state=State.EMPTY), 0),
+    ]
+    items = [Record(offset=at, timestamp=1, key=one.key, value=one.value) for at, one in enumerate(made)]
+    items.append(Record(offset=2, timestamp=1, key=record("gone", None, 0).key, value=None))
+    items.append(Record(offset=3, timestamp=1, key=b"\x00\x09new", value=b"later"))
+    (folder / "00000000000000000000.log").write_bytes(build_batch(items))
+    shown = [(row["key"], row["value"]) for row in rows(folder / "00000000000000000000.log", "--records")]
+    assert shown == [
+        (
+            "tx",
+            "PrepareCommit, producer 7/32767, next 9, timeout 60000 ms, client transaction version 2: t-0 t-1",
+        ),
+        ("old", "Empty, producer 1/0, timeout 1 ms"),
+        ("gone", "tombstone"),
+        ("0x00096e6577", "later"),
+    ]
 
 
 def test_a_value_is_shown_as_it_is(tmp_path: Path) -> None:

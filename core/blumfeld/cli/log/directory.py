@@ -11,11 +11,11 @@ import msgspec
 from blumfeld.cli.log.files import (
     RECORD_COLUMNS,
     Window,
-    is_metadata,
     log_listing,
     read,
     snapshot_listing,
     time_text,
+    topic_of,
 )
 from blumfeld.cli.log.listing import Listing
 from blumfeld.kernel.runtime.real_files import RealFiles
@@ -237,7 +237,7 @@ def partition_records(path: str, window: Window) -> Listing:
     for base, following in zip(bases, [*bases[1:], None], strict=True):
         if following is not None and following <= window.from_offset:
             continue
-        left = Window(window.from_offset, window.limit - len(listing.rows), True, is_metadata(path))
+        left = Window(window.from_offset, window.limit - len(listing.rows), True, topic_of(path))
         part = log_listing("", read(f"{path}/{base:020d}.log"), base, left)
         listing.rows += part.rows
         listing.notes += part.notes

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from blumfeld.cli.log.listing import Listing
+from blumfeld.cli.log.transactions import transaction, transactional_id
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.log.checkpoints import decode_offsets
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
@@ -21,10 +22,10 @@ from blumfeld.log.segments.index import OFFSET_ENTRY_BYTES, TIME_ENTRY_BYTES, Of
 from blumfeld.log.segments.inspection import Damage, WholeBatch, inspect_segment
 from blumfeld.log.segments.verification import trimmed
 from blumfeld.metadata.image.record_frame import decode_record
-from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.wire.batches.control_records import control_type_of
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.batches.records import records
+from blumfeld.wire.batches.records import Record, records
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.primitives import DecodeError
 
@@ -55,8 +56,8 @@ class Window(msgspec.Struct, frozen=True):
     limit: int = 100
     records: bool = False
     """Whether to show records instead of batches."""
-    metadata: bool = False
-    """Whether the records are cluster metadata and are shown decoded."""
+    topic: str | None = None
+    """The topic of the records. Those of ``__cluster_metadata`` and ``__transaction_state`` are shown decoded."""
 
 
 def read(path: str) -> memoryview:
@@ -79,13 +80,13 @@ def file_listing(path: str, window: Window) -> list[Listing]:
     data = read(path)
     if segment is None:
         if _METADATA_SNAPSHOT.fullmatch(name):
-            return [log_listing(name, data, 0, msgspec.structs.replace(window, metadata=True))]
+            return [log_listing(name, data, 0, msgspec.structs.replace(window, topic=CLUSTER_METADATA_TOPIC))]
         return [_other(name, bytes(data))]
     base = segment.base_offset
     match segment.suffix:
         case Suffix.LOG:
-            metadata = is_metadata(os.path.dirname(os.path.abspath(path)))
-            return [log_listing(name, data, base, msgspec.structs.replace(window, metadata=metadata))]
+            topic = topic_of(os.path.dirname(os.path.abspath(path)))
+            return [log_listing(name, data, base, msgspec.structs.replace(window, topic=topic))]
         case Suffix.OFFSET_INDEX:
             return [_offset_index(name, data, base)]
         case Suffix.TIME_INDEX:
@@ -96,10 +97,10 @@ def file_listing(path: str, window: Window) -> list[Listing]:
             return [snapshot_listing(name, bytes(data))]
 
 
-def is_metadata(path: str) -> bool:
-    """Whether a partition's directory is that of the cluster's metadata."""
+def topic_of(path: str) -> str | None:
+    """Returns the topic of a partition's directory; ``None`` for another directory."""
     parsed = parse_partition_dir(path.rpartition("/")[2])
-    return parsed is not None and parsed.partition.topic == CLUSTER_METADATA_TOPIC
+    return None if parsed is None else parsed.partition.topic
 
 
 def log_listing(name: str, data: memoryview, base_offset: int, window: Window) -> Listing:
@@ -175,19 +176,22 @@ def _record_rows(batch: RecordBatch, window: Window) -> Iterator[tuple[object, .
         for record in records(batch):
             if record.offset >= window.from_offset:
                 headers = ", ".join(f"{key}={value!r}" for key, value in record.headers)
-                value = "tombstone" if record.value is None else _value(record.value, window)
-                yield (record.offset, time_text(record.timestamp), record.key, value, headers)
+                key, value = _key_and_value(record, window)
+                yield (record.offset, time_text(record.timestamp), key, value, headers)
     except BrokerError as error:
         yield (batch.base_offset, time_text(batch.max_timestamp), "", f"records not readable: {error}", "")
 
 
-def _value(value: bytes | memoryview, window: Window) -> object:
-    if not window.metadata:
-        return value
+def _key_and_value(record: Record, window: Window) -> tuple[object, object]:
+    value: object = "tombstone" if record.value is None else record.value
     try:
-        return repr(decode_record(value))
-    except DecodeError:
-        return value  # written by a newer release
+        if window.topic == CLUSTER_METADATA_TOPIC and record.value is not None:
+            value = repr(decode_record(record.value))
+        elif window.topic == TRANSACTIONS_TOPIC and record.key is not None:
+            return transactional_id(record.key), value if record.value is None else transaction(record.value)
+    except (DecodeError, ValueError):
+        pass  # written by a newer release
+    return record.key, value
 
 
 def time_text(time_ms: int) -> str:
