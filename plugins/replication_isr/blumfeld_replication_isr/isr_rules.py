@@ -45,6 +45,14 @@ class FollowerState:
         self.leader_end_at_last_fetch = leader_end_offset
         self.last_fetch_ms = now_ms
 
+    def left_isr(self) -> None:
+        """It left the ISR: that it was caught up before means no longer that it is about to join.
+
+        Kafka goes on to count it as caught up, for ``replica.lag.time.max.ms``. So when a broker comes back after a cut
+        or a restart, Kafka's high watermark stands still until that broker has copied what it missed.
+        """
+        self.last_caught_up_ms = self.last_fetch_ms = NEVER_MS
+
     def caught_up(self, leader_end_offset: int, now_ms: float, lag_max_ms: float) -> bool:
         """Whether it has the whole log, or had it less than ``lag_max_ms`` ago."""
         return self.log_end_offset == leader_end_offset or now_ms - self.last_caught_up_ms <= lag_max_ms
@@ -217,6 +225,9 @@ class IsrRules:
             self.proposed = None
         elif partition_epoch >= self.partition_epoch:
             self.proposed = None
+            for replica_id in self.isr:
+                if replica_id not in isr and replica_id in self.followers:
+                    self.followers[replica_id].left_isr()
             self.isr = tuple(isr)
             self.partition_epoch = partition_epoch
         if min_isr is not None:

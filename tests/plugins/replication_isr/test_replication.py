@@ -6,6 +6,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 import msgspec
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -94,6 +95,44 @@ def test_it_does_not_wait_for_one_who_may_not_join() -> None:
     fenced.log_end_moved(12, 6)
     assert fenced.high_watermark == 12
     assert fenced.expansion(2) is None
+
+
+def came_back(first_offset: int) -> IsrRules:
+    """Follower 2 was caught up, was fenced, and is unfenced and fetches again, all within ``LAG_MS``."""
+    away: list[int] = []
+    state = rules((1, 2), replicas=(1, 2))
+    state._eligible = lambda replica: replica not in away
+    state.follower_fetched(2, 1, 10, 1_000)
+    away.append(2)
+    state.settle((1,), 1, 9_000)
+    state.log_end_moved(50, 10_000)
+    assert state.high_watermark == 50
+    away.clear()
+    state.log_end_moved(60, 15_000)
+    state.follower_fetched(2, 2, first_offset, 16_000)
+    return state
+
+
+@pytest.mark.parametrize("first_offset", [10, 12])
+def test_one_that_left_the_isr_and_came_back_holds_nothing_up(first_offset: int) -> None:
+    """Until it is caught up again: after a cut its first fetch comes many seconds behind its heartbeat, and after a
+    restart it has to copy what it missed."""
+    back = came_back(first_offset)
+    assert back.high_watermark == 60
+    back.log_end_moved(70, 16_001)
+    assert back.high_watermark == 70
+    assert back.expansion(2) is None
+
+
+def test_one_that_came_back_is_waited_for_once_it_is_caught_up() -> None:
+    """Always a fetch behind is enough. Otherwise it could not join where the leader alone is in the ISR."""
+    back = came_back(10)
+    back.log_end_moved(70, 16_001)
+    back.follower_fetched(2, 2, 60, 16_002)
+    back.log_end_moved(80, 16_003)
+    assert back.high_watermark == 70
+    back.follower_fetched(2, 2, 70, 16_004)
+    assert back.expansion(2) == (1, 2)
 
 
 def test_one_below_the_start_of_the_epoch_may_not_join() -> None:
