@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from blumfeld.testing.brokers.process import BrokerProcess, free_port
+from blumfeld.testing.brokers.process import START_TIMEOUT_S, BrokerProcess, free_port
 from campaigns.archive.common.process import Command
 
 READY_S = 90.0
@@ -30,13 +30,14 @@ class Broker(Protocol):
         ...
 
 
-def our_broker(folder: Path, settings: Sequence[str] = ()) -> BrokerProcess:
+def our_broker(folder: Path, settings: Sequence[str] = (), patience: float = 1.0) -> BrokerProcess:
     """Returns a broker of this build, not started.
 
     :param settings: laid over the manifest
+    :param patience: factor for the time that a start may take
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return BrokerProcess(folder, settings=settings)
+    return BrokerProcess(folder, settings=settings, start_timeout_s=START_TIMEOUT_S * patience)
 
 
 class PeerBroker:

@@ -49,14 +49,14 @@ class Plan:
 
 def kills(folder: Path, report: Report, plan: Plan, *, reader: str) -> None:
     """Kills while a feed without transactions is archived, with a broker of this build."""
-    _archived(folder / "plain", report, plan, reader, our_broker(folder / "b"), Feeding, "feed")
+    _archived(folder / "plain", report, plan, reader, our_broker(folder / "b", (), plan.patience), Feeding, "feed")
 
 
 def transactional_kills(folder: Path, report: Report, plan: Plan, *, reader: str, peer: str) -> None:
     """Kills while a feed in transactions is archived, some of them aborted, with a broker of this build. With a peer
     the same again with the peer as broker.
     """
-    broker = our_broker(folder / "tb", settings=TRANSACTIONS_HERE)
+    broker = our_broker(folder / "tb", TRANSACTIONS_HERE, plan.patience)
     _archived(folder / "txn", report, plan, reader, broker, TransactionalFeeding, "transactions")
     if peer:
         theirs = PeerBroker(peer, folder / "peer")
@@ -100,7 +100,7 @@ def _archived(
 
 def against_file_sink(folder: Path, report: Report, plan: Plan) -> None:
     """Kills Spark's own file sink in the same way. The rows that readers by glob find are reported, not judged."""
-    broker = our_broker(folder / "fb")
+    broker = our_broker(folder / "fb", (), plan.patience)
     with ExitStack() as stack:
         feeding = _fed(stack, broker, Feeding, plan)
         sink = FileSink(folder / "file-sink", broker.address)

@@ -273,6 +273,7 @@ class ThreeNodes:
         leader_epoch: int = -1,
         max_wait_ms: int = 0,
         replica_id: int = -1,
+        isolation_level: int = 0,
     ) -> PartitionData:
         """A consumer's fetch from one node."""
         connection = await self.connect(node_id)
@@ -287,6 +288,7 @@ class ThreeNodes:
             rack_id=rack,
             max_wait_ms=max_wait_ms,
             min_bytes=1,
+            isolation_level=isolation_level,
             topics=[FetchTopic(topic=TOPIC, partitions=[asked])],
         )
         answer = await connection.ask(request, version, FetchResponse)

@@ -29,16 +29,19 @@ class BrokerProcess:
         port: int | None = None,
         settings: Sequence[str] = (),
         prefix: Sequence[str] = (),
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
         """Nothing is started yet.
 
         :param settings: laid over the manifest, each a ``section.key=value`` of ``--set``. With ``node.data_dirs``
             among them the data is there, not below ``folder``.
         :param prefix: a command that runs the broker's command and keeps its process id, such as ``strace -D``
+        :param start_timeout_s: time until it must be ready
         """
         self.folder = folder
         self.settings = settings
         self.prefix = prefix
+        self.start_timeout_s = start_timeout_s
         self.manifest = manifest
         self.port = port or free_port()
         self.ready_line = ""
@@ -88,7 +91,7 @@ class BrokerProcess:
         :raises RuntimeError: as :meth:`start`
         """
         assert self._process is not None
-        deadline = time.monotonic() + START_TIMEOUT_S
+        deadline = time.monotonic() + self.start_timeout_s
         while time.monotonic() < deadline:
             printed = self.log_path.read_bytes()[mark:].decode(errors="replace")
             ready = [line for line in printed.splitlines() if "ready" in line]
