@@ -49,7 +49,9 @@ class Plan:
 
 def kills(folder: Path, report: Report, plan: Plan, *, reader: str) -> None:
     """Kills while a feed without transactions is archived, with a broker of this build."""
-    _archived(folder / "plain", report, plan, reader, our_broker(folder / "b", (), plan.patience), Feeding, "feed")
+    _archived(
+        folder / "plain", report, plan, reader, our_broker(folder / "b", (), plan.patience), Feeding, "feed"
+    )
 
 
 def transactional_kills(folder: Path, report: Report, plan: Plan, *, reader: str, peer: str) -> None:
