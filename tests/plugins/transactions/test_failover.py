@@ -1,216 +1,417 @@
-"""A partition with transactions changes its leader: three nodes on virtual time.
+"""A coordinator fails at each step of a transaction's end, and another one takes over (ADR 0036 has the table).
 
-The next leader has the same last stable offset, aborted transactions and producers, and verifies as the last one did.
+The shard runs on the coordinator runtime. A failover gives the next shard the log as bytes, in a later leader epoch,
+with or without the records that were not committed.
 """
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
-from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
-from blumfeld.wire.batches.builder import build_batch
-from blumfeld.wire.batches.record_batch import split_batches
-from blumfeld.wire.batches.records import Record, records
-from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.add_partitions_to_txn import (
-    AddPartitionsToTxnRequest,
-    AddPartitionsToTxnResponse,
-    AddPartitionsToTxnTopic,
+import pytest
+
+from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS, Coordinator
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.groups import CoordinatorRecord
+from blumfeld.spi.transactions import TransactionSurroundings
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.write_txn_markers import (
+    WritableTxnMarkerPartitionResult,
+    WritableTxnMarkerResult,
+    WritableTxnMarkerTopicResult,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
-from blumfeld.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from blumfeld.wire.messages.fetch import PartitionData
-from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
-from blumfeld.wire.messages.produce import ProduceResponse
 from blumfeld.wire.schema import Message
-from tests.broker.batches import produce
-from tests.plugins.replication_isr.three_nodes import TOPIC, ThreeNodes, bytes_of
-
-CONFIG = {"transaction.state.log.num.partitions": 1, "transaction.state.log.replication.factor": 3}
-SECTIONS = {"transactions": {"plugin": "transactions"}}
-READ_COMMITTED = 1
-TRIES = 200
-
-
-class Producer:
-    """A transactional producer of the first generation, in partition 0."""
-
-    def __init__(self, nodes: ThreeNodes, transactional_id: str) -> None:
-        self.nodes = nodes
-        self.transactional_id = transactional_id
-        self.producer_id = self.epoch = -1
-        self.sequence = 0
-
-    async def _ask(self, node_id: int, request: Message, version: int, answer: type[Any]) -> Any:
-        connection = await self.nodes.connect(node_id)
-        try:
-            return await asyncio.wait_for(connection.ask(request, version, answer), 10.0)
-        finally:
-            connection.close()
-
-    async def _coordinator(self, request: Message, version: int, answer: type[Any]) -> Any:
-        """Ask the coordinator, until it has an answer that counts."""
-        for _ in range(TRIES):
-            topic = self.nodes.shared.image.topics.get(TRANSACTIONS_TOPIC)
-            leader = -1 if topic is None else topic.partitions[0].leader
-            try:
-                if leader < 0:
-                    find = FindCoordinatorRequest(key_type=1, coordinator_keys=[self.transactional_id])
-                    await self._ask(self.nodes.image().leader, find, 4, FindCoordinatorResponse)
-                else:
-                    found = await self._ask(leader, request, version, answer)
-                    if getattr(found, "error_code", 0) not in NOT_NOW:
-                        return found
-            except (OSError, TimeoutError):
-                pass
-            await asyncio.sleep(0.1)
-        raise AssertionError("no coordinator")
-
-    async def init(self) -> None:
-        request = InitProducerIdRequest(
-            transactional_id=self.transactional_id, transaction_timeout_ms=600_000
-        )
-        found = await self._coordinator(request, 4, InitProducerIdResponse)
-        assert found.error_code == 0, ErrorCode(found.error_code)
-        self.producer_id, self.epoch, self.sequence = found.producer_id, found.producer_epoch, 0
-
-    async def begin(self, *values: bytes) -> None:
-        """Add the partition, and write a batch."""
-        request = AddPartitionsToTxnRequest(
-            v3_and_below_transactional_id=self.transactional_id,
-            v3_and_below_producer_id=self.producer_id,
-            v3_and_below_producer_epoch=self.epoch,
-            v3_and_below_topics=[AddPartitionsToTxnTopic(name=TOPIC, partitions=[0])],
-        )
-        for _ in range(TRIES):
-            found = await self._coordinator(request, 3, AddPartitionsToTxnResponse)
-            code = found.results_by_topic_v3_and_below[0].results_by_partition[0].partition_error_code
-            if code not in NOT_NOW:
-                break
-            await asyncio.sleep(0.1)
-        assert code == 0, ErrorCode(code)
-        assert await self.write(*values) is ErrorCode.NONE
-
-    async def write(self, *values: bytes) -> ErrorCode:
-        """A batch, whether the partition is in the transaction or not."""
-        data = build_batch(
-            [Record(value=value, timestamp=1_700_000_000_000) for value in values],
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            base_sequence=self.sequence,
-            transactional=True,
-        )
-        request = produce(
-            data, topic=TOPIC, acks=-1, transactional_id=self.transactional_id, timeout_ms=5_000
-        )
-        for _ in range(TRIES):
-            answer = await self._ask(self.nodes.image().leader, request, 11, ProduceResponse)
-            code = ErrorCode(answer.responses[0].partition_responses[0].error_code)
-            if code not in NOT_NOW:
-                break
-            await asyncio.sleep(0.1)
-        if not code:
-            self.sequence += len(values)
-        return code
-
-    async def end(self, *, commit: bool) -> None:
-        request = EndTxnRequest(
-            transactional_id=self.transactional_id,
-            producer_id=self.producer_id,
-            producer_epoch=self.epoch,
-            committed=commit,
-        )
-        found = await self._coordinator(request, 4, EndTxnResponse)
-        assert found.error_code == 0, ErrorCode(found.error_code)
-
-
-NOT_NOW = (
-    ErrorCode.CONCURRENT_TRANSACTIONS,
-    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
-    ErrorCode.COORDINATOR_NOT_AVAILABLE,
-    ErrorCode.NOT_COORDINATOR,
-    ErrorCode.NOT_ENOUGH_REPLICAS,
-    ErrorCode.NOT_LEADER_OR_FOLLOWER,
+from blumfeld_transactions.commands import (
+    AddPartitions,
+    EndTransaction,
+    FetchProducerId,
+    InitProducer,
+    NeedsProducerId,
 )
+from blumfeld_transactions.exhausted import fetch_producer_id
+from blumfeld_transactions.markers import RETRY_MS, MarkerSender
+from blumfeld_transactions.records import record
+from blumfeld_transactions.shard import TransactionShard
+from blumfeld_transactions.transaction import EPOCHS_EXHAUSTED_FROM, State, Transaction
+from tests.coordinator.fakes import Events, FakeLog, code_of
+from tests.plugins.transactions.rows import FRESH, ID, LIMITS, PRODUCER
+
+PARTITIONS = frozenset([("t", 0), ("t", 1)])
+LEADERS = {0: 1, 1: 2}
+GENERATIONS = pytest.mark.parametrize("version", [0, 2])
+TIMEOUT_MS = 60_000
 
 
-def view(nodes: ThreeNodes, node_id: int) -> tuple[Any, ...]:
-    """What a replica knows of transactions: its ends, the aborted ones, and its producers."""
-    replica = nodes.replica(node_id)
-    state = replica.state
-    aborted = [(e.producer_id, e.first_offset, e.last_offset) for e in state.aborted.entries]
-    producers = [
-        (e.producer_id, e.epoch, e.last_sequence, e.txn_first_offset) for e in state.producers.producers()
-    ]
-    return replica.readable_ends(), aborted, producers
+class Cluster:
+    """The nodes that coordinate one after the other, on one log; and the brokers that are sent markers."""
 
-
-async def committed(nodes: ThreeNodes, node_id: int) -> list[bytes]:
-    """What a reader of committed records gets from this node, a leader or a follower (KIP-392)."""
-    data = await nodes.fetch(node_id, 0, isolation_level=READ_COMMITTED)
-    assert data.error_code == 0
-    aborted = {(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()}
-    return seen(data, aborted)
-
-
-def seen(data: PartitionData, aborted: set[tuple[int, int]]) -> list[bytes]:
-    found: list[bytes] = []
-    dropped: set[int] = set()
-    for batch in split_batches(memoryview(bytearray(bytes_of(data)))):
-        dropped |= {producer for producer, first in aborted if first == batch.base_offset}
-        if batch.is_control:
-            dropped.discard(batch.producer_id)
-        elif batch.producer_id not in dropped:
-            found += [bytes(record.value or b"") for record in records(batch)]
-    return found
-
-
-def test_the_next_leader_knows_every_transaction() -> None:
-    """Committed, aborted and open ones, right after the fail-over, and when the open one has ended."""
-    nodes = ThreeNodes(config=CONFIG, sections=SECTIONS)
-
-    async def story() -> None:
-        await nodes.create()
-        kept, dropped, left = (Producer(nodes, name) for name in ("kept", "dropped", "left"))
-        for one in (kept, dropped, left):
-            await one.init()
-        await kept.begin(b"kept")
-        await kept.end(commit=True)
-        await dropped.begin(b"dropped", b"too")
-        await dropped.end(commit=False)
-        await nodes.until(lambda: len(nodes.replica(nodes.image().leader).state.aborted) == 1)
-        await left.begin(b"open")
-        await nodes.until(lambda: nodes.settled([0]))
-        leader = nodes.image().leader
-        before = view(nodes, leader)
-        (high_watermark, stable), aborted, _ = before
-        assert (high_watermark - stable, len(aborted)) == (1, 1), "else this test says nothing"
-        for node_id in (1, 2, 3):
-            assert view(nodes, node_id) == before
-            assert await committed(nodes, node_id) == [b"kept"]
-
-        nodes.machine(leader).crash(power_cut=False)
-        await nodes.until(lambda: nodes.image().leader not in (-1, leader))
-        after = nodes.image().leader
-        await nodes.until(lambda: nodes.replica(after).leader is not None)
-        assert view(nodes, after)[1:] == before[1:]
-        await nodes.until(lambda: nodes.replica(after).high_watermark == high_watermark)
-        assert view(nodes, after) == before
-        assert await committed(nodes, after) == [b"kept"]
-        assert await left.write(b"more") is ErrorCode.NONE, "an open transaction goes on"
-        assert await dropped.write(b"late") is ErrorCode.TRANSACTION_ABORTABLE, (
-            "it has ended, so nothing would end it"
+    def __init__(self, version: int, epoch: int = 0) -> None:
+        self.version = version
+        self.runtime = FakeRuntime()
+        self.requests: list[tuple[WriteTxnMarkersRequest, Completion[Message]]] = []
+        self.ids: list[Completion[int]] = []
+        now_ms = self.runtime.now_ms()
+        empty = Transaction(
+            producer_id=PRODUCER, epoch=epoch, timeout_ms=TIMEOUT_MS, state=State.EMPTY, updated_ms=now_ms
         )
-        assert view(nodes, after)[0][1] == stable
+        self.log = FakeLog()
+        self.start([record(ID, empty, version)])
 
-        assert await nodes.machine(leader).start()
-        await left.end(commit=False)
-        await nodes.until(lambda: len(nodes.replica(after).state.aborted) == 2)
-        await nodes.until(lambda: nodes.settled([0]))
-        for node_id in (1, 2, 3):
-            (high_watermark, stable), aborted, _ = view(nodes, node_id)
-            assert (high_watermark == stable, len(aborted)) == (True, 2)
-            assert await committed(nodes, node_id) == [b"kept"]
+    def start(self, items: list[Any], epoch: int = 1) -> None:
+        """A node becomes the leader of the log."""
+        self.log = FakeLog([CoordinatorRecord(item.key, item.value) for item in items])
+        self.log.epoch = epoch
+        self.coordinator = Coordinator(
+            self.runtime,
+            Events(),
+            lambda _: TransactionShard(LIMITS, lambda: self.version),
+            lambda: 1,
+            self.perform,
+        )
+        around = Node(self, self.coordinator)
+        self.sender = MarkerSender(
+            self.runtime, cast("Any", Events()), cast("TransactionSurroundings", around)
+        )
+        self.around = cast("TransactionSurroundings", around)
+        self.coordinator.elected(0, self.log)
+        self.runtime.run_turn()
 
-    nodes.run(story())
+    def perform(self, partition: int, epoch: int, effect: Any) -> None:
+        if isinstance(effect, FetchProducerId):
+            fetch_producer_id(self.around, partition, epoch, effect)
+        else:
+            self.sender.begin(partition, epoch, effect)
+
+    def fail_over(self, *, lost: int = 0) -> list[tuple[WriteTxnMarkersRequest, Completion[Message]]]:
+        """Another node becomes the coordinator. The log's last records may be lost, if they were not committed.
+
+        Returns the requests that the former coordinator still has under way.
+        """
+        items = self.log.items[: len(self.log.items) - lost]
+        self.coordinator.resigned(0)
+        under_way, self.requests = self.requests, []
+        self.start(items, self.log.epoch + 1)
+        return under_way
+
+    def submit(self, command: Any) -> Completion[Any]:
+        return self.coordinator.submit(ID, command, None)
+
+    def begin(self) -> None:
+        """Open a transaction in both partitions."""
+        known = self.known
+        self.submit(
+            AddPartitions(
+                transactional_id=ID,
+                producer_id=known.producer_id,
+                epoch=known.epoch,
+                partitions=PARTITIONS,
+                client_version=self.version,
+            )
+        ).result()
+
+    def end(self, epoch: int | None = None, fresh_id: int = -1, commit: bool = True) -> Completion[Any]:
+        return self.submit(
+            EndTransaction(
+                transactional_id=ID,
+                producer_id=PRODUCER,
+                epoch=self.known.epoch if epoch is None else epoch,
+                commit=commit,
+                client_version=self.version,
+                fresh_id=fresh_id,
+            )
+        )
+
+    def answer(
+        self, requests: list[tuple[WriteTxnMarkersRequest, Completion[Message]]] | None = None
+    ) -> None:
+        """The brokers have written all markers that were sent."""
+        while waiting := self.requests if requests is None else requests:
+            request, answer = waiting.pop(0)
+            answer.complete(WriteTxnMarkersResponse(markers=[_written(one) for one in request.markers]))
+
+    @property
+    def sent(self) -> list[tuple[int, bool, int, int]]:
+        """(partition, commit, producer epoch, coordinator epoch) of each marker under way."""
+        return sorted(
+            (index, marker.transaction_result, marker.producer_epoch, marker.coordinator_epoch)
+            for request, _ in self.requests
+            for marker in request.markers
+            for topic in marker.topics
+            for index in topic.partition_indexes
+        )
+
+    @property
+    def known(self) -> Transaction:
+        host = self.coordinator.host_of(ID)
+        assert host is not None
+        found = cast("TransactionShard", host.shard).find(ID)
+        assert found is not None
+        return found
+
+
+class Node:
+    """``TransactionSurroundings`` of one node."""
+
+    def __init__(self, cluster: Cluster, coordinator: Coordinator) -> None:
+        self.cluster, self.coordinator = cluster, coordinator
+
+    def image(self) -> Any:
+        partitions = {index: SimpleNamespace(leader=leader) for index, leader in LEADERS.items()}
+        return SimpleNamespace(topics={"t": SimpleNamespace(partitions=partitions)})
+
+    def coordinates(self, partition: int, epoch: int) -> bool:
+        return self.coordinator.epoch_of(partition) == epoch
+
+    def submit_in_epoch(self, partition: int, epoch: int, command: Any) -> Completion[Any]:
+        return self.coordinator.submit_in_epoch(partition, epoch, command)
+
+    def new_producer_id(self) -> Completion[int]:
+        wanted: Completion[int] = Completion()
+        self.cluster.ids.append(wanted)
+        return wanted
+
+    def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
+        answer: Completion[Message] = Completion()
+        self.cluster.requests.append((cast("WriteTxnMarkersRequest", request), answer))
+        return answer
+
+
+def _written(marker: Any) -> WritableTxnMarkerResult:
+    return WritableTxnMarkerResult(
+        producer_id=marker.producer_id,
+        topics=[
+            WritableTxnMarkerTopicResult(
+                name=topic.name,
+                partitions=[
+                    WritableTxnMarkerPartitionResult(partition_index=index)
+                    for index in topic.partition_indexes
+                ],
+            )
+            for topic in marker.topics
+        ],
+    )
+
+
+def both(cluster: Cluster, epoch: int, *, commit: bool = True) -> list[tuple[int, bool, int, int]]:
+    """The markers of both partitions, of the coordinator of now."""
+    return [(index, commit, epoch, cluster.log.epoch) for index in (0, 1)]
+
+
+@GENERATIONS
+def test_before_prepare_commit_is_written(version: int) -> None:
+    """The decision is lost, and no marker was sent by it. The producer asks again."""
+    cluster = Cluster(version)
+    cluster.begin()
+    cluster.log.hold = True
+    asked = cluster.end()
+    assert cluster.sent == []
+    cluster.fail_over(lost=1)
+    assert code_of(asked) is ErrorCode.NOT_COORDINATOR
+    assert (cluster.known.state, cluster.sent) == (State.ONGOING, [])
+    assert cluster.end().result().error_code == 0
+    assert cluster.sent == both(cluster, cluster.known.epoch)
+
+
+@GENERATIONS
+def test_before_prepare_commit_is_written_and_nobody_asks_again(version: int) -> None:
+    """Then the timeout aborts."""
+    cluster = Cluster(version)
+    cluster.begin()
+    cluster.log.hold = True
+    cluster.end()
+    cluster.fail_over(lost=1)
+    cluster.runtime.advance(TIMEOUT_MS + LIMITS.abort_interval_ms)
+    assert cluster.sent == both(cluster, 1, commit=False)
+    cluster.answer()
+    assert cluster.known.state is State.COMPLETE_ABORT
+
+
+@GENERATIONS
+def test_prepare_commit_survives_before_its_answer(version: int) -> None:
+    """The former coordinator knew of no commit: it sent neither an answer nor markers."""
+    cluster = Cluster(version)
+    cluster.begin()
+    cluster.log.hold = True
+    asked = cluster.end()
+    cluster.fail_over()
+    assert code_of(asked) is ErrorCode.NOT_COORDINATOR
+    epoch = cluster.known.epoch
+    assert cluster.sent == both(cluster, epoch)
+    assert code_of(cluster.end(0)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    cluster.answer()
+    assert cluster.end(0).result().error_code == 0
+
+
+@GENERATIONS
+def test_before_a_marker(version: int) -> None:
+    cluster = Cluster(version)
+    cluster.begin()
+    cluster.end().result()
+    late = cluster.fail_over()
+    assert cluster.sent == both(cluster, cluster.known.epoch)
+    written = len(cluster.log.items)
+    cluster.answer(late)
+    assert (len(cluster.log.items), cluster.known.state) == (written, State.PREPARE_COMMIT)
+    cluster.answer()
+    assert cluster.known.state is State.COMPLETE_COMMIT
+
+
+@GENERATIONS
+def test_between_two_markers(version: int) -> None:
+    """Both are written again. Where one is already, the second ends nothing."""
+    cluster = Cluster(version)
+    cluster.begin()
+    cluster.end().result()
+    cluster.answer([cluster.requests.pop(0)])
+    assert cluster.known.state is State.PREPARE_COMMIT
+    late = cluster.fail_over()
+    assert cluster.sent == both(cluster, cluster.known.epoch)
+    cluster.answer()
+    written = len(cluster.log.items)
+    cluster.answer(late)
+    assert (len(cluster.log.items), cluster.known.state) == (written, State.COMPLETE_COMMIT)
+
+
+@GENERATIONS
+@pytest.mark.parametrize("lost", [0, 1])
+def test_after_the_markers_before_complete_commit_is_committed(version: int, lost: int) -> None:
+    """Whether the record survives or not, the transaction is complete once."""
+    cluster = Cluster(version)
+    cluster.begin()
+    cluster.end().result()
+    cluster.log.hold = True
+    cluster.answer()
+    cluster.fail_over(lost=lost)
+    assert cluster.sent == (both(cluster, cluster.known.epoch) if lost else [])
+    cluster.answer()
+    states = [one for one in cluster.log.items if b"tx" in one.key]
+    assert (cluster.known.state, len(states)) == (
+        State.COMPLETE_COMMIT,
+        4,
+    )  # Empty, Ongoing, Prepare, Complete
+
+
+@GENERATIONS
+def test_after_complete_commit_before_the_answer_to_end_txn(version: int) -> None:
+    cluster = Cluster(version)
+    cluster.begin()
+    first = cluster.end().result()
+    cluster.answer()
+    cluster.fail_over()
+    again = cluster.end(0).result()
+    assert (again.error_code, again.producer_id, again.producer_epoch) == (
+        0,
+        first.producer_id,
+        first.producer_epoch,
+    )
+    assert code_of(cluster.end(0, commit=False)) is ErrorCode.INVALID_TXN_STATE
+    assert cluster.sent == []
+
+
+def test_a_rotation_of_the_producer_id_goes_on_at_the_next_coordinator() -> None:
+    """The epochs ran out at EndTxn. The next id lies in the record of the decision."""
+    cluster = Cluster(2, EPOCHS_EXHAUSTED_FROM)
+    cluster.begin()
+    assert isinstance(cluster.end().result(), NeedsProducerId)
+    assert cluster.known.state is State.ONGOING
+    cluster.fail_over()
+    assert cluster.end(fresh_id=FRESH).result().producer_id == FRESH
+    cluster.fail_over()
+    assert cluster.sent == both(cluster, EPOCHS_EXHAUSTED_FROM + 1)
+    assert code_of(cluster.end(EPOCHS_EXHAUSTED_FROM)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    cluster.answer()
+    cluster.fail_over()
+    assert (cluster.known.producer_id, cluster.known.epoch) == (FRESH, 0)
+    again = cluster.end(EPOCHS_EXHAUSTED_FROM).result()
+    assert (again.error_code, again.producer_id, again.producer_epoch) == (0, FRESH, 0)
+
+
+def test_a_timeout_in_the_last_epoch_that_a_failover_interrupts() -> None:
+    """The id that comes for the former coordinator changes nothing. The next one's timeout asks for another."""
+    cluster = Cluster(2, EPOCHS_EXHAUSTED_FROM)
+    cluster.begin()
+    cluster.runtime.advance(TIMEOUT_MS + LIMITS.abort_interval_ms)
+    assert (len(cluster.ids), cluster.known.state) == (1, State.ONGOING)
+    cluster.fail_over()
+    cluster.ids.pop().complete(FRESH - 1)
+    assert cluster.known.state is State.ONGOING
+    cluster.runtime.advance(LIMITS.abort_interval_ms)
+    refused, *_ = cluster.ids
+    refused.fail(BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    cluster.runtime.advance(LIMITS.abort_interval_ms)
+    cluster.ids[-1].complete(FRESH)
+    assert cluster.sent == both(cluster, EPOCHS_EXHAUSTED_FROM + 1, commit=False)
+    cluster.answer()
+    assert (cluster.known.producer_id, cluster.known.epoch) == (FRESH, 0)
+
+
+@GENERATIONS
+def test_a_timeout_does_not_abort_what_is_being_committed(version: int) -> None:
+    cluster = Cluster(version)
+    cluster.begin()
+    cluster.log.hold = True
+    asked = cluster.end()
+    cluster.runtime.advance(TIMEOUT_MS + LIMITS.abort_interval_ms)
+    assert (cluster.known.state, cluster.sent, asked.done) == (State.PREPARE_COMMIT, [], False)
+    cluster.log.commit()
+    assert asked.result().error_code == 0
+    cluster.runtime.advance(TIMEOUT_MS)
+    assert cluster.sent == both(cluster, cluster.known.epoch)
+
+
+@GENERATIONS
+def test_a_fence_is_continued_by_the_next_coordinator(version: int) -> None:
+    """A second producer asked for the id. The first one's transaction is aborted whichever coordinator it meets."""
+    cluster = Cluster(version)
+    cluster.begin()
+    init = InitProducer(transactional_id=ID, timeout_ms=TIMEOUT_MS)
+    assert cluster.submit(init).result().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    cluster.fail_over()
+    assert code_of(cluster.submit(init)) is ErrorCode.CONCURRENT_TRANSACTIONS
+    assert cluster.sent == both(cluster, 1, commit=False)
+    cluster.answer()
+    assert cluster.submit(init).result().producer_epoch == 2
+
+
+@GENERATIONS
+def test_a_shard_that_is_dropped_and_reloaded_in_its_epoch(version: int) -> None:
+    """The record of the end was lost by the disk. Markers that are under way count, and all is completed once."""
+    cluster = Cluster(version)
+    cluster.begin()
+    cluster.end().result()
+    cluster.answer([cluster.requests.pop(0)])
+    cluster.log.hold = True
+    cluster.answer([cluster.requests.pop(0)])
+    cluster.log.items.pop()
+    cluster.log.fail(ErrorCode.KAFKA_STORAGE_ERROR)
+    cluster.log.hold = False
+    cluster.runtime.advance(RELOAD_DELAY_MS)
+    assert cluster.known.state is State.PREPARE_COMMIT
+    assert cluster.sent == both(cluster, cluster.known.epoch)
+    cluster.answer()
+    assert (cluster.known.state, cluster.sender.waiting) == (State.COMPLETE_COMMIT, 0)
+
+
+def test_a_completion_that_the_log_refuses_is_tried_until_it_is_taken() -> None:
+    cluster = Cluster(0)
+    cluster.begin()
+    cluster.end().result()
+    cluster.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+    cluster.answer()
+    before = cluster.known.state
+    cluster.runtime.advance(RETRY_MS)
+    assert (before, cluster.known.state) == (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
+
+
+def test_an_expired_id_is_forgotten_by_the_next_coordinator_too() -> None:
+    cluster = Cluster(0)
+    cluster.runtime.advance(LIMITS.expiration_ms + LIMITS.forget_interval_ms)
+    assert cluster.log.items[-1].value is None
+    cluster.fail_over()
+    host = cluster.coordinator.host_of(ID)
+    assert host is not None
+    assert cast("TransactionShard", host.shard).find(ID) is None
