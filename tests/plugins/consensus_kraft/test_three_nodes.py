@@ -302,7 +302,8 @@ def test_a_dead_broker_is_fenced_at_once_and_comes_back(cluster: Cluster, restar
     cluster.wait(0.5)  # a broker opens its listener after it is unfenced
     cluster.machines[victim].crash(power_cut=False)
     took_s = cluster.until(lambda: fenced(cluster, leader) == [victim])
-    assert took_s < 0.2
+    # 0.01 to 0.06 s by seed, and 0.36 s where the network delays a piece: far below the session of 9 s.
+    assert took_s < 0.5
     if restart_s is not None:
         cluster.wait(restart_s)
         cluster.start(victim)
