@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import count
+
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.cluster.excuses import Excuses
@@ -10,14 +12,26 @@ from blumfeld.testing.simulation.cluster.ledger import ReplicatedLedger
 AT = TopicPartition("work", 0)
 
 
-def image(leader: int, *isr: int, elr: tuple[int, ...] = (), last: tuple[int, ...] = ()) -> PartitionImage:
+EPOCHS = count(0, 2)
+"""By default a change lies between two looks that no look has seen."""
+
+
+def image(
+    leader: int,
+    *isr: int,
+    elr: tuple[int, ...] = (),
+    last: tuple[int, ...] = (),
+    epoch: int | None = None,
+    recovery: int = 0,
+) -> PartitionImage:
     return PartitionImage(
         partition=0,
         replicas=(1, 2, 3),
         isr=isr,
         leader=leader,
         leader_epoch=0,
-        partition_epoch=0,
+        partition_epoch=next(EPOCHS) if epoch is None else epoch,
+        leader_recovery_state=recovery,
         eligible_leader_replicas=elr,
         last_known_elr=last,
     )
@@ -87,6 +101,27 @@ def test_a_last_leader_that_was_only_killed_has_everything() -> None:
     excuses.ended(3, cache_lost=True)
     excuses.ended(1, cache_lost=False)
     assert excuses.excused() == []
+
+
+def test_a_replica_that_the_controller_forgets_has_everything_all_the_same() -> None:
+    """It left the ISR when the ISR became too small, so nothing was committed without it."""
+    excuses = Excuses(min_insync=2)
+    excuses.placed(AT, image(1, 1, 2, epoch=5))
+    excuses.placed(AT, image(1, 1, epoch=6))
+    for _ in range(2):
+        excuses.ended(1, cache_lost=True)
+        excuses.placed(AT, image(1, 1, epoch=6))
+        assert excuses.excused() == []
+    excuses.ended(2, cache_lost=True)
+    assert excuses.excused() == [AT]
+
+
+def test_an_election_that_may_lose_records_begins_anew() -> None:
+    excuses = Excuses(min_insync=2)
+    excuses.placed(AT, image(1, 1, 2, epoch=5))
+    excuses.placed(AT, image(1, 1, epoch=6, recovery=1))
+    excuses.ended(1, cache_lost=True)
+    assert excuses.excused() == [AT]
 
 
 def test_a_leader_that_no_look_has_seen_is_the_last_one_all_the_same() -> None:

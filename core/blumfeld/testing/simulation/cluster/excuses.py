@@ -7,6 +7,9 @@ from typing import NamedTuple
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import TopicPartition
 
+RECOVERED = 0
+"""``leader_recovery_state`` behind an election that lost nothing."""
+
 
 class Ended(NamedTuple):
     """An unclean end of a node's process."""
@@ -22,7 +25,8 @@ class _Replicas:
 
     def __init__(self) -> None:
         self.having: tuple[int, ...] = ()
-        """ISR and eligible leader replicas, when they were last not empty."""
+        """Replicas with every committed record: ISR and eligible leader replicas, when they were last not empty."""
+        self.partition_epoch = -1
         self.leader = -1
         """The last leader."""
         self.unclean: dict[int, bool] = {}
@@ -44,9 +48,13 @@ class _Replicas:
 
 
 class Excuses:
-    """The excuses of all partitions."""
+    """The excuses of all partitions.
 
-    def __init__(self) -> None:
+    :param min_insync: ``min.insync.replicas`` of each
+    """
+
+    def __init__(self, min_insync: int = 2) -> None:
+        self._min_insync = min_insync
         self.epochs: dict[int, int] = {}
         """Node → the newest broker epoch that was seen."""
         self._ended: dict[int, Ended] = {}
@@ -77,7 +85,8 @@ class Excuses:
     def placed(self, partition: TopicPartition, image: PartitionImage) -> None:
         """Take note of a partition in the newest image."""
         replicas = self._partitions.setdefault(partition, _Replicas())
-        replicas.having = (*image.isr, *image.eligible_leader_replicas) or replicas.having
+        replicas.having = self._having(replicas, image)
+        replicas.partition_epoch = image.partition_epoch
         if image.leader >= 0:
             replicas.leader = image.leader
         elif image.last_known_elr:
@@ -86,6 +95,22 @@ class Excuses:
             ended = self._ended.get(node_id)
             if ended is not None and self.epochs.get(node_id, -1) > ended.broker_epoch:
                 replicas.unclean.pop(node_id, None)  # it has come in again, so it has everything
+
+    def _having(self, replicas: _Replicas, image: PartitionImage) -> tuple[int, ...]:
+        """Return the replicas that have every committed record.
+
+        The controller's list of eligible replicas isn't believed alone: it may have forgotten one. A replica that
+        leaves an ISR which is too small from then on has everything: nothing is committed without the minimum. A change
+        that no look has seen may have taken a replica out before, so then the controller's word counts.
+        """
+        if image.partition_epoch == replicas.partition_epoch:
+            return replicas.having
+        told = (*image.isr, *image.eligible_leader_replicas)
+        each_seen = image.partition_epoch == replicas.partition_epoch + 1
+        if each_seen and len(image.isr) < self._min_insync and image.leader_recovery_state == RECOVERED:
+            stay = (one for one in replicas.having if one in image.replicas and one not in told)
+            return (*told, *stay)
+        return told or replicas.having
 
     def start_excused(self) -> list[TopicPartition]:
         """Return the partitions whose log may start earlier than an answer to DeleteRecords said. A log's start is
