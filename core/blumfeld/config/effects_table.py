@@ -24,7 +24,7 @@ HONOURED, FIXED, WITHOUT, REFUSED = "honoured", "fixed", "without effect", "refu
 
 ONE_LOOP = "one event loop serves all connections, beside a few workers whose number is fixed"
 PEER_CLIENT = "blumfeld.broker.serving.peer_client"
-ADD_RETRY = "the pauses are Kafka's defaults, in code"
+ADD_RETRY = "the pauses are in code: 2 ms at first, then twice as long each time, 100 ms in all"
 NO_SHARE = "share groups aren't implemented"
 NO_STREAMS = "streams groups aren't implemented"
 NO_TIERING = "there is no tiered storage"

@@ -146,13 +146,15 @@ def test_errors_are_those_that_a_producer_knows(code: ErrorCode, version: int, t
 
 
 def test_adding_is_tried_again_while_the_last_transaction_is_completed() -> None:
-    """Then the client is told, and tries again by itself."""
+    """With longer and longer pauses, for 100 ms. Then the client is told, and tries again by itself."""
     broker = Verifying()
     waiting = broker.begin_produce(0, 12)
-    for _ in range(5):
+    for pause_ms in (2, 4, 8, 16, 32, 38):
         broker.settle(BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS))
         assert not waiting.settled
-        broker.runtime.advance(20)
+        broker.runtime.advance(pause_ms - 1)
+        assert not broker.held
+        broker.runtime.advance(1)
     broker.settle(BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS))
     assert broker.code(waiting, 12) == ErrorCode.CONCURRENT_TRANSACTIONS
     assert all(asked.add for asked in broker.coordinator.asked)

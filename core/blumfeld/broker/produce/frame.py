@@ -17,6 +17,7 @@ _NEW_START_BYTES = _NEW_START.size
 _TWO_I32 = struct.Struct(">ii")
 _COUNT_AND_INDEX = struct.Struct(">Bi")
 _I32 = struct.Struct(">i")
+_unpack_i16 = struct.Struct(">h").unpack_from
 _unpack_i32 = _I32.unpack_from
 
 FLEXIBLE_FROM = 9
@@ -77,7 +78,10 @@ class OneBatch:
 
 
 class FrameShape:
-    """Byte layout of a Produce request of one version with one partition and no transactional id."""
+    """Byte layout of a Produce request of one version with one partition.
+
+    A prefix is that of a request without a transactional id, unless the name says otherwise.
+    """
 
     def __init__(self, version: int) -> None:
         self.version = version
@@ -92,6 +96,34 @@ class FrameShape:
         """The prefix is ``prefix_bytes`` long, plus the value of its byte at ``name_length_at``. With topic ids that
         byte is the length of the transactional id, which is 0 in this shape. One byte is enough for the older
         versions, too: a name has at most 249 characters, and ``parse_prefix`` refuses any prefix that doesn't fit."""
+
+    def transactional_id_bytes(self, frame: memoryview, position: int) -> int:
+        """Returns the length of the transactional id of the request whose body begins at ``position``: 0 if it is
+        empty, -1 if there is none, or one of more than 126 bytes.
+
+        :raises IndexError: the frame is cut off
+        :raises struct.error: the same
+        """
+        if not self.flexible:
+            return int(_unpack_i16(frame, position)[0])
+        length = frame[position] - 1
+        return length if length <= NAME_BYTES_MAX else -1
+
+    def prefix_end(self, frame: memoryview, start: int) -> int:
+        """Returns the end of the prefix of a request with a transactional id.
+
+        :param start: where the prefix would begin without the id: so many bytes later than it does
+        :raises IndexError: the frame is cut off
+        """
+        # With topic ids the byte at ``name_length_at`` is the id's last one here.
+        name = 0 if self.topic_ids else frame[start + self.name_length_at]
+        return start + self.prefix_bytes + name
+
+    def without_id(self, prefix: bytes, id_bytes: int) -> bytes:
+        """Returns the prefix of the same request without its transactional id."""
+        if self.flexible:
+            return b"\x00" + prefix[1 + id_bytes :]
+        return b"\xff\xff" + prefix[2 + id_bytes :]
 
     def parse_prefix(self, prefix: bytes) -> OneBatch | None:
         """Returns the meaning of the prefix, or ``None`` if the request has another shape."""

@@ -22,11 +22,12 @@ ABORTABLE_FROM = 11
 """First version of Produce whose clients know TRANSACTION_ABORTABLE. Older ones get INVALID_TXN_STATE."""
 ADDS_FROM = 12
 """First version of Produce that adds its partitions to the transaction by itself."""
-ADD_RETRY_MS = 20
-"""Pause before a partition is added again to a transaction whose predecessor is still being completed
-(``add.partitions.to.txn.retry.backoff.ms``)."""
-ADD_RETRIES = 5
-"""Attempts: 100 ms in all (``add.partitions.to.txn.retry.backoff.max.ms``). Then the client tries again."""
+ADD_RETRY_PAUSES_MS = (2, 4, 8, 16, 32, 38)
+"""Pauses before a partition is added again to a transaction whose predecessor is still being completed.
+
+Kafka pauses 20 ms each time (``add.partitions.to.txn.retry.backoff.ms``), for 100 ms in all
+(``add.partitions.to.txn.retry.backoff.max.ms``). The markers of a transaction are mostly written within a few
+milliseconds, so the first pauses are shorter here. After 100 ms the client tries again, as with Kafka."""
 _AS_NOT_ENOUGH_REPLICAS = frozenset(
     (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -142,15 +143,15 @@ def ask(
         partitions=frozenset(check.key for check in checks),
         add=adds,
     )
-    left = ADD_RETRIES
+    pauses_ms = iter(ADD_RETRY_PAUSES_MS)
 
     def answered(done: Completion[Outcomes]) -> None:
-        nonlocal left
         outcomes = _outcomes(done, asked.partitions)
-        if adds and left and ErrorCode.CONCURRENT_TRANSACTIONS in outcomes.values():
-            left -= 1
-            runtime.call_later(ADD_RETRY_MS, lambda: transactions.partitions_of(asked).when_done(answered))
-            return
+        if adds and ErrorCode.CONCURRENT_TRANSACTIONS in outcomes.values():
+            pause_ms = next(pauses_ms, None)
+            if pause_ms is not None:
+                runtime.call_later(pause_ms, lambda: transactions.partitions_of(asked).when_done(answered))
+                return
         then(lambda check: outcomes.get(check.key, ErrorCode.UNKNOWN_SERVER_ERROR))
 
     transactions.partitions_of(asked).when_done(answered)
