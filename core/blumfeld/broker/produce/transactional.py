@@ -96,9 +96,7 @@ class Check:
             if entry is None:
                 check_first(self.batch, adds)
             return
-        if is_open_for(entry, self.batch):
-            return
-        if not (adds and self._is_new_epoch()):
+        if not is_open_for(entry, self.batch) and not (adds and self._is_new_epoch()):
             raise BrokerError(
                 ErrorCode.INVALID_TXN_STATE, "the transaction ended while the partition was verified"
             )
