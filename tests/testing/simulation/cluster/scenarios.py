@@ -88,12 +88,8 @@ class LargeTopic(Scripted):
                 raise ViolationError(f"{machine.address} shows {len(topic.partitions)} partitions of {LARGE}")
 
 
-class PausedController(Scripted):
-    """A single controller is stopped for longer than a session. The brokers' heartbeats lie unread meanwhile, and none
-    of the brokers may be fenced for it."""
-
-    PAUSES_S = (5.0, 9.0)
-    """``broker.session.timeout.ms`` is 4 s in this workload."""
+class OneController(Scripted):
+    """Node 1 is the controller, and the nodes 2 to 4 are brokers."""
 
     def plans(self, shape: Shape) -> Sequence[Plan]:
         """See ``Workload``."""
@@ -101,6 +97,40 @@ class PausedController(Scripted):
         self._brokers = [2, 3, 4]
         plans = [plan(1, ["controller"], self._voters, shape.storage)]
         return [*plans, *(plan(one, ["broker"], self._voters, shape.storage) for one in self._brokers)]
+
+
+class SmallIsr(OneController):
+    """The followers are cut off until the leader is the last member of the ISR. Then it loses its power, and the others
+    come back. They have everything, because nothing was committed without them (KIP-966)."""
+
+    async def script(self, world: World) -> None:
+        await asyncio.sleep(3.0)
+        image = self._watch.newest_image()
+        assert image is not None
+        leader = image.topics["work"].partitions[0].leader
+        apart = [world.machines[one - 1].address for one in self._brokers if one != leader]
+        there = [world.machines[0].address, world.machines[leader - 1].address]
+        ways = [(a, b) for a in apart for b in there]
+        ways += [(b, a) for a, b in ways]
+        for a, b in ways:
+            world.network.cut(a, b)
+        await self._until(lambda: self._isr() == (leader,))
+        world.machines[leader - 1].crash(power_cut=True)
+        for a, b in ways:
+            world.network.heal(a, b)
+        self.ledger.counts["last members lost"] += 1
+
+    def _isr(self) -> tuple[int, ...]:
+        image = self._watch.newest_image()
+        return () if image is None else image.topics["work"].partitions[0].isr
+
+
+class PausedController(OneController):
+    """A single controller is stopped for longer than a session. The brokers' heartbeats lie unread meanwhile, and none
+    of the brokers may be fenced for it."""
+
+    PAUSES_S = (5.0, 9.0)
+    """``broker.session.timeout.ms`` is 4 s in this workload."""
 
     async def script(self, world: World) -> None:
         await asyncio.sleep(2.0)

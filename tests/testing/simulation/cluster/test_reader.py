@@ -64,3 +64,14 @@ def test_committed_offsets_go_back_only_at_a_coordinator_that_has_a_successor_an
     for broker, sent_s in (("10.0.0.1", 3.0), ("10.0.0.2", 3.2)):
         with pytest.raises(ViolationError, match="5 was committed"):
             ledger.offsets_fetched("group", WORK, -1, broker, sent_s)
+
+
+def test_a_deletion_is_sure_only_while_no_broker_is_fenced() -> None:
+    """The leader waits for live followers. A fenced one may lead later, and has the records."""
+    ledger = ClusterLedger()
+    of_partition = ledger.add(WORK)
+    ledger.fenced_s = 5.0
+    ledger.deleted(WORK, 7, sent_s=5.05)
+    assert of_partition.deleted_for_sure == 0
+    ledger.deleted(WORK, 7, sent_s=5.2)
+    assert of_partition.deleted_for_sure == 7

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.testing.simulation.swarm import Shape, Swarm
-from tests.testing.simulation.cluster.scenarios import LargeTopic, PausedController
+from tests.testing.simulation.cluster.scenarios import LargeTopic, PausedController, SmallIsr
 
 
 @pytest.mark.slow
@@ -15,6 +15,14 @@ def test_the_controller_dies_while_a_topic_with_a_thousand_partitions_is_created
     report = Swarm(Shape(seed=seed, clients=2, seconds=30.0, faults=()), LargeTopic()).run()
     assert report.counts["controllers killed"] == 1
     assert report.counts["acked"]
+
+
+@pytest.mark.parametrize("seed", range(2))
+def test_replicas_that_left_an_isr_which_was_too_small_are_elected(seed: int) -> None:
+    """The last member of the ISR, which lost its page cache, is not."""
+    report = Swarm(Shape(seed=seed, clients=2, seconds=25.0, faults=()), SmallIsr()).run()
+    assert report.counts["last members lost"] == 1
+    assert not report.counts.get("excuses")
 
 
 @pytest.mark.parametrize("seed", range(2))

@@ -163,8 +163,7 @@ class ClusterAdmin:
         result = answer.topics[0].partitions[0]
         code = ErrorCode(result.error_code)
         if code is ErrorCode.NONE:
-            ledger.deleted_to(result.low_watermark, sent_s)
-            self._ledger.counts["records deleted"] += 1
+            self._ledger.deleted(partition, result.low_watermark, sent_s)
         else:
             await self._routes.lost(partition)
             if not is_retriable(code) and code is not ErrorCode.OFFSET_OUT_OF_RANGE:

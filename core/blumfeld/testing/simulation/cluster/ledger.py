@@ -101,6 +101,8 @@ class ClusterLedger:
         self.behind_s: dict[str, float] = {}
         """Address of a broker → virtual time at which it was last seen to coordinate, and to know no successor of its
         own that is there."""
+        self.fenced_s = NEVER_S
+        """Virtual time at which some node last took some broker for fenced."""
         self.topics: dict[str, bool | None] = {}
         """Topics that clients create and delete → whether they must be there; ``None``: nobody knows."""
         self.partition_counts: dict[str, int] = {}
@@ -125,6 +127,14 @@ class ClusterLedger:
         """Note the acknowledgement of records that were sent at ``sent_s``."""
         self.partitions[partition].acked_batch(base_offset, values, sent_s)
         self.counts["acked"] += len(values)
+
+    def deleted(self, partition: TopicPartition, low_watermark: int, sent_s: float) -> None:
+        """Note an answer to DeleteRecords. The leader waits for the followers on live brokers only, as Kafka's does, so
+        it promises little while it takes a broker for fenced: that one may lead later, and its log starts earlier.
+        """
+        if self.fenced_s < sent_s - BEHIND_S:
+            self.partitions[partition].deleted_to(low_watermark, sent_s)
+        self.counts["records deleted"] += 1
 
     def offsets_sent(self, group: str, offsets: Mapping[TopicPartition, int]) -> None:
         """An OffsetCommit is about to be sent. Until its answer it may be applied at any time."""

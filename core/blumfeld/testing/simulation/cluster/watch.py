@@ -104,6 +104,7 @@ class Watch:
         image = None if metadata is None else metadata.image
         self._note_ends(image)
         self._note_coordinators(image)
+        self._note_fenced()
         now_excused = dict.fromkeys(self._excuses.excused())
         self._excuse_starts()
         # A node that starts replays old metadata.
@@ -159,6 +160,13 @@ class Watch:
                     and found.leader_epoch < partition.leader_epoch
                 ):
                     self._ledger.behind_s[machine.address] = self._world.loop.time()
+
+    def _note_fenced(self) -> None:
+        for machine in self._world.machines:
+            metadata = metadata_of(machine)
+            if metadata is not None and any(one.fenced for one in metadata.image.brokers.values()):
+                self._ledger.fenced_s = self._world.loop.time()
+                return
 
     def _note_ends(self, image: ClusterImage | None) -> None:
         for node_id, broker in ({} if image is None else image.brokers).items():
