@@ -14,9 +14,15 @@ from blumfeld.testing import EmbeddedBroker
 WAIT_S = 30
 
 
-def producer(address: str, transactional_id: str = "tx") -> Any:
+def producer(address: str, transactional_id: str = "tx", timeout_ms: int = 60_000) -> Any:
     made = Producer(
-        {"bootstrap.servers": address, "transactional.id": transactional_id, "log_level": 0, "linger.ms": 0}
+        {
+            "bootstrap.servers": address,
+            "transactional.id": transactional_id,
+            "transaction.timeout.ms": timeout_ms,
+            "log_level": 0,
+            "linger.ms": 0,
+        }
     )
     made.init_transactions(WAIT_S)
     return made

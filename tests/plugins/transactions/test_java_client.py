@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import itertools
 import re
+import subprocess
+import time
 from pathlib import Path
 
 import pytest
 
 from blumfeld.cli.app import run_app
 from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.kafka_peer import peer_script, tool
 from tests.plugins.transactions.test_client import WAIT_S, read
+from tests.plugins.transactions.wire_rows import Wire
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -52,3 +57,43 @@ def test_the_java_producer_in_both_generations(tmp_path: Path, level: int) -> No
     transactions = sum(one in ("4", "CompleteCommit") for one in states)
     assert transactions > 3, dumped[-2_000:]
     assert max(epochs) == (transactions if level == 2 else 0)
+
+
+def test_the_level_changes_while_a_java_producer_transacts(tmp_path: Path) -> None:
+    """It is raised and lowered in the middle of transactions. The producer goes on, and each record is there once."""
+    from confluent_kafka.admin import AdminClient
+    from confluent_kafka.cimpl import NewTopic
+
+    peer = peer_script()
+    broker = BrokerProcess(tmp_path, settings=HERE)
+    broker.start()
+    admin = AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+    admin.create_topics([NewTopic("t", 2, 1)])["t"].result(WAIT_S)
+    running = subprocess.Popen(
+        [
+            peer, "tool", "org.apache.kafka.tools.ProducerPerformance", "--topic", "t",
+            "--num-records", str(5 * RECORDS), "--record-size", "20", "--throughput", "250",
+            "--bootstrap-server", broker.address, "--transactional-id", "tx", "--transaction-duration-ms", "100",
+        ],
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    )  # fmt: skip
+    wire, changes = Wire(broker.address), 0
+    levels = itertools.cycle([0, 2, 1, 2])
+    while running.poll() is None:
+        level = next(levels)
+        for upgrade_type in (1, 2):  # one of them is the right one
+            update = FeatureUpdateKey(
+                feature="transaction.version", max_version_level=level, upgrade_type=upgrade_type
+            )
+            answer = wire.ask(UpdateFeaturesRequest(timeout_ms=30_000, feature_updates=[update]), 1)
+            if not answer.error_code:
+                changes += 1
+                break
+        time.sleep(1)
+    said, _ = running.communicate(timeout=WAIT_S)
+    assert running.returncode == 0, said
+    assert f"{5 * RECORDS} records sent" in said, said
+    assert changes >= 4
+    assert len(read(broker.address, "read_committed", 2)) == 5 * RECORDS
+    wire.close()
+    broker.stop()
