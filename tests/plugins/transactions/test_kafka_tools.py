@@ -102,10 +102,10 @@ def test_the_tool_lists_finds_and_ends_transactions(tmp_path: Path, nodes: int) 
 
         listed = {row["TransactionalId"]: row["TransactionState"] for row in table(transactions("list"))}
         assert listed == {DONE: "CompleteCommit", OPEN: "Ongoing"}
-        listed = {
+        ids = {
             row["TransactionalId"] for row in table(transactions("list", "--transactional-id-pattern", "o.*"))
         }
-        assert listed == {OPEN}
+        assert ids == {OPEN}
 
         (described,) = table(transactions("describe", "--transactional-id", OPEN))
         assert (described["TransactionState"], described["TopicPartitions"]) == ("Ongoing", "t-0")
