@@ -28,7 +28,7 @@ from campaigns.transactions.stable_offsets import NoAnswerError
 PlaceEnds = dict[tuple[str, int], tuple[int, int]]
 LATEST = -1
 READ_S = 120.0
-TOOL_S = 90.0
+TOOL_S = 300.0
 HANGING = "org.apache.kafka.tools.TransactionsCommand"
 
 
@@ -141,7 +141,10 @@ def hanging(peer: Path, bootstrap: str, node_id: int) -> list[str]:
     """
     command = [str(peer.resolve()), "tool", HANGING, "--bootstrap-server", bootstrap, "find-hanging"]
     command += ["--broker-id", str(node_id), "--max-transaction-timeout", "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S, check=False)
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_S, check=False)
+    except subprocess.TimeoutExpired as error:
+        raise NoAnswerError(f"find-hanging was not done after {TOOL_S:.0f} s") from error
     if done.returncode:
         raise NoAnswerError(f"find-hanging: {done.stderr[-500:]}")
     return hanging_rows(done.stdout)

@@ -43,7 +43,7 @@ COPY_S = 240.0
 """Longest time for what is left of the feed when the last fault is over."""
 REST_S = 30.0
 """Longest time until all markers are written after the last client has ended."""
-FENCE_S = 60.0
+FENCE_S = 120.0
 BEFORE_FAULT_S = (0.3, 2.0)
 DOWN_S = (0.2, 2.0)
 PAUSE_S = 12.0
