@@ -18,6 +18,7 @@ from rich.console import Console
 from campaigns.archive.common.process import archive_command
 from campaigns.archive.common.report import Report
 from campaigns.archive.common.tallies import READERS
+from campaigns.archive.crashes.killing import VICTIMS
 from campaigns.archive.crashes.kills import (
     FILE_SINK,
     PLAIN,
@@ -74,7 +75,8 @@ def _golden(folder: Path, report: Report, given: argparse.Namespace, console: Co
 
 
 def _kills(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
-    plan = Plan(given.kills, given.seed, given.rate, _sayer(console), given.patience)
+    victims = tuple(given.victims.split(","))
+    plan = Plan(given.kills, given.seed, given.rate, _sayer(console), given.patience, victims)
     if given.only in (PLAIN, ""):
         kills(folder, report, plan, reader=given.reader)
     if given.only in (TRANSACTIONS, ""):
@@ -143,6 +145,9 @@ def add_kills(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> Non
     verb.add_argument("--rate", type=int, default=800, help="messages a second")
     verb.add_argument(
         "--peer", default="", metavar="SCRIPT", help="Apache Kafka: the feed in transactions with it, too"
+    )
+    verb.add_argument(
+        "--victims", default=",".join(VICTIMS), help="by comma; one named twice is killed twice as often"
     )
     verb.add_argument("--file-sink", action="store_true", help="Spark's own file sink too, for comparison")
     verb.add_argument("--only", default="", choices=(PLAIN, TRANSACTIONS, FILE_SINK), help="nothing but that")

@@ -45,6 +45,7 @@ class Plan:
     """Rate of the feed, messages a second."""
     say: Say
     patience: float = 1.0
+    victims: tuple[str, ...] = VICTIMS
 
 
 def kills(folder: Path, report: Report, plan: Plan, *, reader: str) -> None:
@@ -73,7 +74,7 @@ def _archived(
         feeding = _fed(stack, broker, kind, plan)
         settings = {"decoders": ["binance-usdm"], "reader": reader, "trigger_ms": 300}
         archive = Archive(folder, broker.address, [TOPIC], **settings)
-        done = killed(report, ArchiveSink(archive), broker, feeding, plan, name)
+        done = killed(report, ArchiveSink(archive), broker, feeding, plan, name, plan.victims)
         step(report, f"{name}: archive once", archive.run("once", timeout_s=CATCH_UP_S * plan.patience))
         end = ends(broker.address, TOPIC, PARTITIONS)
         expected = feeding.expected()

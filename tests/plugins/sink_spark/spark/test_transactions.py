@@ -1,4 +1,4 @@
-"""Transactions with aborts, on Apache Kafka: what is planned, what is read, and what an archive has of it."""
+"""Transactions with aborts, on Kafka and on this build: what is planned and read, and what an archive has of it."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
+from blumfeld.testing.brokers.process import BrokerProcess
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.ledger import Ledger
@@ -27,10 +28,16 @@ from tests.plugins.sink_spark.spark_tools import committed_end, make_topic, prod
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 
-@pytest.fixture(scope="module")
-def bootstrap(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    with kafka_on(peer_script(), tmp_path_factory.mktemp("kafka")) as address:
-        yield address
+@pytest.fixture(scope="module", params=["here", "kafka"])
+def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    if request.param == "kafka":
+        with kafka_on(peer_script(), tmp_path_factory.mktemp("kafka")) as address:
+            yield address
+        return
+    broker = BrokerProcess(tmp_path_factory.mktemp("here"))
+    broker.start()
+    yield broker.address
+    broker.stop()
 
 
 def test_ranges_that_end_in_markers_and_aborted_records_end(bootstrap: str) -> None:
