@@ -1,0 +1,99 @@
+"""Readers of committed records while a transaction is open and when it ends: look-ups by time, long polls, sessions."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blumfeld.testing.fakes.runtime import EPOCH_MS
+from blumfeld.wire.batches.record_batch import split_batches
+from blumfeld.wire.messages.fetch import FetchRequest
+from blumfeld.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from tests.broker.batches import fetch
+from tests.plugins.transactions.test_on_broker import NONE, Transacting
+
+MAX_TIMESTAMP = -3
+NOTHING = (-1, -1)
+
+
+@pytest.fixture
+def broker() -> Transacting:
+    """A transaction is open in ``t-0``, at offset 0."""
+    started = Transacting()
+    started.runtime.advance(2_000)
+    assert started.init() == NONE
+    assert [*started.add(0), started.produce()] == [NONE, NONE]
+    return started
+
+
+def by_time(broker: Transacting, timestamp: int, isolation_level: int) -> tuple[int, int]:
+    """(offset, timestamp) as ListOffsets tells."""
+    partition = ListOffsetsPartition(partition_index=0, timestamp=timestamp)
+    topics = [ListOffsetsTopic(name="t", partitions=[partition])]
+    request = ListOffsetsRequest(replica_id=-1, isolation_level=isolation_level, topics=topics)
+    (found,) = broker.ask(request, 7).topics[0].partitions
+    assert found.error_code == 0
+    return found.offset, found.timestamp
+
+
+@pytest.mark.parametrize("timestamp", [EPOCH_MS, MAX_TIMESTAMP])
+def test_a_look_up_by_time_finds_nothing_behind_the_last_stable_offset(
+    broker: Transacting, timestamp: int
+) -> None:
+    assert by_time(broker, timestamp, 0) == (0, EPOCH_MS)
+    assert by_time(broker, timestamp, 1) == NOTHING
+    assert broker.end(True) == NONE
+    offset, found_ms = by_time(broker, timestamp, 1)
+    assert offset >= 0
+    assert found_ms >= EPOCH_MS
+
+
+def records_of(answer: Any) -> list[int]:
+    """Base offsets of the batches in an answer."""
+    found = []
+    for topic in answer.responses:
+        for partition in topic.partitions:
+            data = memoryview(bytearray(partition.records or b""))
+            found += [batch.base_offset for batch in split_batches(data)]
+    return found
+
+
+@pytest.mark.parametrize("commit", [True, False])
+def test_a_long_poll_waits_for_the_marker(broker: Transacting, commit: bool) -> None:
+    request = fetch(0, isolation_level=1, max_wait_ms=30_000)
+    waiting = broker.send(request, 12)
+    assert broker.produce() == NONE
+    assert not waiting.settled
+    assert broker.end(commit) == NONE
+    answer = broker.response(waiting, request, 12)
+    assert records_of(answer) == [0, 1, 2]
+    told = [(a.producer_id, a.first_offset) for a in answer.responses[0].partitions[0].aborted_transactions]
+    assert told == ([] if commit else [(broker.producer_id, 0)])
+
+
+def test_a_session_tells_of_the_marker_and_of_aborted_transactions(broker: Transacting) -> None:
+    """An incremental fetch of nothing new names the partition only because its high watermark moved."""
+    first = broker.ask(fetch(0, isolation_level=1, session_epoch=0), 12)
+    assert (first.session_id > 0, records_of(first)) == (True, [])
+
+    def again(epoch: int, offset: int | None = None) -> Any:
+        request = FetchRequest(
+            max_wait_ms=0, isolation_level=1, session_id=first.session_id, session_epoch=epoch
+        )
+        if offset is not None:
+            request.topics = fetch(offset).topics
+        return broker.ask(request, 12)
+
+    assert again(1).responses == []
+    assert broker.produce() == NONE
+    (partition,) = again(2).responses[0].partitions
+    assert (partition.high_watermark, partition.last_stable_offset) == (2, 0)
+    assert broker.end(False) == NONE
+    ended = again(3)
+    (partition,) = ended.responses[0].partitions
+    assert (records_of(ended), partition.last_stable_offset) == ([0, 1, 2], 3)
+    assert [(a.producer_id, a.first_offset) for a in partition.aborted_transactions] == [
+        (broker.producer_id, 0)
+    ]
+    assert again(4, offset=3).responses == []
