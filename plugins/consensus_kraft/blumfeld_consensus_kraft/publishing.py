@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
@@ -189,9 +190,8 @@ class Publisher:
     def committed(self, end_offset: int) -> None:
         """Everything below ``end_offset`` is committed: publish it, and answer."""
         self._committed_end = end_offset
-        for reply in self._replies:
-            if reply.end_offset > end_offset:
-                break
+        # Listed first: an answer may lead to the next request, whose reply is kept behind these.
+        for reply in list(takewhile(lambda one: one.end_offset <= end_offset, self._replies)):
             if not reply.wait_image:
                 reply.settle()
         self._begin()

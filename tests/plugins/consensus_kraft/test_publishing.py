@@ -7,7 +7,9 @@ from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.testing.fakes import FakeRuntime
 from blumfeld.wire.messages import metadata_records as records
-from blumfeld_consensus_kraft.publishing import Placed, Publisher
+from blumfeld.wire.messages.heartbeat import HeartbeatResponse
+from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
 
 
 def batch(base_offset: int, name: str) -> Placed:
@@ -51,6 +53,27 @@ def test_a_snapshot_of_the_leader_takes_the_place_of_image_and_batches() -> None
     publisher.uncommitted.append(batch(50, "three"))
     publisher.committed(51)
     assert list(publisher.image.topics) == ["one", "two", "three"]
+
+
+def test_an_answer_may_lead_to_the_next_request() -> None:
+    """Its reply is kept behind those that are being answered."""
+    publisher = Publisher(MetadataImage("cluster"), FakeRuntime(), lambda _: None, lambda *_: None)
+    publisher.publish_all()
+    answered: list[int] = []
+
+    def ask(end_offset: int) -> None:
+        completion: Completion[Message] = Completion()
+        publisher.wait(Reply(end_offset, HeartbeatResponse(), completion, wait_image=False))
+        completion.when_done(lambda _: answered.append(end_offset))
+        if end_offset < 3:
+            completion.when_done(lambda _: ask(end_offset + 2))
+
+    ask(1)
+    ask(2)
+    publisher.committed(2)
+    assert answered == [1, 2]
+    publisher.committed(4)
+    assert answered == [1, 2, 3, 4]
 
 
 def large_image(topics: int, offset: int) -> MetadataImage:
