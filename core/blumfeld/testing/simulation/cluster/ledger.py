@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.oracle import PartitionLedger, ViolationError
 
@@ -152,6 +153,13 @@ class ClusterLedger:
         """Note that a partition of the offsets topic lost the disks of its whole ISR."""
         self.offsets_excused_s = now_s
         self._committed.clear()
+
+    def excuse(self, partition: TopicPartition, now_s: float) -> None:
+        """Note that a partition, of the offsets topic or another, may have lost its records."""
+        if partition.topic == OFFSETS_TOPIC:
+            self.excuse_offsets(now_s)
+        else:
+            self.partitions[partition].excuse(now_s)
 
     def offsets_fetched(
         self, group: str, partition: TopicPartition, offset: int, broker: str = "", sent_s: float = 0.0

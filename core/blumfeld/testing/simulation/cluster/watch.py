@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from blumfeld.broker.replicas.partition import Partition
@@ -49,7 +49,14 @@ class Watch:
     machine kept its power, nothing acknowledged may be lost (KIP-966). See :class:`Excuses`.
     """
 
-    def __init__(self, world: World, ledger: ClusterLedger) -> None:
+    def __init__(
+        self,
+        world: World,
+        ledger: ClusterLedger,
+        check_replica: Callable[[Machine, Partition], None] = check_producers,
+    ) -> None:
+        """:param check_replica: checks what a new leader knows of producers"""
+        self._check_replica = check_replica
         self._world = world
         self._ledger = ledger
         self._leaders: dict[tuple[bytes, int, int], int] = {}
@@ -64,7 +71,8 @@ class Watch:
         """Partitions that are excused now."""
         self._floors: dict[TopicPartition, int] = {}
         """Leader epoch at the end of the last excuse. What earlier epochs call committed counts no more."""
-        self._led: dict[tuple[TopicPartition, int], None] = {}
+        self._led: dict[tuple[TopicPartition, int], float] = {}
+        """(partition, leader epoch) → when its leader was first seen."""
         self._isr_since_begin: dict[tuple[TopicPartition, int], set[int]] = {}
         """Members of each leader epoch's ISR that never left it."""
         self._controller = (-1, -1)
@@ -194,10 +202,8 @@ class Watch:
             if partition not in self._excused:
                 self._excused[partition] = None
                 self._ledger.counts["excuses"] += 1
-            if partition.topic == OFFSETS_TOPIC:
-                self._ledger.excuse_offsets(now_s)
-            else:
-                self._ledger.partitions[partition].excuse(now_s)
+            self._ledger.excuse(partition, now_s)
+            if partition in self._histories:
                 self._histories[partition].forget()
 
     def _decided(self, partition: TopicPartition) -> PartitionImage | None:
@@ -270,11 +276,21 @@ class Watch:
 
     def _tell_leader(self, at: TopicPartition, node_id: int, replica: Partition) -> None:
         if (at, replica.leader_epoch) not in self._led:
-            self._led[at, replica.leader_epoch] = None
+            self._led[at, replica.leader_epoch] = self._world.loop.time()
             self._ledger.counts["leaders elected"] += 1
             machine = self._world.machines[node_id - 1]
             self._world.moment(machine)
-            check_producers(machine, replica)
+            self._check_replica(machine, replica)
+
+    def leaders_changed(self, at: TopicPartition, within_s: float) -> bool:
+        """Whether the leader changed so short a time ago, or a node still leads in an earlier epoch: it hasn't heard of
+        its successor, and answers by what it knew."""
+        newest = self._newest_epoch(at)
+        since_s = self._led.get((at, newest), self._world.loop.time())
+        replicas = [hosted(machine, at) for machine in self._world.machines]
+        return self._world.loop.time() - since_s < within_s or any(
+            one is not None and one.leader is not None and one.leader_epoch < newest for one in replicas
+        )
 
     def _tell_moments(self) -> None:
         known = self.controller()
@@ -331,7 +347,7 @@ class Watch:
             if topic is not None:
                 yield partition, topic.partitions[partition.partition]
         offsets = image.topics.get(OFFSETS_TOPIC)
-        if offsets is not None:
+        if offsets is not None and TopicPartition(OFFSETS_TOPIC, 0) not in self._ledger.partitions:
             for number, found in offsets.partitions.items():
                 yield TopicPartition(OFFSETS_TOPIC, number), found
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
+from blumfeld.broker.replicas.partition import Partition
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import TopicPartition
@@ -75,6 +76,12 @@ class Cluster:
         FaultClass.READ_ERROR,
     }
 
+    topics: Mapping[str, int] = {TOPIC: PARTITIONS}
+    """Topics with records → number of partitions."""
+    config: Mapping[str, Any] = CONFIG
+    check_replica: Callable[[Machine, Partition], None] = staticmethod(check_producers)
+    """Checks what a replica knows of producers, when it begins to lead and at the end."""
+
     def __init__(self) -> None:
         self.ledger = ClusterLedger()
         self._watch: Watch
@@ -101,12 +108,12 @@ class Cluster:
             roles += ["controller"] if node_id in voters else []
             if "broker" in roles:
                 self._brokers.append(node_id)
-            plans.append(plan(node_id, roles, voters, shape.storage, keys))
+            plans.append(plan(node_id, roles, voters, shape.storage, {**self.config, **keys}))
         return plans
 
     async def prepare(self, world: World) -> None:
         """Create the topics, and wait until every replica is in sync."""
-        self._watch = Watch(world, self.ledger)
+        self._watch = Watch(world, self.ledger, self.check_replica)
         world.important = self._watch.important
         world.followers = self._watch.followers
         world.look = self._watch.look_now
@@ -115,10 +122,11 @@ class Cluster:
             one for nth, one in enumerate(world.machines, 1) if nth not in self._voters
         ]
         routes = self._routes(world, "first", world.client_address(0))
-        for number in range(PARTITIONS):
-            self.ledger.add(TopicPartition(TOPIC, number))
         await self._until(lambda: len(self._brokers_alive(world)) == len(self._brokers))
-        assert await create_topic(routes, TOPIC, PARTITIONS, self._replicas) is ErrorCode.NONE
+        for topic, partitions in self.topics.items():
+            for number in range(partitions):
+                self.ledger.add(TopicPartition(topic, number))
+            assert await create_topic(routes, topic, partitions, self._replicas) is ErrorCode.NONE
         await self._until(lambda: self.trouble(world) is None)
         self._watching = world.loop.create_task(self._watch.run())
         routes.close()
@@ -256,7 +264,7 @@ class Cluster:
             for node_id in nodes:
                 found = hosted(world.machines[node_id - 1], at)
                 if found is not None:
-                    check_producers(world.machines[node_id - 1], found)
+                    self.check_replica(world.machines[node_id - 1], found)
             first, *others = logs.values()
             for other in others:
                 start = max(first[0], other[0])
@@ -310,12 +318,9 @@ def plan(
     roles: Sequence[str],
     voters: Sequence[int],
     storage: str,
-    keys: Mapping[str, Any] | None = None,
+    config: Mapping[str, Any] = CONFIG,
 ) -> Plan:
-    """Return the plan of one node.
-
-    :param keys: configuration beside that of every seed
-    """
+    """Return the plan of one node."""
     listeners: list[dict[str, Any]] = []
     host = address_of(node_id)
     if "broker" in roles:
@@ -332,7 +337,7 @@ def plan(
         "rack": f"r{node_id}",
     }
     return plan_of(
-        {"controller.quorum.voters": quorum, **CONFIG, **(keys or {})},
+        {"controller.quorum.voters": quorum, **config},
         storage,
         node_id=node_id,
         sections={"node": node, "network": {"plugin": "net_simulated", "listeners": listeners}},

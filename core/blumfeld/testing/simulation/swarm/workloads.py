@@ -13,10 +13,16 @@ from blumfeld.testing.simulation.swarm.rot import Rot
 from blumfeld.testing.simulation.swarm.run import Swarm, SwarmFailure, SwarmReport
 from blumfeld.testing.simulation.swarm.shape import Shape
 from blumfeld.testing.simulation.swarm.world import Workload
+from blumfeld.testing.simulation.transactions.workload import Transactions
 
 MakeWorkload = Callable[[], Workload]
 
-WORKLOADS: dict[str, MakeWorkload] = {"brokers": Brokers, "cluster": Cluster, "rot": Rot}
+WORKLOADS: dict[str, MakeWorkload] = {
+    "brokers": Brokers,
+    "cluster": Cluster,
+    "rot": Rot,
+    "transactions": Transactions,
+}
 
 
 class UnknownWorkloadError(ValueError):
