@@ -254,7 +254,12 @@ def ask_tool(bootstrap: str, tool: str, *options: str) -> str:
 
     :raises CheckFailed: it ended with another status than 0, or not in time
     """
-    return _tool(tool, "--bootstrap-server", bootstrap, *options).decode()
+    return run_tool(tool, "--bootstrap-server", bootstrap, *options)
+
+
+def run_tool(tool: str, *options: str) -> str:
+    """The same with all options given."""
+    return _tool(tool, *options).decode()
 
 
 def _tool(tool: str, *options: str) -> bytes:
