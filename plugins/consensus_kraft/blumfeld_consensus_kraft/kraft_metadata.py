@@ -83,6 +83,7 @@ class KraftMetadata:
             composition.runtime,
             self._is_published,
             listener_defects(composition.runtime, self._events),
+            self._unreadable,
         )
         self.membership = QuorumMembership(
             composition, self._events, lambda: self.driver, lambda: self._active
@@ -377,14 +378,18 @@ class KraftMetadata:
         self.membership.leader_is(leader_id)
 
     def fetched(self, records: memoryview, epoch: int) -> None:
-        """Append the leader's batches. Records that this build can't read end the node: its image would lack them."""
+        """Append the leader's batches. Their records are decoded when they are committed, bit by bit."""
         assert self._raft is not None
         batches = self._raft.append_fetched(records, epoch)
         try:
-            self._publisher.uncommitted.extend(placed_batch(batch) for batch in batches)
+            self._publisher.uncommitted.extend(placed_batch(batch, decode=False) for batch in batches)
             self.membership.fetched(batches)
         except (DecodeError, BrokerError) as error:
-            self.broken(BrokenQuorumError(f"the leader sent metadata that can't be read: {error}"))
+            self._unreadable(error)
+
+    def _unreadable(self, error: Exception) -> None:
+        """Records that this build can't read end the node: its image would lack them."""
+        self.broken(BrokenQuorumError(f"the leader sent metadata that can't be read: {error}"))
 
     def cut(self, end_offset: int) -> None:
         """Cut the log."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
@@ -178,15 +178,22 @@ def _add(loaded: Loaded, batch: RecordBatch) -> None:
     loaded.last_timestamp_ms = batch.max_timestamp
 
 
-def placed_batch(batch: RecordBatch) -> Placed:
-    """Returns a batch of the log with its records decoded. A control batch has none that concern the image."""
+def placed_batch(batch: RecordBatch, *, decode: bool = True) -> Placed:
+    """Returns a batch of the log. A control batch has no records that concern the image.
+
+    :param decode: false: the records are decoded when they are published, bit by bit
+    """
+    records: Sequence[Message] | None = () if batch.is_control else None
+    if decode and records is None:
+        records = batch_records(batch)
     return Placed(
         batch.base_offset,
         batch.next_offset,
         batch.partition_leader_epoch,
-        () if batch.is_control else list(batch_records(batch)),
+        records,
         batch.size_bytes,
         batch.max_timestamp,
+        None if records is not None else batch,
     )
 
 
@@ -199,7 +206,7 @@ def _replay(loaded: Loaded) -> None:
     for placed in loaded.tail:
         step = ImageStep(loaded.image)
         try:
-            for record in placed.records:
+            for record in placed.decoded():
                 for ready in gate.pass_on(record):
                     step.replay(ready)
             step.finish(placed.end_offset - 1, placed.epoch)

@@ -86,7 +86,7 @@ def _metadata_version(loaded: Loaded) -> int | None:
     """Returns the level in the image, or the last one in the log behind it."""
     level = loaded.image.features.get(METADATA_VERSION_FEATURE)
     for placed in loaded.tail:
-        for record in placed.records:
+        for record in placed.decoded():
             if isinstance(record, FeatureLevelRecord) and record.name == METADATA_VERSION_FEATURE:
                 level = record.feature_level
     return level

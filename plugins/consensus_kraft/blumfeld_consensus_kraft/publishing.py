@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import takewhile
 from typing import NamedTuple
 
 import msgspec
 
+from blumfeld.metadata.image.checkpoint import iter_records
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.step import ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
@@ -20,8 +21,15 @@ from blumfeld.spi.defects import place_of
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
+
+JOINING_SLICE_RECORDS = 512
+"""Records that are decoded or published in one turn while the node joins: it serves no clients yet."""
+JOINING_BATCH_RECORDS_MAX = 1_024
+"""Records that are published at once while the node joins."""
 
 
 class Placed(msgspec.Struct, frozen=True):
@@ -30,10 +38,21 @@ class Placed(msgspec.Struct, frozen=True):
     base_offset: int
     end_offset: int
     epoch: int
-    records: Sequence[Message]
-    """Empty for a control batch."""
+    records: Sequence[Message] | None
+    """Empty for a control batch. ``None``: they are decoded from ``batch``, when they are needed."""
     size_bytes: int
     timestamp_ms: int
+    batch: RecordBatch | None = None
+
+    def decoded(self) -> Iterable[Message]:
+        """Yield the records.
+
+        :raises DecodeError, BrokerError: this build can't read one
+        """
+        if self.records is not None:
+            return self.records
+        assert self.batch is not None
+        return iter_records(self.batch)
 
 
 class Reply(msgspec.Struct):
@@ -98,6 +117,7 @@ class Publisher:
 
     :param published: is told of each batch that is in the image
     :param defect: is told what a listener raised; the other listeners, and later steps, go on
+    :param unreadable: is told of committed records that this build can't read; nothing behind them is published
     """
 
     def __init__(
@@ -106,6 +126,7 @@ class Publisher:
         runtime: Runtime,
         published: Callable[[Placed], None],
         defect: Callable[[ImageListener, Exception], None],
+        unreadable: Callable[[Exception], None],
     ) -> None:
         self.image = image
         self.loaded = False
@@ -114,6 +135,9 @@ class Publisher:
         self._runtime = runtime
         self._published = published
         self._defect = defect
+        self._unreadable = unreadable
+        self._is_at_end = False
+        """Nothing is published any more: what comes next can't be read."""
         self._committed_end = -1
         self._shown_end = 0
         """Everything below is in the image, and applied."""
@@ -197,7 +221,7 @@ class Publisher:
         self._begin()
 
     def _begin(self) -> None:
-        if self._steps is None:
+        if self._steps is None and not self._is_at_end:
             self._steps = steps = self._publish_committed()
             self._go_on(steps)
 
@@ -218,16 +242,21 @@ class Publisher:
 
     def _publish_committed(self) -> Steps[None]:
         records = 0
+        slice_records = SLICE_RECORDS if self.loaded else JOINING_SLICE_RECORDS
         yield from self._applied()
         yield from self._take_over()
         yield from self._copy()
         while self.uncommitted and self.uncommitted[0].end_offset <= self._committed_end:
-            placed = self.uncommitted.popleft()
-            yield from self._publish(placed)
+            placed = self.uncommitted[0]
+            decoded = yield from self._decoded(placed)
+            if decoded is None:
+                return
+            self.uncommitted.popleft()
+            yield from self._publish(placed, decoded)
             self._published(placed)
             self._answer(placed.end_offset)
-            records += len(placed.records)
-            if records >= SLICE_RECORDS:
+            records += len(decoded)
+            if records >= slice_records:
                 records = 0
                 yield None
             yield from self._copy()
@@ -256,8 +285,27 @@ class Publisher:
             copy = yield from self.image.copied()
             self._copies.popleft().complete(copy)
 
-    def _publish(self, placed: Placed) -> Steps[None]:
-        for record in placed.records:
+    def _decoded(self, placed: Placed) -> Steps[Sequence[Message] | None]:
+        """Returns the records of a batch, decoded in slices; ``None`` if one of them can't be read. The batch stays
+        among the uncommitted ones meanwhile.
+        """
+        if placed.records is not None:
+            return placed.records
+        slice_records = SLICE_RECORDS if self.loaded else JOINING_SLICE_RECORDS
+        decoded: list[Message] = []
+        try:
+            for record in placed.decoded():
+                decoded.append(record)
+                if not len(decoded) % slice_records:
+                    yield None
+        except (DecodeError, BrokerError) as error:
+            self._is_at_end = True
+            self._unreadable(error)
+            return None
+        return decoded
+
+    def _publish(self, placed: Placed, decoded: Sequence[Message]) -> Steps[None]:
+        for record in decoded:
             self._held += self._gate.pass_on(record)
         if self._gate.is_open:
             # The image's offset stays: a snapshot must not claim to contain what is held back.
@@ -269,7 +317,8 @@ class Publisher:
         ready, self._held = self._held, []
         self._replaying = Unpublished(ready, placed.end_offset - 1, placed.epoch)
         yield from self._applied()
-        is_large = len(ready) > BATCH_RECORDS_MAX
+        # While the node joins, nobody reads the image. To copy it for each batch of a long log would take most time.
+        is_large = len(ready) > (BATCH_RECORDS_MAX if self.loaded else JOINING_BATCH_RECORDS_MAX)
         image = (yield from self.image.copied()) if is_large else self.image
         step = ImageStep(image)
         for number, record in enumerate(ready, start=1):
@@ -319,7 +368,7 @@ class Publisher:
         gate, held = self._gate.copy(), list(self._held)
         last_offset, epoch = self.newest.offset, self.newest.epoch
         for placed in self.uncommitted:
-            for record in placed.records:
+            for record in placed.decoded():
                 held += gate.pass_on(record)
             last_offset, epoch = placed.end_offset - 1, placed.epoch
             if not gate.is_open and held:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from blumfeld.metadata.image.checkpoint import metadata_batch
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.testing.fakes import FakeRuntime
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.messages import metadata_records as records
 from blumfeld.wire.messages.heartbeat import HeartbeatResponse
 from blumfeld.wire.schema import Message
+from blumfeld_consensus_kraft.loading import placed_batch
 from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
 
 
@@ -21,7 +24,7 @@ def batch(base_offset: int, name: str) -> Placed:
 
 def image_with(*names: str, offset: int) -> MetadataImage:
     runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None)
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
     for number, name in enumerate(names):
         publisher.uncommitted.append(batch(number, name))
     publisher.committed(len(names))
@@ -34,7 +37,7 @@ def image_with(*names: str, offset: int) -> MetadataImage:
 
 def test_a_snapshot_of_the_leader_takes_the_place_of_image_and_batches() -> None:
     runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None)
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
     deltas: list[ImageDelta] = []
     publisher.subscribe(lambda _image, delta: deltas.append(delta))
     publisher.publish_all()
@@ -57,7 +60,9 @@ def test_a_snapshot_of_the_leader_takes_the_place_of_image_and_batches() -> None
 
 def test_an_answer_may_lead_to_the_next_request() -> None:
     """Its reply is kept behind those that are being answered."""
-    publisher = Publisher(MetadataImage("cluster"), FakeRuntime(), lambda _: None, lambda *_: None)
+    publisher = Publisher(
+        MetadataImage("cluster"), FakeRuntime(), lambda _: None, lambda *_: None, lambda _: None
+    )
     publisher.publish_all()
     answered: list[int] = []
 
@@ -76,6 +81,51 @@ def test_an_answer_may_lead_to_the_next_request() -> None:
     assert answered == [1, 2, 3, 4]
 
 
+def undecoded(base_offset: int, *names: str, damaged: bool = False) -> Placed:
+    """A batch as the leader sent it."""
+    content = [records.TopicRecord(name=name, topic_id=name.encode().ljust(16, b"-")) for name in names]
+    data = metadata_batch(content, base_offset=base_offset, epoch=1, timestamp_ms=0)
+    if damaged:
+        data[data.index(names[-1].encode()) - 4] = 99  # the version of the last record
+    return placed_batch(RecordBatch(memoryview(data)), decode=False)
+
+
+def test_fetched_records_are_decoded_when_they_are_published_bit_by_bit() -> None:
+    """A controller that begins in the middle finds all of them behind its image."""
+    runtime = FakeRuntime()
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
+    publisher.publish_all()
+    names = [f"t{number}" for number in range(1_000)]
+    publisher.uncommitted += [undecoded(0, *names[:600]), undecoded(600, *names[600:])]
+    assert publisher.uncommitted[0].records is None
+    publisher.committed(1_000)
+    assert not publisher.image.topics, "the first slice is decoded"
+    behind, transaction_open = publisher.unpublished()
+    assert [len(step.records) for step in behind] == [600, 400]
+    assert not transaction_open
+    while not publisher.is_idle:
+        runtime.run_turn()
+    assert list(publisher.image.topics) == names
+
+
+def test_nothing_is_published_behind_records_that_cannot_be_read() -> None:
+    runtime = FakeRuntime()
+    told: list[Exception] = []
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, told.append)
+    publisher.uncommitted += [
+        undecoded(0, "first"),
+        undecoded(1, "second", "third", damaged=True),
+        undecoded(3, "x"),
+    ]
+    publisher.committed(4)
+    publisher.committed(4)
+    for _ in range(5):
+        runtime.run_turn()
+    assert list(publisher.image.topics) == ["first"]
+    assert len(told) == 1
+    assert publisher.image.offset == 0
+
+
 def large_image(topics: int, offset: int) -> MetadataImage:
     return image_with(*(f"t{number}" for number in range(topics)), offset=offset)
 
@@ -84,7 +134,7 @@ def test_a_large_snapshot_is_compared_over_several_turns() -> None:
     """Readers have the old image until then, and what was committed behind the snapshot comes afterwards. A controller
     that begins meanwhile begins with the new one."""
     runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None)
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
     deltas: list[ImageDelta] = []
     publisher.subscribe(lambda _image, delta: deltas.append(delta))
     publisher.publish_all()
@@ -109,7 +159,7 @@ def test_a_large_snapshot_is_compared_over_several_turns() -> None:
 
 def test_a_second_snapshot_takes_the_place_of_one_that_is_being_compared() -> None:
     runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None)
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
     publisher.publish_all()
     publisher.replace(large_image(3_000, offset=2_999))
     runtime.run_turn()
@@ -123,7 +173,7 @@ def test_a_second_snapshot_takes_the_place_of_one_that_is_being_compared() -> No
 def test_a_snapshot_waits_for_a_listener_that_applies_the_delta_before() -> None:
     """The delta is between images. A listener that dropped the rest of the one before would miss changes."""
     runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None)
+    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
     applying: list[Completion[None]] = []
 
     def listener(_image: ClusterImage, _delta: ImageDelta) -> Completion[None]:

@@ -9,6 +9,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.kernel.node import Node
+from blumfeld.metadata.image import checkpoint
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.context import ANONYMOUS
@@ -40,7 +41,6 @@ from blumfeld.wire.messages.fetch_snapshot import (
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft import kraft_metadata
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
 
 CONTROLLER_PORT = 9093
@@ -195,12 +195,12 @@ def test_metadata_that_cannot_be_read_ends_the_node(
 ) -> None:
     """Its image would lack a record that the others have."""
 
-    def unreadable(_batch: object) -> None:
+    def unreadable(_record: object) -> None:
         raise DecodeError("unknown metadata record type 99")
 
     leader = cluster.leader
     assert leader is not None
-    monkeypatch.setattr(kraft_metadata, "placed_batch", unreadable)
+    monkeypatch.setattr(checkpoint, "decode_record", unreadable)
     request = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
     cluster.metadata(leader).submit(request, 60_000)
     cluster.until(lambda: cluster.alive == [leader], 5)

@@ -18,7 +18,7 @@ from blumfeld.metadata.slices import SLICE_RECORDS
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.control_records import ControlType, build_kraft_control_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.batches.records import Record, values
 from blumfeld.wire.codec import encode
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import (
@@ -178,4 +178,10 @@ def batch_records(batch: RecordBatch) -> list[Message]:
     :raises DecodeError: a record of a type or version that this build does not know
     :raises InvalidRecord: the batch can't be decoded
     """
-    return [decode_record(record.value or b"") for record in records(batch)]
+    return list(iter_records(batch))
+
+
+def iter_records(batch: RecordBatch) -> Iterator[Message]:
+    """Yield the records as :func:`batch_records` returns them, each decoded when it is asked for."""
+    for value in values(batch):
+        yield decode_record(value)

@@ -107,13 +107,22 @@ class PartitionIndex:
         ):
             return
         key, bit = _chunk(topic_id, new.partition >> CHUNK_BITS), 1 << (new.partition & _NUMBER_MASK)
-        if old is None or old.leader != new.leader:
-            if old is not None:
-                _clear(self._led, old.leader, key, bit)
+        if old is None:  # without the comparisons below: a start has millions of these
             _set(self._led, new.leader, key, bit)
-        _move(self._in_sync, key, bit, () if old is None else _members(old), _members(new))
-        _move(self._eligible, key, bit, () if old is None else _eligible(old), _eligible(new))
-        _move(self._not_preferred, key, bit, () if old is None else _displaced(old), _displaced(new))
+            for masks_of, brokers in (
+                (self._in_sync, _members(new)),
+                (self._eligible, _eligible(new)),
+                (self._not_preferred, _displaced(new)),
+            ):
+                for broker in brokers:
+                    _set(masks_of, broker, key, bit)
+            return
+        if old.leader != new.leader:
+            _clear(self._led, old.leader, key, bit)
+            _set(self._led, new.leader, key, bit)
+        _move(self._in_sync, key, bit, _members(old), _members(new))
+        _move(self._eligible, key, bit, _eligible(old), _eligible(new))
+        _move(self._not_preferred, key, bit, _displaced(old), _displaced(new))
 
     def remove_topic(self, topic_id: bytes, partitions: Mapping[int, PartitionImage]) -> None:
         """Forget all partitions of a topic."""
@@ -164,7 +173,9 @@ def _move(
 
 
 def _set(masks_of: dict[int, Masks], broker: int, key: Chunk, bit: int) -> None:
-    masks = masks_of.setdefault(broker, {})
+    masks = masks_of.get(broker)
+    if masks is None:
+        masks = masks_of[broker] = {}
     masks[key] = masks.get(key, 0) | bit
 
 
