@@ -165,9 +165,14 @@ class ConfluentCopier:
             self._consumer.unsubscribe()
             self._consumer.subscribe([self._spec["topic"]])
 
+    def _once(self, call: Callable[[], Any]) -> None:
+        # librdkafka 2.16 may never return from send_offsets_to_transaction when the group's coordinator has died.
+        with self._copier.bounded("a call of the transactional API"):
+            call()
+
     def _call(self, call: Callable[[], Any]) -> None:
         try:
-            patiently(call, _retriable)
+            patiently(lambda: self._once(call), _retriable)
         except KafkaException as error:
             known = _error(error)
             if known is not None and known.code() in FENCES:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 FENCED_STATUS = 3
 FAILED_STATUS = 4
+STUCK_S = 30
+"""Longest time of a call that its client bounds by 10 s."""
 HEADERS: list[tuple[str, str | bytes | None]] = [("fate", b"abort")]
 """Of the records of a transaction that is going to be aborted."""
 
@@ -30,6 +33,27 @@ class Copier:
         with contextlib.suppress(OSError):
             sys.stdin.read()
         self._over.set()
+
+    @contextlib.contextmanager
+    def bounded(self, what: str) -> Iterator[None]:
+        """Guard a call of a client: the program ends as failed if the call takes more than :data:`STUCK_S`.
+
+        The watch counts its own sleeps, so that the time of a paused program doesn't count.
+        """
+        returned = threading.Event()
+
+        def watch() -> None:
+            for _ in range(STUCK_S):
+                if returned.wait(1):
+                    return
+            self.say("failed", f"{what} did not return within {STUCK_S} s")
+            os._exit(FAILED_STATUS)
+
+        threading.Thread(target=watch, daemon=True).start()
+        try:
+            yield
+        finally:
+            returned.set()
 
     @property
     def goes_on(self) -> bool:
