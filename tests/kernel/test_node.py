@@ -49,13 +49,22 @@ def planned(data_dir: Path, *overrides: str) -> Plan:
     )
 
 
-def test_a_controller_alone_knows_the_features_of_transactions_and_coordinates_none(tmp_path: Path) -> None:
-    """It decides on UpdateFeatures, also on ``transaction.version``."""
-    plan = planned(tmp_path, 'node.roles=["controller"]', 'transactions.plugin="transactions"')
+def test_a_controller_alone_knows_the_features_of_coordinators_and_coordinates_nothing(tmp_path: Path) -> None:
+    """It decides on UpdateFeatures, also on ``group.version`` and ``transaction.version``, and formatting finalizes the
+    levels that its plug-ins bring."""
+    plan = planned(
+        tmp_path,
+        'node.roles=["controller"]',
+        'transactions.plugin="transactions"',
+        'groups.plugins=["groups_kip848"]',
+    )
 
     async def body(node: Node) -> None:
-        assert "transaction.version" in [feature.name for feature in node.composition.features]
+        features = [feature.name for feature in node.composition.features]
+        assert "transaction.version" in features
+        assert "group.version" in features
         assert node.composition.transactions is None
+        assert node.composition.group_protocols == ()
 
     with_node(plan, body)
 

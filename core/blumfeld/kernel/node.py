@@ -282,11 +282,13 @@ class Node:
         composition.provide("local_partitions", broker.local_partitions)
         composition.provide("peers", broker.peers)
         composition.provide("membership", broker.membership)
+        coordinates = "broker" in composition.roles
         composition.group_protocols = tuple(
             plugins.make(plan, "blumfeld_make_group_protocol", composition)
             for plan in plugins.of_role("groups")
+            if coordinates
         )
-        for plan in plugins.of_role("transactions") if "broker" in composition.roles else ():
+        for plan in plugins.of_role("transactions") if coordinates else ():
             composition.transactions = plugins.make(plan, "blumfeld_make_transactions", composition)
         for _, handlers in plugins.each("blumfeld_api_handlers", composition):
             broker.register(handlers)

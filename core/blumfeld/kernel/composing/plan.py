@@ -92,16 +92,17 @@ class _Loader:
             options = manifest.plugins.options.get(name, {})
             at, options_at = f"plugins.observers[{nth}]", f"plugins.options.{name}"
             yield self._one("observers", name, options, at=at, options_at=options_at)
+        # A controller alone coordinates nothing, but it must know the features of groups and transactions: it finalizes
+        # their levels.
+        for nth, name in enumerate(manifest.groups.plugins):
+            options = manifest.groups.options.get(name, {})
+            at, options_at = f"groups.plugins[{nth}]", f"groups.options.{name}"
+            yield self._one("groups", name, options, at=at, options_at=options_at)
         if is_broker:
-            for nth, name in enumerate(manifest.groups.plugins):
-                options = manifest.groups.options.get(name, {})
-                at, options_at = f"groups.plugins[{nth}]", f"groups.options.{name}"
-                yield self._one("groups", name, options, at=at, options_at=options_at)
             for nth, name in enumerate(manifest.groups.assignors):
                 options = manifest.groups.options.get(name, {})
                 at, options_at = f"groups.assignors[{nth}]", f"groups.options.{name}"
                 yield self._one("assignors", name, options, at=at, options_at=options_at)
-        # A controller alone coordinates nothing, but it must know the feature to finalize its level.
         if manifest.transactions.plugin != NO_PLUGIN:
             yield self._one("transactions", manifest.transactions.plugin, manifest.transactions.options)
         if manifest.archive is not None:
