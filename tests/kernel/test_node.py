@@ -49,7 +49,9 @@ def planned(data_dir: Path, *overrides: str) -> Plan:
     )
 
 
-def test_a_controller_alone_knows_the_features_of_coordinators_and_coordinates_nothing(tmp_path: Path) -> None:
+def test_a_controller_alone_knows_the_features_of_coordinators_and_coordinates_nothing(
+    tmp_path: Path,
+) -> None:
     """It decides on UpdateFeatures, also on ``group.version`` and ``transaction.version``, and formatting finalizes the
     levels that its plug-ins bring."""
     plan = planned(
