@@ -40,7 +40,7 @@ PLACE = "blumfeld.broker.replicas.partition:Partition.place"
 TURN_END = "blumfeld.kernel.runtime.asyncio_runtime:AsyncioRuntime._end_turn"
 TELL = "blumfeld.broker.replicas.partition:Partition._write"
 WRITE = "blumfeld_storage_local.logs.partition_log:LocalLog._append"
-ANSWER = "blumfeld.broker.produce.straight:OneWritten.appended"
+ANSWER = "blumfeld.broker.produce.straight_target:OneWritten.appended"
 ADVANCE = "blumfeld.broker.replicas.partition:Partition._advance"
 SEND = "blumfeld.net.connections.accepted:AcceptedConnection.flush"
 

@@ -10,16 +10,13 @@ The module is loaded with the first transactional request, so that a start doesn
 from __future__ import annotations
 
 import struct
-from typing import TYPE_CHECKING
 
 from blumfeld.broker.produce.frame import FrameShape
+from blumfeld.broker.produce.straight_target import StraightWay, Target
 from blumfeld.broker.produce.transactional import is_open_for
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch
 from blumfeld.wire.errors import BrokerError
-
-if TYPE_CHECKING:
-    from blumfeld.broker.produce.straight import FastProduce, Target
 
 PREFIXES_MAX = 4096
 """As of the straight way: request prefixes that are remembered for each version."""
@@ -28,7 +25,7 @@ PREFIXES_MAX = 4096
 class StraightTransactional:
     """Serves the transactional requests of one version, behind ``FastProduce``."""
 
-    def __init__(self, fast: FastProduce, shape: FrameShape) -> None:
+    def __init__(self, fast: StraightWay, shape: FrameShape) -> None:
         self._fast = fast
         self._shape = shape
         self._records = shape.flexible_records if shape.flexible else shape.old_records
