@@ -55,6 +55,30 @@ def test_a_batch_waits_for_the_answer_and_the_open_transaction_needs_none() -> N
     assert len(broker.coordinator.asked) == 1
 
 
+def test_the_second_batch_of_a_producer_does_not_begin_the_partition_in_place_of_the_first() -> None:
+    """The first was refused and may be repeated. Kafka refuses the second one, too, and takes both in their order."""
+    broker = Verifying()
+    first, second = broker.begin_produce(0), broker.begin_produce(1)
+    broker.settle(BrokerError(ErrorCode.NOT_COORDINATOR))
+    broker.settle(IN_IT)
+    assert broker.code(first) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert broker.code(second) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    again = broker.begin_produce(0)
+    broker.settle(IN_IT)
+    assert broker.code(again) == ErrorCode.NONE
+    assert broker.code(broker.begin_produce(1)) == ErrorCode.NONE
+
+
+def test_a_producer_of_a_later_epoch_begins_with_its_own_first_sequence() -> None:
+    broker = Verifying()
+    first = broker.begin_produce(0)
+    broker.settle(BrokerError(ErrorCode.NOT_COORDINATOR))
+    assert broker.code(first) == ErrorCode.NOT_ENOUGH_REPLICAS
+    later = broker.begin_produce(7, epoch=1)
+    broker.settle(IN_IT)
+    assert broker.code(later) == ErrorCode.NONE
+
+
 def test_the_frame_may_be_overwritten_meanwhile() -> None:
     broker = Verifying()
     data = batch(b"kept", producer_id=PRODUCER, producer_epoch=0, base_sequence=0, transactional=True)

@@ -15,7 +15,7 @@ from blumfeld.log.producers.snapshot import ProducerEntry
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction
-from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 ABORTABLE_FROM = 11
@@ -28,6 +28,9 @@ ADD_RETRY_PAUSES_MS = (2, 4, 8, 16, 32, 38)
 Kafka pauses 20 ms each time (``add.partitions.to.txn.retry.backoff.ms``), for 100 ms in all
 (``add.partitions.to.txn.retry.backoff.max.ms``). The markers of a transaction are mostly written within a few
 milliseconds, so the first pauses are shorter here. After 100 ms the client tries again, as with Kafka."""
+FIRST_SEQUENCES_MAX = 10_000
+"""Producers and partitions whose first sequence is remembered while they are verified. Beyond that the oldest is
+forgotten, so that producers that never come back take no memory."""
 _AS_NOT_ENOUGH_REPLICAS = frozenset(
     (
         ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
@@ -70,13 +73,20 @@ def is_open_for(entry: ProducerEntry | None, batch: RecordBatch) -> bool:
 class Check:
     """One partition's part of a check, from the question to the answer."""
 
-    __slots__ = ("_before", "batch", "key", "partition")
+    __slots__ = ("_before", "_first_sequences", "batch", "key", "partition")
 
-    def __init__(self, partition: Partition, batch: RecordBatch, before: ProducerEntry | None) -> None:
+    def __init__(
+        self,
+        partition: Partition,
+        batch: RecordBatch,
+        before: ProducerEntry | None,
+        first_sequences: FirstSequences,
+    ) -> None:
         """:param before: the producer's entry in the partition as of now"""
         self.partition = partition
         self.batch = batch
         self._before = before
+        self._first_sequences = first_sequences
         at = partition.partition
         self.key = (at.topic, at.partition)
         """(topic, index) of the partition."""
@@ -92,16 +102,14 @@ class Check:
         if code:
             raise produce_error(code, adds=adds, abortable=abortable)
         entry = self.partition.state.producers.producer(self.batch.producer_id)
-        if entry is self._before:
-            if entry is None:
-                check_first(self.batch, adds)
-            return
-        if not is_open_for(entry, self.batch) and not (adds and self._is_new_epoch()):
+        ended = entry is not self._before and not is_open_for(entry, self.batch)
+        if ended and not (adds and self._is_new_epoch()):
             raise BrokerError(
                 ErrorCode.INVALID_TXN_STATE, "the transaction ended while the partition was verified"
             )
         if entry is None:
             check_first(self.batch, adds)
+            self._first_sequences.check(self.key, self.batch)
 
     def _is_new_epoch(self) -> bool:
         """Whether the partition had nothing of the batch's epoch when the coordinator was asked.
@@ -112,10 +120,51 @@ class Check:
         return self._before is None or self._before.epoch < self.batch.producer_epoch
 
 
-def check_of(partition: Partition, batch: RecordBatch) -> Check | None:
-    """Returns the check that a transactional batch needs before its partition takes it; ``None`` if it needs none."""
-    entry = partition.state.producers.producer(batch.producer_id)
-    return None if is_open_for(entry, batch) else Check(partition, batch, entry)
+class FirstSequences:
+    """The lowest sequence with which each producer came to a partition that doesn't know it, until the partition does.
+
+    A producer sends on while its first batch is verified. If that one is refused and may be repeated, the next must not
+    begin the partition in its place: the first would then be out of order for good. Kafka's leader remembers the same
+    (``VerificationStateEntry.lowestSequence``).
+    """
+
+    def __init__(self) -> None:
+        self._lowest: dict[tuple[tuple[str, int], int], tuple[int, int]] = {}
+
+    def check_of(self, partition: Partition, batch: RecordBatch) -> Check | None:
+        """Returns the check that a transactional batch needs before its partition takes it; ``None`` if it needs
+        none.
+        """
+        entry = partition.state.producers.producer(batch.producer_id)
+        if is_open_for(entry, batch):
+            return None
+        check = Check(partition, batch, entry, self)
+        if entry is None:
+            self._note(check.key, batch)
+        return check
+
+    def _note(self, key: tuple[str, int], batch: RecordBatch) -> None:
+        at = (key, batch.producer_id)
+        epoch, sequence = self._lowest.get(at, (NO_PRODUCER_EPOCH, 0))
+        if epoch < batch.producer_epoch or (epoch == batch.producer_epoch and batch.base_sequence < sequence):
+            self._lowest[at] = batch.producer_epoch, batch.base_sequence
+            if len(self._lowest) > FIRST_SEQUENCES_MAX:
+                del self._lowest[next(iter(self._lowest))]
+
+    def check(self, key: tuple[str, int], batch: RecordBatch) -> None:
+        """Check that no batch of the same producer and epoch came before this one; forget the producer if none did.
+
+        :raises BrokerError: OUT_OF_ORDER_SEQUENCE_NUMBER
+        """
+        at = (key, batch.producer_id)
+        epoch, sequence = self._lowest.get(at, (NO_PRODUCER_EPOCH, 0))
+        if epoch == batch.producer_epoch and sequence < batch.base_sequence:
+            raise BrokerError(
+                ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+                f"producer {batch.producer_id} is unknown to this partition and sent sequence {sequence} before "
+                f"{batch.base_sequence}",
+            )
+        self._lowest.pop(at, None)
 
 
 def ask(

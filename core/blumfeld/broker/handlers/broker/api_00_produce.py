@@ -282,10 +282,10 @@ class Produce:
         self._append_to(partition, batch, waiter)
 
     def _load_check(self) -> CheckOf:
-        from blumfeld.broker.produce.transactional import check_of
+        from blumfeld.broker.produce.transactional import FirstSequences
 
-        self._check = check_of
-        return check_of
+        self._check = FirstSequences().check_of
+        return self._check
 
     def _keep(self, batch: RecordBatch) -> None:
         """Move the batch to memory that outlives the turn. A small frame lies in the receive buffer, which the next
