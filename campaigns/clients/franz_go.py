@@ -48,7 +48,7 @@ class FranzGo(JsonProgram):
 
     @classmethod
     def version(cls) -> str:
-        """Of franz-go, as go.mod has it."""
+        """Returns the version of franz-go that go.mod has."""
         found = re.search(r"twmb/franz-go v(\S+)", Path(_source(), "go.mod").read_text())
         return found[1] if found else "unknown"
 

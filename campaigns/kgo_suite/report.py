@@ -16,12 +16,12 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     contender: str
     version: str
-    """Of franz-go."""
+    """Version of franz-go."""
     records: int
     outcomes: tuple[Outcome, ...]
-    """Of each test and subtest, in the run of all tests."""
+    """Outcomes of the tests and subtests in the run of all tests."""
     alone: tuple[Outcome, ...] = ()
-    """Of each test that failed or didn't run there, in a run with those tests only."""
+    """Outcomes of the tests that failed or didn't run there, in a run with those tests only."""
 
     @property
     def is_good(self) -> bool:

@@ -17,7 +17,7 @@ FAILED_STATUS = 4
 STUCK_S = 30
 """Longest time of a call that its client bounds by 10 s."""
 HEADERS: list[tuple[str, str | bytes | None]] = [("fate", b"abort")]
-"""Of the records of a transaction that is going to be aborted."""
+"""Headers of the records of a transaction that is going to be aborted."""
 
 
 class Copier:

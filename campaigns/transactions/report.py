@@ -45,7 +45,7 @@ class RunReport(msgspec.Struct, kw_only=True):
     """After each fault, until a transaction was committed."""
     account: Account = msgspec.field(default_factory=Account)
     sha256: str = ""
-    """Of the lines that ``read_committed`` shows."""
+    """Hash of the lines that ``read_committed`` shows."""
     capture_sha256: str = ""
     find_hanging: str = ""
     """What Kafka's tool found: ``none``, a count, or why it was not run."""

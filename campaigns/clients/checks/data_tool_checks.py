@@ -128,4 +128,4 @@ DATA_COLUMNS: dict[str, Check] = {
     "transactions": transactions,
     "latency": latency,
 }
-"""Of Kafka's tools that work on topics and records."""
+"""Checks of Kafka's tools that work on topics and records."""

@@ -196,4 +196,4 @@ OPERATION_COLUMNS: dict[str, Check] = {
     "reassign": reassignment,
     "settings": settings,
 }
-"""Of Kafka's tools that ask about brokers and replicas. They need three brokers."""
+"""Checks of Kafka's tools that ask about brokers and replicas. They need three brokers."""

@@ -204,7 +204,7 @@ class VerifyingOffsets(Verifying):
 
     @property
     def written(self) -> list[bool]:
-        """Of each batch in the groups' partition: whether it is a marker."""
+        """Returns whether each batch in the groups' partition is a marker."""
         return [batch.is_control for batch in self.log_of(OFFSETS_TOPIC).batches(0)]
 
 

@@ -22,8 +22,8 @@ class Difference(NamedTuple):
 
     delta: ImageDelta
     gone: list[PartitionImage]
-    """Partitions of the old image that the new one doesn't share. Nobody needs them. But who lets go of this list bit
-    by bit frees them bit by bit, where the end of the old image would free them all at once.
+    """Partitions of the old image that the new one doesn't share. They are kept so that the caller can free them in
+    slices. Otherwise the end of the old image would free them all in one turn.
     """
 
 

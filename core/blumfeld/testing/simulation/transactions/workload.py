@@ -55,7 +55,7 @@ MOMENT_CHANCE = 0.5
 
 
 class Transactions(Cluster):
-    """Of each four clients one produces, one relays, two rivals share a transactional id, and one reads."""
+    """A cluster with transactional clients: a producer, a relay, two rivals with one transactional id, and a reader."""
 
     survives = Cluster.survives
     topics: Mapping[str, int] = {WORK: 3, MADE: 2}
