@@ -15,6 +15,7 @@ from blumfeld.wire.batches.records import Record
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.compression.payload import compress
 from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
@@ -153,11 +154,18 @@ def _transactional(target: Target) -> str:
     data = PartitionProduceData(records=bytes(batch))
     topics = [TopicProduceData(name=target.topic, partition_data=[data])]
     request = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=topics)
-    try:
-        answer = target.ask(request, 9, ProduceResponse)
-    except ConnectionEnded:
-        return CLOSED
-    return name_of(answer.responses[0].partition_responses[0].error_code)
+    find = FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
+    for _ in range(200):
+        target.ask(find, 4, FindCoordinatorResponse)  # makes the coordinator's topic
+        try:
+            answer = target.ask(request, 9, ProduceResponse)
+        except ConnectionEnded:
+            return CLOSED
+        found = name_of(answer.responses[0].partition_responses[0].error_code)
+        if found != "NOT_ENOUGH_REPLICAS":
+            return found
+        time.sleep(0.05)
+    return "no coordinator"
 
 
 def _of_time(timestamp_ms: Callable[[], int]) -> Callable[[], bytearray]:
@@ -252,10 +260,9 @@ def _of_producers() -> Sequence[Case]:
             _sequences((0, 0, 1), (1, 5, 1)),
         ),
         Case(
-            "Produce: a transactional batch",
-            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
+            "Produce: a batch of a transaction that nobody began",
+            "INVALID_PRODUCER_ID_MAPPING",
             _transactional,
-            kafka="INVALID_PRODUCER_ID_MAPPING: has transactions",
         ),
     )
 

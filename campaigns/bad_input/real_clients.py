@@ -13,12 +13,16 @@ ASK_S = 60.0
 
 
 def _transaction(target: Target) -> str:
-    """librdkafka with a transactional id."""
+    """librdkafka with a longer transaction than ``transaction.max.timeout.ms`` allows."""
     from confluent_kafka import KafkaException, Producer
 
     quiet = logging.getLogger("blumfeld.bad_input.librdkafka")
     quiet.disabled = True
-    settings = {"bootstrap.servers": target.address, "transactional.id": "some-transaction"}
+    settings = {
+        "bootstrap.servers": target.address,
+        "transactional.id": "some-transaction",
+        "transaction.timeout.ms": 2_147_483_647,
+    }
     producer = Producer(settings, logger=quiet)
     try:
         producer.init_transactions(ASK_S)
@@ -49,10 +53,9 @@ def cases() -> Sequence[Case]:
         return ()
     return (
         Case(
-            "librdkafka: a transactional id",
-            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED, fatal",
+            "librdkafka: a transaction of 24 days",
+            "INVALID_TRANSACTION_TIMEOUT, fatal",
             _transaction,
-            kafka="has transactions",
         ),
         Case("librdkafka: a record of 3 MB", "MSG_SIZE_TOO_LARGE", _too_large),
     )

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 
 from blumfeld.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopic
+from blumfeld.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
@@ -26,6 +27,9 @@ from campaigns.bad_input.case import Case
 from campaigns.bad_input.target import FETCH_VERSION, Target, name_of
 
 FETCH_BYTES = 1 << 20
+
+LOADING = ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE")
+"""Answers of a coordinator that isn't there yet."""
 
 
 def _topic(name: str, partitions: int = 1, replicas: int = 1) -> CreatableTopic:
@@ -85,6 +89,18 @@ def _coordinator(key: str, key_type: int) -> Callable[[Target], str]:
     return act
 
 
+def _end_transaction(target: Target) -> str:
+    """Asked again until the coordinator is there: its topic is made with the first question."""
+    request = EndTxnRequest(transactional_id="nobody", producer_id=1, producer_epoch=0, committed=True)
+    for _ in range(200):
+        if _coordinator("nobody", 1)(target) == "NONE":
+            found = name_of(target.ask(request, 3, EndTxnResponse).error_code)
+            if found not in LOADING:
+                return found
+        time.sleep(0.05)
+    return "no coordinator"
+
+
 def _join(group: str, session_timeout_ms: int = 10_000, member: str = "") -> Callable[[Target], str]:
     def act(target: Target) -> str:
         _group_is_loaded(target, group or f"{target.tag}-group")
@@ -132,7 +148,7 @@ def _group_is_loaded(target: Target, group: str) -> None:
         request = HeartbeatRequest(group_id=group, generation_id=0, member_id="x")
         if _coordinator(group, 0)(target) == "NONE":
             found = name_of(target.ask(request, 4, HeartbeatResponse).error_code)
-            if found not in ("NOT_COORDINATOR", "COORDINATOR_LOAD_IN_PROGRESS", "COORDINATOR_NOT_AVAILABLE"):
+            if found not in LOADING:
                 return
         time.sleep(0.05)
 
@@ -210,17 +226,11 @@ def _of_coordinators() -> Sequence[Case]:
     """Transactions and groups."""
     return (
         Case(
-            "InitProducerId: a transactional id",
-            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-            lambda target: name_of(target.producer_id("some-transaction").error_code),
-            kafka="has transactions",
+            "InitProducerId: an empty transactional id",
+            "INVALID_REQUEST",
+            lambda target: name_of(target.producer_id("").error_code),
         ),
-        Case(
-            "FindCoordinator: of a transactional id",
-            "TRANSACTIONAL_ID_AUTHORIZATION_FAILED",
-            _coordinator("some-transaction", 1),
-            kafka="has transactions",
-        ),
+        Case("EndTxn: a transactional id that nobody began", "INVALID_PRODUCER_ID_MAPPING", _end_transaction),
         Case("FindCoordinator: of an unknown kind", "INVALID_REQUEST", _coordinator("x", 9)),
         Case("JoinGroup: no group id", "INVALID_GROUP_ID", _join("")),
         Case("JoinGroup: a session of 1 ms", "INVALID_SESSION_TIMEOUT", _join("bad-session", 1)),
