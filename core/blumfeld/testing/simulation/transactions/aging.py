@@ -8,6 +8,7 @@ from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.groups import CoordinatorRecord, Decision
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
+from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.machine.host import Machine
 from blumfeld.testing.simulation.swarm.world import World
 from blumfeld.wire.codec import encode
@@ -22,7 +23,17 @@ def coordinator_of(world: World, image: ClusterImage, transactional_id: str) -> 
     topic = image.topics.get(TRANSACTIONS_TOPIC)
     if topic is None:
         return None
-    leader = topic.partitions[partition_for(transactional_id, len(topic.partitions))].leader
+    number = partition_for(transactional_id, len(topic.partitions))
+    return leader_of(world, image, TopicPartition(TRANSACTIONS_TOPIC, number))
+
+
+def leader_of(world: World, image: ClusterImage, partition: TopicPartition) -> Machine | None:
+    """Return the machine whose node leads a partition; ``None`` while there is none.
+
+    The image of a node that has just started may lack the topic, and for a moment no other node may run.
+    """
+    topic = image.topics.get(partition.topic)
+    leader = -1 if topic is None else topic.partitions[partition.partition].leader
     return world.machines[leader - 1] if leader > 0 else None
 
 

@@ -16,7 +16,7 @@ from blumfeld.testing.simulation.cluster.workload import CONFIG, REPLICAS, Clust
 from blumfeld.testing.simulation.machine.host import ADDRESS, address_of
 from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of, drawn
 from blumfeld.testing.simulation.swarm.world import World
-from blumfeld.testing.simulation.transactions.aging import age, coordinator_of
+from blumfeld.testing.simulation.transactions.aging import age, coordinator_of, leader_of
 from blumfeld.testing.simulation.transactions.checker import check
 from blumfeld.testing.simulation.transactions.histories import (
     NEVER_S,
@@ -171,8 +171,7 @@ class Transactions(Cluster):
         machine = coordinator_of(world, image, transaction.incarnation.name)
         if transaction.appends and self._moments.random() < 0.4:
             at = transaction.appends[self._moments.randrange(len(transaction.appends))].partition
-            leader = image.topics[at.topic].partitions[at.partition].leader
-            machine = world.machines[leader - 1] if leader > 0 else machine
+            machine = leader_of(world, image, at) or machine
         if machine is not None:
             world.moment(machine)
 
