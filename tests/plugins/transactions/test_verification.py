@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from blumfeld.broker.replicas.rules.record_rules import LOOK_BYTES_MAX
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.transactions import Outcomes
@@ -97,6 +98,31 @@ def test_a_marker_between_question_and_answer_refuses_the_batch() -> None:
     broker.ask(end(False, ("t", 0)), 1)
     broker.settle(IN_IT)
     assert broker.code(waiting) == ErrorCode.INVALID_TXN_STATE
+
+
+@pytest.mark.parametrize("opens", [True, False])
+def test_a_marker_while_a_worker_looks_into_the_batch_refuses_it(opens: bool) -> None:
+    """The batch was verified, or its transaction was open here, before its records were given to the worker thread."""
+    broker = Verifying()
+    broker.create_topic("compacted", cleanup_policy="compact")
+    at = "compacted", 0
+
+    def begin(value: bytes, sequence: int) -> FakeExchange:
+        data = batch(
+            value, producer_id=PRODUCER, producer_epoch=0, base_sequence=sequence, transactional=True
+        )
+        return broker.begin(broker.frame(produce(data, topic=at[0], transactional_id="tx"), 11))
+
+    if not opens:
+        begin(b"small", 0)
+        broker.settle({at: ErrorCode.NONE})
+    large = begin(bytes(LOOK_BYTES_MAX + 1), 0 if opens else 1)
+    if opens:
+        broker.held.pop().complete({at: ErrorCode.NONE})
+    broker.ask(end(False, at), 1)
+    broker.settle({at: ErrorCode.TRANSACTION_ABORTABLE})
+    assert broker.code(large) == ErrorCode.TRANSACTION_ABORTABLE
+    assert [one.is_control for one in broker.log_of(at[0]).batches(0)] == ([True] if opens else [False, True])
 
 
 def begin_next_before_the_marker(broker: Verifying) -> FakeExchange:

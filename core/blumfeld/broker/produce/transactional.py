@@ -73,7 +73,7 @@ def is_open_for(entry: ProducerEntry | None, batch: RecordBatch) -> bool:
 class Check:
     """One partition's part of a check, from the question to the answer."""
 
-    __slots__ = ("_before", "_first_sequences", "batch", "key", "partition")
+    __slots__ = ("_before", "_first_sequences", "batch", "key", "looked", "partition")
 
     def __init__(
         self,
@@ -85,6 +85,8 @@ class Check:
         """:param before: the producer's entry in the partition as of now"""
         self.partition = partition
         self.batch = batch
+        self.looked: RecordBatch | None = None
+        """The batch as the topic requires it, if a worker thread has checked its records already."""
         self._before = before
         self._first_sequences = first_sequences
         at = partition.partition

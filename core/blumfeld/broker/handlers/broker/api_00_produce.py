@@ -150,7 +150,7 @@ class Produce:
                     self._ports.events.error("a batch could not be looked into", exc_info=error)
                     waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
                 else:
-                    self._append_to(partition, batch, waiter, found)
+                    self._append_looked(partition, batch, waiter, found)
                 self._all_placed(pending, context)
 
             self._ports.looking_inside.look(batch, partition.config).when_done(looked)
@@ -175,7 +175,7 @@ class Produce:
                 except BrokerError as error:
                     waiter.refused(check.partition, error)
                 else:
-                    self._append_to(check.partition, check.batch, waiter)
+                    self._append_to(check.partition, check.batch, waiter, check.looked)
             self._all_placed(pending, context)
 
         checks = [check for check, _ in verifying]
@@ -311,6 +311,18 @@ class Produce:
             waiter.refused(partition, error)
             return
         answer.log_append_time_ms = partition.append_ms
+
+    def _append_looked(
+        self, partition: Partition, batch: RecordBatch, waiter: PartitionAppend, found: RecordBatch
+    ) -> None:
+        """Append a batch that a worker thread has checked. A marker may have ended its transaction meanwhile. So a
+        batch of a transaction that isn't open in the partition is verified again."""
+        check = (self._check or self._load_check())(partition, batch) if batch.is_transactional else None
+        if check is None:
+            self._append_to(partition, batch, waiter, found)
+        else:
+            check.looked = found
+            waiter.pending.verifying.append((check, waiter))
 
     def _find(self, topic: TopicProduceData, index: int, context: RequestContext) -> Partition:
         """Returns the partition, if this node leads it and the client may write to it."""
