@@ -141,16 +141,25 @@ def marker(broker: Verifying, epoch: int) -> None:
 
 
 @pytest.mark.parametrize("refused_first", [True, False])
+@pytest.mark.parametrize("writings", [1, 2])
 def test_the_marker_of_the_last_transaction_does_not_refuse_the_first_batch_of_the_next(
-    refused_first: bool,
+    refused_first: bool, writings: int
 ) -> None:
-    """It begins the epoch of the next transaction. kgo's TestTxnEtl found it with three nodes."""
+    """It begins the epoch of the next transaction. kgo's TestTxnEtl found it with three nodes. A coordinator that comes
+    after a failover writes it once more."""
     broker = Verifying()
-    waiting = begin_next_before_the_marker(broker)
+    first = broker.begin_produce(0, 12)
+    broker.settle(IN_IT)
+    assert broker.code(first, 12) == ErrorCode.NONE
+    if writings == 2:
+        marker(broker, 1)
+    waiting = broker.begin_produce(0, 12, epoch=1)
     if refused_first:
         broker.settle(BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS))
     marker(broker, 1)
     broker.runtime.advance(20)
+    broker.settle(IN_IT)
+    assert not waiting.settled, "only the coordinator knows which transaction the marker has ended"
     broker.settle(IN_IT)
     assert broker.code(waiting, 12) == ErrorCode.NONE
 
@@ -165,14 +174,18 @@ def test_the_marker_of_the_batchs_own_transaction_refuses_it() -> None:
     assert broker.code(waiting, 12) == ErrorCode.INVALID_PRODUCER_EPOCH
 
 
-def test_a_marker_of_the_batchs_epoch_refuses_it_once_the_epoch_has_begun() -> None:
+@pytest.mark.parametrize("epoch_has_begun", [True, False])
+def test_after_a_marker_of_the_batchs_epoch_the_coordinator_is_asked_again(epoch_has_begun: bool) -> None:
     """A client that adds by Produce and ends by an old EndTxn has one epoch in all its transactions."""
     broker = Verifying()
-    marker(broker, 0)
+    if epoch_has_begun:
+        marker(broker, 0)
     waiting = broker.begin_produce(0, 12)
     broker.ask(end(False, ("t", 0)), 1)
     broker.settle(IN_IT)
-    assert broker.code(waiting, 12) == ErrorCode.INVALID_TXN_STATE
+    broker.settle(BrokerError(ErrorCode.PRODUCER_FENCED))
+    assert broker.code(waiting, 12) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert all(one.is_control for one in broker.log_of("t").batches(0))
 
 
 @pytest.mark.parametrize(
@@ -261,8 +274,23 @@ def test_the_marker_of_the_last_transaction_may_come_after_the_next_ones_offset(
     request.markers[0].producer_epoch = epoch
     request.markers[0].transaction_version = 2
     broker.ask(request, 2)
-    broker.settle(GROUPS_PARTITION)
+    while broker.held:
+        broker.settle(GROUPS_PARTITION)
     assert broker.outcome(waiting, 5) == code
+    assert len(broker.coordinator.asked) == 2 - epoch
+
+
+def test_a_marker_that_is_written_once_more_does_not_refuse_the_next_ones_offset() -> None:
+    """A coordinator that comes after a failover writes the last transaction's marker once more."""
+    broker = VerifyingOffsets()
+    request = end(True)
+    request.markers[0].transaction_version = 2
+    broker.ask(request, 2)
+    waiting = broker.begin_commit(5)
+    broker.ask(request, 2)
+    broker.settle(GROUPS_PARTITION)
+    broker.settle(GROUPS_PARTITION)
+    assert broker.outcome(waiting, 5) == ErrorCode.NONE
 
 
 def test_an_open_transaction_of_the_group_is_verified_once() -> None:

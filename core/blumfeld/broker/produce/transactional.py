@@ -93,33 +93,32 @@ class Check:
         self.key = (at.topic, at.partition)
         """(topic, index) of the partition."""
 
-    def confirm(self, code: ErrorCode, *, adds: bool, abortable: bool) -> None:
-        """Check that the batch may be appended now, with the coordinator's outcome.
+    def confirm(self, code: ErrorCode, *, adds: bool, abortable: bool) -> bool:
+        """Check that the batch may be appended now, with the coordinator's outcome. Returns whether it may. If not, the
+        coordinator must be asked again.
 
         A marker that came between question and answer may have ended the transaction that the answer speaks of. Then
-        the batch would open it again, with nothing to end it.
+        the batch would open it again, with nothing to end it. In transactions of version 2 it may as well be the marker
+        of the last transaction, which begins the batch's epoch: at its first writing, or once more by the next
+        coordinator. Only the coordinator knows.
 
         :raises BrokerError: it may not
         """
         if code:
             raise produce_error(code, adds=adds, abortable=abortable)
         entry = self.partition.state.producers.producer(self.batch.producer_id)
-        ended = entry is not self._before and not is_open_for(entry, self.batch)
-        if ended and not (adds and self._is_new_epoch()):
-            raise BrokerError(
-                ErrorCode.INVALID_TXN_STATE, "the transaction ended while the partition was verified"
-            )
+        if entry is not self._before and not is_open_for(entry, self.batch):
+            if not adds:
+                raise BrokerError(
+                    ErrorCode.INVALID_TXN_STATE, "the transaction ended while the partition was verified"
+                )
+            if entry is None or entry.epoch <= self.batch.producer_epoch:
+                self._before = entry
+                return False
         if entry is None:
             check_first(self.batch, adds)
             self._first_sequences.check(self.key, self.batch)
-
-    def _is_new_epoch(self) -> bool:
-        """Whether the partition had nothing of the batch's epoch when the coordinator was asked.
-
-        In transactions of version 2 the marker of the last transaction begins this epoch, and may come after the
-        first batch of the next. The marker of the batch's own transaction has the epoch after, which refuses the batch.
-        """
-        return self._before is None or self._before.epoch < self.batch.producer_epoch
+        return True
 
 
 class FirstSequences:

@@ -171,11 +171,14 @@ class Produce:
         def place(outcome: Callable[[Check], ErrorCode]) -> None:
             for check, waiter in verifying:
                 try:
-                    check.confirm(outcome(check), adds=adds, abortable=abortable)
+                    may = check.confirm(outcome(check), adds=adds, abortable=abortable)
                 except BrokerError as error:
                     waiter.refused(check.partition, error)
-                else:
+                    continue
+                if may:
                     self._append_to(check.partition, check.batch, waiter, check.looked)
+                else:
+                    pending.verifying.append((check, waiter))
             self._all_placed(pending, context)
 
         checks = [check for check, _ in verifying]

@@ -77,15 +77,16 @@ class TxnOffsetCommit:
         """Commit once the group's partition is verified to be in the transaction.
 
         A commit after the end of the transaction would stay pending forever: no marker would come for it. So a marker
-        between the question and the answer refuses the commit: INVALID_TXN_STATE. A transaction that is open in the
-        group's partition needs no question.
+        between the question and the answer refuses the commit: INVALID_TXN_STATE. From v5 on it may be the marker of
+        the last transaction, so the question is asked again. A transaction that is open in the group's partition needs
+        no question.
         """
         transactions, offsets = self._ports.transactions, self._ports.image().topics.get(OFFSETS_TOPIC)
         if transactions is None or offsets is None:
             return submit_for_topics(self._ports, request, context, _refused_topic)
         at = OFFSETS_TOPIC, partition_for(request.group_id, len(offsets.partitions))
         adds = context.api_version >= ADDS_SINCE_VERSION
-        guard = _Guard(self._ports, at[1], request, adds)
+        guard = _Guard(self._ports, at[1], request)
         if guard.is_open:
             return submit_for_topics(self._ports, request, context, _refused_topic)
         asked = PartitionsOfTransaction(
@@ -107,6 +108,9 @@ class TxnOffsetCommit:
             unknown = ErrorCode.UNKNOWN_SERVER_ERROR
             code = done.result().get(at, unknown) if done.error is None else code_of(done.error)
             if not code and guard.has_changed:
+                if adds:  # it may be the marker of the last transaction: only the coordinator knows
+                    self._verified(request, context).when_done(pass_on)
+                    return
                 code = ErrorCode.INVALID_TXN_STATE
             if code:
                 answered.fail(BrokerError(_error(code, context.api_version)))
@@ -120,9 +124,8 @@ class TxnOffsetCommit:
 class _Guard:
     """The producer's state in the group's partition, from the question to the coordinator until its answer."""
 
-    def __init__(self, ports: GroupPorts, index: int, request: TxnOffsetCommitRequest, adds: bool) -> None:
+    def __init__(self, ports: GroupPorts, index: int, request: TxnOffsetCommitRequest) -> None:
         self._ports = ports
-        self._adds = adds
         self._index = index
         self._request = request
         self._before = self._entry()
@@ -141,14 +144,12 @@ class _Guard:
 
     @property
     def has_changed(self) -> bool:
-        """Whether the transaction may have ended since, so that the answer speaks of one that is over.
-
-        In transactions of version 2 the marker of the last transaction begins this one's epoch, and may come after the
-        question. The marker of this one has the epoch after, which refuses the offset by itself.
+        """Whether the transaction may have ended since, so that the answer speaks of one that is over. A later epoch
+        refuses the offset by itself.
         """
-        before = self._before
-        is_new_epoch = before is None or before.epoch < self._request.producer_epoch
-        return not self.is_open and self._entry() is not before and not (self._adds and is_new_epoch)
+        entry = self._entry()
+        fences = entry is not None and entry.epoch > self._request.producer_epoch
+        return not self.is_open and entry is not self._before and not fences
 
 
 def _error(code: ErrorCode, version: int) -> ErrorCode:
