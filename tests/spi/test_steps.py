@@ -5,6 +5,7 @@ from __future__ import annotations
 from copy import deepcopy
 from typing import Any, cast
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -93,6 +94,12 @@ def test_a_part_is_bounded(request: OffsetFetchRequest, size: int) -> None:
         # A piece of a topic comes with the structs around it.
         assert sum(weight(group) for group in part) <= size + 2
     assert all(group is None for group in request.groups), "its memory goes with the parts"
+
+
+@pytest.mark.parametrize("elements", [[0] * 50, ["a"] * 50])
+def test_elements_that_are_one_object_are_cut_too(elements: list[Any]) -> None:
+    """All zeros are one object, and so are all strings of the same one letter."""
+    assert [len(part) for part, _ in parts_of(elements, (), 20)] == [20, 20, 10]
 
 
 def test_it_waits_for_each_part_and_yields_between() -> None:

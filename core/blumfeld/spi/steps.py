@@ -64,7 +64,7 @@ def by_elements(
         if once is not None:
             elements = yield from _pairs(elements, once)
         whole: Any = None
-        for part, depth in parts_of(elements, asked[1:], chunk):
+        for part, depth in parts_of(elements, asked[1:], chunk, pairs=once is not None):
             small = replace(request, **{asked[0]: part})
             answer: Any
             try:
@@ -107,12 +107,17 @@ def _pairs(elements: Sequence[Any], key: Callable[[Any], Hashable]) -> Steps[lis
     return kept
 
 
-def parts_of(elements: list[Any], inner: tuple[str, ...], size: int) -> Iterator[tuple[list[Any], int]]:
+def parts_of(
+    elements: list[Any], inner: tuple[str, ...], size: int, *, pairs: bool = False
+) -> Iterator[tuple[list[Any], int]]:
     """Cut an array of nested arrays into parts of about ``size`` elements, counted at all depths.
 
     An element with too many inner ones is cut itself, and its pieces are parts of their own. Each part comes with a
     number of levels: so many levels of its first element go on with the last element of the part before. It is 0 for a
     part that begins with a new element. ``elements`` is emptied on the way, so that its memory goes with the parts.
+
+    :param pairs: an element may be there twice in a row (``once``), and both come in the same part. Without it equal
+        neighbours mean nothing: all small numbers and short strings of one value are one object
     """
     part: list[Any] = []
     room = size
@@ -128,8 +133,7 @@ def parts_of(elements: list[Any], inner: tuple[str, ...], size: int) -> Iterator
                 yield [replace(element, **{inner[0]: piece})], depth + 1 if begun else 0
                 begun = True
             continue
-        # Equal neighbours stay together: ``once`` put them there.
-        if weight > room and part and part[-1] is not element:
+        if weight > room and part and not (pairs and part[-1] is element):
             yield part, 0
             part, room = [], size
         part.append(element)
