@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Set
+
 import msgspec
 
 from blumfeld_transactions.transaction import NO_PRODUCER_ID, Partition, State
@@ -63,7 +65,7 @@ class ListAll(msgspec.Struct, frozen=True, kw_only=True):
 
     states: frozenset[State] | None = None
     """Only those in these states; ``None`` for all."""
-    producer_ids: frozenset[int] = frozenset()
+    producer_ids: Set[int] = frozenset()
     """Only those of these producers; empty for all."""
     open_longer_than_ms: int = -1
     """Only those that began earlier than so long ago (KIP-994); -1 for all."""

@@ -7,9 +7,10 @@ from typing import Any
 
 from blumfeld.coordinator.runtime.coordinator import gather
 from blumfeld.coordinator.runtime.partitioning import partition_for
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.spi.steps import by_elements
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -26,6 +27,7 @@ from blumfeld.wire.messages.add_partitions_to_txn import (
 from blumfeld.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from blumfeld.wire.schema import Message
+from blumfeld_transactions.adding_in_steps import add_in_steps, answer_in_steps
 from blumfeld_transactions.commands import AddPartitions, EndTransaction, InitProducer, NeedsProducerId
 from blumfeld_transactions.transaction import EPOCH_A_TRANSACTION, Partition
 
@@ -40,6 +42,10 @@ FENCED_FROM = {
     ApiKey.END_TXN: 2,
 }
 """API → its first version whose clients know PRODUCER_FENCED. Older ones get INVALID_PRODUCER_EPOCH (KIP-588)."""
+TRANSACTIONS_AT_ONCE = 32
+"""Transactions and partitions of a broker's request that are served in one step: one may take 50 µs."""
+_OF_BROKERS = ("transactions", "topics", "partitions")
+_FOR_BROKERS = ("results_by_transaction", "topic_results", "results_by_partition")
 ABORTABLE_FROM = 5
 """First version of AddPartitionsToTxn whose senders know TRANSACTION_ABORTABLE."""
 
@@ -55,7 +61,14 @@ def handlers(around: TransactionSurroundings) -> list[ApiHandler]:
     """Returns the handlers of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
     apis = TransactionApis(around)
     return [
-        _handler(ApiKey.ADD_PARTITIONS_TO_TXN, (0, 5), apis.add_partitions, add_partitions_failed),
+        ApiHandler(
+            key=ApiKey.ADD_PARTITIONS_TO_TXN,
+            min_version=0,
+            max_version=5,
+            handle=apis.add_partitions,
+            error_response=add_partitions_failed,
+            in_steps=apis.add_partitions_in_steps,
+        ),
         _handler(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), apis.add_offsets, add_offsets_failed),
         _handler(ApiKey.END_TXN, (0, 5), apis.end, end_failed),
     ]
@@ -181,6 +194,24 @@ class TransactionApis:
 
         self._around.submit(transactional_id, command, context).when_done(settle)
         return answered
+
+    def add_partitions_in_steps(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> Steps[AddPartitionsToTxnResponse]:
+        """:meth:`add_partitions` for many partitions."""
+        if context.api_version >= BROKERS_FROM:
+            part = _handler(ApiKey.ADD_PARTITIONS_TO_TXN, (4, 5), self.add_partitions, add_partitions_failed)
+            return by_elements(lambda: part, _OF_BROKERS, _FOR_BROKERS, chunk=TRANSACTIONS_AT_ONCE)(
+                request, context
+            )
+        transactional_id, code = request.v3_and_below_transactional_id, ErrorCode.NONE
+        if not context.authorize("Write", "TransactionalId", transactional_id):
+            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        elif not transactional_id:
+            code = ErrorCode.INVALID_REQUEST
+        if code:
+            return answer_in_steps(request.v3_and_below_topics, lambda _, some: [code] * len(some))
+        return add_in_steps(self._around, request, context, lambda error: _code(error, context))
 
     def _refused(
         self, topics: Iterable[AddPartitionsToTxnTopic], context: RequestContext

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from blumfeld.coordinator.runtime.coordinator import gather
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import STEP_ELEMENTS, by_elements, drained
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -21,25 +22,32 @@ from blumfeld.wire.schema import Message
 from blumfeld_transactions.commands import DescribeOne, ListAll
 from blumfeld_transactions.transaction import State, Transaction
 
+DESCRIBED_AT_ONCE = 32
+"""Transactional ids of DescribeTransactions that are looked for in one step: each may take 50 µs."""
 STATES = {state.text: state for state in State}
 
 
 def handlers(around: TransactionSurroundings) -> list[ApiHandler]:
     """Returns the handlers of both APIs."""
     apis = ListingApis(around)
-    return [
-        ApiHandler(
-            key=ApiKey.DESCRIBE_TRANSACTIONS,
-            min_version=0,
-            max_version=0,
-            handle=apis.describe,
-            error_response=describe_failed,
+    describe = ApiHandler(
+        key=ApiKey.DESCRIBE_TRANSACTIONS,
+        min_version=0,
+        max_version=0,
+        handle=apis.describe,
+        error_response=describe_failed,
+        in_steps=by_elements(
+            lambda: describe, ("transactional_ids",), ("transaction_states",), chunk=DESCRIBED_AT_ONCE
         ),
+    )
+    return [
+        describe,
         ApiHandler(
             key=ApiKey.LIST_TRANSACTIONS,
             min_version=0,
             max_version=2,
             handle=apis.list,
+            in_steps=apis.list_in_steps,
             error_response=list_failed,
         ),
     ]
@@ -87,10 +95,31 @@ class ListingApis:
 
         :raises BrokerError: INVALID_REGULAR_EXPRESSION
         """
-        states = frozenset(STATES[name] for name in request.state_filters if name in STATES)
+        return drained(self.list_in_steps(request, context))
+
+    def list_in_steps(
+        self, request: ListTransactionsRequest, context: RequestContext
+    ) -> Steps[Completion[Message]]:
+        """:meth:`list` with many filters.
+
+        :raises BrokerError: INVALID_REGULAR_EXPRESSION
+        """
+        states: set[State] = set()
+        unknown: list[str] = []
+        for number, name in enumerate(request.state_filters):
+            if name in STATES:
+                states.add(STATES[name])
+            else:
+                unknown.append(name)
+            if not (number + 1) % STEP_ELEMENTS:
+                yield None
+        producer_ids: set[int] = set()
+        for start in range(0, len(request.producer_id_filters), STEP_ELEMENTS):
+            producer_ids.update(request.producer_id_filters[start : start + STEP_ELEMENTS])
+            yield None
         command = ListAll(
-            states=states if request.state_filters else None,
-            producer_ids=frozenset(request.producer_id_filters),
+            states=frozenset(states) if request.state_filters else None,
+            producer_ids=producer_ids,
             open_longer_than_ms=request.duration_filter,
         )
         matches = _matcher(request.transactional_id_pattern)
@@ -98,9 +127,7 @@ class ListingApis:
         answered: Completion[Message] = Completion()
 
         def settle(_: object) -> None:
-            response = ListTransactionsResponse(
-                unknown_state_filters=[name for name in request.state_filters if name not in STATES]
-            )
+            response = ListTransactionsResponse(unknown_state_filters=unknown)
             for done in submitted:
                 if done.error is not None:
                     code = getattr(done.error, "code", ErrorCode.UNKNOWN_SERVER_ERROR)

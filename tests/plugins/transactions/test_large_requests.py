@@ -1,0 +1,124 @@
+"""Requests about transactions with many elements: they are served in steps, with the answers of small ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from blumfeld.spi.completion import Steps
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.steps import STEP_ELEMENTS
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from blumfeld.wire.messages.describe_transactions import DescribeTransactionsRequest
+from blumfeld.wire.messages.list_transactions import ListTransactionsRequest
+from blumfeld.wire.schema import Message
+from blumfeld_transactions.apis import LazyApi
+from tests.plugins.transactions.test_on_broker import ID, Transacting
+
+MANY = 20 * STEP_ELEMENTS
+
+
+class Counted(Transacting):
+    """Counts the steps in which requests were served."""
+
+    steps = 0
+
+    def ask_in_steps(self, request: Message, version: int) -> tuple[int, Any]:
+        """Returns the number of steps, and the answer."""
+        self.steps = 0
+        answer = self.ask(request, version)
+        return self.steps, answer
+
+
+@pytest.fixture
+def broker(monkeypatch: pytest.MonkeyPatch) -> Counted:
+    in_steps = LazyApi._in_steps
+
+    def counted(steps: Steps[Any]) -> Steps[Any]:
+        while True:
+            try:
+                awaited = next(steps)
+            except StopIteration as end:
+                return end.value
+            counting.steps += 1
+            yield awaited
+
+    def served(self: LazyApi, request: Any, context: RequestContext) -> Steps[Any] | None:
+        steps = in_steps(self, request, context)
+        return None if steps is None else counted(steps)
+
+    monkeypatch.setattr(LazyApi, "_in_steps", served)
+    counting = Counted()
+    assert not counting.init()
+    return counting
+
+
+def of_client(broker: Counted, indexes: list[int], topic: str = "t", name: str = ID) -> Message:
+    return AddPartitionsToTxnRequest(
+        v3_and_below_transactional_id=name,
+        v3_and_below_producer_id=broker.producer_id,
+        v3_and_below_producer_epoch=broker.epoch,
+        v3_and_below_topics=[AddPartitionsToTxnTopic(name=topic, partitions=indexes)],
+    )
+
+
+@pytest.mark.parametrize(
+    ("indexes", "name", "codes"),
+    [
+        ([0, 1], ID, {0: ErrorCode.NONE, 1: ErrorCode.NONE}),
+        ([0, 2], ID, {0: ErrorCode.OPERATION_NOT_ATTEMPTED, 2: ErrorCode.UNKNOWN_TOPIC_OR_PARTITION}),
+        ([0, 1], "", {0: ErrorCode.INVALID_REQUEST, 1: ErrorCode.INVALID_REQUEST}),
+        ([0, 1], "other", dict.fromkeys((0, 1), ErrorCode.INVALID_PRODUCER_ID_MAPPING)),
+    ],
+    ids=["known", "one unknown", "no id", "another id"],
+)
+def test_partitions_of_a_client(
+    broker: Counted, indexes: list[int], name: str, codes: dict[int, ErrorCode]
+) -> None:
+    asked = indexes * (MANY // 2)
+    count, answer = broker.ask_in_steps(of_client(broker, list(asked), name=name), 3)
+    (topic,) = answer.results_by_topic_v3_and_below
+    found = [(one.partition_index, one.partition_error_code) for one in topic.results_by_partition]
+    assert found == [(index, codes[index]) for index in asked]
+    assert count >= 20
+    _, small = broker.ask_in_steps(of_client(broker, indexes, name=name), 3)
+    assert set(found) == {
+        (one.partition_index, one.partition_error_code)
+        for one in small.results_by_topic_v3_and_below[0].results_by_partition
+    }
+
+
+def test_transactions_of_a_broker(broker: Counted) -> None:
+    topics = [AddPartitionsToTxnTopic(name="t", partitions=[0])]
+    one = AddPartitionsToTxnTransaction(
+        transactional_id=ID, producer_id=broker.producer_id, producer_epoch=0, topics=topics
+    )
+    count, answer = broker.ask_in_steps(AddPartitionsToTxnRequest(transactions=[one] * 5_000), 4)
+    assert len(answer.results_by_transaction) == 5_000
+    assert not any(
+        result.topic_results[0].results_by_partition[0].partition_error_code
+        for result in answer.results_by_transaction
+    )
+    assert count >= 20
+
+
+def test_transactional_ids_that_are_described(broker: Counted) -> None:
+    asked = ["x", ID] * 2_500
+    count, answer = broker.ask_in_steps(DescribeTransactionsRequest(transactional_ids=list(asked)), 0)
+    assert [one.transactional_id for one in answer.transaction_states] == asked
+    assert {one.error_code for one in answer.transaction_states[1::2]} == {ErrorCode.NONE}
+    assert count >= 20
+
+
+def test_filters_of_a_list(broker: Counted) -> None:
+    names = [f"unknown {number}" for number in range(MANY)]
+    count, answer = broker.ask_in_steps(ListTransactionsRequest(state_filters=[*names, "Empty"]), 1)
+    assert answer.unknown_state_filters == names
+    assert [one.transactional_id for one in answer.transaction_states] == [ID]
+    assert count >= 20
