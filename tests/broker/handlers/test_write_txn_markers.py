@@ -8,11 +8,16 @@ from typing import Any
 
 import pytest
 
+from blumfeld.broker.handlers.broker import api_61_describe_producers
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.context import Principal
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
-from blumfeld.wire.messages.describe_producers import DescribeProducersRequest, TopicRequest
+from blumfeld.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from blumfeld.wire.messages.txn_offset_commit import (
@@ -27,6 +32,7 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import ClassicGroupProtocol
+from tests.broker.batches import batch, produce
 from tests.broker.fake_transactions import FakeTransactions
 from tests.broker.handlers.marker_steps import OFFSETS_TOPIC, answers
 from tests.broker.harness import BrokerHarness
@@ -301,3 +307,41 @@ def test_who_writes_to_a_partition_is_told() -> None:
     ]
     forbidding = Transacting(authorizer=NotReading())
     assert describe(forbidding, "t") == [(ErrorCode.TOPIC_AUTHORIZATION_FAILED, 0)]
+
+
+def test_a_partition_that_is_asked_for_twice_is_refused() -> None:
+    """With two thousand producers each repetition adds 74 kB to the answer: 100 kB of request would be gigabytes."""
+    broker = BrokerHarness()
+    broker.create_topic("t", 2)
+    for indexes, code in (
+        ([0, 1], ErrorCode.NONE),
+        ([0, 0], ErrorCode.INVALID_REQUEST),
+        ([0] * 900, ErrorCode.INVALID_REQUEST),
+    ):
+        request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=list(indexes))])
+        (topic,) = broker.ask(request, 0).topics
+        assert [(one.partition_index, one.error_code) for one in topic.partitions] == [
+            (index, code) for index in indexes
+        ]
+
+
+def test_many_producers_are_described_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t", 2)
+    for index in (0, 1):
+        for producer_id in range(3):
+            data = batch(producer_id=producer_id, producer_epoch=0, base_sequence=0)
+            broker.ask(produce(data, partition=index), 9)
+    request = DescribeProducersRequest(topics=[TopicRequest(name="t", partition_indexes=[0, 1])])
+    at_once = broker.ask(request, 0)
+    monkeypatch.setattr(api_61_describe_producers, "PRODUCERS_AT_ONCE", 5)
+    parts: list[int] = []
+    made = api_61_describe_producers.failed
+
+    def counted(asked: DescribeProducersRequest, code: int, message: str | None) -> DescribeProducersResponse:
+        parts.append(sum(len(topic.partition_indexes) for topic in asked.topics))
+        return made(asked, code, message)
+
+    monkeypatch.setattr(api_61_describe_producers, "failed", counted)
+    assert broker.ask(request, 0) == at_once
+    assert parts == [1, 1]

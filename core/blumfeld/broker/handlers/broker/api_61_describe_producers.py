@@ -5,11 +5,14 @@ Any replica answers from its own state. ``kafka-transactions.sh describe-produce
 
 from __future__ import annotations
 
+from typing import Any
+
 from blumfeld.broker.handlers.common import is_legal_topic
 from blumfeld.broker.ports import Ports
 from blumfeld.log.producers.snapshot import ProducerEntry
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, TakesSteps, by_elements, drained
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -19,19 +22,25 @@ from blumfeld.wire.messages.describe_producers import (
     TopicResponse,
 )
 
+PRODUCERS_AT_ONCE = 1_000
+"""Producers that are described in one turn: this many take 2 ms. A request for more is served partition by
+partition."""
+_PATHS = ("topics", "partition_indexes"), ("topics", "partitions")
+
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of DescribeProducers."""
-    handle = DescribeProducers(ports).handle
-    handler = ApiHandler(
-        key=61,
-        min_version=0,
-        max_version=0,
-        handle=handle,
-        error_response=failed,
-        in_steps=by_elements(lambda: handler, ("topics", "partition_indexes"), ("topics", "partitions")),
-    )
-    return [handler]
+    described = DescribeProducers(ports)
+    return [
+        ApiHandler(
+            key=61,
+            min_version=0,
+            max_version=0,
+            handle=described.handle,
+            error_response=failed,
+            in_steps=described.in_steps,
+        )
+    ]
 
 
 def failed(request: DescribeProducersRequest, code: int, message: str | None) -> DescribeProducersResponse:
@@ -55,10 +64,59 @@ class DescribeProducers:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        one = ApiHandler(key=61, min_version=0, max_version=0, handle=self._answer, error_response=failed)
+        self._by_partition = by_elements(lambda: one, *_PATHS, chunk=1)
 
     def handle(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
         """Describe each partition, or answer its error: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, or the
-        error for a partition that isn't here."""
+        error for a partition that isn't here.
+
+        :raises BrokerError: INVALID_REQUEST if a partition is asked for twice. A few kB could ask for gigabytes
+        :raises TakesSteps: many producers are to be described
+        """
+        drained(self._check(request))
+        producers = 0
+        for topic in request.topics:
+            for index in topic.partition_indexes:
+                partition = self._ports.hosted.find(topic.name, index)
+                producers += 0 if partition is None else len(partition.state.producers)
+        if producers > PRODUCERS_AT_ONCE:
+            raise TakesSteps
+        return self._answer(request, context)
+
+    def in_steps(self, request: DescribeProducersRequest, context: RequestContext) -> Steps[Any]:
+        """:meth:`handle` for many partitions or producers."""
+        try:
+            yield from self._check(request)
+        except BrokerError as error:
+            refused = error
+        else:
+            return (yield from self._by_partition(request, context))
+
+        def refuse(*_: object) -> DescribeProducersResponse:
+            raise refused
+
+        one = ApiHandler(key=61, min_version=0, max_version=0, handle=refuse, error_response=failed)
+        return (yield from by_elements(lambda: one, *_PATHS)(request, context))
+
+    def _check(self, request: DescribeProducersRequest) -> Steps[None]:
+        seen, number = Buckets(), 0
+        for topic in request.topics:
+            for index in topic.partition_indexes:
+                at = topic.name, index
+                bucket = seen.of(at)
+                if at in bucket:
+                    raise BrokerError(ErrorCode.INVALID_REQUEST, f"{topic.name}-{index} is asked for twice")
+                bucket[at] = None
+                number += 1
+                if not number % STEP_ELEMENTS:
+                    yield None
+        if number > STEP_ELEMENTS:
+            yield from seen.let_go()
+
+    def _answer(
+        self, request: DescribeProducersRequest, context: RequestContext
+    ) -> DescribeProducersResponse:
         response = failed(request, ErrorCode.NONE, None)
         for topic in response.topics:
             code = ErrorCode.NONE
