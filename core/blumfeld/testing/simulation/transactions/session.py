@@ -145,8 +145,7 @@ class Session:
         :raises EndedError: the transactional id is given up, behind an excuse
         """
         while True:
-            if self.incarnation.excused:
-                raise EndedError(ErrorCode.PRODUCER_FENCED)  # its coordinator may never let it go on
+            self._give_up_behind_an_excuse()
             try:
                 connection = await self._coordinator(*coordinator)
             except OSError:
@@ -170,6 +169,17 @@ class Session:
             else:
                 self._coordinators.pop(coordinator, None)
                 await asyncio.sleep(RETRY_S)
+
+    def _give_up_behind_an_excuse(self) -> None:
+        """Raise the error of a process whose coordinator may have lost what it knew.
+
+        What it lost may come back as a transaction that it can't end: a partition that knows a later epoch refuses the
+        marker. Every request of this transactional id is then refused as concurrent, for ever, as in Kafka.
+
+        :raises EndedError: the transactional id is given up
+        """
+        if self.incarnation.excused:
+            raise EndedError(ErrorCode.PRODUCER_FENCED)
 
     # The process
 
@@ -293,6 +303,7 @@ class Session:
         """Send batches of one partition in their order, until each is acknowledged. :raises EndedError: see there"""
         partition = burst[0].appends[0].partition
         while burst:
+            self._give_up_behind_an_excuse()
             try:
                 await self._try(partition, burst)
             except OSError:
