@@ -364,3 +364,20 @@ def test_own_epochs_need_no_added_partitions(broker: Transacting) -> None:
     assert (broker.epoch, broker.kinds(0), broker.aborted()) == (epoch + 2, "dcda", [(broker.producer_id, 2)])
     broker.sequence[0] = 3
     assert broker.produce(0, 12) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_offsets_can_be_added_before_the_groups_topic_is_there() -> None:
+    """A client of the first generation sends AddOffsetsToTxn before it looks for the group's coordinator. With a group
+    that nobody has looked for, only this request can make the topic come."""
+    broker = Transacting(topics=False)
+    for name in ("t", TRANSACTIONS_TOPIC):
+        broker.create_topic(name, 1)
+    assert not broker.init()
+    request = AddOffsetsToTxnRequest(
+        transactional_id=ID, producer_id=broker.producer_id, producer_epoch=broker.epoch, group_id="new"
+    )
+    codes = []
+    for _ in range(10):
+        codes.append(ErrorCode(broker.ask(request, 3).error_code))
+        broker.runtime.advance(1_000)
+    assert codes[-1] == NONE, codes
