@@ -43,6 +43,7 @@ if TYPE_CHECKING:
     from blumfeld.broker.coordination.groups import GroupCoordination
     from blumfeld.broker.coordination.producer_ids import ProducerIds
     from blumfeld.broker.coordination.transactions import TransactionCoordination
+    from blumfeld.broker.handlers.auto_create import AutoCreate
     from blumfeld.client.envelope import Forwarded
     from blumfeld.wire.schema import Message
 
@@ -113,6 +114,7 @@ class Broker:
         self.groups: GroupCoordination | None = None
         """The coordinator of groups; ``None`` in a composition without a group protocol."""
         self.transactions: TransactionCoordination | None = None
+        self._auto_create: AutoCreate | None = None
         """The coordinator of transactions; ``None`` in a composition without a transactions plug-in."""
         self._producer_ids: ProducerIds | None = None
         self._own_registered = False
@@ -241,8 +243,16 @@ class Broker:
             listener=next((one.name for one in composition.listeners if one.inter_broker), ""),
             producer_ids=self._next_producer_id,
             write_own_markers=self._write_markers,
+            create_topics=self._create_topics,
         )
         self.register(self.transactions.handlers())
+
+    def _create_topics(self, names: list[str]) -> None:
+        from blumfeld.broker.handlers.auto_create import AutoCreate
+
+        if self._auto_create is None:
+            self._auto_create = AutoCreate(self.ports)
+        self._auto_create.create(names)
 
     def _write_markers(self, request: Any) -> Completion[Message]:
         from blumfeld.broker.handlers.broker.api_27_write_txn_markers import WriteTxnMarkers

@@ -60,6 +60,10 @@ class TransactionSurroundings(Protocol):
         """A producer id that nobody has. Fails with COORDINATOR_LOAD_IN_PROGRESS if the controller gives none."""
         ...
 
+    def make_offsets_topic(self) -> None:
+        """Have ``__consumer_offsets`` created, if it isn't there. A request that needs it is told to come again."""
+        ...
+
     def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
         """Send WriteTxnMarkers to a broker, this one included. Completes with the response. Fails with ``OSError``,
         ``TimeoutError`` or ``BrokerError``.

@@ -296,6 +296,9 @@ class TransactionApis:
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
         offsets = self._around.image().topics.get(OFFSETS_TOPIC)
         if offsets is None:
+            # Kafka takes the number of partitions from its configuration, and the topic is made by the look-up of the
+            # group's coordinator. A client sends that look-up after this request, so here this one makes the topic.
+            self._around.make_offsets_topic()
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         index = partition_for(request.group_id, len(offsets.partitions))
         command = AddPartitions(

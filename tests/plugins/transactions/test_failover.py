@@ -174,6 +174,9 @@ class Node:
         self.cluster.ids.append(wanted)
         return wanted
 
+    def make_offsets_topic(self) -> None:
+        raise AssertionError("not asked for here")
+
     def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
         answer: Completion[Message] = Completion()
         self.cluster.requests.append((cast("WriteTxnMarkersRequest", request), answer))

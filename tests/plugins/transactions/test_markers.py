@@ -42,6 +42,9 @@ class Around:
     def coordinates(self, partition: int, epoch: int) -> bool:
         return self.leads.get(partition) == epoch
 
+    def make_offsets_topic(self) -> None:
+        raise AssertionError("not asked for here")
+
     def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
         answer: Completion[Message] = Completion()
         self.requests.append((node_id, cast("WriteTxnMarkersRequest", request), answer))

@@ -13,7 +13,7 @@ from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import EventLog, Metric
-from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.peers import PeerClient
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionCoordinator
@@ -42,10 +42,12 @@ class TransactionCoordination:
         listener: str,
         producer_ids: Callable[[], Completion[int]],
         write_own_markers: Callable[[Any], Completion[Message]],
+        create_topics: Callable[[list[str]], None],
     ) -> None:
         """
         :param listener: the name of the listener that brokers use among themselves
         :param write_own_markers: answers WriteTxnMarkers for this node
+        :param create_topics: asks the controller to create internal topics
         """
         self._plugin = plugin
         self._cluster = cluster
@@ -53,6 +55,7 @@ class TransactionCoordination:
         self._listener = listener
         self._producer_ids = producer_ids
         self._write_own_markers = write_own_markers
+        self._create_topics = create_topics
         plugin.attach(self)
         topic = LedTopic(
             TRANSACTIONS_TOPIC,
@@ -167,6 +170,10 @@ class TransactionCoordination:
     def new_producer_id(self) -> Completion[int]:
         """As ``TransactionSurroundings.new_producer_id``."""
         return self._producer_ids()
+
+    def make_offsets_topic(self) -> None:
+        """As ``TransactionSurroundings.make_offsets_topic``."""
+        self._create_topics([OFFSETS_TOPIC])
 
     def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
         """As ``TransactionSurroundings.write_markers``."""
