@@ -197,8 +197,10 @@ class MarkerSender:
         for at in sorted(asked):
             code = codes.get(at, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code in FENCED:
+                # Mostly a later coordinator has ended the transaction. Where records of the coordinator were lost, none
+                # has, and the transaction stays prepared.
                 self._events.warning(
-                    "a marker was fenced: a later coordinator ends the transaction",
+                    "a marker was refused: its partition knows a later epoch of the coordinator or of the producer",
                     transactional_id=one.order.transactional_id,
                     topic=at[0],
                     partition=at[1],
