@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.frame import FrameShape
-from blumfeld.broker.produce.straight_target import Target
+from blumfeld.broker.produce.straight_target import PREFIXES_MAX, Target
 from blumfeld.broker.replicas.partition import ACKS_ALL
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
 from blumfeld.spi.internal_topics import is_internal
@@ -25,9 +25,6 @@ from blumfeld.wire.errors import BrokerError
 if TYPE_CHECKING:
     from blumfeld.broker.produce.straight_transactional import StraightTransactional
 
-PREFIXES_MAX = 4096
-"""Request prefixes that are remembered for each version. A client can send any number of them, so at this bound all are
-forgotten and resolved again."""
 ZSTD_FROM = 7
 _ZSTD = Codec.ZSTD.value
 _PRODUCE = int(ApiKey.PRODUCE)

@@ -11,6 +11,9 @@ from blumfeld.broker.serving.dispatch import ApiCounts
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.errors import ErrorCode
 
+PREFIXES_MAX = 4096
+"""Request prefixes that are remembered for each version. A client can send any number of them, so at this bound all are
+forgotten and resolved again."""
 _NONE = ErrorCode.NONE
 
 

@@ -12,14 +12,11 @@ from __future__ import annotations
 import struct
 
 from blumfeld.broker.produce.frame import FrameShape
-from blumfeld.broker.produce.straight_target import StraightWay, Target
+from blumfeld.broker.produce.straight_target import PREFIXES_MAX, StraightWay, Target
 from blumfeld.broker.produce.transactional import is_open_for
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch
 from blumfeld.wire.errors import BrokerError
-
-PREFIXES_MAX = 4096
-"""As of the straight way: request prefixes that are remembered for each version."""
 
 
 class StraightTransactional:
