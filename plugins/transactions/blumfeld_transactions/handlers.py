@@ -116,6 +116,15 @@ class TransactionApis:
                 fresh_id=fresh_id,
             )
 
+        return self._with_producer_id(transactional_id, command, context)
+
+    def _with_producer_id(
+        self, transactional_id: str, command: Callable[[int], Any], context: RequestContext
+    ) -> Completion[Message]:
+        """Submit a command. If its decision needs a fresh producer id, get one and submit it again.
+
+        Fails with the error that the client's version of the request knows.
+        """
         answered: Completion[Message] = Completion()
 
         def settle(done: Completion[Any]) -> None:
@@ -124,35 +133,20 @@ class TransactionApis:
             else:
                 answered.fail(_mapped_error(done.error, context))
 
-        self._with_producer_id(transactional_id, command, context).when_done(settle)
-        return answered
-
-    def _with_producer_id(
-        self, transactional_id: str, command: Callable[[int], Any], context: RequestContext
-    ) -> Completion[Any]:
-        """Submit a command. If its decision needs a fresh producer id, get one and submit it again."""
-        replied: Completion[Any] = Completion()
-
-        def pass_on(done: Completion[Any]) -> None:
-            if done.error is not None:
-                replied.fail(done.error)
-            else:
-                replied.complete(done.result())
-
         def first(done: Completion[Any]) -> None:
             if done.error is None and isinstance(done.result(), NeedsProducerId):
                 self._around.new_producer_id().when_done(second)
             else:
-                pass_on(done)
+                settle(done)
 
         def second(done: Completion[int]) -> None:
             if done.error is not None:
-                replied.fail(done.error)
+                settle(done)
             else:
-                self._around.submit(transactional_id, command(done.result()), context).when_done(pass_on)
+                self._around.submit(transactional_id, command(done.result()), context).when_done(settle)
 
         self._around.submit(transactional_id, command(-1), context).when_done(first)
-        return replied
+        return answered
 
     # AddPartitionsToTxn
 
@@ -335,16 +329,7 @@ class TransactionApis:
                 fresh_id=fresh_id,
             )
 
-        answered: Completion[Message] = Completion()
-
-        def settle(done: Completion[Any]) -> None:
-            if done.error is None:
-                answered.complete(done.result())
-            else:
-                answered.fail(_mapped_error(done.error, context))
-
-        self._with_producer_id(transactional_id, command, context).when_done(settle)
-        return answered
+        return self._with_producer_id(transactional_id, command, context)
 
 
 def _named(transactional_id: str) -> str:

@@ -8,14 +8,9 @@ from collections.abc import Callable, Sequence
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.ledger import ClusterLedger
+from blumfeld.testing.simulation.cluster.moving import TIMEOUT_MS, elect_preferred, reassign
 from blumfeld.testing.simulation.cluster.routes import RETRY_S, Routes
 from blumfeld.wire.errors import ErrorCode, is_retriable
-from blumfeld.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -24,14 +19,11 @@ from blumfeld.wire.messages.delete_records import (
     DeleteRecordsTopic,
 )
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse
-from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 
-TIMEOUT_MS = 8_000
 PAUSE_S = 3.0
 LARGE_CHANCE = 0.15
 LARGE_PARTITIONS = 60
 """Partitions of a topic that takes a controller more than one turn."""
-NOT_ELECTED = (ErrorCode.ELECTION_NOT_NEEDED, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
 REPLICAS_MISSING = (ErrorCode.INVALID_REPLICATION_FACTOR, ErrorCode.BROKER_NOT_AVAILABLE)
 
 
@@ -112,39 +104,16 @@ class ClusterAdmin:
             raise ViolationError(f"DeleteTopics of {name}: {code.name}")
 
     async def _reassign(self) -> None:
-        """Move a partition to other brokers, or let another of its replicas be the first."""
-        random = self._routes.random
-        partition = self._partitions[random.randrange(len(self._partitions))]
-        replicas = sorted(self._brokers, key=lambda _: random.random())[: self._replicas]
-        wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
-        request = AlterPartitionReassignmentsRequest(
-            timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=partition.topic, partitions=[wanted])]
-        )
-        connection = await self._routes.any_broker()
-        answer = await connection.ask(request, 0, AlterPartitionReassignmentsResponse)
-        code = ErrorCode(answer.error_code or answer.responses[0].partitions[0].error_code)
-        if code is ErrorCode.NONE:
+        partition = self._partitions[self._routes.random.randrange(len(self._partitions))]
+        if await reassign(self._routes, partition, self._brokers, self._replicas):
             self._ledger.counts["reassigned"] += 1
             self._busy()
-        elif not is_retriable(code):
-            raise ViolationError(f"AlterPartitionReassignments of {partition} to {replicas}: {code.name}")
 
     async def _elect(self) -> None:
-        """Elect preferred leaders."""
-        partitions = [one.partition for one in self._partitions]
-        topics = [TopicPartitions(topic=self._partitions[0].topic, partitions=partitions)]
-        connection = await self._routes.any_broker()
-        request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=TIMEOUT_MS)
-        answer = await connection.ask(request, 2, ElectLeadersResponse)
-        codes = [answer.error_code]
-        codes += [
-            one.error_code for topic in answer.replica_election_results for one in topic.partition_result
-        ]
-        for code in map(ErrorCode, codes):
-            if code is ErrorCode.NONE:
-                self._ledger.counts["elected"] += 1
-            elif not is_retriable(code) and code not in NOT_ELECTED:
-                raise ViolationError(f"ElectLeaders: {code.name}")
+        indexes = [one.partition for one in self._partitions]
+        self._ledger.counts["elected"] += await elect_preferred(
+            self._routes, self._partitions[0].topic, indexes
+        )
 
     async def _delete_records(self) -> None:
         random = self._routes.random

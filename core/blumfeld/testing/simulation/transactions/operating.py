@@ -8,22 +8,15 @@ from collections.abc import Sequence
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.client import ClientConnection
 from blumfeld.testing.simulation.clients.oracle import ViolationError
-from blumfeld.testing.simulation.cluster.admin import NOT_ELECTED, TIMEOUT_MS
+from blumfeld.testing.simulation.cluster.moving import TIMEOUT_MS, elect_preferred, reassign
 from blumfeld.testing.simulation.cluster.routes import RETRY_S, Routes
 from blumfeld.testing.simulation.transactions.ledger import TransactionLedger
 from blumfeld.wire.errors import ErrorCode, is_retriable
-from blumfeld.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from blumfeld.wire.messages.describe_producers import (
     DescribeProducersRequest,
     DescribeProducersResponse,
     TopicRequest,
 )
-from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from blumfeld.wire.messages.update_features import (
     FeatureUpdateKey,
@@ -84,32 +77,12 @@ class Operator:
         return partitions[self._routes.random.randrange(len(partitions))]
 
     async def _reassign(self) -> None:
-        """Move a partition to other brokers, or let another of its replicas be the first."""
-        random, partition = self._routes.random, self._partition()
-        replicas = sorted(self._brokers, key=lambda _: random.random())[: self._replicas]
-        wanted = ReassignablePartition(partition_index=partition.partition, replicas=replicas)
-        request = AlterPartitionReassignmentsRequest(
-            timeout_ms=TIMEOUT_MS, topics=[ReassignableTopic(name=partition.topic, partitions=[wanted])]
-        )
-        connection = await self._routes.any_broker()
-        answer = await connection.ask(request, 0, AlterPartitionReassignmentsResponse)
-        code = ErrorCode(answer.error_code or answer.responses[0].partitions[0].error_code)
-        if code is ErrorCode.NONE:
+        if await reassign(self._routes, self._partition(), self._brokers, self._replicas):
             self._ledger.counts["reassigned"] += 1
-        elif not is_retriable(code):
-            raise ViolationError(f"AlterPartitionReassignments of {partition} to {replicas}: {code.name}")
 
     async def _elect(self) -> None:
-        """Elect the preferred leader of a partition."""
         partition = self._partition()
-        topics = [TopicPartitions(topic=partition.topic, partitions=[partition.partition])]
-        connection = await self._routes.any_broker()
-        request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=TIMEOUT_MS)
-        answer = await connection.ask(request, 2, ElectLeadersResponse)
-        results = [one for topic in answer.replica_election_results for one in topic.partition_result]
-        for code in map(ErrorCode, [answer.error_code, *(one.error_code for one in results)]):
-            if code is not ErrorCode.NONE and not is_retriable(code) and code not in NOT_ELECTED:
-                raise ViolationError(f"ElectLeaders: {code.name}")
+        await elect_preferred(self._routes, partition.topic, [partition.partition])
 
 
 async def finalize(routes: Routes, level: int) -> bool:
