@@ -35,6 +35,7 @@ from campaigns.bench.counting.counted import (
     whole_system_calls,
 )
 from campaigns.bench.counting.lockstep import CatchUp, Load, Produce, Tail, make_topic
+from campaigns.bench.counting.transactions import ManyPartitions, OldTransactions, Transactions
 
 T = TypeVar("T")
 
@@ -43,7 +44,14 @@ RING_IN_BITES = "campaigns.bench.counting.ring_in_bites"
 WARM_UP_REQUESTS = 512
 MakeLoad = Callable[[int, int], Load]
 """Constructor of a load: takes the port and the number of connections."""
-LOADS: dict[str, MakeLoad] = {"produce": Produce, "tail": Tail, "catch-up": CatchUp}
+LOADS: dict[str, MakeLoad] = {
+    "produce": Produce,
+    "tail": Tail,
+    "catch-up": CatchUp,
+    "many-partitions": ManyPartitions,
+    "transactions": Transactions,
+    "transactions-0": OldTransactions,
+}
 WIDTH = 120
 
 
@@ -76,9 +84,8 @@ def main() -> None:
     with tempfile.TemporaryDirectory(prefix="blumfeld-instructions-") as folder:
         try:
             for at, server in enumerate(servers):
-                costs += measure(
-                    server, connections, options.requests, Path(folder) / str(at), LOADS[options.load]
-                )
+                home = Path(folder) / str(at)
+                costs += measure(server, connections, options.requests, home, LOADS[options.load])
                 console.print(f"[dim]{server.name} is counted[/dim]")
         except MissingToolError as error:
             sys.exit(str(error))
@@ -201,8 +208,9 @@ def _whole_passes(server: Server, counts: Counts, folder: Path) -> Found:
 def _warm(make: MakeLoad, port: int, connections: int) -> Iterator[Callable[[int], None]]:
     """Open connections and send a little; yield a function that sends that many requests more."""
     load = make(port, connections)
+    requests = getattr(make, "WARM_UP_REQUESTS", WARM_UP_REQUESTS)
     try:
-        load.run(whole_turns(min(WARM_UP_REQUESTS, 32 * connections), connections))
+        load.run(whole_turns(min(requests, 32 * connections), connections))
         yield load.run
     finally:
         load.close()

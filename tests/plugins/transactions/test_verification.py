@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
+from blumfeld.broker.produce.transactional import Check
 from blumfeld.broker.replicas.rules.record_rules import LOOK_BYTES_MAX
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.transactions import Outcomes
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_groups_classic import ClassicGroupProtocol
 from tests.broker.batches import batch, produce
@@ -89,6 +93,25 @@ def test_the_frame_may_be_overwritten_meanwhile() -> None:
     broker.settle(IN_IT)
     (written,) = broker.log_of("t").batches(0)
     assert b"kept" in bytes(written.records_data)
+
+
+def test_an_answered_batch_is_freed_without_the_garbage_collector() -> None:
+    """A collection holds the loop for 25 ms and more where thousands of batches wait for it."""
+    broker = Verifying()
+    gc.collect()
+    gc.set_debug(gc.DEBUG_SAVEALL)
+    try:
+        waiting = broker.begin_produce(0, 12)
+        broker.settle(BrokerError(ErrorCode.CONCURRENT_TRANSACTIONS))
+        broker.runtime.advance(2)
+        broker.settle(IN_IT)
+        assert broker.code(waiting, 12) == ErrorCode.NONE
+        gc.collect()
+        left = [one for one in gc.garbage if isinstance(one, (RecordBatch, Check))]
+    finally:
+        gc.set_debug(0)
+        gc.garbage.clear()
+    assert left == []
 
 
 def test_a_marker_between_question_and_answer_refuses_the_batch() -> None:

@@ -191,18 +191,43 @@ def ask(
         partitions=frozenset(check.key for check in checks),
         add=adds,
     )
-    pauses_ms = iter(ADD_RETRY_PAUSES_MS)
+    _Question(transactions, runtime, asked, then).put()
 
-    def answered(done: Completion[Outcomes]) -> None:
-        outcomes = _outcomes(done, asked.partitions)
-        if adds and ErrorCode.CONCURRENT_TRANSACTIONS in outcomes.values():
-            pause_ms = next(pauses_ms, None)
+
+class _Question:
+    """One question, from its first try to its answer.
+
+    It is an object, because a function that hands itself on as the callback refers to itself. Then the batches of each
+    request would stay in memory until the garbage collector runs, which would stop the loop for tens of milliseconds.
+    """
+
+    __slots__ = ("_asked", "_pauses_ms", "_runtime", "_then", "_transactions")
+
+    def __init__(
+        self,
+        transactions: Transactions,
+        runtime: Runtime,
+        asked: PartitionsOfTransaction,
+        then: Callable[[Callable[[Check], ErrorCode]], None],
+    ) -> None:
+        self._transactions = transactions
+        self._runtime = runtime
+        self._asked = asked
+        self._then = then
+        self._pauses_ms = iter(ADD_RETRY_PAUSES_MS)
+
+    def put(self) -> None:
+        """Ask the coordinator, for the first time or again."""
+        self._transactions.partitions_of(self._asked).when_done(self._answered)
+
+    def _answered(self, done: Completion[Outcomes]) -> None:
+        outcomes = _outcomes(done, self._asked.partitions)
+        if self._asked.add and ErrorCode.CONCURRENT_TRANSACTIONS in outcomes.values():
+            pause_ms = next(self._pauses_ms, None)
             if pause_ms is not None:
-                runtime.call_later(pause_ms, lambda: transactions.partitions_of(asked).when_done(answered))
+                self._runtime.call_later(pause_ms, self.put)
                 return
-        then(lambda check: outcomes.get(check.key, ErrorCode.UNKNOWN_SERVER_ERROR))
-
-    transactions.partitions_of(asked).when_done(answered)
+        self._then(lambda check: outcomes.get(check.key, ErrorCode.UNKNOWN_SERVER_ERROR))
 
 
 def _outcomes(done: Completion[Outcomes], partitions: Iterable[tuple[str, int]]) -> Outcomes:

@@ -18,6 +18,7 @@ from campaigns.bench.counting import steps
 from campaigns.bench.counting.counted import Server, start, total_instructions
 from campaigns.bench.counting.instructions import Cost, MakeLoad, per_request, table, whole_turns
 from campaigns.bench.counting.lockstep import CatchUp, Produce, Tail, make_topic
+from campaigns.bench.counting.transactions import ManyPartitions, OldTransactions, Transactions
 from tests.shared_facts import shared_path
 
 STRACE_SUMMARY = """\
@@ -77,6 +78,15 @@ def test_lockstep_requests_are_answered_by_a_broker(make: MakeLoad) -> None:
         load = make(port, 3)
         load.run(6)
         load.run(63)  # each reader of CatchUp begins anew
+        load.close()
+
+
+@pytest.mark.parametrize("make", [ManyPartitions, Transactions, OldTransactions])
+def test_requests_over_many_partitions_are_answered_by_a_broker(make: MakeLoad) -> None:
+    with EmbeddedBroker() as broker:
+        load = make(int(broker.bootstrap_servers.rpartition(":")[2]), 3)
+        load.run(6)
+        load.run(6)
         load.close()
 
 

@@ -71,7 +71,9 @@ class Frame:
 class ProduceFrame(Frame):
     """The batches of one transaction for the partitions of one leader."""
 
-    def __init__(self, transactional_id: str, topic: str, batches: Mapping[int, bytes], version: int) -> None:
+    def __init__(
+        self, transactional_id: str | None, topic: str, batches: Mapping[int, bytes], version: int
+    ) -> None:
         self._version = PRODUCE_VERSIONS[version]
         data = [PartitionProduceData(index=index, records=batch) for index, batch in batches.items()]
         request = ProduceRequest(
