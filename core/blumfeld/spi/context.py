@@ -112,6 +112,9 @@ class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):
     """Serves a request of more than some hundred elements in steps (:mod:`blumfeld.spi.steps`), with the same response
     as ``handle`` gives. ``None``, or steps that are ``None``: ``handle`` serves these too, at once. ``handle`` raises
     ``TakesSteps`` for a request of few elements that is to be served in steps."""
+    error_in_steps: Callable[[Any, int, str | None], Steps[Message]] | None = None
+    """Builds ``error_response`` for a request of many elements in steps (``spi.steps.errors_by_elements``). ``None``
+    where that answer has no more elements than an answer to a small request."""
     advertised_min: int | None = None
     """Shown in ApiVersions instead of ``min_version`` (Produce shows 0: KAFKA-18659)."""
 

@@ -11,17 +11,21 @@ a row of small requests, and puts their answers together.
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar
+from typing import Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import BrokerError
+from blumfeld.wire.schema import Message
 
 T = TypeVar("T")
+K = TypeVar("K", bound=Hashable)
 ServeInSteps: TypeAlias = "Callable[[Any, RequestContext], Steps[Any]]"
 """Serves one large request: the steps to its response, to a completion of it, or to ``NO_ANSWER``."""
+ErrorInSteps: TypeAlias = "Callable[[Any, int, str | None], Steps[Message]]"
+"""(request, error code, message) → the steps to the response that says so for everything asked."""
 
 
 class TakesSteps(Exception):  # noqa: N818 - it says what the request needs
@@ -84,6 +88,52 @@ def by_elements(
         return whole
 
     return steps
+
+
+def errors_by_elements(
+    error_response: Callable[[Any, int, str | None], Message],
+    asked: tuple[str, ...],
+    answered: tuple[str, ...],
+) -> ErrorInSteps:
+    """Build an error's answer part by part, for ``ApiHandler.error_in_steps``. The request is used up by it.
+
+    :param error_response: answers the elements in their order, one for one
+    :param asked: the path of the nested arrays in the request, as of :func:`by_elements`
+    :param answered: the path of those in the response
+    """
+
+    def steps(request: Any, code: int, message: str | None) -> Steps[Message]:
+        def refuse(part: Any, _: object) -> Message:
+            return error_response(part, code, message)
+
+        part = ApiHandler(key=-1, min_version=0, max_version=0, handle=refuse, error_response=error_response)
+        return by_elements(lambda: part, asked, answered)(request, cast("RequestContext", None))
+
+    return steps
+
+
+def error_steps(handler: ApiHandler, request: Any, code: int, message: str | None) -> Steps[Message]:
+    """The steps to a handler's answer that says this error for everything asked."""
+    if handler.error_in_steps is None:
+        return handler.error_response(request, code, message)
+    return (yield from handler.error_in_steps(request, code, message))
+
+
+def first_repeated(keys: Iterable[K]) -> Steps[K | None]:
+    """Returns the first key that was there before, ``None`` if all are different."""
+    seen, number, repeated = Buckets(), 0, None
+    for key in keys:
+        bucket = seen.of(key)
+        if key in bucket:
+            repeated = key
+            break
+        bucket[key] = None
+        number += 1
+        if not number % STEP_ELEMENTS:
+            yield None
+    if number > STEP_ELEMENTS:
+        yield from seen.let_go()
+    return repeated
 
 
 def _pairs(elements: Sequence[Any], key: Callable[[Any], Hashable]) -> Steps[list[Any]]:

@@ -43,13 +43,14 @@ class TransactionSurroundings(Protocol):
         ...
 
     def submit_in_epoch(self, partition: int, epoch: int, command: Any) -> Completion[Any]:
-        """Have the shard of a partition decide on the outcome of an effect that it ordered in this leader epoch. Fails
-        as :meth:`submit`, and with NOT_COORDINATOR if the partition's shard lives in another epoch.
+        """Have the shard of a partition decide: on the outcome of an effect that it ordered in this leader epoch, or on
+        a question to it alone. Fails as :meth:`submit`, and with NOT_COORDINATOR if the partition's shard lives in
+        another epoch.
         """
         ...
 
-    def submit_to_all(self, command: Any) -> list[Completion[Any]]:
-        """Have every shard on this node decide, in the order of their partitions. Each fails as :meth:`submit`."""
+    def shards(self) -> list[tuple[int, int]]:
+        """Returns (partition, leader epoch) of every shard on this node, also of one that is still replayed."""
         ...
 
     def coordinates(self, partition: int, epoch: int) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import error_steps
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.schema import Message
 
@@ -47,6 +48,7 @@ class LazyApi:
             handle=self._handle,
             error_response=self._error_response,
             in_steps=self._in_steps,
+            error_in_steps=self._error_in_steps,
         )
 
     def _load(self) -> ApiHandler:
@@ -65,3 +67,6 @@ class LazyApi:
 
     def _error_response(self, request: Any, code: int, message: str | None) -> Message:
         return self._load().error_response(request, code, message)
+
+    def _error_in_steps(self, request: Any, code: int, message: str | None) -> Steps[Message]:
+        return error_steps(self._load(), request, code, message)

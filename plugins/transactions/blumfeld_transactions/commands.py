@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Sequence, Set
 
 import msgspec
 
@@ -60,9 +60,15 @@ class DescribeOne(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str
 
 
-class ListAll(msgspec.Struct, frozen=True, kw_only=True):
-    """ListTransactions. The reply is a list of (transactional id, ``Transaction``)."""
+class ListIds(msgspec.Struct, frozen=True):
+    """The first question of ListTransactions. The reply is a tuple of the shard's transactional ids."""
 
+
+class ListSome(msgspec.Struct, frozen=True, kw_only=True):
+    """The second question: some of these ids. The reply is a list of (transactional id, ``Transaction``)."""
+
+    transactional_ids: Sequence[str]
+    """Those that the shard doesn't know any more are left out."""
     states: frozenset[State] | None = None
     """Only those in these states; ``None`` for all."""
     producer_ids: Set[int] = frozenset()

@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from collections import deque
+from collections.abc import Iterator
+from heapq import merge
+from itertools import islice
 from typing import Any
 
-from blumfeld.coordinator.runtime.coordinator import gather
+from msgspec.structs import replace
+
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS, by_elements, drained
+from blumfeld.spi.steps import STEP_ELEMENTS, TakesSteps, errors_by_elements, first_repeated
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -19,38 +24,50 @@ from blumfeld.wire.messages.describe_transactions import (
 )
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
 from blumfeld.wire.schema import Message
-from blumfeld_transactions.commands import DescribeOne, ListAll
-from blumfeld_transactions.transaction import State, Transaction
+from blumfeld_transactions.commands import DescribeOne, ListIds, ListSome
+from blumfeld_transactions.transaction import Partition, State, Transaction
 
 DESCRIBED_AT_ONCE = 32
 """Transactional ids of DescribeTransactions that are looked for in one step: each may take 50 µs."""
+LISTED_AT_ONCE = 256
+"""Transactional ids that ListTransactions looks at in one step: each may take 5 µs, with an expression and rights."""
+SORTED_AT_ONCE = 1_024
+"""Partitions of a transaction that are sorted in one step: half a millisecond."""
 STATES = {state.text: state for state in State}
 
 
 def handlers(around: TransactionSurroundings) -> list[ApiHandler]:
     """Returns the handlers of both APIs."""
     apis = ListingApis(around)
-    describe = ApiHandler(
-        key=ApiKey.DESCRIBE_TRANSACTIONS,
-        min_version=0,
-        max_version=0,
-        handle=apis.describe,
-        error_response=describe_failed,
-        in_steps=by_elements(
-            lambda: describe, ("transactional_ids",), ("transaction_states",), chunk=DESCRIBED_AT_ONCE
-        ),
-    )
     return [
-        describe,
+        ApiHandler(
+            key=ApiKey.DESCRIBE_TRANSACTIONS,
+            min_version=0,
+            max_version=0,
+            handle=in_steps_always,
+            error_response=describe_failed,
+            in_steps=apis.describe,
+            error_in_steps=errors_by_elements(
+                describe_failed, ("transactional_ids",), ("transaction_states",)
+            ),
+        ),
         ApiHandler(
             key=ApiKey.LIST_TRANSACTIONS,
             min_version=0,
             max_version=2,
-            handle=apis.list,
-            in_steps=apis.list_in_steps,
+            handle=in_steps_always,
+            in_steps=apis.list_some,
             error_response=list_failed,
         ),
     ]
+
+
+def in_steps_always(_request: Message, _context: RequestContext) -> Message:
+    """Refuse to serve a request at once. A few bytes of it may ask for an answer of any size.
+
+    :raises TakesSteps: always
+    """
+    raise TakesSteps
 
 
 class ListingApis:
@@ -59,25 +76,28 @@ class ListingApis:
     def __init__(self, around: TransactionSurroundings) -> None:
         self._around = around
 
-    def describe(self, request: DescribeTransactionsRequest, context: RequestContext) -> Completion[Message]:
+    def describe(
+        self, request: DescribeTransactionsRequest, context: RequestContext
+    ) -> Steps[DescribeTransactionsResponse]:
         """Describe each transactional id, or say why it can't be: TRANSACTIONAL_ID_NOT_FOUND, NOT_COORDINATOR,
         COORDINATOR_LOAD_IN_PROGRESS, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST for an empty one.
+
+        :raises BrokerError: INVALID_REQUEST if an id is asked for twice. A few kB could ask for gigabytes
         """
-        submitted = [self._find(one, context) for one in request.transactional_ids]
-        answered: Completion[Message] = Completion()
-
-        def settle(_: object) -> None:
-            answered.complete(
-                DescribeTransactionsResponse(
-                    transaction_states=[
-                        _described(one, done, context)
-                        for one, done in zip(request.transactional_ids, submitted, strict=True)
-                    ]
-                )
-            )
-
-        gather(submitted).when_done(settle)
-        return answered
+        asked = request.transactional_ids
+        repeated = yield from first_repeated(asked)
+        if repeated is not None:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{repeated} is asked for twice")
+        states: list[describe_transactions.TransactionState] = []
+        for start in range(0, len(asked), DESCRIBED_AT_ONCE):
+            some = asked[start : start + DESCRIBED_AT_ONCE]
+            submitted = [self._find(one, context) for one in some]
+            yield None
+            for one, found in zip(some, submitted, strict=True):
+                if not found.done:
+                    yield found
+                states.append((yield from _described(one, found, context)))
+        return DescribeTransactionsResponse(transaction_states=states)
 
     def _find(self, transactional_id: str, context: RequestContext) -> Completion[Any]:
         refused: Completion[Any] = Completion()
@@ -90,62 +110,74 @@ class ListingApis:
             return self._around.submit(transactional_id, command, context)
         return refused
 
-    def list(self, request: ListTransactionsRequest, context: RequestContext) -> Completion[Message]:
-        """List the transactions whose coordinator is here. COORDINATOR_LOAD_IN_PROGRESS while a shard is loaded.
-
-        :raises BrokerError: INVALID_REGULAR_EXPRESSION
-        """
-        return drained(self.list_in_steps(request, context))
-
-    def list_in_steps(
+    def list_some(
         self, request: ListTransactionsRequest, context: RequestContext
-    ) -> Steps[Completion[Message]]:
-        """:meth:`list` with many filters.
+    ) -> Steps[ListTransactionsResponse]:
+        """List the transactions whose coordinator is here, shard by shard. Each is listed as it is in its own step.
 
-        :raises BrokerError: INVALID_REGULAR_EXPRESSION
+        :raises BrokerError: INVALID_REGULAR_EXPRESSION; COORDINATOR_LOAD_IN_PROGRESS while a shard is loaded, and
+            where one leaves this node meanwhile
         """
+        response = ListTransactionsResponse()
         states: set[State] = set()
-        unknown: list[str] = []
         for number, name in enumerate(request.state_filters):
             if name in STATES:
                 states.add(STATES[name])
             else:
-                unknown.append(name)
+                response.unknown_state_filters.append(name)
             if not (number + 1) % STEP_ELEMENTS:
                 yield None
         producer_ids: set[int] = set()
         for start in range(0, len(request.producer_id_filters), STEP_ELEMENTS):
             producer_ids.update(request.producer_id_filters[start : start + STEP_ELEMENTS])
             yield None
-        command = ListAll(
+        filters = ListSome(
+            transactional_ids=(),
             states=frozenset(states) if request.state_filters else None,
             producer_ids=producer_ids,
             open_longer_than_ms=request.duration_filter,
         )
         matches = _matcher(request.transactional_id_pattern)
-        submitted = self._around.submit_to_all(command)
-        answered: Completion[Message] = Completion()
-
-        def settle(_: object) -> None:
-            response = ListTransactionsResponse(unknown_state_filters=unknown)
-            for done in submitted:
-                if done.error is not None:
-                    code = getattr(done.error, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
-                    answered.complete(ListTransactionsResponse(error_code=code))
-                    return
+        for partition, epoch in self._around.shards():
+            submitted = yield from self._ask_shard(partition, epoch, filters)
+            while submitted:
+                some = yield from _answer_of(submitted.popleft())
                 response.transaction_states += [
                     list_transactions.TransactionState(
                         transactional_id=one,
                         producer_id=found.producer_id,
                         transaction_state=found.state.text,
                     )
-                    for one, found in done.result()
+                    for one, found in some
                     if matches(one) and context.authorize("Describe", "TransactionalId", one)
                 ]
-            answered.complete(response)
+                yield None
+        return response
 
-        gather(submitted).when_done(settle)
-        return answered
+    def _ask_shard(self, partition: int, epoch: int, filters: ListSome) -> Steps[deque[Completion[Any]]]:
+        """Ask a shard for all its transactional ids, some at a time. The questions don't wait for each other's answers,
+        because each answer waits for a commit."""
+        first = self._around.submit_in_epoch(partition, epoch, ListIds())
+        ids: tuple[str, ...] = yield from _answer_of(first)
+        submitted: deque[Completion[Any]] = deque()
+        for start in range(0, len(ids), LISTED_AT_ONCE):
+            some = replace(filters, transactional_ids=ids[start : start + LISTED_AT_ONCE])
+            submitted.append(self._around.submit_in_epoch(partition, epoch, some))
+            yield None
+        return submitted
+
+
+def _answer_of(submitted: Completion[Any]) -> Steps[Any]:
+    """Wait for the answer of a shard.
+
+    :raises BrokerError: COORDINATOR_LOAD_IN_PROGRESS, also where the shard isn't here any more. The client asks again
+    """
+    if not submitted.done:
+        yield submitted
+    error = submitted.error
+    if isinstance(error, BrokerError) and error.code is ErrorCode.NOT_COORDINATOR:
+        raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
+    return submitted.result()
 
 
 def _matcher(pattern: str | None) -> Any:
@@ -164,7 +196,7 @@ def _matcher(pattern: str | None) -> Any:
 
 def _described(
     transactional_id: str, done: Completion[Any], context: RequestContext
-) -> describe_transactions.TransactionState:
+) -> Steps[describe_transactions.TransactionState]:
     answer = describe_transactions.TransactionState(transactional_id=transactional_id)
     if done.error is not None:
         answer.error_code = getattr(done.error, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -175,11 +207,23 @@ def _described(
     answer.transaction_timeout_ms = found.timeout_ms
     answer.transaction_start_time_ms = found.started_ms
     topics: dict[str, TopicData] = {}
-    for topic, index in sorted(found.partitions):
+    for number, (topic, index) in enumerate((yield from _sorted(found.partitions))):
         if topic in topics or context.authorize("Describe", "Topic", topic):
             topics.setdefault(topic, TopicData(topic=topic)).partitions.append(index)
+        if not (number + 1) % STEP_ELEMENTS:
+            yield None
     answer.topics = list(topics.values())
     return answer
+
+
+def _sorted(partitions: frozenset[Partition]) -> Steps[Iterator[Partition]]:
+    """Sort the partitions of a transaction in pieces. The result is merged while it is read."""
+    left, runs = iter(partitions), []
+    while run := sorted(islice(left, SORTED_AT_ONCE)):
+        runs.append(run)
+        if len(run) == SORTED_AT_ONCE:
+            yield None
+    return merge(*runs)
 
 
 def describe_failed(request: DescribeTransactionsRequest, code: int, _message: str | None) -> Message:

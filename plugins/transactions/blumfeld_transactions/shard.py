@@ -21,7 +21,8 @@ from blumfeld_transactions.commands import (
     FetchProducerId,
     ForgetExpired,
     InitProducer,
-    ListAll,
+    ListIds,
+    ListSome,
     MarkersWritten,
     NeedsProducerId,
     WriteMarkers,
@@ -155,7 +156,9 @@ class TransactionShard:
                     return self._complete(command, now_ms)
                 case DescribeOne():
                     return Decision(reply=self._described(command.transactional_id))
-                case ListAll():
+                case ListIds():
+                    return Decision(reply=tuple(self._transactions))
+                case ListSome():
                     return Decision(reply=self._listed(command, now_ms))
                 case AbortTimedOut():
                     return self._abort_timed_out(now_ms)
@@ -242,12 +245,14 @@ class TransactionShard:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
         return found
 
-    def _listed(self, asked: ListAll, now_ms: int) -> list[tuple[str, Transaction]]:
+    def _listed(self, asked: ListSome, now_ms: int) -> list[tuple[str, Transaction]]:
         since_ms = now_ms - asked.open_longer_than_ms if asked.open_longer_than_ms >= 0 else None
+        known = self._transactions
         return [
             (transactional_id, one)
-            for transactional_id, one in self._transactions.items()
-            if (asked.states is None or one.state in asked.states)
+            for transactional_id in asked.transactional_ids
+            if (one := known.get(transactional_id)) is not None
+            and (asked.states is None or one.state in asked.states)
             and (not asked.producer_ids or one.producer_id in asked.producer_ids)
             and (since_ms is None or one.started_ms < since_ms)
         ]

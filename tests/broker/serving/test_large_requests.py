@@ -8,13 +8,18 @@ from typing import cast
 import pytest
 
 from blumfeld.broker.handlers import TABLE
-from blumfeld.broker.handlers.broker import api_03_metadata, api_32_describe_configs
+from blumfeld.broker.handlers.broker import (
+    api_03_metadata,
+    api_32_describe_configs,
+    api_75_describe_topic_partitions,
+)
 from blumfeld.broker.handlers.broker.api_03_metadata import PARTITIONS_AT_ONCE
 from blumfeld.broker.serving import dispatch, slices
 from blumfeld.config.values import BROKER_CONFIGS
 from blumfeld.spi.cluster import BROKER_RESOURCE
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.spi.transport import Connection
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld.wire.api import API_BY_KEY, response_class
@@ -27,6 +32,12 @@ from blumfeld.wire.messages.describe_configs import (
     DescribeConfigsRequest,
     DescribeConfigsResource,
     DescribeConfigsResponse,
+)
+from blumfeld.wire.messages.describe_topic_partitions import (
+    Cursor,
+    DescribeTopicPartitionsRequest,
+    DescribeTopicPartitionsResponse,
+    TopicRequest,
 )
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
@@ -216,3 +227,34 @@ def test_metadata_of_many_partitions_is_served_in_steps(
     assert in_steps == harness.ask(request, 12)
     assert [topic.name for topic in in_steps.topics] == (["a", "b"] if topics is None else ["b"])
     assert len(in_steps.topics[0].partitions) == PARTITIONS_AT_ONCE + 1
+
+
+def test_an_error_for_many_elements_is_answered_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: list[int] = []
+    made = api_75_describe_topic_partitions.failed
+
+    def counted(
+        asked: DescribeTopicPartitionsRequest, code: int, message: str | None
+    ) -> DescribeTopicPartitionsResponse:
+        parts.append(len(asked.topics))
+        return made(asked, code, message)
+
+    monkeypatch.setattr(api_75_describe_topic_partitions, "failed", counted)
+    names = [f"t{number}" for number in range(5_000)]
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names],
+        cursor=Cursor(topic_name="t", partition_index=-1),
+    )
+    answer = BrokerHarness().ask(request, 0)
+    assert [topic.name for topic in answer.topics] == names
+    assert {topic.error_code for topic in answer.topics} == {ErrorCode.INVALID_REQUEST}
+    assert max(parts) <= CHUNK_ELEMENTS
+
+
+@pytest.mark.parametrize("asks_by_id", [False, True], ids=["known", "too early"])
+def test_metadata_refuses_many_topics_in_steps(asks_by_id: bool) -> None:
+    """Every error that ``in_steps`` raises for a whole request is told for each element."""
+    topics = [MetadataRequestTopic(name=None if asks_by_id else f"t{n}") for n in range(2_000)]
+    answer = BrokerHarness().ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 11)
+    code = ErrorCode.INVALID_REQUEST if asks_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [topic.error_code for topic in answer.topics] == [code] * 2_000

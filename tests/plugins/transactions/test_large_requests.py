@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
+from blumfeld.broker.coordination.transactions import TransactionCoordination
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.spi.steps import STEP_ELEMENTS, drained
+from blumfeld.spi.transactions import TransactionSurroundings
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnTopic,
@@ -19,6 +21,9 @@ from blumfeld.wire.messages.describe_transactions import DescribeTransactionsReq
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.apis import LazyApi
+from blumfeld_transactions.listing import LISTED_AT_ONCE, ListingApis
+from blumfeld_transactions.records import record
+from blumfeld_transactions.transaction import State, Transaction
 from tests.plugins.transactions.test_on_broker import ID, Transacting
 
 MANY = 20 * STEP_ELEMENTS
@@ -109,11 +114,80 @@ def test_transactions_of_a_broker(broker: Counted) -> None:
 
 
 def test_transactional_ids_that_are_described(broker: Counted) -> None:
-    asked = ["x", ID] * 2_500
+    asked = [ID, *(f"x{number}" for number in range(5_000))]
     count, answer = broker.ask_in_steps(DescribeTransactionsRequest(transactional_ids=list(asked)), 0)
     assert [one.transactional_id for one in answer.transaction_states] == asked
-    assert {one.error_code for one in answer.transaction_states[1::2]} == {ErrorCode.NONE}
+    known, *unknown = (one.error_code for one in answer.transaction_states)
+    assert (known, set(unknown)) == (ErrorCode.NONE, {ErrorCode.TRANSACTIONAL_ID_NOT_FOUND})
     assert count >= 20
+
+
+def replay(broker: Counted, transactional_id: str, partitions: frozenset[tuple[str, int]]) -> None:
+    transactions = broker.broker.transactions
+    assert transactions is not None
+    host = transactions.coordinator.host_of(transactional_id)
+    assert host is not None
+    open_one = Transaction(
+        producer_id=7, epoch=0, timeout_ms=60_000, state=State.ONGOING, partitions=partitions
+    )
+    host.shard.replay(record(transactional_id, open_one, 2))
+
+
+def test_one_transaction_of_many_partitions_is_described_in_steps(broker: Counted) -> None:
+    """Forty ids of 50,000 partitions each held the loop for 229 ms."""
+    replay(broker, "large", frozenset((topic, index) for topic in ("b", "a") for index in range(MANY)))
+    count, answer = broker.ask_in_steps(DescribeTransactionsRequest(transactional_ids=["large"]), 0)
+    (one,) = answer.transaction_states
+    assert [(topic.topic, topic.partitions) for topic in one.topics] == [
+        ("a", list(range(MANY))),
+        ("b", list(range(MANY))),
+    ]
+    assert count >= 2 * MANY // STEP_ELEMENTS
+
+
+@pytest.mark.parametrize("asked", [[ID, ID], ["x", ID] * 2_500], ids=["few", "many"])
+def test_an_id_that_is_described_twice_is_refused(broker: Counted, asked: list[str]) -> None:
+    """An id of three bytes may have a hundred thousand partitions. A request of some kB would ask for gigabytes."""
+    _, answer = broker.ask_in_steps(DescribeTransactionsRequest(transactional_ids=list(asked)), 0)
+    assert [one.transactional_id for one in answer.transaction_states] == asked
+    assert {one.error_code for one in answer.transaction_states} == {ErrorCode.INVALID_REQUEST}
+
+
+def test_many_ids_are_listed_in_steps(broker: Counted) -> None:
+    names = [f"open {number:05}" for number in range(MANY)]
+    for name in names:
+        replay(broker, name, frozenset())
+    count, answer = broker.ask_in_steps(
+        ListTransactionsRequest(state_filters=["Ongoing"], producer_id_filters=[7]), 1
+    )
+    assert [one.transactional_id for one in answer.transaction_states] == names
+    assert count >= MANY // LISTED_AT_ONCE
+
+
+class LeavesAfterItsCount:
+    """The surroundings of a broker that leads the partition no more when its shard is asked."""
+
+    def __init__(self, real: TransactionCoordination) -> None:
+        self._real = real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def shards(self) -> list[tuple[int, int]]:
+        found = self._real.shards()
+        assert found
+        self._real.coordinator.resigned(0)
+        return found
+
+
+def test_a_shard_that_leaves_during_a_list_makes_the_client_ask_again(broker: Counted) -> None:
+    transactions = broker.broker.transactions
+    assert transactions is not None
+    around = cast("TransactionSurroundings", LeavesAfterItsCount(transactions))
+    steps = ListingApis(around).list_some(ListTransactionsRequest(), cast("RequestContext", None))
+    with pytest.raises(BrokerError) as refused:
+        drained(steps)
+    assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
 
 
 def test_filters_of_a_list(broker: Counted) -> None:

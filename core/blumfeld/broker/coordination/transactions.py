@@ -159,9 +159,9 @@ class TransactionCoordination:
         """As ``TransactionSurroundings.submit_in_epoch``."""
         return self.coordinator.submit_in_epoch(partition, epoch, command)
 
-    def submit_to_all(self, command: Any) -> list[Completion[Any]]:
-        """As ``TransactionSurroundings.submit_to_all``."""
-        return self.coordinator.submit_to_all(command, None)
+    def shards(self) -> list[tuple[int, int]]:
+        """As ``TransactionSurroundings.shards``."""
+        return self.coordinator.shards()
 
     def coordinates(self, partition: int, epoch: int) -> bool:
         """As ``TransactionSurroundings.coordinates``."""

@@ -127,6 +127,7 @@ class LazyHandler:
             handle=self._handle,
             error_response=self._error_response,
             in_steps=self._in_steps,
+            error_in_steps=self._error_in_steps,
         )
 
     def _load(self) -> ApiHandler:
@@ -146,3 +147,8 @@ class LazyHandler:
 
     def _error_response(self, request: Any, code: int, message: str | None) -> Message:
         return self._load().error_response(request, code, message)
+
+    def _error_in_steps(self, request: Any, code: int, message: str | None) -> Steps[Message]:
+        from blumfeld.spi.steps import error_steps
+
+        return error_steps(self._load(), request, code, message)

@@ -16,13 +16,13 @@ from blumfeld.broker.serving.large_requests import LargeRequest, lasting
 from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import HEADER_BYTES, ConnectionState, Request, client_id_of
 from blumfeld.broker.serving.slices import Slices
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, Principal
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
-from blumfeld.spi.steps import TakesSteps
+from blumfeld.spi.steps import TakesSteps, error_steps
 from blumfeld.spi.transport import Connection, Exchange, Listener
 from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
 from blumfeld.wire.codec import Decoder, StepDecoder, decoder, encode_parts, step_decoder
@@ -383,12 +383,18 @@ class Route:
 
     def error_answer(self, request: Message, error: BaseException) -> Message:
         """Returns the response with this error for every element of the request. A defect is logged."""
+        return self._handler.error_response(request, *self._told(error))
+
+    def error_in_steps(self, request: Message, error: BaseException) -> Steps[Message]:
+        """:meth:`error_answer` for many elements."""
+        return error_steps(self._handler, request, *self._told(error))
+
+    def _told(self, error: BaseException) -> tuple[int, str | None]:
+        """Returns the code and the message that a client is told of an error. A defect is logged."""
         if isinstance(error, BrokerError):
-            code, message = error.code, error.message
-        else:
-            self._log_defect(error)
-            code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
-        return self._handler.error_response(request, int(code), message)
+            return int(error.code), error.message
+        self._log_defect(error)
+        return int(ErrorCode.UNKNOWN_SERVER_ERROR), None
 
     def encode(self, answer: Message, correlation_id: int) -> Parts:
         """Returns the answer with its header, as parts."""

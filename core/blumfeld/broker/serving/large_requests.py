@@ -29,8 +29,8 @@ class Answering(Protocol):
         """Returns the header of an answer."""
         ...
 
-    def error_answer(self, request: Message, error: BaseException) -> Message:
-        """Returns the response with this error for every element of the request."""
+    def error_in_steps(self, request: Message, error: BaseException) -> Steps[Message]:
+        """The steps to the response with this error for every element of the request."""
         ...
 
     def answered(self, context: Request, parts: Parts | None, frame_bytes: int) -> None:
@@ -99,6 +99,7 @@ class LargeRequest:
         self._request = request
         self._must_end |= context.api_key == FETCH
         in_steps: Steps[Any] | None = None
+        failure: Exception | None = None
         try:
             if self._handler.in_steps is not None:
                 in_steps = self._handler.in_steps(request, context)
@@ -109,8 +110,9 @@ class LargeRequest:
             if isinstance(answer, Completion):
                 answer = yield from waited(answer)
         except Exception as error:
-            in_steps = None
-            answer = route.error_answer(request, error)
+            failure = error
+        if failure is not None:
+            answer = yield from route.error_in_steps(request, failure)
         self._must_end = True
         if context.close_reason is not None:
             self._answered = True

@@ -137,6 +137,10 @@ class Coordinator:
         host = self._hosts.get(partition)
         return None if host is None else host.epoch
 
+    def shards(self) -> list[tuple[int, int]]:
+        """Returns (partition, leader epoch) of every shard on this node, in any state, in the partitions' order."""
+        return [(partition, self._hosts[partition].epoch) for partition in sorted(self._hosts)]
+
     def submit_to_all(self, command: Any, context: RequestContext | None) -> list[Completion[Any]]:
         """Have every shard on this node decide, in the order of their partitions."""
         return [self._hosts[partition].submit(command, context) for partition in sorted(self._hosts)]

@@ -26,7 +26,7 @@ from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import is_internal
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, TakesSteps, by_elements
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, TakesSteps, by_elements, errors_by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata import (
     MetadataRequest,
@@ -56,6 +56,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             handle=metadata.handle,
             error_response=failed,
             in_steps=metadata.in_steps,
+            error_in_steps=errors_by_elements(failed, ("topics",), ("topics",)),
         )
     ]
 

@@ -40,14 +40,20 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         return _answer(request, lambda path, at: _alter(ports, path, at))
 
-    def in_steps(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Steps[Message] | None:
+    def in_steps(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Steps[Message]:
         if not context.authorize("Alter", "Cluster", "kafka-cluster"):
-            return None
+            return error_in_steps(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         return _answer_in_steps(request, lambda path, at: _alter(ports, path, at))
 
     return [
         ApiHandler(
-            key=34, min_version=1, max_version=2, handle=handle, error_response=failed, in_steps=in_steps
+            key=34,
+            min_version=1,
+            max_version=2,
+            handle=handle,
+            error_response=failed,
+            in_steps=in_steps,
+            error_in_steps=error_in_steps,
         )
     ]
 
@@ -55,6 +61,11 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 def failed(request: AlterReplicaLogDirsRequest, code: int, _message: str | None) -> Message:
     """Returns an answer with this error for every partition."""
     return _answer(request, lambda _path, _at: code)
+
+
+def error_in_steps(request: AlterReplicaLogDirsRequest, code: int, _message: str | None) -> Steps[Message]:
+    """:func:`failed` for many partitions."""
+    return _answer_in_steps(request, lambda _path, _at: code)
 
 
 def _answer(request: AlterReplicaLogDirsRequest, alter: Callable[[str, TopicPartition], int]) -> Message:

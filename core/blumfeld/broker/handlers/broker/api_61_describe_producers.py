@@ -12,7 +12,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.log.producers.snapshot import ProducerEntry
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, TakesSteps, by_elements, drained
+from blumfeld.spi.steps import TakesSteps, by_elements, drained, errors_by_elements, first_repeated
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -39,6 +39,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             handle=described.handle,
             error_response=failed,
             in_steps=described.in_steps,
+            error_in_steps=errors_by_elements(failed, *_PATHS),
         )
     ]
 
@@ -85,34 +86,18 @@ class DescribeProducers:
         return self._answer(request, context)
 
     def in_steps(self, request: DescribeProducersRequest, context: RequestContext) -> Steps[Any]:
-        """:meth:`handle` for many partitions or producers."""
-        try:
-            yield from self._check(request)
-        except BrokerError as error:
-            refused = error
-        else:
-            return (yield from self._by_partition(request, context))
+        """:meth:`handle` for many partitions or producers.
 
-        def refuse(*_: object) -> DescribeProducersResponse:
-            raise refused
-
-        one = ApiHandler(key=61, min_version=0, max_version=0, handle=refuse, error_response=failed)
-        return (yield from by_elements(lambda: one, *_PATHS)(request, context))
+        :raises BrokerError: as :meth:`handle`
+        """
+        yield from self._check(request)
+        return (yield from self._by_partition(request, context))
 
     def _check(self, request: DescribeProducersRequest) -> Steps[None]:
-        seen, number = Buckets(), 0
-        for topic in request.topics:
-            for index in topic.partition_indexes:
-                at = topic.name, index
-                bucket = seen.of(at)
-                if at in bucket:
-                    raise BrokerError(ErrorCode.INVALID_REQUEST, f"{topic.name}-{index} is asked for twice")
-                bucket[at] = None
-                number += 1
-                if not number % STEP_ELEMENTS:
-                    yield None
-        if number > STEP_ELEMENTS:
-            yield from seen.let_go()
+        asked = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+        repeated = yield from first_repeated(asked)
+        if repeated is not None:
+            raise BrokerError(ErrorCode.INVALID_REQUEST, f"{repeated[0]}-{repeated[1]} is asked for twice")
 
     def _answer(
         self, request: DescribeProducersRequest, context: RequestContext

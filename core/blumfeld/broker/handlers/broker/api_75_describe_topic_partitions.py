@@ -17,7 +17,7 @@ from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import is_internal
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, drained
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, drained, errors_by_elements
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -39,6 +39,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             handle=describing.handle,
             error_response=failed,
             in_steps=describing.in_steps,
+            error_in_steps=errors_by_elements(failed, ("topics",), ("topics",)),
         )
     ]
 
