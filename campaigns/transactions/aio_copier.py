@@ -61,6 +61,7 @@ class AioCopier:
         for at in self._mine:
             self._consumer.seek(at, begin.get(at.partition, 0))
         self._copier.say("ready")
+        self._copier.holds(len(self._mine))
         while self._copier.goes_on:
             got = await self._consumer.getmany(timeout_ms=200, max_records=self._spec["batchRecords"])
             messages = [one for many in got.values() for one in many]
@@ -73,6 +74,7 @@ class AioCopier:
     async def _copy(self, messages: list[Any]) -> None:
         doomed = self._copier.dooms()
         await self._producer.begin_transaction()
+        self._copier.say("began", len(messages))
         sent = [
             await self._producer.send(
                 self._spec["output"],

@@ -84,6 +84,7 @@ class ConfluentCopier:
         self._copier.say("ready")
         while self._copier.goes_on:
             got = [one for one in self._consumer.consume(self._spec["batchRecords"], 0.2) if not one.error()]
+            self._copier.holds(len(self._consumer.assignment()))
             if got:
                 self._copy(got)
         self._consumer.close()
@@ -102,6 +103,7 @@ class ConfluentCopier:
 
         try:
             self._call(self._producer.begin_transaction)
+            self._copier.say("began", len(got))
             for one in got:
                 self._send(one, doomed, delivered)
             time.sleep(self._copier.pause_s())

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import json
 import os
 import random
+import signal
 import sys
 import threading
 import time
@@ -27,6 +29,8 @@ class Copier:
         self.spec: dict[str, Any] = json.loads(sys.stdin.readline())
         self._fate = random.Random(self.spec["seed"])
         self._over = threading.Event()
+        self._held = 0
+        faulthandler.register(signal.SIGQUIT)
         threading.Thread(target=self._await_end, daemon=True).start()
 
     def _await_end(self) -> None:
@@ -71,6 +75,12 @@ class Copier:
     def say(self, *words: object) -> None:
         """Print a line at once."""
         print(*words, flush=True)
+
+    def holds(self, count: int) -> None:
+        """Tell how many partitions the consumer has, if it has changed."""
+        if count != self._held:
+            self._held = count
+            self.say("holds", count)
 
     def aborted(self, places: Iterable[tuple[int, int]]) -> None:
         """Tell of a transaction that was aborted on purpose: partition and offset of its records."""

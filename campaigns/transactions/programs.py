@@ -1,8 +1,10 @@
 """The copying programs: a process each, which tells in lines what became of its transactions.
 
-``ready``: InitProducerId was answered. ``committed COUNT``: a transaction with so many records. ``aborted P:O …``: one
-that was aborted on purpose, with partition and offset of its records. ``retried ERROR``: one that was aborted after an
-error that allows it. ``fenced ERROR`` and ``failed ERROR``: the program ends. ``ended``: it ends, because stdin did.
+``ready``: InitProducerId was answered. ``holds COUNT``: so many partitions are its consumer's from now on. ``began
+COUNT``: a transaction begins; nothing of its so many records is sent yet. ``committed COUNT``: a transaction with so
+many records. ``aborted P:O …``: one that was aborted on purpose, with partition and offset of its records. ``retried
+ERROR``: one that was aborted after an error that allows it. ``fenced ERROR`` and ``failed ERROR``: the program ends.
+``ended``: it ends, because stdin did.
 """
 
 from __future__ import annotations
@@ -98,6 +100,10 @@ class Story:
     """What a program has told so far."""
 
     ready: bool = False
+    held: int = 0
+    """Partitions that its consumer has."""
+    begun: int = 0
+    """Transactions that it began."""
     transactions: int = 0
     """Transactions that it committed."""
     records: int = 0
@@ -113,11 +119,29 @@ class Story:
     """One of :data:`LAST_WORDS`, or empty."""
     error: str = ""
 
-    def take(self, line: str) -> None:
-        """Take a line of the program. Lines of other words mean nothing."""
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun, and its end was not told."""
+        return self.begun > self.transactions + self.aborts + len(self.retries)
+
+    def copy(self) -> Story:
+        """Return what it has told until now; it doesn't change any more."""
+        return attrs.evolve(
+            self,
+            commit_times=list(self.commit_times),
+            aborted=list(self.aborted),
+            retries=list(self.retries),
+        )
+
+    def take(self, line: str) -> bool:
+        """Take a line of the program; return whether its word is a known one."""
         word, _, rest = line.strip().partition(" ")
         if word == "ready":
             self.ready = True
+        elif word == "holds":
+            self.held = int(rest)
+        elif word == "began":
+            self.begun += 1
         elif word == "committed":
             self.transactions += 1
             self.records += int(rest)
@@ -131,6 +155,9 @@ class Story:
             self.retries.append(rest[:CUT_CHARS])
         elif word in LAST_WORDS:
             self.last_word, self.error = word, rest[:CUT_CHARS]
+        else:
+            return False
+        return True
 
 
 class Program:
@@ -140,6 +167,7 @@ class Program:
         """:param request: the first line of its stdin; none if empty"""
         self.name = name
         self.story = Story()
+        self._log_path = log_path
         with log_path.open("ab") as errors:
             self._process = subprocess.Popen(
                 command,
@@ -176,6 +204,10 @@ class Program:
         """Send SIGCONT to all its processes."""
         self._signal(signal.SIGCONT)
 
+    def tell_stacks(self) -> None:
+        """Send SIGQUIT: the program writes where its threads are, into its log. It may end then."""
+        self._signal(signal.SIGQUIT)
+
     def finish(self) -> None:
         """End its stdin, without waiting."""
         assert self._process.stdin is not None
@@ -198,9 +230,11 @@ class Program:
 
     def _hear(self) -> None:
         assert self._process.stdout is not None
-        with self._process.stdout as lines:
+        with self._process.stdout as lines, self._log_path.open("a") as log:
             for line in lines:
-                self.story.take(line)
+                if not self.story.take(line):
+                    log.write(line)
+                    log.flush()
 
 
 def await_true(done: Callable[[], bool], timeout_s: float) -> bool:

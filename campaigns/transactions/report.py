@@ -11,6 +11,53 @@ from rich.table import Table
 from campaigns.transactions.oracle import Account
 
 
+class Zombie(msgspec.Struct, kw_only=True):
+    """A program that was paused, replaced and resumed."""
+
+    name: str
+    held: int
+    """Partitions that its consumer had when it was paused."""
+    was_open: bool
+    """Whether a transaction of its own was open then, as far as it had told."""
+    begun: int = 0
+    """Transactions that it began after SIGCONT."""
+    committed: int = 0
+    """Transactions that it was told are committed, after SIGCONT."""
+    aborted: int = 0
+    """Transactions that it was told are aborted, after SIGCONT."""
+    held_at_end: int = 0
+    """Partitions that its consumer had at its end, or when the campaign stopped waiting for that."""
+    last_word: str = ""
+    """``fenced``, ``failed`` or ``ended``; empty if it went on."""
+    error: str = ""
+    seconds: float = 0.0
+    """From SIGCONT until it ended, or until the campaign stopped waiting."""
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether it went on without partitions, and so sent nothing that could have been fenced."""
+        return not (self.last_word or self.was_open or self.begun or self.held_at_end)
+
+    @property
+    def complaints(self) -> list[str]:
+        """What is wrong with it. A transaction whose end was under way when it was paused may have been committed."""
+        found = []
+        if self.committed > self.was_open:
+            found.append(f"{self.name} committed {self.committed} transactions as a zombie")
+        if self.last_word != "fenced" and not self.is_idle:
+            found.append(f"{self.name} was a zombie and was not fenced: {self}")
+        return found
+
+    def __str__(self) -> str:
+        opened = "one transaction open" if self.was_open else "no transaction open"
+        ended = f"{self.last_word} {self.error}" if self.last_word else "went on"
+        return (
+            f"paused with {self.held} partitions and {opened}; after SIGCONT it began {self.begun}, committed"
+            f" {self.committed}, aborted {self.aborted}, had {self.held_at_end} partitions; after"
+            f" {self.seconds:.1f} s: {ended}"
+        )
+
+
 class RunReport(msgspec.Struct, kw_only=True):
     """One client on one cluster."""
 
@@ -37,6 +84,7 @@ class RunReport(msgspec.Struct, kw_only=True):
     """Records that only ``read_uncommitted`` shows."""
     fenced: int = 0
     """Zombies that were fenced."""
+    zombies: list[Zombie] = msgspec.field(default_factory=list)
     restarts: int = 0
     """Programs that ended with an error though nobody had killed or replaced them."""
     errors: dict[str, int] = msgspec.field(default_factory=dict)

@@ -27,8 +27,8 @@ from campaigns.transactions.oracle import (
     digest_of,
     transcript_of,
 )
-from campaigns.transactions.programs import Start, Work, await_true
-from campaigns.transactions.report import RunReport
+from campaigns.transactions.programs import Start, Story, Work, await_true
+from campaigns.transactions.report import RunReport, Zombie
 from campaigns.transactions.slots import Slot, Slots, TooManyRestarts
 from campaigns.transactions.stable_offsets import NoAnswerError, coordinator_address, stable_offsets
 
@@ -44,6 +44,8 @@ COPY_S = 240.0
 REST_S = 30.0
 """Longest time until all markers are written after the last client has ended."""
 FENCE_S = 120.0
+STACKS_S = 5.0
+"""Time for a program to write where its threads are."""
 BEFORE_FAULT_S = (0.3, 2.0)
 DOWN_S = (0.2, 2.0)
 PAUSE_S = 12.0
@@ -190,11 +192,12 @@ class Run:
 
     def _zombie(self, slot: Slot) -> None:
         """Pause a program, let its successor commit, and resume it: it must be fenced."""
-        zombie = slot.program
-        zombie.pause()
+        program = slot.program
+        program.pause()
         slot.begin()
         self._slots.await_ready(slot)
-        before = zombie.story.transactions
+        # Its last lines before SIGSTOP are heard by now.
+        before = program.story.copy()
 
         def succeeded() -> bool:
             self._slots.replace_ended()
@@ -202,21 +205,17 @@ class Run:
 
         if not await_true(succeeded, PROGRESS_S):
             self._report.wrong.append(f"{slot.program.name} commits nothing beside a zombie")
-        zombie.resume()
-        if not zombie.await_end(FENCE_S):
-            self._report.wrong.append(f"{zombie.name} was resumed as a zombie, and goes on")
-            zombie.kill()
-        elif zombie.story.last_word == "fenced":
-            self._report.fenced += 1
-        else:
-            self._report.wrong.append(
-                f"{zombie.name} was a zombie and was not fenced: {zombie.story.last_word} {zombie.story.error}"
-            )
-        # One answer may have been under way when it was paused.
-        if zombie.story.transactions > before + 1:
-            self._report.wrong.append(
-                f"{zombie.name} committed {zombie.story.transactions - before} as a zombie"
-            )
+        began = time.monotonic()
+        program.resume()
+        if not program.await_end(FENCE_S):
+            program.tell_stacks()
+            program.await_end(STACKS_S)
+        found = zombie_of(program.name, before, program.story, time.monotonic() - began)
+        program.kill()
+        self._say(f"  zombie {program.name}: {found}")
+        self._report.zombies.append(found)
+        self._report.fenced += found.last_word == "fenced"
+        self._report.wrong += found.complaints
 
     def _await_progress(self, kind: str, began: float) -> float:
         def progressed() -> bool:
@@ -330,6 +329,22 @@ class Run:
                 rows.append(str(error))
         self._report.find_hanging = str(len(rows))
         self._report.wrong += [f"find-hanging: {row}" for row in rows]
+
+
+def zombie_of(name: str, before: Story, after: Story, seconds: float) -> Zombie:
+    """Return what a program did between two stories of it: that of its pause, and that so many seconds later."""
+    return Zombie(
+        name=name,
+        held=before.held,
+        was_open=before.is_open,
+        begun=after.begun - before.begun,
+        committed=after.transactions - before.transactions,
+        aborted=after.aborts + len(after.retries) - before.aborts - len(before.retries),
+        held_at_end=after.held,
+        last_word=after.last_word,
+        error=after.error,
+        seconds=seconds,
+    )
 
 
 def _offsets(many: Sequence[Seen]) -> list[int]:

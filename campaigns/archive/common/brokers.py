@@ -7,10 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from blumfeld.testing.brokers.process import START_TIMEOUT_S, BrokerProcess, free_port
+from blumfeld.testing.brokers.process import BrokerProcess, free_port
 from campaigns.archive.common.process import Command
 
-READY_S = 90.0
+READY_S = 180.0
+"""Longest start of a broker. Beside Spark and its 30 processes on two cores, one took over a minute."""
 
 
 class Broker(Protocol):
@@ -37,7 +38,7 @@ def our_broker(folder: Path, settings: Sequence[str] = (), patience: float = 1.0
     :param patience: factor for the time that a start may take
     """
     folder.mkdir(parents=True, exist_ok=True)
-    return BrokerProcess(folder, settings=settings, start_timeout_s=START_TIMEOUT_S * patience)
+    return BrokerProcess(folder, settings=settings, start_timeout_s=READY_S * patience)
 
 
 class PeerBroker:

@@ -10,6 +10,7 @@ import (
 	"os"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kerr"
@@ -28,6 +29,26 @@ type copier struct {
 	session *kgo.GroupTransactSession
 	fate    *rand.Rand
 	out     *bufio.Writer
+	held    *heldPartitions
+}
+
+// heldPartitions counts the partitions of a consumer; its callbacks come from the group's goroutine.
+type heldPartitions struct {
+	count atomic.Int32
+	told  int32
+}
+
+func (h *heldPartitions) options() []kgo.Opt {
+	change := func(sign int32) func(context.Context, *kgo.Client, map[string][]int32) {
+		return func(_ context.Context, _ *kgo.Client, topics map[string][]int32) {
+			for _, partitions := range topics {
+				h.count.Add(sign * int32(len(partitions)))
+			}
+		}
+	}
+	return []kgo.Opt{
+		kgo.OnPartitionsAssigned(change(1)), kgo.OnPartitionsRevoked(change(-1)), kgo.OnPartitionsLost(change(-1)),
+	}
 }
 
 func (c *copier) say(format string, values ...any) {
@@ -74,7 +95,8 @@ func transactionOptions(request Request) []kgo.Opt {
 }
 
 func copyTopic(ctx context.Context, request Request) (any, error) {
-	session, err := kgo.NewGroupTransactSession(transactionOptions(request)...)
+	held := &heldPartitions{}
+	session, err := kgo.NewGroupTransactSession(append(transactionOptions(request), held.options()...)...)
 	if err != nil {
 		return nil, err
 	}
@@ -83,7 +105,7 @@ func copyTopic(ctx context.Context, request Request) (any, error) {
 		_, _ = io.Copy(io.Discard, os.Stdin)
 		close(ended)
 	}()
-	c := &copier{request, session, rand.New(rand.NewSource(request.Seed)), bufio.NewWriter(os.Stdout)}
+	c := &copier{request, session, rand.New(rand.NewSource(request.Seed)), bufio.NewWriter(os.Stdout), held}
 	// Without this the producer id is asked for with the first record, and the predecessor would not be fenced before.
 	if _, _, err := session.Client().ProducerID(ctx); err != nil {
 		c.end(err)
@@ -100,6 +122,10 @@ func copyTopic(ctx context.Context, request Request) (any, error) {
 		poll, cancel := context.WithTimeout(ctx, 200*time.Millisecond)
 		records := session.PollRecords(poll, request.BatchRecords).Records()
 		cancel()
+		if count := held.count.Load(); count != held.told {
+			held.told = count
+			c.say("holds %d", count)
+		}
 		if len(records) > 0 {
 			c.transaction(ctx, records)
 		}
@@ -110,6 +136,7 @@ func (c *copier) transaction(ctx context.Context, records []*kgo.Record) {
 	if err := c.session.Begin(); err != nil {
 		c.end(err)
 	}
+	c.say("began %d", len(records))
 	doomed := c.fate.Float64() < c.request.AbortShare
 	var lock sync.Mutex
 	var failed error

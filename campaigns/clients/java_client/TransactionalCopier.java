@@ -45,6 +45,7 @@ public class TransactionalCopier {
     private final Random fate;
     private final KafkaProducer<byte[], byte[]> producer;
     private final KafkaConsumer<byte[], byte[]> consumer;
+    private int held;
 
     private TransactionalCopier(String[] given) {
         input = given[1];
@@ -113,6 +114,11 @@ public class TransactionalCopier {
         say("ready");
         while (!over) {
             ConsumerRecords<byte[], byte[]> records = consumer.poll(Duration.ofMillis(200));
+            int holds = consumer.assignment().size();
+            if (holds != held) {
+                held = holds;
+                say("holds " + held);
+            }
             if (!records.isEmpty()) {
                 transaction(records);
             }
@@ -129,6 +135,7 @@ public class TransactionalCopier {
         StringBuilder places = new StringBuilder();
         try {
             producer.beginTransaction();
+            say("began " + records.count());
             for (ConsumerRecord<byte[], byte[]> one : records) {
                 var copy = new ProducerRecord<>(output, one.partition(), one.key(), one.value());
                 if (doomed) {

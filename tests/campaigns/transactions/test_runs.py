@@ -17,8 +17,9 @@ from campaigns.transactions.asking import hanging_rows
 from campaigns.transactions.faults import KINDS, OF_ONE_NODE, OF_SEVERAL, UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
 from campaigns.transactions.oracle import Account
-from campaigns.transactions.programs import Program, Story, Work
-from campaigns.transactions.report import CampaignReport, RunReport, table
+from campaigns.transactions.programs import Program, Story, Work, await_true
+from campaigns.transactions.report import CampaignReport, RunReport, Zombie, table
+from campaigns.transactions.rounds import zombie_of
 from campaigns.transactions.slots import Slot, Slots
 from campaigns.transactions.stable_offsets import NoAnswerError
 
@@ -30,12 +31,19 @@ def test_a_programs_lines_are_its_story() -> None:
     for line in (
         "a warning of the JVM",
         "ready",
+        "holds 3",
+        "began 7",
         "committed 7",
+        "began 3",
         "committed 3",
+        "began 2",
         "aborted 0:5 1:9",
-        "retried a b",
+        "began 2",
     ):
-        story.take(line + "\n")
+        assert story.take(line + "\n") is (line != "a warning of the JVM")
+    assert (story.held, story.begun, story.is_open) == (3, 4, True)
+    story.take("retried a b\n")
+    assert not story.is_open
     assert (story.ready, story.transactions, story.records, story.aborts) == (True, 2, 10, 1)
     assert story.aborted == [(0, 5), (1, 9)]
     assert (story.retries, story.last_word) == (["a b"], "")
@@ -60,6 +68,65 @@ print("ready", flush=True)
 for line in sys.stdin: pass
 print(sys.argv[1], flush=True)
 """
+
+
+STORIES = """
+import sys
+sys.stdin.readline()
+print("holds 2", *sys.argv[1:], sep="\\n", flush=True)
+sys.stdin.read()
+"""
+
+
+def zombie(**changes: object) -> Zombie:
+    return Zombie(**{"name": "z", "held": 2, "was_open": False, **changes})  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "complaint"),
+    [
+        ({"last_word": "fenced", "begun": 1, "held_at_end": 2}, None),
+        ({"last_word": "fenced", "was_open": True, "committed": 1}, None),
+        ({}, None),  # without partitions it begins no transaction, and nothing can fence it
+        ({"held_at_end": 2}, "not fenced"),
+        ({"begun": 1}, "not fenced"),
+        ({"was_open": True}, "not fenced"),
+        ({"last_word": "failed"}, "not fenced"),
+        ({"last_word": "ended"}, "not fenced"),
+        ({"last_word": "fenced", "committed": 1}, "committed 1"),
+        ({"last_word": "fenced", "was_open": True, "committed": 2}, "committed 2"),
+    ],
+)
+def test_a_zombie_that_sends_something_must_be_fenced(
+    changes: dict[str, object], complaint: str | None
+) -> None:
+    found = zombie(**changes).complaints
+    assert len(found) == (complaint is not None)
+    assert complaint is None or complaint in found[0]
+
+
+def test_a_zombie_is_what_it_told_since_its_pause() -> None:
+    story = Story()
+    for line in ("holds 3", "began 5", "retried x", "began 5"):
+        story.take(line)
+    before = story.copy()
+    for line in ("committed 5", "holds 2", "began 4", "aborted 0:1", "began 4", "retried y", "fenced E: e"):
+        story.take(line)
+    found = zombie_of("z", before, story, 1.5)
+    assert (found.held, found.was_open, found.begun, found.committed, found.aborted) == (3, True, 2, 1, 2)
+    assert (found.held_at_end, found.last_word, found.error, found.seconds) == (2, "fenced", "E: e", 1.5)
+    assert str(found) == (
+        "paused with 3 partitions and one transaction open; after SIGCONT it began 2, committed 1, aborted 2, had 2"
+        " partitions; after 1.5 s: fenced E: e"
+    )
+
+
+def test_lines_that_mean_nothing_are_in_the_log(tmp_path: Path) -> None:
+    program = Program("p", [sys.executable, "-S", "-c", STORIES, "a warning"], "go", tmp_path / "p.log")
+    assert await_true(lambda: program.story.held == 2, 10)
+    program.tell_stacks()
+    assert program.await_end(10)
+    assert (tmp_path / "p.log").read_text() == "a warning\n"
 
 
 def slot_of(folder: Path, last: str) -> Slots:
@@ -150,3 +217,5 @@ def test_librdkafka_copies_exactly_while_broker_and_client_die(tmp_path: Path) -
     assert run.kills == {"kill-broker": 1, "kill-client": 1, "zombie": 1}
     assert (run.account.records, run.fenced, run.find_hanging) == (4_000, 1, "not run")
     assert run.uncommitted > 0
+    (found,) = run.zombies
+    assert (found.last_word, found.held > 0, found.was_open or found.begun > 0) == ("fenced", True, True)
