@@ -18,8 +18,8 @@ import pytest
 from blumfeld.bench.running.servers import free_port
 from tests.shared_facts import shared_path
 
-TOOL_SECONDS_MAX = 90
-START_SECONDS_MAX = 90
+TOOL_SECONDS_MAX = 180
+START_SECONDS_MAX = 180
 
 
 def peer_script() -> str:

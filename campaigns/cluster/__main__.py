@@ -14,12 +14,13 @@ from rich.console import Console
 from rich.markup import escape
 
 from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
+from campaigns.clients.programs import NoClientError
 from campaigns.cluster.contenders import LAYOUTS, Contender, kafka, this_build
 from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, BadFaultError, Fault, plan_of
 from campaigns.cluster.load import NoLoadError
 from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
 from campaigns.cluster.nodes import Cluster, NodeError
-from campaigns.cluster.producers import CLIENTS, Make, NoClientError, maker_of
+from campaigns.cluster.producers import CLIENTS, Make, maker_of
 from campaigns.cluster.report import (
     CampaignReport,
     ContenderReport,

@@ -13,13 +13,12 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 from typing import Any, Protocol
 
 from confluent_kafka import KafkaError, Message, Producer
 
-from campaigns.clients.franz_go import FranzGo
+from campaigns.clients.programs import franz_go_command, java_command
 
 CLIENTS = ("librdkafka", "java", "franz-go")
 SEND_AT_ONCE = 500
@@ -37,10 +36,6 @@ LIBRDKAFKA: Mapping[str, Any] = {
     "log_level": 0,
 }
 """What differs from librdkafka's defaults. The other clients have the same in their programs."""
-
-
-class NoClientError(Exception):
-    """A client can't be run here; the message says what is absent."""
 
 
 class Watcher(Protocol):
@@ -245,32 +240,28 @@ def maker_of(client: str, peer: Path | None) -> Make:
     :raises NoClientError: the client can't be run here
     """
     if client == "java":
-        if peer is None:
-            raise NoClientError("the Java client needs --peer, the script that runs Kafka's classes")
-        return _java(peer)
+        return _java(java_command(peer, "SteadyProducer.java"))
     if client == "franz-go":
-        if absent := FranzGo.absent():
-            raise NoClientError(f"franz-go: {absent}")
-        return _franz_go
+        return _franz_go(franz_go_command())
     return Librdkafka
 
 
-def _java(peer: Path) -> Make:
-    program = str(files("campaigns.clients") / "java_client" / "SteadyProducer.java")
-
+def _java(command: Sequence[str]) -> Make:
     def make(bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> SteadyProducer:
-        arguments = [bootstrap, topic, str(partitions), str(rate_per_s)]
-        return Program([str(peer.resolve()), "tool", program, *arguments], "", partitions)
+        return Program([*command, bootstrap, topic, str(partitions), str(rate_per_s)], "", partitions)
 
     return make
 
 
-def _franz_go(bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> SteadyProducer:
-    request = {
-        "operation": "steady",
-        "bootstrap": bootstrap,
-        "topic": topic,
-        "partitions": partitions,
-        "ratePerS": rate_per_s,
-    }
-    return Program(FranzGo.command(), json.dumps(request), partitions)
+def _franz_go(command: Sequence[str]) -> Make:
+    def make(bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> SteadyProducer:
+        request = {
+            "operation": "steady",
+            "bootstrap": bootstrap,
+            "topic": topic,
+            "partitions": partitions,
+            "ratePerS": rate_per_s,
+        }
+        return Program(command, json.dumps(request), partitions)
+
+    return make

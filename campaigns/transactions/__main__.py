@@ -15,12 +15,13 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from campaigns.clients.programs import NoClientError
 from campaigns.cluster.nodes import Cluster, NodeError
 from campaigns.endings import sigterm_unwinds
 from campaigns.transactions.brokers import cluster_of
 from campaigns.transactions.faults import UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
-from campaigns.transactions.programs import CLIENTS, NoClientError, Start, starter_of
+from campaigns.transactions.programs import CLIENTS, Start, starter_of
 from campaigns.transactions.report import CampaignReport, RunReport, save, table
 from campaigns.transactions.rounds import Run, Settings
 

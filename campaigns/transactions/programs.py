@@ -18,12 +18,11 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from importlib.resources import files
 from pathlib import Path
 
 import attrs
 
-from campaigns.clients.franz_go import FranzGo
+from campaigns.clients.programs import franz_go_command, java_command
 
 CLIENTS = ("java", "librdkafka", "aiokafka", "franz-go")
 TRANSACTION_TIMEOUT_MS = 20_000
@@ -32,10 +31,6 @@ LAST_WORDS = ("ended", "fenced", "failed")
 CUT_CHARS = 300
 END_S = 10.0
 """Longest wait for the end of a process that was killed."""
-
-
-class NoClientError(Exception):
-    """A client can't be run here; the message says what is absent."""
 
 
 @attrs.frozen
@@ -258,13 +253,9 @@ def starter_of(client: str, peer: Path | None) -> Start:
     :raises NoClientError: the client can't be run here
     """
     if client == "java":
-        if peer is None:
-            raise NoClientError("the Java client needs --peer, the script that runs Kafka's classes")
-        return _java(peer)
+        return _java(java_command(peer, "TransactionalCopier.java"))
     if client == "franz-go":
-        if absent := FranzGo.absent():
-            raise NoClientError(f"franz-go: {absent}")
-        return _json_program(FranzGo.command())
+        return _json_program(franz_go_command())
     return _json_program([sys.executable, "-m", MODULES[client]])
 
 
@@ -274,12 +265,9 @@ MODULES: Mapping[str, str] = {
 }
 
 
-def _java(peer: Path) -> Start:
-    program = str(files("campaigns.clients") / "java_client" / "TransactionalCopier.java")
-
+def _java(command: Sequence[str]) -> Start:
     def start(name: str, work: Work, log_path: Path) -> Program:
-        command = [str(peer.resolve()), "tool", program, *work.to_arguments()]
-        return Program(name, command, "", log_path)
+        return Program(name, [*command, *work.to_arguments()], "", log_path)
 
     return start
 

@@ -23,6 +23,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
 TOOLS = "org.apache.kafka.tools."
 SETTINGS = ("offsets.topic.num.partitions=2", "transaction.state.log.num.partitions=2")
+ANSWER_S = 60
+"""Longest wait for one answer. Other processes may hold both cores for half a minute."""
 Offsets = dict[tuple[str, str, int], int]
 
 
@@ -42,7 +44,7 @@ def ask(address: str, request: Message, version: int, client_id: str = "test") -
     assert key is not None
     frame = put_request_header(key, version, 1, client_id) + encode(request, version)
     host, port = address.rsplit(":", 1)
-    with socket.create_connection((host, int(port)), timeout=10) as connection:
+    with socket.create_connection((host, int(port)), timeout=ANSWER_S) as connection:
         connection.sendall(len(frame).to_bytes(4) + frame)
         with connection.makefile("rb") as answer:
             body = answer.read(int.from_bytes(answer.read(4)))

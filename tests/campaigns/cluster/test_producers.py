@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from campaigns.clients.programs import NoClientError
 from campaigns.cluster.load import Load, UnreadableError
-from campaigns.cluster.producers import Librdkafka, NoClientError, Program, maker_of, take
+from campaigns.cluster.producers import Librdkafka, Program, maker_of, take
 from campaigns.crash.records import Account
 
 PROGRAM = """

@@ -11,7 +11,8 @@ from confluent_kafka.cimpl import NewTopic
 
 from blumfeld.testing import EmbeddedBroker
 
-WAIT_S = 30
+WAIT_S = 120
+"""Longest wait for anything. Other processes may hold both cores for half a minute."""
 
 
 def producer(address: str, transactional_id: str = "tx", timeout_ms: int = 60_000) -> Any:

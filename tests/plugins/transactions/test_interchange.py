@@ -22,7 +22,7 @@ from tests.kafka_peer import kafka_on, peer_script, tool
 from tests.plugins.transactions.test_client import WAIT_S, consumer
 from tests.plugins.transactions.wire_producer import WireProducer, states
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SETTINGS = (
     "offsets.topic.num.partitions=1",

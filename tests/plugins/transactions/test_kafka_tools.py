@@ -18,7 +18,7 @@ from tests.kafka_peer import peer_script, tool
 from tests.plugins.transactions.test_client import WAIT_S, producer, read
 from tests.plugins.transactions.test_three_nodes import MANIFEST
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 COMMAND = "org.apache.kafka.tools.TransactionsCommand"
 TRANSACTION_TIMEOUT_MS = 600_000
@@ -47,7 +47,7 @@ def _await_brokers(address: str, nodes: int, log: Path) -> None:
     from confluent_kafka import KafkaException
     from confluent_kafka.admin import AdminClient
 
-    deadline = time.monotonic() + 90
+    deadline = time.monotonic() + WAIT_S
     while True:
         try:
             admin = AdminClient({"bootstrap.servers": address, "log_level": 0})

@@ -34,7 +34,7 @@ from blumfeld.wire.messages.txn_offset_commit import (
 from tests.broker.batches import produce
 from tests.broker.coordination.test_transactional_offsets_as_kafka import ask
 
-PATIENCE_S = 30.0
+PATIENCE_S = 120.0
 AGAIN = frozenset(
     (
         ErrorCode.CONCURRENT_TRANSACTIONS,
