@@ -59,8 +59,8 @@ class Decision(msgspec.Struct):
 
     The log may refuse ``records`` before any of them is placed: one is too large, or too few replicas are in sync. Then
     the requests of the decision get an error, nothing is replayed, no timer is set, no effect is performed, and a
-    timer's command comes again. So a decision changes nothing but by its records, or it says with ``if_refused`` or
-    ``stands_without_records`` how its other changes are mended.
+    timer's command comes again, unless a timer of its key was set meanwhile. So a decision changes nothing but by its
+    records, or it says with ``if_refused`` or ``stands_without_records`` how its other changes are mended.
     """
 
     records: Sequence[CoordinatorRecord] = ()
@@ -80,6 +80,9 @@ class Decision(msgspec.Struct):
     if_refused: Any = None
     """A command that is decided at once if the log refuses the records: it takes back what the decision changed in
     memory."""
+    if_too_large: Any = None
+    """A command that is decided at once, in place of ``if_refused``, if a record is larger than the log takes.
+    The log would refuse the same decision again, so this command makes another one."""
     stands_without_records: bool = False
     """Whether the decision holds although the log refuses its records. The log tells an older state then, which a
     later leader can mend (an empty group that the log shows with members: their sessions expire)."""

@@ -80,6 +80,21 @@ class ListSome(msgspec.Struct, frozen=True, kw_only=True):
 class AbortTimedOut(msgspec.Struct, frozen=True):
     """A timer's command: abort every transaction that is open longer than its timeout."""
 
+    left: tuple[str, ...] | None = None
+    """Ids that an earlier turn did not look at; ``None`` begins with all that are open. So one look at all of them asks
+    for at most one producer id for each."""
+    at_most: int | None = None
+    """Transactions to abort in this turn; ``None``: as many as a turn may."""
+
+
+class AbortsTooLarge(msgspec.Struct, frozen=True):
+    """The log refused the aborts of these ids, because the record of one is larger than it takes. They are tried by
+    halves, until the one is found that can't be aborted."""
+
+    transactional_ids: tuple[str, ...]
+    left: tuple[str, ...] | None
+    """Ids to look at after these; ``None``: these were no timer's."""
+
 
 class AbortExhausted(msgspec.Struct, frozen=True, kw_only=True):
     """Abort a transaction that is open longer than its timeout, and whose producer id has no epoch left (KIP-890). The
@@ -108,6 +123,13 @@ class FetchProducerId(msgspec.Struct, frozen=True, kw_only=True):
     transactional_id: str
     producer_id: int
     epoch: int
+
+
+class TellCannotAbort(msgspec.Struct, frozen=True, kw_only=True):
+    """The effect of a timeout whose record the log doesn't take: tell the operator."""
+
+    transactional_id: str
+    partitions: int
 
 
 class WriteMarkers(msgspec.Struct, frozen=True, kw_only=True):

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from blumfeld_transactions.handlers import TransactionApis
     from blumfeld_transactions.markers import MarkerSender
     from blumfeld_transactions.shard import Limits, TransactionShard
+    from blumfeld_transactions.timeouts import TimeoutEffects
 
 TRANSACTION_VERSION = Feature("transaction.version", 0, 2, 2)
 """0: the first generation. 1: flexible records. 2: each transaction has its own epoch (KIP-890)."""
@@ -38,6 +39,7 @@ class Transactions:
         self._config = composition.config
         self._apis: TransactionApis | None = None
         self._markers: MarkerSender | None = None
+        self._timeouts: TimeoutEffects | None = None
 
     def attach(self, surroundings: TransactionSurroundings) -> None:
         """Take the surroundings."""
@@ -77,13 +79,16 @@ class Transactions:
         return gauges(shards, lambda: 0 if self._markers is None else self._markers.waiting, self._runtime)
 
     def perform(self, partition: int, epoch: int, effect: object) -> None:
-        """Write the markers of a transaction, or get the producer id that its abort needs."""
-        from blumfeld_transactions.commands import FetchProducerId
+        """Write the markers of a transaction, get the producer id that its abort needs, or tell that it can't be
+        aborted."""
+        from blumfeld_transactions.commands import FetchProducerId, TellCannotAbort
 
-        if isinstance(effect, FetchProducerId):
-            from blumfeld_transactions.exhausted import fetch_producer_id
+        if isinstance(effect, FetchProducerId | TellCannotAbort):
+            if self._timeouts is None:
+                from blumfeld_transactions.timeouts import TimeoutEffects
 
-            fetch_producer_id(self._around, partition, epoch, effect)
+                self._timeouts = TimeoutEffects(self._runtime, self._events, self._around)
+            self._timeouts.perform(partition, epoch, effect)
             return
         if self._markers is None:
             from blumfeld_transactions.markers import MarkerSender

@@ -14,6 +14,7 @@ from blumfeld.wire.messages.init_producer_id import InitProducerIdResponse
 from blumfeld_transactions import rules
 from blumfeld_transactions.commands import (
     AbortExhausted,
+    AbortsTooLarge,
     AbortTimedOut,
     AddPartitions,
     DescribeOne,
@@ -25,6 +26,7 @@ from blumfeld_transactions.commands import (
     ListSome,
     MarkersWritten,
     NeedsProducerId,
+    TellCannotAbort,
     WriteMarkers,
 )
 from blumfeld_transactions.records import read_record, record
@@ -38,9 +40,10 @@ from blumfeld_transactions.transaction import (
 )
 
 ABORTS_A_TURN = 500
-"""Transactions that one decision aborts or forgets. The rest waits for the next turn of the loop."""
+"""Transactions that one decision aborts or forgets, or asks a producer id for. The rest waits for the next turn of the
+loop."""
 LOOKS_A_TURN = 20_000
-"""Transactional ids that one decision looks at for their expiration: a few milliseconds."""
+"""Transactional ids that one decision looks at for their timeout or expiration: a few milliseconds."""
 
 
 class Limits(NamedTuple):
@@ -107,9 +110,10 @@ class TransactionShard:
             ],
         )
 
-    def _abort_timer(self, delay_ms: int | None = None) -> TimerOrder:
-        delay_ms = self._limits.abort_interval_ms if delay_ms is None else delay_ms
-        return TimerOrder(("abort",), delay_ms, AbortTimedOut())
+    def _abort_timer(self, left: tuple[str, ...] = (), at_most: int | None = None) -> TimerOrder:
+        if left:
+            return TimerOrder(("abort",), 0, AbortTimedOut(left, at_most))
+        return TimerOrder(("abort",), self._limits.abort_interval_ms, AbortTimedOut())
 
     def _forget_timer(self, left: tuple[str, ...] = ()) -> TimerOrder:
         if left:
@@ -161,7 +165,9 @@ class TransactionShard:
                 case ListSome():
                     return Decision(reply=self._listed(command, now_ms))
                 case AbortTimedOut():
-                    return self._abort_timed_out(now_ms)
+                    return self._abort_timed_out(command, now_ms)
+                case AbortsTooLarge():
+                    return self._abort_by_halves(command)
                 case AbortExhausted():
                     return self._abort_exhausted(command, now_ms)
                 case ForgetExpired():
@@ -257,13 +263,21 @@ class TransactionShard:
             and (since_ms is None or one.started_ms < since_ms)
         ]
 
-    def _abort_timed_out(self, now_ms: int) -> Decision:
+    def _abort_timed_out(self, asked: AbortTimedOut, now_ms: int) -> Decision:
+        ids = tuple(self._open) if asked.left is None else asked.left
         records: list[CoordinatorRecord] = []
         effects: list[WriteMarkers | FetchProducerId] = []
-        for transactional_id in self._open:
-            current = self._transactions[transactional_id]
-            if not rules.timed_out(current, now_ms):
+        room = ABORTS_A_TURN if asked.at_most is None else asked.at_most
+        tried: list[str] = []
+        looked = 0
+        for transactional_id in ids[:LOOKS_A_TURN]:
+            if len(tried) == room:
+                break
+            looked += 1
+            current = self._transactions.get(transactional_id)
+            if current is None or not rules.timed_out(current, now_ms):
                 continue
+            tried.append(transactional_id)
             try:
                 decision = self._fence(transactional_id, current, now_ms)
             except rules.ProducerIdNeeded:
@@ -277,10 +291,21 @@ class TransactionShard:
                 continue
             records += decision.records
             effects += decision.after_commit
-            if len(records) == ABORTS_A_TURN:
-                break
-        again = 0 if len(records) == ABORTS_A_TURN else None
-        return Decision(records=records, after_commit=effects, timers=[self._abort_timer(again)])
+        left = ids[looked:]
+        return Decision(
+            records=records,
+            after_commit=effects,
+            timers=[self._abort_timer(left)],
+            if_too_large=AbortsTooLarge(tuple(tried), left),
+        )
+
+    def _abort_by_halves(self, asked: AbortsTooLarge) -> Decision:
+        ids, left = asked.transactional_ids, asked.left
+        if len(ids) > 1:
+            return Decision(timers=[self._abort_timer(ids + (left or ()), len(ids) // 2)])
+        current = self._transactions[ids[0]]
+        tell = TellCannotAbort(transactional_id=ids[0], partitions=len(current.partitions))
+        return Decision(after_commit=[tell], timers=[] if left is None else [self._abort_timer(left)])
 
     def _abort_exhausted(self, asked: AbortExhausted, now_ms: int) -> Decision:
         current = self._transactions.get(asked.transactional_id)
@@ -292,6 +317,7 @@ class TransactionShard:
             return Decision(reply=True)
         decision = self._fence(asked.transactional_id, current, now_ms, asked.fresh_id)
         decision.reply = True
+        decision.if_too_large = AbortsTooLarge((asked.transactional_id,), None)
         return decision
 
     def _forget_expired(self, asked: ForgetExpired, now_ms: int) -> Decision:

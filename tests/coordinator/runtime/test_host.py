@@ -331,6 +331,21 @@ def test_records_that_the_log_refuses_fail_only_their_decision(refused: ErrorCod
     assert stage.host.state is HostState.ACTIVE
 
 
+@pytest.mark.parametrize(
+    ("refused", "note_of"),
+    [(ErrorCode.NOT_ENOUGH_REPLICAS, "mended"), (ErrorCode.MESSAGE_TOO_LARGE, "smaller")],
+)
+def test_a_decision_that_is_too_large_has_a_command_of_its_own(refused: ErrorCode, note_of: str) -> None:
+    stage = Stage()
+    stage.log.refuse = refused
+    stage.submit(
+        lambda _: Decision(
+            records=[entry("a")], reply=1, if_refused=note("mended"), if_too_large=note("smaller")
+        )
+    )
+    assert stage.shard.notes == [note_of]
+
+
 def test_a_decision_may_stand_without_its_records() -> None:
     """Its reply, timers and effects are as if the log had taken the records; nothing is replayed."""
     stage = Stage()

@@ -32,10 +32,10 @@ from blumfeld_transactions.commands import (
     InitProducer,
     NeedsProducerId,
 )
-from blumfeld_transactions.exhausted import fetch_producer_id
 from blumfeld_transactions.markers import RETRY_MS, MarkerSender
 from blumfeld_transactions.records import record
 from blumfeld_transactions.shard import TransactionShard
+from blumfeld_transactions.timeouts import TimeoutEffects
 from blumfeld_transactions.transaction import EPOCHS_EXHAUSTED_FROM, State, Transaction
 from tests.coordinator.fakes import Events, FakeLog, code_of
 from tests.plugins.transactions.rows import FRESH, ID, LIMITS, PRODUCER
@@ -76,13 +76,15 @@ class Cluster:
         self.sender = MarkerSender(
             self.runtime, cast("Any", Events()), cast("TransactionSurroundings", around)
         )
-        self.around = cast("TransactionSurroundings", around)
+        self.timeouts = TimeoutEffects(
+            self.runtime, cast("Any", Events()), cast("TransactionSurroundings", around)
+        )
         self.coordinator.elected(0, self.log)
         self.runtime.run_turn()
 
     def perform(self, partition: int, epoch: int, effect: Any) -> None:
         if isinstance(effect, FetchProducerId):
-            fetch_producer_id(self.around, partition, epoch, effect)
+            self.timeouts.perform(partition, epoch, effect)
         else:
             self.sender.begin(partition, epoch, effect)
 

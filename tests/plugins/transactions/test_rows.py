@@ -19,7 +19,7 @@ from blumfeld_transactions.commands import (
     NeedsProducerId,
 )
 from blumfeld_transactions.records import TransactionRecord
-from blumfeld_transactions.shard import ABORTS_A_TURN, LOOKS_A_TURN
+from blumfeld_transactions.shard import LOOKS_A_TURN
 from blumfeld_transactions.transaction import ALLOWED_BEFORE, State, Transaction
 from tests.plugins.transactions.rows import (
     EPOCH,
@@ -193,18 +193,6 @@ def test_a_new_coordinator_leaves_other_transactions_alone(state: State) -> None
     decision = shard_in(state, 0).loaded(NOW_MS)
     assert not decision.after_commit
     assert {order.key for order in decision.timers} == {("abort",), ("forget",)}
-
-
-def test_many_timeouts_take_several_turns() -> None:
-    shard = shard_in(State.ONGOING, 0)
-    known = shard.find(ID)
-    assert known is not None
-    for number in range(ABORTS_A_TURN):
-        shard.replay(TransactionRecord(b"", b"", f"tx-{number}", known))
-    first = apply(shard, AbortTimedOut(), START_MS + 60_001)
-    assert (len(first.after_commit), first.timers[0].delay_ms) == (ABORTS_A_TURN, 0)
-    second = apply(shard, AbortTimedOut(), START_MS + 60_001)
-    assert (len(second.after_commit), second.timers[0].delay_ms) == (1, LIMITS.abort_interval_ms)
 
 
 def test_a_producer_that_another_one_fenced_is_no_repetition() -> None:

@@ -293,8 +293,10 @@ class ShardHost:
             if waiting is not None:
                 self._held.append((self._placed, waiting, None, BrokerError(code)))
         self._release()
-        if decision.if_refused is not None and self.state is HostState.ACTIVE:
-            self._run(decision.if_refused, None, None)
+        is_too_large = code is _REFUSALS[ErrorCode.MESSAGE_TOO_LARGE] and decision.if_too_large is not None
+        then = decision.if_too_large if is_too_large else decision.if_refused
+        if then is not None and self.state is HostState.ACTIVE:
+            self._run(then, None, None)
 
     def _append(self, decision: Decision) -> ErrorCode | None:
         """Place the records and replay them. Returns ``None``, or the error for the request. The shard is dropped,

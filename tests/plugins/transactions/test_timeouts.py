@@ -1,0 +1,181 @@
+"""Timeouts of many transactions, of those that need a producer id, and of those whose record the log doesn't take."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from blumfeld.coordinator.runtime.host import ShardHost
+from blumfeld.spi.cluster import TOPIC_RESOURCE, ImageDelta
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.end_txn import EndTxnRequest
+from blumfeld_transactions.commands import AbortExhausted, AbortTimedOut, FetchProducerId
+from blumfeld_transactions.records import TransactionRecord, record
+from blumfeld_transactions.shard import ABORTS_A_TURN, LOOKS_A_TURN, TransactionShard
+from blumfeld_transactions.timeouts import TimeoutEffects
+from blumfeld_transactions.transaction import State, Transaction
+from tests.plugins.transactions.rows import EPOCH, ID, LAST, START_MS, apply, shard_in
+from tests.plugins.transactions.test_on_broker import ID as TAKEN
+from tests.plugins.transactions.test_on_broker import Transacting
+
+LATE_MS = START_MS + 60_001
+
+
+def open_many(count: int, epoch: int = EPOCH) -> TransactionShard:
+    shard = shard_in(State.ONGOING, 2, epoch)
+    known = shard.find(ID)
+    assert known is not None
+    for number in range(count - 1):
+        shard.replay(TransactionRecord(b"", b"", f"tx-{number}", known))
+    return shard
+
+
+def turns(shard: TransactionShard) -> list[list[Any]]:
+    """Look at timeouts until the next look is that of the interval. Returns the effects of each turn."""
+    command: Any = AbortTimedOut()
+    effects = []
+    for _ in range(10):
+        decision = apply(shard, command, LATE_MS)
+        effects.append(list(decision.after_commit))
+        (order,) = decision.timers
+        if order.delay_ms:
+            return effects
+        command = order.command
+    raise AssertionError("no turn was the last")
+
+
+def test_many_timeouts_take_several_turns() -> None:
+    shard = open_many(ABORTS_A_TURN + 1)
+    assert [len(turn) for turn in turns(shard)] == [ABORTS_A_TURN, 1]
+    assert not shard.open
+
+
+def test_timeouts_are_looked_for_in_slices() -> None:
+    shard = open_many(LOOKS_A_TURN + 1)
+    first = apply(shard, AbortTimedOut(), START_MS)
+    assert (first.after_commit, first.timers[0].delay_ms) == ([], 0)
+    assert first.timers[0].command.left == (f"tx-{LOOKS_A_TURN - 1}",)
+
+
+def test_a_look_at_timeouts_asks_once_for_each_producer_id() -> None:
+    """With more exhausted producers than one turn takes, each turn asked again for all."""
+    shard = open_many(2 * ABORTS_A_TURN + 1, LAST)
+    asked = turns(shard)
+    assert [len(turn) for turn in asked] == [ABORTS_A_TURN, ABORTS_A_TURN, 1]
+    ids = [effect.transactional_id for turn in asked for effect in turn]
+    assert len(set(ids)) == len(ids) == 2 * ABORTS_A_TURN + 1
+
+
+class Around:
+    """Surroundings whose controller answers when the test says so."""
+
+    def __init__(self) -> None:
+        self.wanted: list[Completion[int]] = []
+        self.told: list[AbortExhausted] = []
+
+    def new_producer_id(self) -> Completion[int]:
+        self.wanted.append(Completion())
+        return self.wanted[-1]
+
+    def submit_in_epoch(self, _partition: int, _epoch: int, command: AbortExhausted) -> Completion[Any]:
+        self.told.append(command)
+        return Completion.of(True)
+
+
+def test_a_producer_id_that_is_under_way_is_not_asked_for_again() -> None:
+    around = Around()
+    effects = TimeoutEffects(FakeRuntime(), cast("Any", None), cast("Any", around))
+    one = FetchProducerId(transactional_id=ID, producer_id=1, epoch=LAST)
+    effects.perform(0, 3, one)
+    effects.perform(0, 3, one)
+    assert len(around.wanted) == 1
+    effects.perform(0, 4, one)  # the shard of a later leadership has asked nothing yet
+    assert len(around.wanted) == 2
+    around.wanted[0].fail(BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+    effects.perform(0, 3, one)
+    around.wanted[2].complete(77)
+    assert [told.fresh_id for told in around.told] == [77]
+    effects.perform(0, 3, one)
+    assert len(around.wanted) == 4
+
+
+class Narrow(Transacting):
+    """A broker whose coordinator's log takes only short records, and the open transactions of the test."""
+
+    def __init__(self) -> None:
+        super().__init__(topics=False)
+        self.create_topic(TRANSACTIONS_TOPIC, 1, max_message_bytes="1000")
+        self.metadata.image.features["transaction.version"] = 2
+        self.runtime.advance(2_000)
+
+    @property
+    def host(self) -> ShardHost:
+        transactions = self.broker.transactions
+        assert transactions is not None
+        host = transactions.coordinator.host_of(TAKEN)
+        assert host is not None
+        return host
+
+    def state(self, transactional_id: str) -> State:
+        found = cast("TransactionShard", self.host.shard).find(transactional_id)
+        assert found is not None
+        return found.state
+
+    def open(self, transactional_id: str, partitions: int, epoch: int = 0) -> None:
+        """Open a transaction, as if the log had its record."""
+        one = Transaction(
+            producer_id=7,
+            previous_producer_id=7,
+            epoch=epoch,
+            timeout_ms=60_000,
+            state=State.ONGOING,
+            partitions=frozenset(("gone", index) for index in range(partitions)),
+            started_ms=self.runtime.now_ms(),
+        )
+        self.host.shard.replay(record(transactional_id, one, 2))
+
+    def told(self) -> list[Any]:
+        return [values for _, event, values in self.log.events if "can't be aborted" in event]
+
+
+@pytest.mark.parametrize("epoch", [0, LAST], ids=["has epochs", "exhausted"])
+def test_a_transaction_that_cannot_be_aborted_stops_no_other(epoch: int) -> None:
+    """The whole decision was refused for its one large record, and came again for ever."""
+    broker = Narrow()
+    for number in range(40):
+        broker.open(f"before {number}", 2)
+    broker.open("large", 1_000, epoch)
+    for number in range(40):
+        broker.open(f"after {number}", 2)
+    broker.runtime.advance(71_000)
+    states = {broker.state(f"{place} {number}") for place in ("before", "after") for number in range(40)}
+    assert states == {State.COMPLETE_ABORT}
+    assert broker.state("large") is State.ONGOING
+    assert broker.told() == [{"transactional_id": "large", "partitions": 1_000}]
+    broker.open("later", 2)
+    broker.runtime.advance(71_000)
+    assert broker.state("later") is State.COMPLETE_ABORT
+
+
+def test_a_decision_whose_record_is_too_large_is_refused_as_kafka_does() -> None:
+    """Kafka maps MESSAGE_TOO_LARGE of its log to UNKNOWN_SERVER_ERROR (``TransactionStateManager``)."""
+    broker = Narrow()
+    broker.open("large", 1_000)
+    end = EndTxnRequest(transactional_id="large", producer_id=7, producer_epoch=0, committed=False)
+    assert broker.ask(end, 5).error_code == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert broker.state("large") is State.ONGOING
+
+
+def test_a_transaction_is_aborted_when_its_record_fits_again() -> None:
+    broker = Narrow()
+    broker.open("large", 1_000)
+    broker.runtime.advance(71_000)
+    assert broker.state("large") is State.ONGOING
+    broker.metadata.image.configs[TOPIC_RESOURCE, TRANSACTIONS_TOPIC] = {"max.message.bytes": "1000000"}
+    broker.metadata.tell(ImageDelta(configs_changed=((TOPIC_RESOURCE, TRANSACTIONS_TOPIC),)))
+    broker.runtime.advance(11_000)
+    assert broker.state("large") is State.COMPLETE_ABORT
