@@ -8,7 +8,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from blumfeld.broker.replicas.waiting_appends import WaitingAppends
+from blumfeld.broker.replicas.waiting_appends import ACKS_ALL, WaitingAppends
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import LeaderReplica
@@ -74,8 +74,9 @@ class Appends(RuleBasedStateMachine):
             self.model.append((self.names, self.end, limit))
         if held:
             self.appends.limit(waiters)
-        for end, waiter in enumerate(waiters, self.end - len(waiters) + 1):
-            self.appends.add(end, waiter)
+        first = self.end - len(waiters) + 1
+        placed = [(end, ACKS_ALL, waiter) for end, waiter in enumerate(waiters, first)]
+        assert self.appends.written(placed, self.end, False) == []
         self.appends.outlive_the_turn()
 
     @rule(behind=st.integers(0, 3))

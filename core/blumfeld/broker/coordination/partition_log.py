@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
+from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.state.replay import written_batches
+from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.coordinator.runtime.record_runs import record_run
 from blumfeld.coordinator.runtime.shard_contract import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.completion import Completion

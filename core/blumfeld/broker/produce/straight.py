@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.frame import FrameShape
 from blumfeld.broker.produce.straight_target import PREFIXES_MAX, Target
-from blumfeld.broker.replicas.partition import ACKS_ALL
+from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
 from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.transport import Exchange

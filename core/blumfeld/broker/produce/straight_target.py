@@ -6,7 +6,8 @@ from typing import Protocol
 
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.frame import OneBatch
-from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.broker.serving.dispatch import ApiCounts
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.errors import ErrorCode

@@ -6,8 +6,9 @@ from collections.abc import Callable
 from functools import partial
 
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
-from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
+from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.rules.append_rules import TooMuchAtOnce
+from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.partitions import EndWatcher, LeadershipWatcher, PartitionEnds

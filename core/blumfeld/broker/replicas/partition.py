@@ -13,7 +13,7 @@ from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.rules.append_rules import AppendRules
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.throttles import Throttles
-from blumfeld.broker.replicas.waiting_appends import AppendWaiter, WaitingAppends
+from blumfeld.broker.replicas.waiting_appends import ACKS_ALL, AppendWaiter, WaitingAppends
 from blumfeld.broker.replicas.watching.end_watchers import (
     CHANGED,
     COMMITTED_END_MOVED,
@@ -22,6 +22,7 @@ from blumfeld.broker.replicas.watching.end_watchers import (
 )
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.config.values import TopicConfig
+from blumfeld.log.producers.end_marker import EndMarker
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import LeaderReplica, Replication
 from blumfeld.spi.runtime import Phase, Runtime
@@ -29,13 +30,11 @@ from blumfeld.spi.storage import LogReadOutcome, PartitionLog, TopicPartition, W
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
-ACKS_ALL = -1
 ACKS_LEADER = 1
 # An enumeration's member costs as much to look up as a call.
 _WRITE = Phase.WRITE
 _HIGH_WATERMARK = Phase.HIGH_WATERMARK
 _NONE = ErrorCode.NONE
-_KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class Partition:
@@ -236,9 +235,12 @@ class Partition:
             self.append_ms = now_ms
         return batch
 
-    def place(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
+    def place(
+        self, batch: RecordBatch, acks: int, waiter: AppendWaiter, ends: EndMarker | None = None
+    ) -> int:
         """Place a batch that was checked, or that this node made itself (a coordinator's). Returns its base offset.
 
+        :param ends: what the batch says, if this node built it as a transaction's marker
         :raises BrokerError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR
         """
         if self.leader is None:
@@ -249,7 +251,10 @@ class Partition:
             self.fail(error)
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if batch.producer_id >= 0:
-            self.state.producers.place(batch)
+            if ends is None:
+                self.state.producers.place(batch)
+            else:
+                self.state.producers.place_marker(batch, ends)
         if self.watchers.written_bytes is not None:
             self.watchers.written_bytes.placed += batch.size_bytes
         self._unwritten.append((base_offset + batch.last_offset_delta + 1, acks, waiter))
@@ -330,19 +335,11 @@ class Partition:
         if counted is not None and written_end == self.log.placed_end_offset:
             counted.wrote(written_end)
         self.tells()
-        for waiting in waiters:
-            end_offset, acks, waiter = waiting
-            if end_offset > written_end:
-                if outcome.error is not None:
-                    self._commits.tell(waiter, _KAFKA_STORAGE_ERROR)
-                else:  # placed since: this is the outcome of an earlier write that waited for a sync
-                    self._unwritten.append(waiting)
-            elif acks != ACKS_ALL:
-                waiter.appended(_NONE)
-            elif self.leader is None:
-                self._commits.tell(waiter, ErrorCode.NOT_LEADER_OR_FOLLOWER)
-            else:
-                self._commits.add(end_offset, waiter)
+        placed_since = self._commits.written(waiters, written_end, outcome.error is not None)
+        if placed_since:
+            self._unwritten[:0] = placed_since
+        if self.leader is None:
+            self._commits.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         if not self._advance_due:
             self._advance_due = True
             self._runtime.at_end_of_turn(_HIGH_WATERMARK, self._advance)

@@ -6,14 +6,19 @@ Most are committed in the turn that writes them. Only those that are not get a d
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 from blumfeld.broker.waiting.deadlines import EARLY_MS, Deadlines, WaitCounts
 from blumfeld.spi.replication import LeaderReplica
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import ErrorCode
+
+ACKS_ALL = -1
+# An enumeration's member costs as much to look up as a call.
+_NONE = ErrorCode.NONE
+_KAFKA_STORAGE_ERROR = ErrorCode.KAFKA_STORAGE_ERROR
 
 
 class AppendWaiter(Protocol):
@@ -30,6 +35,10 @@ class AppendWaiter(Protocol):
         REQUEST_TIMED_OUT: the time is up. The batch may still be committed later.
         """
         ...
+
+
+Waiting: TypeAlias = tuple[int, int, AppendWaiter]
+"""(end offset, acks, waiter) of one append."""
 
 
 class WaitingAppends:
@@ -51,8 +60,8 @@ class WaitingAppends:
     )
 
     def __init__(self, runtime: Runtime, counts: WaitCounts, tells: Callable[[], None]) -> None:
-        self.queue: deque[tuple[int, AppendWaiter]] = deque()
-        """(end offset, waiter) of each written append, in offset order."""
+        self.queue: deque[Waiting] = deque()
+        """The written appends, in offset order."""
         self._runtime = runtime
         self._counts = counts
         self._tells = tells
@@ -67,25 +76,51 @@ class WaitingAppends:
         """
         self._timer: Timer | None = None
 
-    def add(self, end_offset: int, waiter: AppendWaiter) -> None:
-        """Let ``waiter`` wait until everything below ``end_offset`` is committed."""
-        self.queue.append((end_offset, waiter))
-        self._new += 1
+    def written(self, waiting: Sequence[Waiting], end_offset: int, failed: bool) -> list[Waiting]:
+        """Take the outcome of a write. Those with acks=1 are told, those with acks=all wait for the commit.
+
+        Returns those that were placed since: this is the outcome of an earlier write that waited for a sync.
+
+        :param end_offset: the written end of the log
+        :param failed: the write failed, so that everything behind ``end_offset`` gets KAFKA_STORAGE_ERROR
+        """
+        committing: list[Waiting] = []
+        placed_since: list[Waiting] = []
+        for one in waiting:
+            if one[0] > end_offset:
+                if failed:
+                    self.tell(one[2], _KAFKA_STORAGE_ERROR)
+                else:
+                    placed_since.append(one)
+            elif one[1] != ACKS_ALL:
+                one[2].appended(_NONE)
+            else:
+                committing.append(one)
+        if committing:
+            self.queue += committing
+            self._new += len(committing)
+        return placed_since
 
     def answer(self, leader: LeaderReplica) -> None:
         """Tell the waiters whose batches are committed."""
         queue = self.queue
-        while queue:
-            code = leader.check_committed(queue[0][0])
-            if code is None:
-                return
-            self.tell(queue.popleft()[1], code)
+        code = leader.check_committed(queue[0][0]) if queue else None
+        if code is None:
+            return
+        # The size of the ISR is the same for all, so the leader is asked only once.
+        high_watermark = leader.high_watermark
+        while queue and queue[0][0] <= high_watermark:
+            waiter = queue.popleft()[2]
+            if self._limits or self._expired:
+                self.tell(waiter, code)
+            else:
+                waiter.appended(code)
 
     def fail(self, code: ErrorCode) -> None:
         """Tell every waiter this error."""
-        waiting, self.queue = self.queue, deque()
-        for _, waiter in waiting:
-            self.tell(waiter, code)
+        queue = self.queue
+        while queue:
+            self.tell(queue.popleft()[2], code)
 
     def tell(self, waiter: AppendWaiter, code: ErrorCode) -> None:
         """Tell a waiter the outcome of its batch, unless its time was up before."""
@@ -101,7 +136,7 @@ class WaitingAppends:
     def outlive_the_turn(self) -> None:
         """Give a deadline to the waiters that were added since the last call and still wait."""
         new, self._new = min(self._new, len(self.queue)), 0
-        self.limit([waiter for _, waiter in islice(reversed(self.queue), new)][::-1])
+        self.limit([waiter for _, _, waiter in islice(reversed(self.queue), new)][::-1])
 
     def limit(self, waiters: Iterable[AppendWaiter]) -> None:
         """Give a deadline to those of these waiters that want one and have none."""

@@ -157,6 +157,14 @@ class ProducerState:
         completed = self._apply(batch, before)
         self._placed.append(_Placed(batch.base_offset, before, batch.producer_id, changed_before, completed))
 
+    def place_marker(self, batch: RecordBatch, marker: EndMarker) -> None:
+        """:meth:`place` for a marker that this node has built itself, so that its record need not be read."""
+        base_offset, producer_id = batch.base_offset, batch.producer_id
+        before = self._entries.get(producer_id)
+        changed_before, self._changed_at = self._changed_at, base_offset  # a marker takes one offset
+        completed = self._apply_marker(batch, before, marker)
+        self._placed.append(_Placed(base_offset, before, producer_id, changed_before, completed))
+
     def replay(self, batch: RecordBatch) -> Sequence[AbortedTransaction]:
         """Add a written batch, after a crash or a truncation. A batch below :attr:`end_offset` is skipped.
 
@@ -327,7 +335,7 @@ class ProducerState:
             return NO_OFFSET
         first_offset = before.txn_first_offset
         self._ongoing.pop(first_offset, None)
-        self._unreplicated[first_offset] = batch.last_offset
+        self._unreplicated[first_offset] = batch.base_offset + batch.last_offset_delta
         if not marker.committed:
             stable = next(iter(self._ongoing), batch.next_offset)
             self._aborted.append(

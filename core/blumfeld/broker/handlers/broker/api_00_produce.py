@@ -22,8 +22,9 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.pending import TOPIC_ID_FROM, PartitionAppend, PendingProduce, refuse
-from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
+from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.rules.append_rules import TooMuchAtOnce, check_codec
+from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
 from blumfeld.spi.internal_topics import is_internal

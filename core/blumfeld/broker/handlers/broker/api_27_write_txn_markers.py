@@ -11,15 +11,16 @@ v2  the transaction's version: from 2 on a marker has the epoch after the transa
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import NamedTuple
 
 from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.ports import Ports
-from blumfeld.broker.replicas.partition import ACKS_ALL, Partition
-from blumfeld.spi.completion import Completion
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
+from blumfeld.log.producers.end_marker import EndMarker
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
-from blumfeld.spi.steps import by_elements
 from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -33,21 +34,23 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 
+MARKERS_A_STEP = 128
+"""Markers that are placed between two yields: less than a millisecond."""
+
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of WriteTxnMarkers."""
-    handle = WriteTxnMarkers(ports).handle
-    handler = ApiHandler(
-        key=27,
-        min_version=1,
-        max_version=2,
-        handle=handle,
-        error_response=failed,
-        in_steps=by_elements(
-            lambda: handler, ("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")
-        ),
-    )
-    return [handler]
+    markers = WriteTxnMarkers(ports)
+    return [
+        ApiHandler(
+            key=27,
+            min_version=1,
+            max_version=2,
+            handle=markers.handle,
+            error_response=failed,
+            in_steps=markers.in_steps,
+        )
+    ]
 
 
 def failed(request: WriteTxnMarkersRequest, code: int, _message: str | None) -> WriteTxnMarkersResponse:
@@ -72,21 +75,46 @@ def failed(request: WriteTxnMarkersRequest, code: int, _message: str | None) -> 
     )
 
 
+class _Built(NamedTuple):
+    """A marker's batch, from which each partition gets a copy, and what a log reads from it."""
+
+    data: bytearray
+    ends: EndMarker
+
+
+class _Writing:
+    """One request whose markers are being written."""
+
+    __slots__ = ("answered", "left", "response")
+
+    def __init__(self) -> None:
+        self.response = WriteTxnMarkersResponse()
+        self.answered: Completion[Message] = Completion()
+        self.left = 1
+        """Number of markers without an outcome. The placing counts as one, so that the answer waits for its end."""
+
+    def one_done(self) -> None:
+        """Count one outcome, and answer after the last one."""
+        self.left -= 1
+        if not self.left:
+            self.answered.complete(self.response)
+
+
 class _Placed:
     """Waits for one marker: implements ``AppendWaiter``."""
 
-    __slots__ = ("_result", "_told")
+    __slots__ = ("_result", "_writing")
 
     commit_wait_ms = None
 
-    def __init__(self, result: WritableTxnMarkerPartitionResult, told: Callable[[], None]) -> None:
+    def __init__(self, result: WritableTxnMarkerPartitionResult, writing: _Writing) -> None:
         self._result = result
-        self._told = told
+        self._writing = writing
 
     def appended(self, code: ErrorCode) -> None:
         """Take the outcome: NONE when the marker is committed, or the error."""
         self._result.error_code = code
-        self._told()
+        self._writing.one_done()
 
 
 class WriteTxnMarkers:
@@ -100,57 +128,76 @@ class WriteTxnMarkers:
 
         :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED
         """
-        may = any(context.authorize(can, "Cluster", CLUSTER_NAME) for can in ("Alter", "ClusterAction"))
-        if not may:
-            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        self._check_permission(context)
         return self.write(request)
 
     def write(self, request: WriteTxnMarkersRequest) -> Completion[Message]:
         """:meth:`handle` for this node's own coordinator, which needs no permission."""
-        response = failed(request, ErrorCode.NONE, None)
-        answered: Completion[Message] = Completion()
-        left = 1  # this call itself, so that no answer is made before all markers are placed
+        writing = _Writing()
+        for _ in self._steps(request, writing):
+            pass
+        return writing.answered
 
-        def told() -> None:
-            nonlocal left
-            left -= 1
-            if left == 0:
-                answered.complete(response)
+    def in_steps(
+        self, request: WriteTxnMarkersRequest, context: RequestContext
+    ) -> Steps[Completion[Message]]:
+        """:meth:`handle` for many partitions. No step waits for the commit of those before it."""
+        self._check_permission(context)
+        writing = _Writing()
+        yield from self._steps(request, writing)
+        return writing.answered
 
-        for marker, results in zip(request.markers, response.markers, strict=True):
+    def _check_permission(self, context: RequestContext) -> None:
+        may = any(context.authorize(can, "Cluster", CLUSTER_NAME) for can in ("Alter", "ClusterAction"))
+        if not may:
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+
+    def _steps(self, request: WriteTxnMarkersRequest, writing: _Writing) -> Steps[None]:
+        for marker in request.markers:
             built = self._built(marker)
-            for topic in results.topics:
-                for result in topic.partitions:
-                    left += 1
-                    self._place(marker, built, topic.name, result, told)
-        told()
-        return answered
+            result = WritableTxnMarkerResult(producer_id=marker.producer_id)
+            writing.response.markers.append(result)
+            for topic in marker.topics:
+                of_topic = WritableTxnMarkerTopicResult(name=topic.name)
+                result.topics.append(of_topic)
+                indexes = topic.partition_indexes
+                for start in range(0, len(indexes), MARKERS_A_STEP):
+                    some = indexes[start : start + MARKERS_A_STEP]
+                    self._place_some(marker, built, topic.name, some, of_topic.partitions, writing)
+                    yield None
+                if not indexes:
+                    yield None
+            if not marker.topics:
+                yield None
+        writing.one_done()
 
-    def _place(
+    def _place_some(
         self,
         marker: WritableTxnMarker,
-        built: bytearray | None,
+        built: _Built | None,
         topic: str,
-        result: WritableTxnMarkerPartitionResult,
-        told: Callable[[], None],
+        indexes: list[int],
+        results: list[WritableTxnMarkerPartitionResult],
+        writing: _Writing,
     ) -> None:
-        try:
-            partition = self._ports.hosted.leading(topic, result.partition_index)
-            self._check(partition, marker)
-            if built is None:
-                raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            # Each partition patches its offset into a copy of its own.
-            batch = RecordBatch(memoryview(bytearray(built)))
-            partition.place(batch, ACKS_ALL, _Placed(result, told))
-        except BrokerError as error:
-            result.error_code = error.code
-            told()
-            return
-        groups = self._ports.groups()
-        if topic == OFFSETS_TOPIC and groups is not None:
-            groups.transaction_ended(result.partition_index, marker.producer_id, marker.transaction_result)
+        """:param results: takes the result of each partition"""
+        leading = self._ports.hosted.leading
+        groups = self._ports.groups() if topic == OFFSETS_TOPIC else None
+        for index in indexes:
+            result = WritableTxnMarkerPartitionResult(partition_index=index)
+            results.append(result)
+            try:
+                self._place(leading(topic, index), marker, built, _Placed(result, writing))
+            except BrokerError as error:
+                result.error_code = error.code
+                continue
+            writing.left += 1
+            if groups is not None:
+                groups.transaction_ended(index, marker.producer_id, marker.transaction_result)
 
-    def _check(self, partition: Partition, marker: WritableTxnMarker) -> None:
+    def _place(
+        self, partition: Partition, marker: WritableTxnMarker, built: _Built | None, waiter: _Placed
+    ) -> None:
         leader = partition.leader
         code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.check_append_all()
         if code:
@@ -161,15 +208,21 @@ class WriteTxnMarkers:
             marker.coordinator_epoch,
             marker.transaction_version,
         )
+        if built is None:
+            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        # Each partition patches its offset into a copy of its own.
+        batch = RecordBatch(memoryview(bytearray(built.data)))
+        partition.place(batch, ACKS_ALL, waiter, built.ends)
 
-    def _built(self, marker: WritableTxnMarker) -> bytearray | None:
+    def _built(self, marker: WritableTxnMarker) -> _Built | None:
         """Returns the marker's batch, which is the same for all partitions; ``None`` if no batch can say this."""
         if marker.producer_id < 0 or marker.producer_epoch < 0:
             return None
-        return build_transaction_marker(
+        data = build_transaction_marker(
             commit=marker.transaction_result,
             producer_id=marker.producer_id,
             producer_epoch=marker.producer_epoch,
             coordinator_epoch=marker.coordinator_epoch,
             timestamp_ms=self._ports.runtime.now_ms(),
         )
+        return _Built(data, EndMarker(marker.transaction_result, marker.coordinator_epoch))
