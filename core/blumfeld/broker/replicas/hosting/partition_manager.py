@@ -130,8 +130,7 @@ class PartitionManager:
 
         :raises BrokerError: UNKNOWN_TOPIC_OR_PARTITION, NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR
         """
-        partitions = self.by_name.get(topic)  # as find(), without its call: each batch comes here
-        partition = None if partitions is None else partitions.get(index)
+        partition = self.by_name.get(topic, {}).get(index)  # as find(), without its call
         if partition is not None and partition.leader is not None:
             return partition
         if partition is not None and partition.closed is not None:
