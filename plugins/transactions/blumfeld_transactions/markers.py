@@ -9,12 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from functools import partial
-from typing import NamedTuple, TypeAlias
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.write_txn_markers import (
@@ -25,7 +24,8 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
-from blumfeld_transactions.transaction import Partition, by_topic
+from blumfeld_transactions.marker_queue import MarkerQueue, Order, Pending, Taken
+from blumfeld_transactions.transaction import Partition
 
 RETRY_MS = 100
 """Pause before markers that could not be written are tried again, and before a broker is asked again (Kafka's
@@ -37,34 +37,6 @@ FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FE
 the transaction."""
 
 
-class Order(NamedTuple):
-    """The place of an effect: the shard that ordered it, in its leader epoch."""
-
-    partition: int
-    epoch: int
-    transactional_id: str
-    producer_id: int
-    producer_epoch: int
-
-
-class _Pending:
-    """One transaction whose markers are being written. Queues and requests under way hold this object, not its order:
-    with the first generation the next transaction has an equal order, and a late answer is not about it."""
-
-    __slots__ = ("left", "markers", "order", "reported")
-
-    def __init__(self, order: Order, markers: WriteMarkers) -> None:
-        self.order = order
-        self.markers = markers
-        self.left = set(markers.partitions)
-        """Partitions whose marker isn't written yet."""
-        self.reported = False
-        """Whether the shard is being told that all are written."""
-
-
-_Sent: TypeAlias = "list[tuple[_Pending, set[Partition]]]"
-
-
 class MarkerSender:
     """Sends markers, and tells the shard when all those of a transaction are written."""
 
@@ -73,11 +45,12 @@ class MarkerSender:
         self._events = events
         self._unsent = RepeatedEvents(runtime)
         self._around = around
-        self._pending: dict[Order, _Pending] = {}
-        self._queued: dict[int, dict[_Pending, set[Partition]]] = {}
-        """Node → the partitions whose markers wait for the request before them, by transaction."""
+        self._pending: dict[Order, Pending] = {}
+        self._queues: dict[int, MarkerQueue] = {}
+        """Node → the markers that wait for a request."""
         self._asked: set[int] = set()
         """Nodes that have a request without an answer."""
+        self._send_due = False
 
     @property
     def waiting(self) -> int:
@@ -90,10 +63,10 @@ class MarkerSender:
         order = Order(partition, epoch, markers.transactional_id, markers.producer_id, markers.epoch)
         if order in self._pending:
             return
-        one = self._pending[order] = _Pending(order, markers)
-        self._route(one, markers.partitions)
+        one = self._pending[order] = Pending(order, markers)
+        self._route(one, sorted(markers.partitions))
 
-    def _is_current(self, one: _Pending) -> bool:
+    def _is_current(self, one: Pending) -> bool:
         """Whether the transaction is still to be ended by this shard. What a leadership that has ended ordered is
         forgotten: the next coordinator writes these markers, in its own epoch."""
         order = one.order
@@ -104,7 +77,7 @@ class MarkerSender:
             return False
         return True
 
-    def _route(self, one: _Pending, partitions: Iterable[Partition]) -> None:
+    def _route(self, one: Pending, partitions: Iterable[Partition]) -> None:
         """Queue the markers for the partitions' leaders as of now."""
         if not self._is_current(one):
             return
@@ -119,13 +92,21 @@ class MarkerSender:
                 by_leader[found.leader].append(at)
             else:
                 by_leader[found.leader] = [at]
-        for node_id in sorted(by_leader):
+        for node_id, some in by_leader.items():
             if node_id < 0:  # no leader
-                self._runtime.call_later(RETRY_MS, partial(self._route, one, by_leader[node_id]))
-                continue
-            self._queued.setdefault(node_id, {}).setdefault(one, set()).update(by_leader[node_id])
-            self._send(node_id)
+                self._runtime.call_later(RETRY_MS, partial(self._route, one, some))
+            else:
+                self._queues.setdefault(node_id, MarkerQueue()).add(one, some)
         self._complete_if_done(one)
+        if self._queues and not self._send_due:
+            # Not at once: transactions that end in the same turn share the request.
+            self._send_due = True
+            self._runtime.at_end_of_turn(Phase.COMPLETE, self._send_all)
+
+    def _send_all(self) -> None:
+        self._send_due = False
+        for node_id in sorted(self._queues):
+            self._send(node_id)
 
     def _send(self, node_id: int) -> None:
         """Send what is queued for a broker in one request, unless one is under way."""
@@ -135,30 +116,21 @@ class MarkerSender:
         if not sent:
             return
         self._asked.add(node_id)
-        request = WriteTxnMarkersRequest(markers=[_marker(one, at) for one, at in sent])
+        request = WriteTxnMarkersRequest(markers=[_marker(one, at) for one, at in sent.items()])
         answer = self._around.write_markers(node_id, request)
         answer.when_done(lambda done: self._answered(node_id, sent, done))
 
-    def _next_request(self, node_id: int) -> _Sent:
-        queue = self._queued.get(node_id, {})
-        sent: _Sent = []
-        room = MARKERS_A_REQUEST
-        while queue and room:
-            one = next(iter(queue))
-            partitions = queue.pop(one)
-            if not self._is_current(one):
-                continue
-            if len(partitions) > room:
-                now = set(sorted(partitions)[:room])
-                queue[one] = partitions - now
-                partitions = now
-            sent.append((one, partitions))
-            room -= len(partitions)
+    def _next_request(self, node_id: int) -> Taken:
+        queue = self._queues.get(node_id)
+        sent: Taken = {}
+        while queue and not sent:
+            taken = queue.take(MARKERS_A_REQUEST)
+            sent = {one: some for one, some in taken.items() if self._is_current(one)}
         if not queue:
-            self._queued.pop(node_id, None)
+            self._queues.pop(node_id, None)
         return sent
 
-    def _answered(self, node_id: int, sent: _Sent, done: Completion[Message]) -> None:
+    def _answered(self, node_id: int, sent: Taken, done: Completion[Message]) -> None:
         self._asked.discard(node_id)
         response = None if done.error is not None else done.result()
         if not isinstance(response, WriteTxnMarkersResponse) or len(response.markers) != len(sent):
@@ -172,8 +144,8 @@ class MarkerSender:
             )
             self._retry(sent)
         else:
-            failed: _Sent = []
-            for (one, asked), result in zip(sent, response.markers, strict=True):
+            failed: Taken = {}
+            for (one, asked), result in zip(sent.items(), response.markers, strict=True):
                 codes = {
                     (topic.name, p.partition_index): p.error_code
                     for topic in result.topics
@@ -181,20 +153,20 @@ class MarkerSender:
                 }
                 again = self._settle(one, asked, codes)
                 if again:
-                    failed.append((one, again))
+                    failed[one] = again
             self._retry(failed)
         self._send(node_id)
 
-    def _settle(self, one: _Pending, asked: set[Partition], codes: dict[Partition, int]) -> set[Partition]:
+    def _settle(self, one: Pending, asked: list[Partition], codes: dict[Partition, int]) -> list[Partition]:
         """Take the outcome for one transaction. Returns the partitions to try again."""
         if not self._is_current(one):
-            return set()
-        if not any(codes.values()) and codes.keys() >= asked:
-            one.left -= asked
+            return []
+        if not any(codes.values()) and codes.keys() >= set(asked):
+            one.left.difference_update(asked)
             self._complete_if_done(one)
-            return set()
-        again = set()
-        for at in sorted(asked):
+            return []
+        again: list[Partition] = []
+        for at in asked:
             code = codes.get(at, ErrorCode.UNKNOWN_SERVER_ERROR)
             if code in FENCED:
                 # Mostly a later coordinator has ended the transaction. Where records of the coordinator were lost, none
@@ -207,19 +179,19 @@ class MarkerSender:
                     error=ErrorCode(code).name,
                 )
                 del self._pending[one.order]
-                return set()
+                return []
             if code:
-                again.add(at)
+                again.append(at)
             else:
                 one.left.discard(at)
         self._complete_if_done(one)
         return again
 
-    def _retry(self, failed: _Sent) -> None:
-        for one, partitions in failed:
+    def _retry(self, failed: Taken) -> None:
+        for one, partitions in failed.items():
             self._runtime.call_later(RETRY_MS, partial(self._route, one, partitions))
 
-    def _complete_if_done(self, one: _Pending) -> None:
+    def _complete_if_done(self, one: Pending) -> None:
         if one.left or one.reported or not self._is_current(one):
             return
         one.reported = True
@@ -232,7 +204,7 @@ class MarkerSender:
         told = self._around.submit_in_epoch(order.partition, order.epoch, written)
         told.when_done(lambda done: self._told(one, done))
 
-    def _told(self, one: _Pending, done: Completion[object]) -> None:
+    def _told(self, one: Pending, done: Completion[object]) -> None:
         error = done.error
         if isinstance(error, BrokerError) and error.code is ErrorCode.COORDINATOR_NOT_AVAILABLE:
             # The record was refused, with too few replicas in sync. The transaction stays prepared until it is taken.
@@ -243,16 +215,19 @@ class MarkerSender:
             del self._pending[one.order]
 
 
-def _marker(one: _Pending, partitions: set[Partition]) -> WritableTxnMarker:
+def _marker(one: Pending, partitions: list[Partition]) -> WritableTxnMarker:
+    indexes: dict[str, list[int]] = {}
+    for topic, index in partitions:
+        if topic in indexes:
+            indexes[topic].append(index)
+        else:
+            indexes[topic] = [index]
     markers = one.markers
-    topics = [
-        WritableTxnMarkerTopic(name=name, partition_indexes=indexes) for name, indexes in by_topic(partitions)
-    ]
     return WritableTxnMarker(
         producer_id=markers.producer_id,
         producer_epoch=markers.epoch,
         transaction_result=markers.commit,
-        topics=topics,
+        topics=[WritableTxnMarkerTopic(name=name, partition_indexes=some) for name, some in indexes.items()],
         coordinator_epoch=one.order.epoch,
         transaction_version=markers.client_version,
     )

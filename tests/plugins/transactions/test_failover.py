@@ -116,7 +116,7 @@ class Cluster:
         ).result()
 
     def end(self, epoch: int | None = None, fresh_id: int = -1, commit: bool = True) -> Completion[Any]:
-        return self.submit(
+        ended = self.submit(
             EndTransaction(
                 transactional_id=ID,
                 producer_id=PRODUCER,
@@ -126,18 +126,22 @@ class Cluster:
                 fresh_id=fresh_id,
             )
         )
+        self.runtime.run_turn()
+        return ended
 
     def answer(
         self, requests: list[tuple[WriteTxnMarkersRequest, Completion[Message]]] | None = None
     ) -> None:
         """The brokers have written all markers that were sent."""
+        self.runtime.run_turn()
         while waiting := self.requests if requests is None else requests:
             request, answer = waiting.pop(0)
             answer.complete(WriteTxnMarkersResponse(markers=[_written(one) for one in request.markers]))
 
     @property
     def sent(self) -> list[tuple[int, bool, int, int]]:
-        """(partition, commit, producer epoch, coordinator epoch) of each marker under way."""
+        """(partition, commit, producer epoch, coordinator epoch) of each marker under way, after this turn's end."""
+        self.runtime.run_turn()
         return sorted(
             (index, marker.transaction_result, marker.producer_epoch, marker.coordinator_epoch)
             for request, _ in self.requests

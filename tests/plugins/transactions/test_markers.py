@@ -86,10 +86,27 @@ class Around:
         return node_id, indexes
 
 
-def sender(leaders: dict[int, int]) -> tuple[MarkerSender, Around, FakeRuntime]:
+class Sender(MarkerSender):
+    """A sender whose every transaction ends in a turn of its own."""
+
+    runtime: FakeRuntime
+
+    def begin(self, partition: int, epoch: int, markers: WriteMarkers) -> None:
+        super().begin(partition, epoch, markers)
+        self.runtime.run_turn()
+
+    def begin_in_one_turn(self, *several: WriteMarkers) -> None:
+        for markers in several:
+            super().begin(0, 0, markers)
+        self.runtime.run_turn()
+
+
+def sender(leaders: dict[int, int]) -> tuple[Sender, Around, FakeRuntime]:
     runtime, around = FakeRuntime(), Around(leaders)
     quiet = SimpleNamespace(warning=lambda *_, **__: None)
-    return MarkerSender(runtime, cast("Any", quiet), cast("TransactionSurroundings", around)), around, runtime
+    one = Sender(runtime, cast("Any", quiet), cast("TransactionSurroundings", around))
+    one.runtime = runtime
+    return one, around, runtime
 
 
 def markers(*indexes: int, name: str = "tx") -> WriteMarkers:
@@ -203,6 +220,36 @@ def test_a_request_has_a_bounded_number_of_markers() -> None:
     one.begin(0, 0, markers(*range(many)))
     assert around.answer() == (1, list(range(MARKERS_A_REQUEST)))
     assert (around.answer(), len(around.told)) == ((1, [many - 1]), 1)
+
+
+def test_transactions_that_end_in_one_turn_share_a_request() -> None:
+    one, around, _ = sender({0: 1, 1: 1})
+    one.begin_in_one_turn(markers(0, name="a"), markers(0, 1, name="b"))
+    assert len(around.requests[0][1].markers) == 2
+    around.answer()
+    assert (around.requests, len(around.told)) == ([], 2)
+
+
+def test_all_markers_of_a_partition_go_before_those_of_the_next() -> None:
+    """So their broker writes a partition once, however many transactions end."""
+    count = MARKERS_A_REQUEST // 2
+    one, around, _ = sender({0: 1, 1: 1, 2: 1})
+    one.begin_in_one_turn(*(markers(0, 1, 2, name=f"tx{n}") for n in range(count)))
+    assert around.answer() == (1, [0, 1] * count)
+    assert around.told == []
+    assert around.answer() == (1, [2] * count)
+    assert len(around.told) == count
+
+
+def test_a_partition_with_too_many_markers_holds_back_no_other_one() -> None:
+    many = MARKERS_A_REQUEST + 1
+    one, around, _ = sender({0: 1, 1: 1})
+    one.begin_in_one_turn(*(markers(0, name=f"tx{n}") for n in range(many)), markers(1, name="other"))
+    assert around.answer() == (1, [0] * MARKERS_A_REQUEST)
+    request = around.requests[0][1]
+    assert [marker.topics[0].partition_indexes for marker in request.markers] == [[1], [0]]
+    around.answer()
+    assert len(around.told) == many + 1
 
 
 def test_a_coordinator_without_its_leadership_sends_nothing_more() -> None:
