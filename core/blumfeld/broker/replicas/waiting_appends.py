@@ -103,15 +103,18 @@ class WaitingAppends:
 
     def answer(self, leader: LeaderReplica) -> None:
         """Tell the waiters whose batches are committed."""
-        queue = self.queue
+        queue, limits, expired = self.queue, self._limits, self._expired
         code = leader.check_committed(queue[0][0]) if queue else None
         if code is None:
             return
         # The size of the ISR is the same for all, so the leader is asked only once.
         high_watermark = leader.high_watermark
-        while queue and queue[0][0] <= high_watermark:
-            waiter = queue.popleft()[2]
-            if self._limits or self._expired:
+        while queue:
+            end_offset, _, waiter = queue[0]
+            if end_offset > high_watermark:
+                return
+            queue.popleft()
+            if limits or expired:
                 self.tell(waiter, code)
             else:
                 waiter.appended(code)

@@ -15,7 +15,6 @@ from typing import NamedTuple
 
 from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.ports import Ports
-from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.log.producers.end_marker import EndMarker
 from blumfeld.spi.completion import Completion, Steps
@@ -78,7 +77,7 @@ def failed(request: WriteTxnMarkersRequest, code: int, _message: str | None) -> 
 class _Built(NamedTuple):
     """A marker's batch, from which each partition gets a copy, and what a log reads from it."""
 
-    data: bytearray
+    batch: RecordBatch
     ends: EndMarker
 
 
@@ -113,7 +112,8 @@ class _Placed:
 
     def appended(self, code: ErrorCode) -> None:
         """Take the outcome: NONE when the marker is committed, or the error."""
-        self._result.error_code = code
+        if code:
+            self._result.error_code = code
         self._writing.one_done()
 
 
@@ -183,36 +183,29 @@ class WriteTxnMarkers:
         """:param results: takes the result of each partition"""
         leading = self._ports.hosted.leading
         groups = self._ports.groups() if topic == OFFSETS_TOPIC else None
+        producer_id, producer_epoch = marker.producer_id, marker.producer_epoch
+        coordinator_epoch, version = marker.coordinator_epoch, marker.transaction_version
         for index in indexes:
-            result = WritableTxnMarkerPartitionResult(partition_index=index)
+            result = WritableTxnMarkerPartitionResult(index)
             results.append(result)
             try:
-                self._place(leading(topic, index), marker, built, _Placed(result, writing))
+                partition = leading(topic, index)
+                leader = partition.leader
+                if leader is not None and (code := leader.check_append_all()):
+                    raise BrokerError(code)
+                partition.state.producers.check_marker(
+                    producer_id, producer_epoch, coordinator_epoch, version
+                )
+                if built is None:
+                    raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
+                # Each partition patches its offset into a copy of its own.
+                partition.place(built.batch.copy(), ACKS_ALL, _Placed(result, writing), built.ends)
             except BrokerError as error:
                 result.error_code = error.code
                 continue
             writing.left += 1
             if groups is not None:
-                groups.transaction_ended(index, marker.producer_id, marker.transaction_result)
-
-    def _place(
-        self, partition: Partition, marker: WritableTxnMarker, built: _Built | None, waiter: _Placed
-    ) -> None:
-        leader = partition.leader
-        code = ErrorCode.NOT_LEADER_OR_FOLLOWER if leader is None else leader.check_append_all()
-        if code:
-            raise BrokerError(code)
-        partition.state.producers.check_marker(
-            marker.producer_id,
-            marker.producer_epoch,
-            marker.coordinator_epoch,
-            marker.transaction_version,
-        )
-        if built is None:
-            raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
-        # Each partition patches its offset into a copy of its own.
-        batch = RecordBatch(memoryview(bytearray(built.data)))
-        partition.place(batch, ACKS_ALL, waiter, built.ends)
+                groups.transaction_ended(index, producer_id, marker.transaction_result)
 
     def _built(self, marker: WritableTxnMarker) -> _Built | None:
         """Returns the marker's batch, which is the same for all partitions; ``None`` if no batch can say this."""
@@ -225,4 +218,6 @@ class WriteTxnMarkers:
             coordinator_epoch=marker.coordinator_epoch,
             timestamp_ms=self._ports.runtime.now_ms(),
         )
-        return _Built(data, EndMarker(marker.transaction_result, marker.coordinator_epoch))
+        return _Built(
+            RecordBatch(memoryview(data)), EndMarker(marker.transaction_result, marker.coordinator_epoch)
+        )
