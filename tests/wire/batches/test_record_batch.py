@@ -143,7 +143,7 @@ def test_a_copy_is_equal_and_has_bytes_of_its_own() -> None:
     for name in RecordBatch.__slots__:
         assert getattr(copied, name) == getattr(original, name), name
     copied.assign_offset(9, 3)
-    assert (copied.data[:8], original.data[:8]) == ((9).to_bytes(8), bytes(8))
+    assert (bytes(copied.data[:8]), bytes(original.data[:8])) == ((9).to_bytes(8), bytes(8))
 
 
 def test_patching_bytes_that_are_read_only_fails() -> None:
