@@ -25,7 +25,7 @@ from blumfeld.wire.messages.write_txn_markers import (
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
 from blumfeld_transactions.marker_queue import MarkerQueue, Order, Pending, Taken
-from blumfeld_transactions.transaction import Partition
+from blumfeld_transactions.transaction import Partition, in_order
 
 RETRY_MS = 100
 """Pause before markers that could not be written are tried again, and before a broker is asked again (Kafka's
@@ -64,7 +64,7 @@ class MarkerSender:
         if order in self._pending:
             return
         one = self._pending[order] = Pending(order, markers)
-        self._route(one, sorted(markers.partitions))
+        self._route(one, in_order(markers.partitions))
 
     def _is_current(self, one: Pending) -> bool:
         """Whether the transaction is still to be ended by this shard. What a leadership that has ended ordered is

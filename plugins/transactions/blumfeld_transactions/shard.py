@@ -213,9 +213,9 @@ class TransactionShard:
         current = self._transactions.get(asked.transactional_id)
         if asked.verify_only:
             partitions = rules.verified(current, asked).partitions
-            return Decision(reply={one: _membership(one, partitions) for one in sorted(asked.partitions)})
+            return Decision(reply={one: _membership(one, partitions) for one in asked.partitions})
         after = rules.extended(current, asked, now_ms)
-        added = dict.fromkeys(sorted(asked.partitions), ErrorCode.NONE)
+        added = dict.fromkeys(asked.partitions, ErrorCode.NONE)
         if after is None:
             return Decision(reply=added)
         return Decision(records=[self._record(asked.transactional_id, after)], reply=added)

@@ -5,8 +5,8 @@ Pure values. :mod:`blumfeld_transactions.records` gives their bytes.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from enum import IntEnum
+from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
 
@@ -26,11 +26,30 @@ Partition = tuple[str, int]
 """(topic, index)."""
 
 
-def by_topic(partitions: Iterable[Partition]) -> list[tuple[str, list[int]]]:
+ORDERS_KEPT = 128
+"""Sets of partitions whose order is remembered. Producers mostly use the same partitions in each transaction."""
+ORDER_PARTITIONS_MAX = 500
+"""Partitions of a set whose order is remembered, so that all of them take a few MB at most."""
+
+
+def in_order(partitions: frozenset[Partition]) -> tuple[Partition, ...]:
+    """Returns the partitions, sorted. Both records of a transaction ask for it, and its markers: to sort a hundred anew
+    takes ten times as long as to remember them."""
+    if len(partitions) > ORDER_PARTITIONS_MAX:
+        return tuple(sorted(partitions))
+    return _remembered_order(partitions)
+
+
+@lru_cache(ORDERS_KEPT)
+def _remembered_order(partitions: frozenset[Partition]) -> tuple[Partition, ...]:
+    return tuple(sorted(partitions))
+
+
+def by_topic(partitions: frozenset[Partition]) -> list[tuple[str, list[int]]]:
     """Returns (topic, indexes) of each topic, sorted."""
     return [
         (topic, [index for _, index in some])
-        for topic, some in groupby(sorted(partitions), key=itemgetter(0))
+        for topic, some in groupby(in_order(partitions), key=itemgetter(0))
     ]
 
 

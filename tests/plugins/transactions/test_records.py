@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_transactions.records import read_record, record
-from blumfeld_transactions.transaction import State, Transaction
+from blumfeld_transactions.transaction import ORDER_PARTITIONS_MAX, State, Transaction, in_order
 
 OPEN = Transaction(
     producer_id=1000,
@@ -130,3 +130,13 @@ def test_other_records_are_left_alone_and_broken_ones_are_said() -> None:
         read_record(
             CoordinatorRecord(made.key, (made.value or b"")[:16] + b"\x4d" + (made.value or b"")[17:])
         )
+
+
+def test_the_order_of_few_partitions_is_remembered_and_of_many_found_anew() -> None:
+    """Else transactions over thousands of partitions would stay in memory."""
+    few = [("t", index) for index in range(ORDER_PARTITIONS_MAX)]
+    many = [*few, ("t", ORDER_PARTITIONS_MAX)]
+    assert in_order(frozenset(few)) == tuple(few)
+    assert in_order(frozenset(few)) is in_order(frozenset(few))
+    assert in_order(frozenset(many)) == tuple(many)
+    assert in_order(frozenset(many)) is not in_order(frozenset(many))
