@@ -112,11 +112,14 @@ class _Producer:
         self._socket = connect(port)
 
     def transaction(self) -> Iterator[None]:
-        """One transaction. Each request is sent with one step, and its answer is read with the next."""
+        """One transaction. Each request is sent with one step, and its answer is read with the next. Its batches are
+        sealed before: between two sends that would give the server time for a turn.
+        """
+        self._produce.seal(self._id, self._epoch, self._sequences)
+        yield
         if self._add is not None:
             for _ in self._ask(self._add, self._add.codes):
                 yield
-        self._produce.seal(self._id, self._epoch, self._sequences)
         for _ in self._ask(self._produce, self._produce.codes):
             yield
         self._end.of(self._id, self._epoch)

@@ -131,7 +131,7 @@ class LeaderReplica(Protocol):
 
     def check_committed(self, end_offset: int) -> ErrorCode | None:
         """Is everything below ``end_offset`` committed: ``None`` not yet, NONE, or
-        NOT_ENOUGH_REPLICAS_AFTER_APPEND.
+        NOT_ENOUGH_REPLICAS_AFTER_APPEND. The code is the same for all offsets up to the high watermark.
         """
         ...
 

@@ -14,6 +14,7 @@ from blumfeld_replication_isr.isr_rules import IsrRules
 if TYPE_CHECKING:
     from blumfeld.wire.messages.alter_partition import ResponsePartitionData
 
+_NONE = ErrorCode.NONE
 REFUSED = (ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.INELIGIBLE_REPLICA)
 """The ISR stays as it was; a later check may ask again."""
 WAIT_FOR_IMAGE = (
@@ -124,14 +125,14 @@ class IsrLeader:
     def check_append_all(self) -> ErrorCode:
         """NOT_ENOUGH_REPLICAS while the ISR is smaller than ``min.insync.replicas``."""
         enough = len(self.isr) >= self._host.min_insync_replicas
-        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS
+        return _NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS
 
     def check_committed(self, end_offset: int) -> ErrorCode | None:
         """As ``LeaderReplica.check_committed``."""
         if self.high_watermark < end_offset:
             return None
         enough = len(self.isr) >= self._host.min_insync_replicas
-        return ErrorCode.NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
+        return _NONE if enough else ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND
 
     def follower_fetched(
         self, replica_id: int, broker_epoch: int, fetch_offset: int, log_start_offset: int

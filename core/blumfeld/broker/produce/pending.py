@@ -40,27 +40,22 @@ _WITHOUT_LOG_START = (
 """Errors that Kafka answers with log start offset -1. With any other error it sends the log's real start."""
 
 
-def refuse(answer: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
-    """Set this error in the partition's answer, and -1 for each offset and time."""
-    answer.error_code = int(code)
-    answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
-    answer.error_message = message
-
-
 class PartitionAppend:
     """Waits for the outcome of one partition's batch. Implements ``AppendWaiter``."""
 
     __slots__ = ("answer", "partition", "pending")
 
-    def __init__(self, pending: PendingProduce, answer: PartitionProduceResponse) -> None:
+    def __init__(
+        self, pending: PendingProduce, answer: PartitionProduceResponse, partition: Partition
+    ) -> None:
         self.pending = pending
         self.answer = answer
-        self.partition: Partition | None = None
+        self.partition = partition
 
     def refused(self, partition: Partition, error: BrokerError) -> None:
         """Fill the partition's answer: its batch was refused before it was placed."""
         self.pending.open -= 1
-        refuse(self.answer, error.code, error.message)
+        self.pending.refuse(self.answer, error.code, error.message)
         if isinstance(error, RejectedRecords):
             self.answer.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=error.record_message)
@@ -76,11 +71,14 @@ class PartitionAppend:
 
     def appended(self, code: ErrorCode) -> None:
         """As ``AppendWaiter.appended``."""
-        if code or self.partition is None:
-            refuse(self.answer, code, None)
+        pending = self.pending
+        if code:
+            pending.refuse(self.answer, code, None)
         else:
             self.answer.log_start_offset = self.partition.log.log_start_offset
-        self.pending.one_done()
+        pending.open -= 1
+        if not pending.open:
+            pending.all_told()
 
 
 class PendingProduce:
@@ -92,10 +90,12 @@ class PendingProduce:
     __slots__ = (
         "_placing",
         "_ports",
+        "_refused",
         "_response",
         "acks",
         "completion",
         "context",
+        "lasting",
         "looking",
         "open",
         "timeout_ms",
@@ -113,10 +113,14 @@ class PendingProduce:
         self.looking: deque[tuple[Partition, RecordBatch, PartitionAppend]] = deque()
         """Batches whose records a worker thread must check before they are placed."""
         self.transactional_id = request.transactional_id or ""
+        self.lasting = False
+        """Whether the batches that wait lie in memory that outlives the turn."""
         self.verifying: list[tuple[Check, PartitionAppend]] = []
         """Batches whose transaction the coordinator must verify before they are placed."""
         self._ports = ports
         self._placing = True
+        self._refused = False
+        """Whether any partition's answer has an error."""
         self._response = ProduceResponse()
 
     def add_topic(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
@@ -131,17 +135,23 @@ class PendingProduce:
         if not self.open:
             self._answer()
 
-    def one_done(self) -> None:
-        """Count one outcome, and answer after the last one."""
-        self.open -= 1
-        if not self.open and not self._placing:
+    def all_told(self) -> None:
+        """Answer if no more batches come: the outcome of each batch so far is known."""
+        if not self._placing:
             self._answer()
+
+    def refuse(self, answer: PartitionProduceResponse, code: ErrorCode, message: str | None) -> None:
+        """Set this error in a partition's answer, and -1 for each offset and time."""
+        self._refused = True
+        answer.error_code = int(code)
+        answer.base_offset = answer.log_append_time_ms = answer.log_start_offset = -1
+        answer.error_message = message
 
     def _answer(self) -> None:
         if self.acks == 0:
             self._answer_nothing()
             return
-        if self.context.api_version >= LEADER_HINT_FROM:
+        if self._refused and self.context.api_version >= LEADER_HINT_FROM:
             self._hint_leaders()
         self.completion.complete(self._response)
 

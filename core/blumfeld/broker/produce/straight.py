@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.frame import FrameShape
 from blumfeld.broker.produce.straight_target import PREFIXES_MAX, Target
+from blumfeld.broker.replicas.rules.append_rules import ZSTD_FROM
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
 from blumfeld.spi.internal_topics import is_internal
@@ -25,7 +26,6 @@ from blumfeld.wire.errors import BrokerError
 if TYPE_CHECKING:
     from blumfeld.broker.produce.straight_transactional import StraightTransactional
 
-ZSTD_FROM = 7
 _ZSTD = Codec.ZSTD.value
 _PRODUCE = int(ApiKey.PRODUCE)
 

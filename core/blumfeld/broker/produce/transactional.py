@@ -15,6 +15,7 @@ from blumfeld.log.producers.snapshot import ProducerEntry
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction
+from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -121,6 +122,18 @@ class Check:
         return True
 
 
+def keep(batches: Sequence[RecordBatch]) -> None:
+    """Move the batches of one request to memory that outlives the turn. A small frame lies in the receive buffer, which
+    the next turn overwrites."""
+    if sum(batch.size_bytes for batch in batches) > OWNED_FRAME_BYTES:
+        return  # so is their frame
+    memory, at = memoryview(bytearray().join([batch.data for batch in batches])), 0
+    for batch in batches:
+        end = at + batch.size_bytes
+        batch.data = memory[at:end]
+        at = end
+
+
 class FirstSequences:
     """The lowest sequence with which each producer came to a partition that doesn't know it, until the partition does.
 
@@ -175,10 +188,10 @@ def ask(
     checks: Sequence[Check],
     *,
     adds: bool,
-    then: Callable[[Callable[[Check], ErrorCode]], None],
+    then: Callable[[Outcomes], None],
 ) -> None:
-    """Ask the coordinator about the partitions of one producer. ``then`` is called once, with a function that gives the
-    outcome for each check.
+    """Ask the coordinator about the partitions of one producer. ``then`` is called once, with the outcomes by
+    :attr:`Check.key`. A partition may be missing among them.
 
     A transaction of version 2 may be added to while its predecessor is being completed. That takes a moment, so it is
     tried some times before the client is told.
@@ -208,7 +221,7 @@ class _Question:
         transactions: Transactions,
         runtime: Runtime,
         asked: PartitionsOfTransaction,
-        then: Callable[[Callable[[Check], ErrorCode]], None],
+        then: Callable[[Outcomes], None],
     ) -> None:
         self._transactions = transactions
         self._runtime = runtime
@@ -227,7 +240,7 @@ class _Question:
             if pause_ms is not None:
                 self._runtime.call_later(pause_ms, self.put)
                 return
-        self._then(lambda check: outcomes.get(check.key, ErrorCode.UNKNOWN_SERVER_ERROR))
+        self._then(outcomes)
 
 
 def _outcomes(done: Completion[Outcomes], partitions: Iterable[tuple[str, int]]) -> Outcomes:

@@ -369,15 +369,15 @@ class Partition:
 
         The producers come first: a woken fetch reads the last stable offset from them.
         """
-        self.state.producers.high_watermark_moved(self.high_watermark)
-        leader = self.leader
+        leader, high_watermark = self.leader, self.high_watermark
+        self.state.producers.high_watermark_moved(high_watermark)
         if leader is not None and self._commits.queue:
             self.tells()
             self._commits.answer(leader)
         watchers = self.watchers
         if watchers.committed_end:
             watchers.wake(COMMITTED_END_MOVED)
-        if watchers.written_bytes is not None and self.high_watermark == self.log.placed_end_offset:
+        if watchers.written_bytes is not None and high_watermark == self.log.placed_end_offset:
             watchers.written_bytes.committed()
         if self.on_high_watermark is not None:
             self.on_high_watermark(self)

@@ -13,7 +13,7 @@ from blumfeld.log.producers.snapshot import (
     ProducerEntry,
     WrittenBatch,
 )
-from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, RecordBatch
+from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, TRANSACTIONAL_BIT, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 BATCHES_KEPT = 5
@@ -42,16 +42,20 @@ def check_data(entry: ProducerEntry, batch: RecordBatch, from_client: bool) -> W
     :raises BrokerError: INVALID_PRODUCER_EPOCH, OUT_OF_ORDER_SEQUENCE_NUMBER, INVALID_TXN_STATE
     """
     if from_client:
-        in_sequence = batch.base_sequence == (entry.last_sequence + 1) & SEQUENCE_MASK
-        if batch.producer_epoch == entry.epoch and not in_sequence:
+        in_sequence = batch.base_sequence == expected_sequence(entry, batch)
+        if not in_sequence and batch.producer_epoch == entry.epoch:
             for known in entry.batches:
                 if known.last_sequence == batch.last_sequence and known.first_sequence == batch.base_sequence:
                     return known
     if batch.producer_epoch < entry.epoch:
         raise _fenced(batch.producer_id, batch.producer_epoch, entry.epoch)
-    if from_client:
-        _check_sequence(entry, batch)
-    if entry.txn_first_offset >= 0 and not batch.is_transactional:
+    if from_client and not in_sequence:
+        raise BrokerError(
+            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
+            f"producer {batch.producer_id} in epoch {batch.producer_epoch} sent sequence {batch.base_sequence}, "
+            f"expected {expected_sequence(entry, batch)}",
+        )
+    if entry.txn_first_offset >= 0 and not batch.attributes & TRANSACTIONAL_BIT:
         raise BrokerError(
             ErrorCode.INVALID_TXN_STATE,
             f"producer {batch.producer_id} has a transaction open in this partition, "
@@ -85,16 +89,17 @@ def after_data(batch: RecordBatch, before: ProducerEntry | None) -> ProducerEntr
     """Returns the producer's entry after a batch that is in the log. It isn't checked: what the log holds is
     valid.
     """
-    written = WrittenBatch(
-        batch.last_sequence, batch.last_offset, batch.last_offset_delta, batch.max_timestamp
-    )
+    delta, sequence = batch.last_offset_delta, batch.base_sequence
+    if sequence != NO_SEQUENCE:
+        sequence = (sequence + delta) & SEQUENCE_MASK
+    written = WrittenBatch(sequence, batch.base_offset + delta, delta, batch.max_timestamp)
     batches: tuple[WrittenBatch, ...] = (written,)
     coordinator_epoch, txn_first_offset = NO_COORDINATOR_EPOCH, NO_OFFSET
     if before is not None:
         coordinator_epoch, txn_first_offset = before.coordinator_epoch, before.txn_first_offset
         if before.epoch == batch.producer_epoch:
             batches = (*before.batches[1 - BATCHES_KEPT :], written)
-    if txn_first_offset < 0 and batch.is_transactional:
+    if txn_first_offset < 0 and batch.attributes & TRANSACTIONAL_BIT:
         txn_first_offset = batch.base_offset
     return ProducerEntry(
         producer_id=batch.producer_id,
@@ -136,19 +141,11 @@ def after_emptied_marker(batch: RecordBatch, before: ProducerEntry | None) -> Pr
     )
 
 
-def _check_sequence(entry: ProducerEntry, batch: RecordBatch) -> None:
-    if batch.producer_epoch != entry.epoch:
-        expected = 0
-        if entry.epoch == NO_PRODUCER_EPOCH:
-            return
-    else:
-        expected = (entry.last_sequence + 1) & SEQUENCE_MASK
-    if batch.base_sequence != expected:
-        raise BrokerError(
-            ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER,
-            f"producer {batch.producer_id} in epoch {batch.producer_epoch} sent sequence {batch.base_sequence}, "
-            f"expected {expected}",
-        )
+def expected_sequence(entry: ProducerEntry, batch: RecordBatch) -> int:
+    """Returns the sequence number with which a known producer's batch must begin: the next one, or 0 in a new epoch."""
+    if batch.producer_epoch == entry.epoch:
+        return (entry.batches[-1].last_sequence + 1) & SEQUENCE_MASK if entry.batches else 0
+    return 0 if entry.epoch != NO_PRODUCER_EPOCH else batch.base_sequence
 
 
 def _fenced(producer_id: int, epoch: int, known: int) -> BrokerError:

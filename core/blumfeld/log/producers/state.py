@@ -29,7 +29,7 @@ from blumfeld.log.producers.rules import (
 )
 from blumfeld.log.producers.snapshot import NO_OFFSET, ProducerEntry, decode_snapshot, encode_snapshot
 from blumfeld.spi.compaction import AbortedTransaction
-from blumfeld.wire.batches.record_batch import NO_TIMESTAMP, RecordBatch
+from blumfeld.wire.batches.record_batch import CONTROL_BIT, NO_TIMESTAMP, RecordBatch
 
 
 class Duplicate(msgspec.Struct, frozen=True):
@@ -129,7 +129,8 @@ class ProducerState:
         """
         entry = self._entries.get(batch.producer_id)
         if entry is None:
-            check_first(batch, from_client and transaction_version >= TRANSACTIONS_V2)
+            if transaction_version >= TRANSACTIONS_V2 and from_client:
+                check_first(batch, True)
             return None
         known = check_data(entry, batch, from_client)
         if known is None:
@@ -184,6 +185,8 @@ class ProducerState:
         if end_offset > self.end_offset:
             self.end_offset = end_offset
         placed = self._placed
+        if placed and placed[-1].base_offset < end_offset:  # mostly all that was placed in a turn is written
+            placed.clear()
         while placed and placed[0].base_offset < end_offset:
             placed.popleft()
         if not self._aborted:
@@ -315,8 +318,8 @@ class ProducerState:
         self._ongoing = dict(sorted(open_ones))
 
     def _apply(self, batch: RecordBatch, before: ProducerEntry | None) -> int:
-        self._changed_at = batch.last_offset
-        if batch.is_control:
+        self._changed_at = batch.base_offset + batch.last_offset_delta
+        if batch.attributes & CONTROL_BIT:
             if not batch.record_count:
                 self._entries[batch.producer_id] = after_emptied_marker(batch, before)
                 return NO_OFFSET

@@ -112,7 +112,7 @@ class LocalLog:
                 writer = self._active.writer
                 if writer is None:
                     writer = self._active.wake()
-                if len(placed) > 1 or not writer.append_one(placed[0]):
+                if not (writer.append_one(placed[0]) if len(placed) == 1 else writer.append_few(placed)):
                     self._append(placed)
                 elif not flushing.after_sync:
                     self.written_end_offset = self.placed_end_offset
@@ -137,11 +137,6 @@ class LocalLog:
     def _append(self, placed: list[RecordBatch]) -> None:
         """Write batches in as few gather writes as rolls allow; the written end follows each."""
         writer = self._active.wake()
-        if (size_bytes := writer.fits(placed)) >= 0:
-            writer.append(placed, size_bytes)
-            if not self._flushing.after_sync:
-                self.written_end_offset = writer.segment.next_offset
-            return
         now_ms = self.home.runtime.now_ms
         start = pending_bytes = 0
         for at, batch in enumerate(placed):

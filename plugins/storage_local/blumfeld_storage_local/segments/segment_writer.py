@@ -130,18 +130,6 @@ class SegmentWriter:
             else -2  # below every timestamp, so that the rule itself is asked: it needs the clock
         )
 
-    def fits(self, batches: Sequence[RecordBatch]) -> int:
-        """Return the bytes of all batches if a few comparisons show that all belong to this segment; otherwise -1."""
-        roll_at_ms, last = self._roll_at_ms, batches[-1]
-        start = size = self.segment.size
-        for batch in batches:
-            size += batch.size_bytes
-            if batch.max_timestamp > roll_at_ms:
-                return -1
-        if size > self._size_max or last.base_offset + last.last_offset_delta > self._offset_max:
-            return -1
-        return size - start
-
     def must_roll(self, batch: RecordBatch, pending_bytes: int, now_ms: Callable[[], int]) -> bool:
         """Return whether ``batch`` belongs to a new segment, after ``pending_bytes`` more in this one.
 
@@ -174,7 +162,7 @@ class SegmentWriter:
     def append_one(self, batch: RecordBatch) -> bool:
         """Write one batch if a few comparisons show that it belongs here. Return whether it was written.
 
-        Most turns bring a partition one batch. So this repeats :meth:`fits` and :meth:`append` without their lists.
+        Most turns bring a partition one batch. So this repeats :meth:`append_few` without its lists.
 
         :raises OSError: as :meth:`append`
         """
@@ -199,6 +187,37 @@ class SegmentWriter:
         segment.next_offset = last_offset + 1
         self._recent.add(last_offset, start)
         if self.indexer.add(last_offset, start, size_bytes, batch.max_timestamp):
+            self._indexed()
+        return True
+
+    def append_few(self, batches: Sequence[RecordBatch]) -> bool:
+        """Write the batches, all or none, if a few comparisons show that all belong here. Return whether they were
+        written.
+
+        :raises OSError: as :meth:`append`
+        """
+        segment, roll_at_ms, buffers = self.segment, self._roll_at_ms, []
+        start = end = segment.size
+        for batch in batches:
+            if batch.max_timestamp > roll_at_ms:
+                return False
+            end += batch.size_bytes
+            buffers.append(batch.data)
+        last_offset = batch.base_offset + batch.last_offset_delta
+        if end > self._size_max or last_offset > self._offset_max or len(buffers) > IOV_MAX:
+            return False
+        try:
+            file = segment.opened or segment.file()
+            if file.pwritev(buffers, start) != end - start:
+                raise self._short(end - start)
+        except OSError as error:
+            self._cut_back(start, error)
+            raise
+        segment.touched = True
+        segment.size = end
+        segment.next_offset = last_offset + 1
+        self._recent.add_run(batches, start)
+        if self.indexer.add_run(batches, start):
             self._indexed()
         return True
 

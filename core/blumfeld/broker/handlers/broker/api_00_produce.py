@@ -19,30 +19,28 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID
 from blumfeld.broker.ports import Ports
-from blumfeld.broker.produce.pending import TOPIC_ID_FROM, PartitionAppend, PendingProduce, refuse
+from blumfeld.broker.produce.asked_once import FoundTopic, WholeRequest
+from blumfeld.broker.produce.pending import PartitionAppend, PendingProduce
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.broker.replicas.rules.append_rules import TooMuchAtOnce, check_codec
-from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
+from blumfeld.broker.replicas.rules.append_rules import ZSTD_FROM, TooMuchAtOnce, check_codec
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
-from blumfeld.spi.internal_topics import is_internal
 from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
-from blumfeld.wire.batches.record_batch import RecordBatch, TruncatedBatch
+from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch, TruncatedBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
     ProduceResponse,
-    TopicProduceData,
     TopicProduceResponse,
 )
 
 if TYPE_CHECKING:
     from blumfeld.broker.produce.transactional import Check
+    from blumfeld.spi.transactions import Outcomes
 
 CheckOf: TypeAlias = "Callable[[Partition, RecordBatch], Check | None]"
 
@@ -94,37 +92,46 @@ class Produce:
     ) -> Completion[ProduceResponse | NoAnswer]:
         """Place every batch. The answer completes at the end of the turn, with acks=all perhaps later."""
         pending = PendingProduce(self._ports, request, context)
+        whole = WholeRequest(self._ports, request, context)
         batches: list[RecordBatch | BrokerError] = []
-        code = self._refuse_all(request, context, batches)
+        if not whole.code:
+            for topic in request.topic_data:
+                for data in topic.partition_data:
+                    batch = batch_or_error(data)
+                    batches.append(batch)
+                    whole.take(batch)
         following = iter(batches)
         for topic in request.topic_data:
-            answers = pending.add_topic(topic)
+            answers, found = pending.add_topic(topic), FoundTopic(self._ports, topic, context)
             for data in topic.partition_data:
-                self._place(request, topic, data, context, pending, answers, code, next(following, None))
+                self._place(found, data, pending, answers, whole.code, next(following, None))
         self._all_placed(pending, context)
         return pending.completion
 
     def in_steps(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
         """:meth:`handle` for many partitions. The connection's next request waits until all batches are placed."""
         pending = PendingProduce(self._ports, request, context)
-        code = ErrorCode.NONE if request.acks in (ACKS_ALL, 0, 1) else ErrorCode.INVALID_REQUIRED_ACKS
-        producers: set[int] = set()
+        pending.lasting = True
+        whole = WholeRequest(self._ports, request, context)
         seen = 0
         for topic in request.topic_data:
             for data in topic.partition_data:
-                code = code or self._refuse_all_for(batch_or_error(data), producers, request, context)
+                if not whole.code:
+                    whole.take(batch_or_error(data))
                 seen += 1
                 if not seen % CHUNK_ELEMENTS:
                     yield None
             if not topic.partition_data:
                 yield None
         for topic in request.topic_data:
-            answers = pending.add_topic(topic)
+            answers, found = pending.add_topic(topic), FoundTopic(self._ports, topic, context)
             for data in topic.partition_data:
-                self._place(request, topic, data, context, pending, answers, code)
+                self._place(found, data, pending, answers, whole.code)
                 seen += 1
                 if not seen % CHUNK_ELEMENTS:
                     yield None
+                    # The topic may have been deleted meanwhile.
+                    found = FoundTopic(self._ports, topic, context)
             if not topic.partition_data:
                 yield None
         self._all_placed(pending, context)
@@ -169,10 +176,11 @@ class Produce:
         version = context.api_version
         adds, abortable = version >= transactional.ADDS_FROM, version >= transactional.ABORTABLE_FROM
 
-        def place(outcome: Callable[[Check], ErrorCode]) -> None:
+        def place(outcomes: Outcomes) -> None:
             for check, waiter in verifying:
+                code = outcomes.get(check.key, ErrorCode.UNKNOWN_SERVER_ERROR)
                 try:
-                    may = check.confirm(outcome(check), adds=adds, abortable=abortable)
+                    may = check.confirm(code, adds=adds, abortable=abortable)
                 except BrokerError as error:
                     waiter.refused(check.partition, error)
                     continue
@@ -183,16 +191,17 @@ class Produce:
             self._all_placed(pending, context)
 
         checks = [check for check, _ in verifying]
+        if not pending.lasting:
+            transactional.keep([check.batch for check in checks])
+            pending.lasting = True
         transactional.ask(
             transactions, self._ports.runtime, pending.transactional_id, checks, adds=adds, then=place
         )
 
     def _place(
         self,
-        request: ProduceRequest,
-        topic: TopicProduceData,
+        topic: FoundTopic,
         data: PartitionProduceData,
-        context: RequestContext,
         pending: PendingProduce,
         answers: list[PartitionProduceResponse],
         code: ErrorCode,
@@ -208,79 +217,30 @@ class Produce:
                     and self._ports.transactions() is None
                 ):
                     # A client whose metadata is old must look for the leader, which may be a broker with transactions.
-                    self._find(topic, data.index, context)
+                    topic.leading(data.index)
                 raise BrokerError(code)
+            partition = topic.leading(data.index)
             if batch is None:
                 batch = batch_or_error(data)
-            self._append(topic, data.index, batch, context, PartitionAppend(pending, answer))
+            if isinstance(batch, BrokerError):
+                raise batch
+            if pending.context.api_version < ZSTD_FROM:
+                check_codec(batch)
+            if topic.is_foreign:
+                raise BrokerError(
+                    ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to an internal topic"
+                )
         except BrokerError as error:
-            refuse(answer, error.code, error.message)
+            pending.refuse(answer, error.code, error.message)
+        else:
+            pending.open += 1
+            self._append(partition, batch, PartitionAppend(pending, answer, partition))
 
-    def _refuse_all(
-        self, request: ProduceRequest, context: RequestContext, batches: list[RecordBatch | BrokerError]
-    ) -> ErrorCode:
-        """Returns the error by which the whole request fails, or NONE.
-
-        :param batches: takes each partition's batch, or what is wrong with it, so that it is read only once
-        """
-        if request.acks not in (ACKS_ALL, 0, 1):
-            return ErrorCode.INVALID_REQUIRED_ACKS
-        producers: set[int] = set()
-        for topic in request.topic_data:
-            for data in topic.partition_data:
-                batch = batch_or_error(data)
-                batches.append(batch)
-                code = self._refuse_all_for(batch, producers, request, context)
-                if code:
-                    return code
-        return ErrorCode.NONE
-
-    def _refuse_all_for(
-        self,
-        batch: RecordBatch | BrokerError,
-        producers: set[int],
-        request: ProduceRequest,
-        context: RequestContext,
-    ) -> ErrorCode:
-        """Returns the error by which one partition's batch makes the whole request fail, or NONE.
-
-        :param producers: producer ids of the batches before it; this batch's is added
-        """
-        if isinstance(batch, BrokerError):
-            return ErrorCode.NONE  # only this partition fails
-        if batch.is_transactional and not self._may_transact(request.transactional_id, context):
-            return ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        if batch.has_producer_id:
-            producers.add(batch.producer_id)
-        return ErrorCode.INVALID_PRODUCER_ID_MAPPING if len(producers) > 1 else ErrorCode.NONE
-
-    def _may_transact(self, transactional_id: str | None, context: RequestContext) -> bool:
-        """Whether this build has transactions, and the client may write in this one."""
-        if transactional_id is None or self._ports.transactions() is None:
-            return False
-        return context.authorize("Write", "TransactionalId", transactional_id)
-
-    def _append(
-        self,
-        topic: TopicProduceData,
-        index: int,
-        batch: RecordBatch | BrokerError,
-        context: RequestContext,
-        waiter: PartitionAppend,
-    ) -> None:
-        partition = self._find(topic, index, context)
-        if isinstance(batch, BrokerError):
-            raise batch
-        check_codec(batch, context.api_version)
-        if is_internal(partition.partition.topic) and context.client_id != ADMIN_CLIENT_ID:
-            raise BrokerError(ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to an internal topic")
-        waiter.partition = partition
-        waiter.pending.open += 1
-        if batch.is_transactional:
+    def _append(self, partition: Partition, batch: RecordBatch, waiter: PartitionAppend) -> None:
+        if batch.attributes & TRANSACTIONAL_BIT:
             # The module is loaded with the first transaction. An import here would cost each batch a microsecond.
             check = (self._check or self._load_check())(partition, batch)
             if check is not None:
-                self._keep(batch)
                 waiter.pending.verifying.append((check, waiter))
                 return
         self._append_to(partition, batch, waiter)
@@ -328,42 +288,20 @@ class Produce:
             check.looked = found
             waiter.pending.verifying.append((check, waiter))
 
-    def _find(self, topic: TopicProduceData, index: int, context: RequestContext) -> Partition:
-        """Returns the partition, if this node leads it and the client may write to it."""
-        ports = self._ports
-        name = topic.name
-        if context.api_version >= TOPIC_ID_FROM:
-            image = ports.cluster.image.topic_by_id(topic.topic_id)
-            if image is None:
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
-            name = image.name
-        if not context.authorize("Write", "Topic", name):
-            raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        return ports.hosted.leading(name, index)
-
 
 def batch_or_error(data: PartitionProduceData) -> RecordBatch | BrokerError:
-    """Returns the only batch of a partition's data, or the error of :func:`one_batch`."""
-    try:
-        return one_batch(data)
-    except BrokerError as error:
-        return error
-
-
-def one_batch(data: PartitionProduceData) -> RecordBatch:
-    """Returns the only batch of a partition's data.
-
-    :raises BrokerError: INVALID_RECORD, CORRUPT_MESSAGE
-    """
+    """Returns the only batch of a partition's data, or the error: INVALID_RECORD or CORRUPT_MESSAGE."""
     records = data.records
     if not isinstance(records, memoryview) or not records:
-        raise InvalidRecord("no record batch was sent")
+        return InvalidRecord("no record batch was sent")
     try:
         batch = RecordBatch(records)
     except TruncatedBatch as error:
-        raise InvalidRecord(f"no whole record batch was sent: {error.message}") from None
+        return InvalidRecord(f"no whole record batch was sent: {error.message}")
+    except BrokerError as error:
+        return error
     if batch.size_bytes != len(records) and _is_batch(records, batch.size_bytes):
-        raise InvalidRecord("a partition takes exactly one batch in a request")
+        return InvalidRecord("a partition takes exactly one batch in a request")
     return batch
 
 

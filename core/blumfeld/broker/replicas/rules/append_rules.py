@@ -27,6 +27,8 @@ _CODEC_AND_REFUSED_BITS = CODEC_MASK | _REFUSED_BITS
 """Masked with this, valid attributes are at most :data:`ZSTD`, the last codec. An unknown codec makes the value
 greater, and so does a refused bit, because it is a higher bit. So one comparison on the hot path checks both."""
 ZSTD = Codec.ZSTD.value
+ZSTD_FROM = 7
+"""First version of Produce that may carry zstd (KIP-110)."""
 
 
 class RejectedRecords(InvalidRecord):
@@ -148,10 +150,10 @@ def _malformed(batch: RecordBatch) -> BrokerError:
     return InvalidRecord(f"producer {batch.producer_id} sent no sequence number")
 
 
-def check_codec(batch: RecordBatch, version: int) -> None:
-    """Refuse zstd below Produce v7 (KIP-110).
+def check_codec(batch: RecordBatch) -> None:
+    """Refuse zstd in a Produce request below :data:`ZSTD_FROM`.
 
     :raises BrokerError: UNSUPPORTED_COMPRESSION_TYPE
     """
-    if version < 7 and batch.attributes & CODEC_MASK == ZSTD:
+    if batch.attributes & CODEC_MASK == ZSTD:
         raise BrokerError(ErrorCode.UNSUPPORTED_COMPRESSION_TYPE, "zstd needs Produce version 7")

@@ -1,0 +1,94 @@
+"""What is asked once for a Produce request over many partitions: authorizer, image, memory of the waiting batches."""
+
+from __future__ import annotations
+
+import pytest
+
+from blumfeld.broker.produce.transactional import keep
+from blumfeld.spi.context import Principal
+from blumfeld.spi.transport import OWNED_FRAME_BYTES
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from tests.broker.batches import batch
+from tests.broker.fake_transactions import FakeTransactions
+from tests.broker.harness import BrokerHarness
+
+PARTITIONS = 300
+
+
+class Authorizing:
+    """Implements ``Authorizer``: notes each question."""
+
+    def __init__(self, refused: str = "") -> None:
+        self.asked: list[tuple[str, str, str]] = []
+        self._refused = refused
+
+    def authorize(
+        self, principal: Principal, host: str, operation: str, resource_type: str, name: str
+    ) -> bool:
+        self.asked.append((operation, resource_type, name))
+        return name != self._refused
+
+
+def many(count: int, *topics: str) -> ProduceRequest:
+    data = [batch(producer_id=1, producer_epoch=0, base_sequence=0, transactional=True) for _ in range(count)]
+    return ProduceRequest(
+        transactional_id="tx",
+        acks=-1,
+        timeout_ms=1000,
+        topic_data=[
+            TopicProduceData(
+                name=topic,
+                partition_data=[PartitionProduceData(index=at, records=one) for at, one in enumerate(data)],
+            )
+            for topic in topics
+        ],
+    )
+
+
+def codes(broker: BrokerHarness, request: ProduceRequest) -> list[set[int]]:
+    answer = broker.ask(request, 12)
+    return [{one.error_code for one in topic.partition_responses} for topic in answer.responses]
+
+
+def test_the_authorizer_is_asked_once_for_each_topic_and_once_for_the_transactional_id() -> None:
+    authorizer = Authorizing(refused="u")
+    broker = BrokerHarness(authorizer=authorizer, transactions=FakeTransactions())
+    for topic in ("t", "u"):
+        broker.create_topic(topic, partitions=20)
+    assert codes(broker, many(20, "t", "u")) == [{0}, {ErrorCode.TOPIC_AUTHORIZATION_FAILED}]
+    assert authorizer.asked == [
+        ("Write", "TransactionalId", "tx"),
+        ("Write", "Topic", "t"),
+        ("Write", "Topic", "u"),
+    ]
+
+
+def test_a_request_in_slices_is_answered_alike() -> None:
+    broker = BrokerHarness(transactions=FakeTransactions())
+    broker.create_topic("t", partitions=PARTITIONS)
+    assert codes(broker, many(PARTITIONS, "t")) == [{0}]
+    assert {broker.log_of("t", at).written_end_offset for at in range(PARTITIONS)} == {1}
+
+
+def test_a_refused_transactional_id_refuses_every_batch() -> None:
+    broker = BrokerHarness(authorizer=Authorizing(refused="tx"), transactions=FakeTransactions())
+    broker.create_topic("t", partitions=20)
+    assert codes(broker, many(20, "t")) == [{ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED}]
+
+
+@pytest.mark.parametrize("large", [False, True])
+def test_batches_that_wait_lie_in_memory_of_their_own(large: bool) -> None:
+    """But for those of a large frame, which has memory of its own."""
+    values = [bytes(OWNED_FRAME_BYTES if large else 1), b"second"]
+    frames = [batch(value) for value in values]
+    batches = [RecordBatch(memoryview(frame)) for frame in frames]
+    before = [bytes(one.data) for one in batches]
+    keep(batches)
+    assert [bytes(one.data) for one in batches] == before
+    for frame in frames:
+        frame[61:] = bytes(len(frame) - 61)
+    assert ([bytes(one.data) for one in batches] == before) != large
+    batches[1].assign_offset(7, 3)
+    assert RecordBatch(batches[1].data).base_offset == 7
