@@ -44,6 +44,7 @@ COPY_S = 240.0
 REST_S = 30.0
 """Longest time until all markers are written after the last client has ended."""
 FENCE_S = 120.0
+"""Longest wait for the end of a zombie. The Java client tells it of its fencing after ``max.block.ms`` sometimes."""
 STACKS_S = 5.0
 """Time for a program to write where its threads are."""
 BEFORE_FAULT_S = (0.3, 2.0)
