@@ -183,7 +183,7 @@ class TransactionApis:
         def settle(done: Completion[Any]) -> None:
             code = _code(done.error, context)
             answered.complete(
-                AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_results(topics, lambda _: code))
+                AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_all_with(topics, code))
             )
 
         self._around.submit(transactional_id, command, context).when_done(settle)
@@ -223,11 +223,8 @@ class TransactionApis:
         unknown: set[Partition] = set()
         for topic in topics:
             found = known.get(topic.name)
-            unknown.update(
-                (topic.name, index)
-                for index in topic.partitions
-                if found is None or index not in found.partitions
-            )
+            lacking = set(topic.partitions).difference(() if found is None else found.partitions)
+            unknown.update((topic.name, index) for index in lacking)
         return unknown
 
     def _add_for_brokers(
@@ -356,8 +353,8 @@ def _mapped_error(error: BaseException, context: RequestContext) -> BaseExceptio
     return error
 
 
-def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> Iterable[Partition]:
-    return ((topic.name, index) for topic in topics for index in topic.partitions)
+def _partitions(topics: Iterable[AddPartitionsToTxnTopic]) -> list[Partition]:
+    return [(topic.name, index) for topic in topics for index in topic.partitions]
 
 
 def _outcomes(
@@ -389,12 +386,26 @@ def _results(
     ]
 
 
+def _all_with(topics: Iterable[AddPartitionsToTxnTopic], code: int) -> list[AddPartitionsToTxnTopicResult]:
+    """:func:`_results` with one code for all."""
+    return [
+        AddPartitionsToTxnTopicResult(
+            name=topic.name,
+            results_by_partition=[
+                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+                for index in topic.partitions
+            ],
+        )
+        for topic in topics
+    ]
+
+
 def add_partitions_failed(request: AddPartitionsToTxnRequest, code: int, _message: str | None) -> Message:
     """Returns an answer with this error for every partition; for brokers at the top."""
     if request.transactions:
         return AddPartitionsToTxnResponse(error_code=code)
     return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=_results(request.v3_and_below_topics, lambda _: code)
+        results_by_topic_v3_and_below=_all_with(request.v3_and_below_topics, code)
     )
 
 

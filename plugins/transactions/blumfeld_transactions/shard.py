@@ -34,7 +34,6 @@ from blumfeld_transactions.transaction import (
     ENDING,
     EPOCH_A_TRANSACTION,
     NO_PRODUCER_ID,
-    Partition,
     State,
     Transaction,
 )
@@ -213,7 +212,9 @@ class TransactionShard:
         current = self._transactions.get(asked.transactional_id)
         if asked.verify_only:
             partitions = rules.verified(current, asked).partitions
-            return Decision(reply={one: _membership(one, partitions) for one in asked.partitions})
+            outcomes = dict.fromkeys(asked.partitions, ErrorCode.NONE)
+            outcomes.update(dict.fromkeys(asked.partitions - partitions, ErrorCode.TRANSACTION_ABORTABLE))
+            return Decision(reply=outcomes)
         after = rules.extended(current, asked, now_ms)
         added = dict.fromkeys(asked.partitions, ErrorCode.NONE)
         if after is None:
@@ -333,10 +334,6 @@ class TransactionShard:
                     break
         left = ids[looked:]
         return Decision(records=records, timers=[self._forget_timer(left)])
-
-
-def _membership(one: Partition, partitions: frozenset[Partition]) -> ErrorCode:
-    return ErrorCode.NONE if one in partitions else ErrorCode.TRANSACTION_ABORTABLE
 
 
 def _markers(transactional_id: str, after: Transaction) -> WriteMarkers:
