@@ -98,6 +98,20 @@ def check_expected(current: Transaction, expected: tuple[int, int] | None) -> No
         raise _fenced(f"producer id {expected[0]}", current.producer_id)
 
 
+def check_not_fenced(current: Transaction, expected: tuple[int, int] | None) -> None:
+    """Check that a producer that says which epoch it has was not fenced before it. Only such a producer's request may
+    abort an open transaction: the transaction of an earlier epoch has ended, and this one is its successor's.
+
+    An epoch that is unknown here is let through, as by Kafka: where records of the coordinator were lost, the producer
+    gets a further epoch after the abort.
+
+    :raises BrokerError: PRODUCER_FENCED
+    """
+    check_expected(current, expected)
+    if expected is not None and expected[0] == current.producer_id and expected[1] < current.epoch:
+        raise _fenced(f"epoch {expected[1]}", f"epoch {current.epoch}")
+
+
 def check_producer(current: Transaction | None, producer_id: int, epoch: int) -> Transaction:
     """Returns the transaction, if the request comes from its present producer.
 

@@ -187,7 +187,7 @@ class TransactionShard:
             )
         current = self._transactions.get(asked.transactional_id)
         if current is not None and current.state is State.ONGOING:
-            rules.check_expected(current, asked.expected)
+            rules.check_not_fenced(current, asked.expected)
             decision = self._fence(asked.transactional_id, current, now_ms, asked.fresh_id)
             # The client asks again until the abort is complete, and then gets the next epoch.
             decision.reply = InitProducerIdResponse(

@@ -116,6 +116,24 @@ def test_a_fence_in_the_last_epoch_rotates_the_producer_id() -> None:
     assert (reply.error_code, reply.producer_id, reply.producer_epoch) == (0, FRESH, 0)
 
 
+def test_a_fenced_producer_that_asks_late_for_a_further_epoch_aborts_nothing() -> None:
+    """The open transaction is its successor's (KIP-360). Kafka aborts it, and refuses the producer afterwards."""
+    shard = shard_in(State.ONGOING, 2)
+    late = InitProducer(transactional_id=ID, timeout_ms=1_000, expected=(PRODUCER, EPOCH - 1))
+    with pytest.raises(BrokerError) as refused:
+        apply(shard, late)
+    assert refused.value.code is ErrorCode.PRODUCER_FENCED
+    assert shard.open == 1
+
+
+def test_a_producer_whose_epoch_the_coordinator_lost_gets_on_as_in_kafka() -> None:
+    shard = shard_in(State.ONGOING, 2)
+    init = InitProducer(transactional_id=ID, timeout_ms=1_000, expected=(PRODUCER, EPOCH + 1))
+    assert apply(shard, init).reply.error_code == ErrorCode.CONCURRENT_TRANSACTIONS
+    apply(shard, MarkersWritten(transactional_id=ID, producer_id=PRODUCER, epoch=EPOCH + 1))
+    assert apply(shard, init).reply.producer_epoch == EPOCH + 2
+
+
 def test_the_last_epoch_is_told_to_no_producer() -> None:
     """A fence of the first generation may end in it. A marker could not end a transaction in it (KIP-890)."""
     shard = shard_in(State.ONGOING, 0, LAST)

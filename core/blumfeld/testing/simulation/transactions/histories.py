@@ -7,14 +7,12 @@ the values in a list is known. :mod:`blumfeld.testing.simulation.transactions.ch
 from __future__ import annotations
 
 from enum import Enum
-from math import inf
 
 import msgspec
 
 from blumfeld.spi.storage import TopicPartition
 
 NEVER_S = -1.0
-ALWAYS_S = inf
 Place = tuple[TopicPartition, int]
 """A record: its partition and offset."""
 
@@ -58,9 +56,6 @@ class Incarnation(msgspec.Struct, kw_only=True):
     """When that was answered."""
     repeated: bool = False
     """An InitProducerId of this process had no answer, and was repeated. So it may fence the process itself."""
-    renewed_s: float = NEVER_S
-    """When its last request for a further epoch (KIP-360) was answered; :data:`ALWAYS_S` while such a request is on its
-    way, or a lost one may be."""
     excused: bool = False
     """The coordinator may have lost what it knew of this transactional id."""
 

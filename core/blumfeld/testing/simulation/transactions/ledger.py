@@ -148,14 +148,11 @@ class TransactionLedger(ClusterLedger):
         """Whether a broker may refuse to go on with a transaction: another process took over, its time is over,
         something was lost that an excuse covers, or a coordinator that has a successor judged it by what it knew.
 
-        A fenced process that asks late for a further epoch is such another process. It gets none. But a coordinator
-        that finds a transaction open aborts it before it looks at the epoch in the request, as Kafka's does.
+        A fenced process that asks late for a further epoch is no such process: it is refused, and harms nobody.
         """
         own = transaction.incarnation
         rivals = any(
-            one.name == own.name
-            and one is not own
-            and (one.known_s < 0 or max(one.known_s, one.renewed_s) >= own.asked_s)
+            one.name == own.name and one is not own and (one.known_s < 0 or one.known_s >= own.asked_s)
             for one in self.incarnations
         )
         timed_out = now_s - transaction.began_s >= timeout_ms / 1_000 * 0.7 or self.clocks_lie

@@ -15,7 +15,6 @@ from blumfeld.testing.simulation.clients.client import ClientConnection
 from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.routes import RETRY_S, Routes
 from blumfeld.testing.simulation.transactions.histories import (
-    ALWAYS_S,
     Append,
     Incarnation,
     Outcome,
@@ -191,8 +190,6 @@ class Session:
         """
         if not renew:
             self.incarnation = self._ledger.incarnation(self.transactional_id, self.now_s)
-        else:
-            self.incarnation.renewed_s = ALWAYS_S
         known = self._identity
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
@@ -208,8 +205,6 @@ class Session:
             lambda answer: answer.error_code,
             self._repeated,
         )
-        if renew and not self.incarnation.repeated:
-            self.incarnation.renewed_s = self.now_s
         if code in FENCED and renew:
             raise EndedError(code)
         if code is not ErrorCode.NONE:
