@@ -100,6 +100,14 @@ def test_the_wait_has_an_end(world: World) -> None:
     assert waiting.settled
 
 
+def test_a_stopped_node_dials_nobody(world: World) -> None:
+    """The look begins in the next turn. A transport that was stopped before raises ``RuntimeError`` (seed 50043)."""
+    world.lose(ConnectionRefusedError())
+    world.broker.ports.lost.stop()  # type: ignore[attr-defined]
+    world.turns()
+    assert not world.peer.dialled
+
+
 def test_a_stop_lets_the_waiting_go_on(world: World) -> None:
     world.lose(ConnectionRefusedError())
     waiting = world.ask_for()

@@ -52,7 +52,8 @@ class LostBrokers:
 
     async def _refuses(self, broker: BrokerImage, listener: str) -> bool:
         endpoint = broker.endpoint(listener)
-        if endpoint is None:
+        # This task may begin after a stop, which ended the transport, too.
+        if endpoint is None or self._stopped:
             return False
         try:
             dialed = await self._composition.transport.dial(
