@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from struct import unpack
+
 
 def java_string_hash(text: str) -> int:
     """Returns Java's ``String.hashCode``: 31·h + unit over the UTF-16 code units, as a signed 32-bit number."""
     data = text.encode("utf-16-be", "surrogatepass")
     value = 0
-    for at in range(0, len(data), 2):
-        value = (31 * value + (data[at] << 8 | data[at + 1])) & 0xFFFFFFFF
+    for unit in unpack(f">{len(data) // 2}H", data):
+        value = 31 * value + unit & 0xFFFFFFFF
     return value - (1 << 32) if value & 0x80000000 else value
 
 

@@ -195,6 +195,10 @@ def _append_record(out: bytearray, record: Record, timestamp_delta: int, offset_
 def _append_nullable(out: bytearray, data: bytes | None) -> None:
     if data is None:
         out.append(1)
+        return
+    size = len(data)
+    if size < 64:  # as append_varint(), without its call
+        out.append(size << 1)
     else:
-        append_varint(out, len(data))
-        out += data
+        append_varint(out, size)
+    out += data

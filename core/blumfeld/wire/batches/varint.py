@@ -51,6 +51,9 @@ def read_varlong(data: bytes | memoryview, at: int) -> tuple[int, int]:
 
 def append_varint(out: bytearray, number: int) -> None:
     """Append a signed number of up to 64 bits."""
+    if 0 <= number < 64:
+        out.append(number << 1)
+        return
     raw = number << 1 ^ number >> 63
     while raw > 0x7F:
         out.append(raw & 0x7F | 0x80)
