@@ -307,6 +307,32 @@ def test_held_streams_are_overtaken_by_later_connections() -> None:
     assert world.server.received == b"new, old"
 
 
+def test_what_a_dead_process_asked_is_read_before_its_reset_comes() -> None:
+    """Its answers go out at once: they are on connections that others have opened to it."""
+    world = World()
+    world.network.listen(HERE, 2, world.accept)
+    asked = world.loop.run(world.network.connect(HERE, 2, lambda _: world.client, THERE))
+    world.network.hold_streams_of(HERE, 10.0, opened=True)
+    world.wire.send(b"request")
+    asked.peer.send(b"answer")
+    world.wait(5)
+    assert (world.server.received, world.client.received) == (b"", b"answer")
+    world.network.site(HERE).process_died("killed")
+    world.wait(5.04)
+    assert (world.server.received, world.server.gone) == (b"request", [])
+    world.wait(1)
+    assert world.server.gone == ["killed"]
+
+
+def test_connections_to_a_machine_are_broken_and_those_from_it_stay() -> None:
+    world = World()
+    world.network.break_between([HERE], THERE)
+    assert not world.wire.is_open
+    other = world.connect()
+    world.network.break_between([THERE], HERE)
+    assert other.is_open
+
+
 def test_the_heal_ends_refusals_and_opens_ports() -> None:
     world = World()
     world.network.refuse(HERE, THERE)

@@ -54,6 +54,7 @@ AIMED = {
     FaultClass.POWER_AT_SYNC,
     FaultClass.LOST_DISK,
     FaultClass.JOINING,
+    FaultClass.DECISION,
 }
 """The workload says at which machines. tests/testing/simulation/cluster/ has them."""
 

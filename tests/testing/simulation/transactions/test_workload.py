@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from blumfeld.testing.simulation.swarm import Shape, Swarm
+from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm
 from blumfeld.testing.simulation.transactions.workload import Transactions
 
 
@@ -27,6 +27,13 @@ def test_without_faults_everything_is_tried_and_nothing_is_excused() -> None:
         assert counts[name], name
     assert not counts["excuses"]
     assert not counts["unknown"]
+
+
+def test_coordinators_end_when_they_decide() -> None:
+    """A client dies with its coordinator, and one has a slow transaction open when old markers arrive."""
+    counts = run(11, 12.0, faults=(FaultClass.DECISION,))
+    for name in ("committed", "died", "lingered"):
+        assert counts[name], name
 
 
 @pytest.mark.slow

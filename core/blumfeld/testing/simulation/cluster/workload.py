@@ -74,6 +74,7 @@ class Cluster:
         FaultClass.WRITE_ERROR,
         FaultClass.SYNC_ERROR,
         FaultClass.READ_ERROR,
+        FaultClass.DECISION,
     }
 
     topics: Mapping[str, int] = {TOPIC: PARTITIONS}

@@ -10,7 +10,7 @@ import asyncio
 import errno
 import heapq
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 
 from blumfeld.spi.runtime import Random
 from blumfeld.testing.simulation.network.links import Links, Weather
@@ -133,6 +133,12 @@ class Network:
             self.broken_off += 1
             self.connections[numbers[self.random.randrange(len(numbers))]].break_off("the network broke it")
 
+    def break_between(self, sources: Collection[str], destination: str) -> None:
+        """Break the connections that these machines have opened to another one."""
+        for connection in list(self.connections.values()):
+            if connection.server.site.name == destination and connection.client.site.name in sources:
+                connection.break_off("the network broke it")
+
     # Trouble
 
     def cut(self, source: str, destination: str) -> None:
@@ -180,14 +186,19 @@ class Network:
         self.site(host).open_ports()
         self.trace.note(f"open ports {host}")
 
-    def hold_streams_of(self, host: str, seconds: float) -> None:
+    def hold_streams_of(self, host: str, seconds: float, *, opened: bool = False) -> None:
         """Hold up what the machine sends over its open connections, as lost segments do that are repeated after ever
-        longer pauses. Connections that it opens later overtake them."""
+        longer pauses. Connections that it opens later overtake them.
+
+        :param opened: only over those that it opened itself: its requests, and not its answers. Others take these
+            requests, also if their sender has ended meanwhile
+        """
         until_s = self.loop.time() + seconds
         self.trace.note(f"hold {host} {seconds:.3f}")
         for wire in list(self.site(host).wires):
-            if isinstance(wire, Wire):
+            if isinstance(wire, Wire) and (not opened or wire is wire.connection.client):
                 wire.out.held_until_s = until_s
+                wire.out.ends_apart = opened
                 self._calm_from((host, wire.peer.site.name), until_s)
 
     def stall(self, source: str, destination: str, seconds: float) -> None:

@@ -16,6 +16,8 @@ PAUSE_S_MIN, PAUSE_S_MAX = 8.0, 120.0
 """Range of the mean time between two faults of a class."""
 AIMED_S_MIN, AIMED_S_MAX = 4.0, 30.0
 """The same for those of ``AIMED_CLASSES``. Their moments pass soon, so not each of them strikes."""
+DECISION_S_MIN, DECISION_S_MAX = 1.0, 8.0
+"""The same for ``DECISION``. It waits for a commit whose markers go to another node: there is about one a second."""
 
 
 class FaultClass(StrEnum):
@@ -83,6 +85,9 @@ class FaultClass(StrEnum):
     records are held up. The follower falls behind meanwhile, or is another process."""
     LATE = "late"
     """A process ends, and its successor starts at once. What the first one sent last arrives seconds later."""
+    DECISION = "decision"
+    """A coordinator's process ends when it decides on a transaction: before the decision is committed, or while markers
+    are still on their way that a successor sends anew."""
 
 
 OF_CLUSTERS = frozenset(
@@ -99,6 +104,7 @@ OF_CLUSTERS = frozenset(
         FaultClass.PROXY,
         FaultClass.JOINING,
         FaultClass.LATE,
+        FaultClass.DECISION,
     }
 )
 """Classes that mean something only where nodes take over from each other."""
@@ -129,6 +135,8 @@ def drawn(seed: int, allowed: Collection[FaultClass]) -> dict[FaultClass, float]
         chance = chance_of(seed, f"swarm/{one.value}")
         is_on = chance.random() < ON_CHANCE
         low_s, high_s = (AIMED_S_MIN, AIMED_S_MAX) if one in AIMED_CLASSES else (PAUSE_S_MIN, PAUSE_S_MAX)
+        if one is FaultClass.DECISION:
+            low_s, high_s = DECISION_S_MIN, DECISION_S_MAX
         pause_s = low_s * (high_s / low_s) ** chance.random()
         if one in allowed:
             first = first or (one, pause_s)

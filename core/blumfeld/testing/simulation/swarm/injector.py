@@ -13,6 +13,7 @@ from blumfeld.kernel.node import StartError
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.simulation.machine.host import Machine
+from blumfeld.testing.simulation.swarm.decision_faults import DecisionFaults
 from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of, drawn, lasts_s
 from blumfeld.testing.simulation.swarm.joining_faults import JoiningFaults
 from blumfeld.testing.simulation.swarm.network_faults import NetworkFaults
@@ -82,6 +83,7 @@ class Injector:
             FaultClass.POWER_AT_SYNC: self._power_at_sync,
             FaultClass.LOST_DISK: self._lose_disk,
             **self._network.by_class(),
+            **DecisionFaults(world, self._network, self.counts).by_class(),
             **JoiningFaults(
                 world, self._network, self._start_again, self._stop_in_order, self.counts
             ).by_class(),

@@ -25,6 +25,15 @@ class Membership(Enum):
     """It is out, and the leader has asked the controller to take it in, and has no answer yet."""
 
 
+class Struck(Enum):
+    """What a fault does to a coordinator that decides."""
+
+    LOST = auto()
+    """It dies before the decision is committed."""
+    OUTLIVED = auto()
+    """It dies when the decision is committed. What it sent to other nodes arrives seconds later."""
+
+
 class Following(NamedTuple):
     """A follower of a partition. Its leader needs a link to the controller for a change of the ISR."""
 
@@ -52,6 +61,7 @@ class World:
         """Looks at every node. A workload may set it, for the moment before a fault takes the traces away. It must not
         raise: it may be called inside a disk operation."""
         self._moments: list[asyncio.Future[Machine]] = []
+        self._decisions: list[tuple[asyncio.Future[Machine], Struck]] = []
 
     def moment(self, machine: Machine) -> None:
         """Take note that something begins at this machine that a fault would disturb: it leads now, say."""
@@ -64,6 +74,21 @@ class World:
         """Return the machine of the next moment."""
         one: asyncio.Future[Machine] = self.loop.create_future()
         self._moments.append(one)
+        return await one
+
+    def decision(self, machine: Machine) -> Struck | None:
+        """Take note that this machine is about to decide. Return what a fault does to it now; ``None`` for nothing."""
+        while self._decisions:
+            one, struck = self._decisions.pop(0)
+            if not one.done():
+                one.set_result(machine)
+                return struck
+        return None
+
+    async def next_decision(self, struck: Struck) -> Machine:
+        """Return the machine of the next decision, which is to be struck so."""
+        one: asyncio.Future[Machine] = self.loop.create_future()
+        self._decisions.append((one, struck))
         return await one
 
     def chance(self, name: str) -> random.Random:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from enum import Enum
 
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
@@ -19,6 +20,16 @@ from blumfeld.testing.simulation.transactions.histories import (
 
 INTERNAL_PARTITIONS = 2
 """Partitions of each internal topic."""
+
+
+class Fate(Enum):
+    """What happens to a client when it has asked for a commit."""
+
+    GOES_ON = "goes on"
+    DIES = "dies"
+    """It ends before it has the answer."""
+    LINGERS = "lingers"
+    """It is slow in its next transaction."""
 
 
 class Name:
@@ -65,6 +76,8 @@ class TransactionLedger(ClusterLedger):
         """Tells whether a transactional id may have been judged by a coordinator that has a successor."""
         self.ending: Callable[[Transaction], None] = lambda transaction: None
         """Called when a client asks for the end of a transaction."""
+        self.deciding: Callable[[Transaction], Fate] = lambda transaction: Fate.GOES_ON
+        """Called when a client asks for a commit, and could die in it."""
 
     def data(self) -> list[TopicPartition]:
         """The partitions that hold lists."""

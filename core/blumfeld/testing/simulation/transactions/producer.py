@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.cluster.routes import RETRY_S, Routes
 from blumfeld.testing.simulation.transactions.histories import Append, Transaction
-from blumfeld.testing.simulation.transactions.ledger import Name, TransactionLedger
+from blumfeld.testing.simulation.transactions.ledger import Fate, Name, TransactionLedger
 from blumfeld.testing.simulation.transactions.session import Batch, EndedError, Session
 from blumfeld.wire.schema import Message
 
@@ -25,6 +25,14 @@ RIVAL_PAUSE_CHANCE = 0.25
 RIVAL_PAUSE_S = 8.0
 EVERYTHING_AT_ONCE_CHANCE = 0.5
 LAST_WISH_S = 3.0
+LINGER_S = 4.0
+"""Longest time for which a client is slow, so that it has a transaction open when old markers arrive."""
+
+
+async def linger(session: Session, ledger: TransactionLedger) -> None:
+    """Leave the transaction of a slow client open, but not until its timeout."""
+    ledger.counts["lingered"] += 1
+    await asyncio.sleep(min(LINGER_S, 0.6 * session.timeout_ms / 1_000))
 
 
 class TransactionalProducer:
@@ -46,6 +54,7 @@ class TransactionalProducer:
         self._rival = rival
         self._random = routes.random
         self._late: list[asyncio.Task[None]] = []
+        self._fate = Fate.GOES_ON
 
     async def run(self, until_s: float) -> None:
         """Append until then."""
@@ -114,8 +123,12 @@ class TransactionalProducer:
         if how < VANISH_CHANCE + ABORT_CHANCE:
             await self._give_up(session, transaction)
             return True
+        if self._fate is Fate.LINGERS:
+            await linger(session, self._ledger)
         unanswered = session.unanswered
-        await session.end(commit=True)
+        self._fate = await session.end(commit=True, may_die=True)
+        if self._fate is Fate.DIES:
+            return False
         if session.generation == 1 and (unanswered or session.unanswered):
             await session.begin(
                 renew=True

@@ -9,8 +9,8 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.routes import RETRY_S, Routes
 from blumfeld.testing.simulation.transactions.histories import Append, Outcome, Transaction
-from blumfeld.testing.simulation.transactions.ledger import Name, TransactionLedger
-from blumfeld.testing.simulation.transactions.producer import TIMEOUTS_MS
+from blumfeld.testing.simulation.transactions.ledger import Fate, Name, TransactionLedger
+from blumfeld.testing.simulation.transactions.producer import TIMEOUTS_MS, linger
 from blumfeld.testing.simulation.transactions.reading import Read, read
 from blumfeld.testing.simulation.transactions.session import EndedError, Session
 from blumfeld.wire.errors import ErrorCode, is_retriable
@@ -59,6 +59,7 @@ class Relay:
         self._rival = rival
         self._random = routes.random
         self._positions: dict[TopicPartition, int] = {}
+        self._fate = Fate.GOES_ON
 
     async def run(self, until_s: float) -> None:
         """Work until then."""
@@ -134,7 +135,11 @@ class Relay:
             how = VANISH_CHANCE
         commit = how >= VANISH_CHANCE + ABORT_CHANCE
         unanswered = session.unanswered
-        await session.end(commit=commit)
+        if self._fate is Fate.LINGERS:
+            await linger(session, self._ledger)
+        self._fate = await session.end(commit=commit, may_die=commit)
+        if self._fate is Fate.DIES:
+            return False
         if commit:
             self._positions[partition] = found.position
         if session.generation == 1 and (unanswered or session.unanswered or not commit):

@@ -20,7 +20,7 @@ from blumfeld.testing.simulation.transactions.histories import (
     Outcome,
     Transaction,
 )
-from blumfeld.testing.simulation.transactions.ledger import TransactionLedger
+from blumfeld.testing.simulation.transactions.ledger import Fate, TransactionLedger
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.errors import ErrorCode, is_retriable
@@ -99,7 +99,7 @@ class Session:
         """Requests of this transaction whose answer never came. One may still arrive at a broker."""
         self._routes = routes
         self._ledger = ledger
-        self._timeout_ms = timeout_ms
+        self.timeout_ms = timeout_ms
         self._identity = ProducerIdentity()
         self._coordinators: dict[tuple[int, str], ClientConnection] = {}
         self._added: dict[TopicPartition, None] = {}
@@ -193,7 +193,7 @@ class Session:
         known = self._identity
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
-            transaction_timeout_ms=self._timeout_ms,
+            transaction_timeout_ms=self.timeout_ms,
             producer_id=known.producer_id if renew else -1,
             producer_epoch=known.producer_epoch if renew else -1,
         )
@@ -235,7 +235,7 @@ class Session:
         """
         if code not in FENCED and code not in ABORTABLE:
             raise ViolationError(f"{what} of {self.transactional_id} was refused with {code.name}")
-        if not self._ledger.reason_to_refuse(self._transaction, self._timeout_ms, self.now_s):
+        if not self._ledger.reason_to_refuse(self._transaction, self.timeout_ms, self.now_s):
             raise ViolationError(
                 f"{what} was refused without a reason: {self._transaction.name}, {code.name}"
             )
@@ -382,8 +382,11 @@ class Session:
             topics=list(topics.values()),
         )
 
-    async def end(self, *, commit: bool) -> None:
-        """Commit or abort, and note what came of it. :raises EndedError: refused; this process can't go on"""
+    async def end(self, *, commit: bool, may_die: bool = False) -> Fate:
+        """Commit or abort, and note what came of it. Return what happens to the process then.
+
+        :raises EndedError: refused; this process can't go on
+        """
         transaction = self._transaction
         maybe_decided = False
 
@@ -402,6 +405,10 @@ class Session:
             producer_epoch=self._identity.producer_epoch,
             committed=commit,
         )
+        fate = self._ledger.deciding(transaction) if may_die else Fate.GOES_ON
+        if fate is Fate.DIES:
+            await self._die_asking(request)
+            return fate
         answer, code = await self._ask(
             (TRANSACTION, self.transactional_id),
             request,
@@ -415,10 +422,21 @@ class Session:
             self._ledger.ended(transaction, outcome, self.now_s)
             if self.generation > 1:
                 self._given(answer.producer_id, answer.producer_epoch)
-            return
+            return fate
         outcome = Outcome.UNKNOWN if commit and maybe_decided else Outcome.ABORTED
         self._ledger.ended(transaction, outcome, self.now_s)
         raise self._refused("EndTxn", code)
+
+    async def _die_asking(self, request: EndTxnRequest) -> None:
+        """Ask for the end, and end as a process before there is an answer."""
+        try:
+            connection = await self._coordinator(TRANSACTION, self.transactional_id)
+            answer = connection.send(request, END_VERSIONS[self.generation])
+            answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for it
+        except OSError:
+            pass  # the process died before it asked
+        self._ledger.counts["died"] += 1
+        self._ledger.ended(self._transaction, Outcome.UNKNOWN, self.now_s)
 
 
 def _added_code(answer: AddPartitionsToTxnResponse) -> int:

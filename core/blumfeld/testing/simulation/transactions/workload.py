@@ -15,7 +15,7 @@ from blumfeld.testing.simulation.cluster.watch import hosted
 from blumfeld.testing.simulation.cluster.workload import CONFIG, REPLICAS, Cluster, batches_of
 from blumfeld.testing.simulation.machine.host import ADDRESS, address_of
 from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of, drawn
-from blumfeld.testing.simulation.swarm.world import World
+from blumfeld.testing.simulation.swarm.world import Struck, World
 from blumfeld.testing.simulation.transactions.aging import age, coordinator_of, leader_of
 from blumfeld.testing.simulation.transactions.checker import check
 from blumfeld.testing.simulation.transactions.histories import (
@@ -25,7 +25,7 @@ from blumfeld.testing.simulation.transactions.histories import (
     Outcome,
     Transaction,
 )
-from blumfeld.testing.simulation.transactions.ledger import INTERNAL_PARTITIONS, TransactionLedger
+from blumfeld.testing.simulation.transactions.ledger import INTERNAL_PARTITIONS, Fate, TransactionLedger
 from blumfeld.testing.simulation.transactions.log_model import check_transactions
 from blumfeld.testing.simulation.transactions.operating import (
     Operator,
@@ -50,6 +50,8 @@ PATIENCE_S = 20.0
 """Time after the heal in which transactions end by themselves, before the operator ends those that are excused."""
 DEPOSED_S = 10.0
 """Time within which a deposed coordinator may still refuse a transaction."""
+DEATH_CHANCE = 0.8
+"""Probability that a client dies with the coordinator that was to decide. Otherwise it asks for the same end again."""
 MOMENT_CHANCE = 0.5
 """Probability that the end of a transaction is a moment for the faults that wait for one."""
 
@@ -57,7 +59,7 @@ MOMENT_CHANCE = 0.5
 class Transactions(Cluster):
     """A cluster with transactional clients: a producer, a relay, two rivals with one transactional id, and a reader."""
 
-    survives = Cluster.survives
+    survives = Cluster.survives | {FaultClass.DECISION}
     topics: Mapping[str, int] = {WORK: 3, MADE: 2}
     config: Mapping[str, Any] = {
         **CONFIG,
@@ -74,11 +76,13 @@ class Transactions(Cluster):
         self.ledger: TransactionLedger = TransactionLedger()
         self._upgrades = False
         self._moments = chance_of(0, "moments")
+        self._deaths = chance_of(0, "deaths")
 
     async def prepare(self, world: World) -> None:
         """Create the topics, the internal ones too, finalize ``transaction.version``, and make some producers old."""
         await super().prepare(world)
         self.ledger.ending = lambda transaction: self._tell_end(world, transaction)
+        self.ledger.deciding = lambda transaction: self._tell_decision(world, transaction)
         self.ledger.coordinator_changed = lambda name: self._watch.leaders_changed(
             TopicPartition(TRANSACTIONS_TOPIC, partition_for(name, INTERNAL_PARTITIONS)), DEPOSED_S
         )
@@ -86,6 +90,7 @@ class Transactions(Cluster):
         on = drawn(world.shape.seed, allowed)
         self.ledger.clocks_lie = FaultClass.CLOCK_JUMP in on or FaultClass.CLOCK_RATE in on
         self._moments = world.chance("moments")
+        self._deaths = world.chance("deaths")
         routes = self._routes(world, "second", world.client_address(0))
         await self._create_internal(world, routes)
         chance = world.chance("generation").random()
@@ -174,6 +179,20 @@ class Transactions(Cluster):
             machine = leader_of(world, image, at) or machine
         if machine is not None:
             world.moment(machine)
+
+    def _tell_decision(self, world: World, transaction: Transaction) -> Fate:
+        """Let a fault strike the coordinator of a transaction whose markers go to several nodes."""
+        image = self._watch.newest_image()
+        machine = None if image is None else coordinator_of(world, image, transaction.incarnation.name)
+        if image is None or machine is None:
+            return Fate.GOES_ON
+        leaders = {leader_of(world, image, append.partition) for append in transaction.appends}
+        if not leaders - {machine, None}:
+            return Fate.GOES_ON
+        struck = world.decision(machine)
+        if struck is Struck.LOST and self._deaths.random() < DEATH_CHANCE:
+            return Fate.DIES
+        return Fate.LINGERS if struck is Struck.OUTLIVED else Fate.GOES_ON
 
     # After the heal
 
