@@ -179,3 +179,13 @@ def test_a_transaction_is_aborted_when_its_record_fits_again() -> None:
     broker.metadata.tell(ImageDelta(configs_changed=((TOPIC_RESOURCE, TRANSACTIONS_TOPIC),)))
     broker.runtime.advance(11_000)
     assert broker.state("large") is State.COMPLETE_ABORT
+
+
+def test_partitions_whose_record_is_too_large_are_refused_as_kafka_does() -> None:
+    broker = Narrow()
+    broker.create_topic("t", 400)
+    assert not broker.init()
+    codes = broker.add(*range(400))
+    assert set(codes) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert broker.state(TAKEN) is State.EMPTY
+    assert broker.add(0) == [ErrorCode.NONE]
