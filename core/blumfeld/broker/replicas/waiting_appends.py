@@ -87,13 +87,14 @@ class WaitingAppends:
         committing: list[Waiting] = []
         placed_since: list[Waiting] = []
         for one in waiting:
-            if one[0] > end_offset:
+            one_end, acks, waiter = one
+            if one_end > end_offset:
                 if failed:
-                    self.tell(one[2], _KAFKA_STORAGE_ERROR)
+                    self.tell(waiter, _KAFKA_STORAGE_ERROR)
                 else:
                     placed_since.append(one)
-            elif one[1] != ACKS_ALL:
-                one[2].appended(_NONE)
+            elif acks != ACKS_ALL:
+                waiter.appended(_NONE)
             else:
                 committing.append(one)
         if committing:
