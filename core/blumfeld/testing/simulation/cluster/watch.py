@@ -41,6 +41,12 @@ def hosted(machine: Machine, partition: TopicPartition) -> Partition | None:
     return found
 
 
+def _decided(image: ClusterImage | None, partition: TopicPartition) -> PartitionImage | None:
+    """Return a partition as an image shows it."""
+    topic = None if image is None else image.topics.get(partition.topic)
+    return None if topic is None else topic.partitions[partition.partition]
+
+
 class Watch:
     """The part of the oracle that needs no client.
 
@@ -206,18 +212,18 @@ class Watch:
             if partition in self._histories:
                 self._histories[partition].forget()
 
-    def _decided(self, partition: TopicPartition) -> PartitionImage | None:
-        image = self.newest_image()
-        topic = None if image is None else image.topics.get(partition.topic)
-        return None if topic is None else topic.partitions[partition.partition]
-
     def _newest_epoch(self, partition: TopicPartition) -> int:
-        decided = self._decided(partition)
+        decided = _decided(self.newest_image(), partition)
         return -1 if decided is None else decided.leader_epoch
 
     def _check_committed(self) -> None:
-        for machine in self._world.machines:
-            log_and_end = metadata_log(metadata_of(machine))
+        newest = self.newest_image()
+        known: dict[int, ClusterImage] = {}
+        for nth, machine in enumerate(self._world.machines, 1):
+            metadata = metadata_of(machine)
+            if metadata is not None:
+                known[nth] = metadata.image
+            log_and_end = metadata_log(metadata)
             if log_and_end is not None:
                 self._metadata_history.check(machine, *log_and_end)
         for at, history in self._histories.items():
@@ -235,8 +241,9 @@ class Watch:
                 if leader is None or replica.leader_epoch < floor:
                     continue
                 self._tell_leader(at, node_id, replica)
-                has = {one: replicas[one] for one in replicas if self._has_all(node_id, one)}
-                check_isr(replica, self._decided(at), has)
+                image = known.get(node_id)
+                has = {one: replicas[one] for one in replicas if self._has_all(image, one)}
+                check_isr(replica, _decided(newest, at), has)
                 self._check_joined(at, replica, has)
                 # Behind an excuse a follower may call records committed that the new leader doesn't have. It is right
                 # again when it is in sync.
@@ -265,11 +272,13 @@ class Watch:
                     f"{replica.leader_start_offset}, and ends at {member.log.written_end_offset}"
                 )
 
-    def _has_all(self, leader_id: int, node_id: int) -> bool:
+    def _has_all(self, image: ClusterImage | None, node_id: int) -> bool:
         """Whether a leader's view of a member counts: the member kept its cache, or the leader knows the process that
-        came after."""
-        metadata = metadata_of(self._world.machines[leader_id - 1])
-        broker = None if metadata is None else metadata.image.brokers.get(node_id)
+        came after.
+
+        :param image: the cluster as the leader knows it
+        """
+        broker = None if image is None else image.brokers.get(node_id)
         return broker is not None and self._excuses.came_after(node_id, broker.epoch)
 
     # Moments at which a fault hits most
