@@ -103,6 +103,20 @@ def test_an_unknown_outcome_may_be_either_but_not_half() -> None:
     check(story.history)  # that partition may have lost it
 
 
+def test_a_partition_that_may_have_lost_a_marker_may_show_the_aborted() -> None:
+    """It has the values of an aborted transaction, and lost the marker. The marker of the next one committed them."""
+    story = two_committed_and_one_aborted()
+    story.history.committed[P] = list(story.history.everything[P])
+    with pytest.raises(AnomalyError, match="G1a"):
+        check(story.history)
+    story.history.excused_s[P] = 9.9
+    with pytest.raises(AnomalyError, match="G1a"):
+        check(story.history)  # the loss was before
+    story.history.excused_s[P] = 15.1
+    story.history.views.clear()  # as an excuse does
+    check(story.history)
+
+
 def test_open_transactions_may_interleave_as_kafka_allows() -> None:
     """Writers are not isolated: two transactions stand in opposite orders in two lists."""
     story = Story()
