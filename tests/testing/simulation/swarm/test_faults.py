@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -82,6 +83,13 @@ class Serving:
         self.is_running = True
         self.down = asyncio.Event()
         self.ended = False
+        self.starts = 0
+        self.disk = SimpleNamespace(struck=0)
+
+    async def start(self) -> bool:
+        self.starts += 1
+        self.is_running = True
+        return True
 
     async def stop(self) -> None:
         await asyncio.sleep(1.0)
@@ -141,3 +149,16 @@ def test_files_with_bytes_are_found() -> None:
     files.write_atomically("/data/a", b"x")
     files.open("/data/empty", create=True)
     assert files_of(disk.tree) == [("/data/a", 1), ("/data/deep/b", 2)]
+
+
+def test_two_that_ask_for_a_start_at_one_moment_get_one_process() -> None:
+    """A crash cut a rolling restart's stop short. Its start and that of the keeper fell together (seed 6051)."""
+    machine, loop = Serving(), SimulatedLoop()
+    machine.is_running = False
+
+    async def both() -> None:
+        faults = injector(machine, loop)
+        await asyncio.gather(*(faults._start_again(cast(Machine, machine)) for _ in range(2)))
+
+    loop.run(both())
+    assert machine.starts == 1

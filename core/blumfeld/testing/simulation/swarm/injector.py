@@ -150,6 +150,10 @@ class Injector:
         start that fails."""
 
         async def start() -> None:
+            if (
+                machine.is_running
+            ):  # a stop was cut short by a crash, and both ask for the next start at one moment
+                return
             struck = machine.disk.struck
             try:
                 await machine.start()
