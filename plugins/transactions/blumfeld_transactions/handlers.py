@@ -223,8 +223,11 @@ class TransactionApis:
         unknown: set[Partition] = set()
         for topic in topics:
             found = known.get(topic.name)
-            lacking = set(topic.partitions).difference(() if found is None else found.partitions)
-            unknown.update((topic.name, index) for index in lacking)
+            # Not by a set's difference(): that goes through all partitions of a large topic, whose table is no dict.
+            partitions = () if found is None else found.partitions
+            lacking = [index for index in topic.partitions if index not in partitions]
+            if lacking:
+                unknown.update((topic.name, index) for index in lacking)
         return unknown
 
     def _add_for_brokers(

@@ -118,7 +118,11 @@ class MarkerSender:
         self._asked.add(node_id)
         request = WriteTxnMarkersRequest(markers=[_marker(one, at) for one, at in sent.items()])
         answer = self._around.write_markers(node_id, request)
-        answer.when_done(lambda done: self._answered(node_id, sent, done))
+        if answer.done:
+            # Not from here: where this node can write none, thousands of requests would be answered inside each other.
+            self._runtime.call_later(0, partial(self._answered, node_id, sent, answer))
+        else:
+            answer.when_done(lambda done: self._answered(node_id, sent, done))
 
     def _next_request(self, node_id: int) -> Taken:
         queue = self._queues.get(node_id)

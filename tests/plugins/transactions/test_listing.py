@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -62,3 +63,17 @@ def test_describe(broker: Transacting) -> None:
     assert known.transaction_start_time_ms == broker.runtime.now_ms() - 5_000
     assert unknown.error_code == ErrorCode.TRANSACTIONAL_ID_NOT_FOUND
     assert empty.error_code == ErrorCode.INVALID_REQUEST
+
+
+@pytest.mark.parametrize("again", [[], ["id7"]])
+def test_errors_leave_nothing_to_the_garbage_collector(broker: Transacting, again: list[str]) -> None:
+    """An error's traceback holds the frames that it went through, and these may hold the error."""
+    request = DescribeTransactionsRequest(transactional_ids=[f"id{i}" for i in range(1_000)] + again)
+    broker.ask(DescribeTransactionsRequest(transactional_ids=["nobody"]), 0)
+    gc.collect()
+    gc.disable()
+    try:
+        assert broker.ask(request, 0).transaction_states[0].error_code
+        assert gc.collect() == 0
+    finally:
+        gc.enable()

@@ -310,3 +310,25 @@ def _at_once(around: Around, write: Any, node_id: int, request: Message) -> Comp
     answer = cast("Completion[Message]", write(node_id, request))
     around.answer()
     return answer
+
+
+def test_requests_that_are_answered_at_once_are_not_answered_inside_each_other(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A coordinator's own node that can write none: each request gets a turn, and no marker is lost."""
+    monkeypatch.setattr("blumfeld_transactions.markers.MARKERS_A_REQUEST", 1)
+    number = 400
+    one, around, runtime = sender(dict.fromkeys(range(number), 1))
+    codes: dict[int, int] = dict.fromkeys(range(number), ErrorCode.NOT_ENOUGH_REPLICAS)
+
+    def write(node_id: int, request: Message) -> Completion[Message]:
+        answer = Around.write_markers(around, node_id, request)
+        around.answer(codes)
+        return answer
+
+    around.write_markers = write  # type: ignore[method-assign]
+    one.begin(0, 0, markers(*range(number)))
+    runtime.advance(RETRY_MS)
+    codes.clear()  # the replicas are back
+    runtime.advance(2 * RETRY_MS)
+    assert (one.waiting, len(around.told)) == (0, 1)

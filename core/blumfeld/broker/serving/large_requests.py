@@ -113,6 +113,7 @@ class LargeRequest:
             failure = error
         if failure is not None:
             answer = yield from route.error_in_steps(request, failure)
+            failure = None  # its traceback leads to this frame: the request would stay until the garbage collector runs
         self._must_end = True
         if context.close_reason is not None:
             self._answered = True

@@ -251,7 +251,8 @@ class ShardHost:
         """Answer a request with an error, after everything placed before it is committed: the error may depend on
         it."""
         if completion is not None:
-            self._held.append((self._placed, completion, None, error))
+            # Its traceback leads to the frames that hold the completion: only the garbage collector would free them.
+            self._held.append((self._placed, completion, None, error.with_traceback(None)))
             self._release()
 
     def _apply(self, decision: Decision, completion: Completion[Any] | None) -> bool:
