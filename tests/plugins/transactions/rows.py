@@ -163,7 +163,7 @@ def _reply(reply: Any) -> str:
         case NeedsProducerId():
             return "needs a producer id"
         case dict():
-            return " ".join(f"{at[0]}-{at[1]}={code.name}" for at, code in reply.items())
+            return " ".join(f"{at[0]}-{at[1]}={code.name}" for at, code in sorted(reply.items()))
         case _:
             return "NONE"
 
