@@ -41,7 +41,6 @@ T = TypeVar("T")
 
 COMMAND = "blumfeld.cli.main"
 RING_IN_BITES = "campaigns.bench.counting.ring_in_bites"
-WARM_UP_REQUESTS = 512
 MakeLoad = Callable[[int, int], Load]
 """Constructor of a load: takes the port and the number of connections."""
 LOADS: dict[str, MakeLoad] = {
@@ -208,9 +207,8 @@ def _whole_passes(server: Server, counts: Counts, folder: Path) -> Found:
 def _warm(make: MakeLoad, port: int, connections: int) -> Iterator[Callable[[int], None]]:
     """Open connections and send a little; yield a function that sends that many requests more."""
     load = make(port, connections)
-    requests = getattr(make, "WARM_UP_REQUESTS", WARM_UP_REQUESTS)
     try:
-        load.run(whole_turns(min(requests, 32 * connections), connections))
+        load.run(whole_turns(min(load.warm_up_requests, 32 * connections), connections))
         yield load.run
     finally:
         load.close()

@@ -36,6 +36,7 @@ _CLIENT_ID = b"test"
 _ERROR_AND_OFFSET = struct.Struct(">hq")
 _PRODUCE_ERROR_AT = 4 + 4 + 2 + len(TOPIC) + 4 + 4
 """Place of the error in a Produce v7 answer with one topic and partition, after its size."""
+WARM_UP_REQUESTS = 512
 _TOPIC_EXISTS = 36
 _FETCH_VERSION = 12
 _FETCH_BODY_AT = 4 + 1
@@ -47,6 +48,9 @@ class Load(Protocol):
 
     :raises OSError: the server closed a connection, or did not answer in :data:`TIMEOUT_S`
     """
+
+    warm_up_requests: int
+    """Most requests that are sent before the count begins."""
 
     def run(self, count: int) -> None:
         """Send ``count`` requests over all connections; ``count`` is a multiple of their number.
@@ -62,6 +66,8 @@ class Load(Protocol):
 
 class Produce:
     """A :class:`Load` of producers."""
+
+    warm_up_requests = WARM_UP_REQUESTS
 
     def __init__(self, port: int, connections: int) -> None:
         self._sockets = [connect(port) for _ in range(connections)]
@@ -130,6 +136,8 @@ class Tail:
     A request is one fetch, with its share of the one produce request.
     """
 
+    warm_up_requests = WARM_UP_REQUESTS
+
     def __init__(self, port: int, connections: int) -> None:
         self._producer = connect(port)
         self._request = produce_request()
@@ -159,6 +167,8 @@ class Tail:
 
 class CatchUp:
     """A :class:`Load` of consumers that read 20 MB from the beginning, again and again, as fast as they get it."""
+
+    warm_up_requests = WARM_UP_REQUESTS
 
     def __init__(self, port: int, connections: int) -> None:
         producer, request = connect(port), produce_request(CATCH_UP_RECORD_BYTES)

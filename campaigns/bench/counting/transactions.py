@@ -29,6 +29,7 @@ from campaigns.bench.counting.lockstep import RECORD_BYTES, TIMEOUT_S, connect, 
 
 TOPIC = "many"
 PARTITIONS = 100
+WARM_UP_REQUESTS = 64
 CREATE_VERSION = 5
 RETRIES = 100
 RETRY_S = 0.05
@@ -38,7 +39,7 @@ RETRY_S = 0.05
 class ManyPartitions:
     """A :class:`~campaigns.bench.counting.lockstep.Load`: Produce requests of one batch to each of 100 partitions."""
 
-    WARM_UP_REQUESTS = 64
+    warm_up_requests = WARM_UP_REQUESTS
 
     def __init__(self, port: int, connections: int) -> None:
         make_topic(port)
@@ -71,7 +72,7 @@ class Transactions:
     commits. A request is a whole transaction, with the requests of ``transaction.version`` 2.
     """
 
-    WARM_UP_REQUESTS = 64
+    warm_up_requests = WARM_UP_REQUESTS
     version = 2
 
     def __init__(self, port: int, connections: int) -> None:

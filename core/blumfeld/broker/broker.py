@@ -114,8 +114,8 @@ class Broker:
         self.groups: GroupCoordination | None = None
         """The coordinator of groups; ``None`` in a composition without a group protocol."""
         self.transactions: TransactionCoordination | None = None
-        self._auto_create: AutoCreate | None = None
         """The coordinator of transactions; ``None`` in a composition without a transactions plug-in."""
+        self._auto_create: AutoCreate | None = None
         self._producer_ids: ProducerIds | None = None
         self._own_registered = False
 

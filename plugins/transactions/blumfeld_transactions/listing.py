@@ -30,7 +30,8 @@ from blumfeld_transactions.transaction import Partition, State, Transaction
 DESCRIBED_AT_ONCE = 32
 """Transactional ids of DescribeTransactions that are looked for in one step: each may take 50 µs."""
 LISTED_AT_ONCE = 256
-"""Transactional ids that ListTransactions looks at in one step: each may take 5 µs, with an expression and rights."""
+"""Transactional ids that ListTransactions looks at in one step: each may take 5 µs, with rights and a plain expression.
+A large expression over ids of many kB takes far longer, and isn't sliced."""
 SORTED_AT_ONCE = 1_024
 """Partitions of a transaction that are sorted in one step: half a millisecond."""
 STATES = {state.text: state for state in State}

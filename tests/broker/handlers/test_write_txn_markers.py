@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.handlers.broker import api_61_describe_producers
+from blumfeld.broker.handlers.broker import api_27_write_txn_markers, api_61_describe_producers
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.context import Principal
+from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from blumfeld.wire.messages.describe_producers import (
@@ -29,6 +30,7 @@ from blumfeld.wire.messages.write_txn_markers import (
     WritableTxnMarker,
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
 )
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import ClassicGroupProtocol
@@ -272,6 +274,22 @@ def test_brokers_and_operators_may_write_markers(allowed: tuple[str, ...], code:
     broker = Transacting(authorizer=Allows(*allowed))
     assert codes(broker.ask(end(True), 1)) == [code]
     assert broker.offsets_log.placed_end_offset == (code is ErrorCode.NONE)
+
+
+def test_a_refusal_of_many_markers_is_told_for_each_in_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    parts: list[int] = []
+    made = api_27_write_txn_markers.failed
+
+    def counted(asked: WriteTxnMarkersRequest, code: int, message: str | None) -> WriteTxnMarkersResponse:
+        parts.append(sum(len(topic.partition_indexes) for one in asked.markers for topic in one.topics))
+        return made(asked, code, message)
+
+    monkeypatch.setattr(api_27_write_txn_markers, "failed", counted)
+    request = end(True)
+    request.markers[0].topics[0].partition_indexes = list(range(5_000))
+    answer = Transacting(authorizer=Allows()).ask(request, 1)
+    assert codes(answer) == [ErrorCode.CLUSTER_AUTHORIZATION_FAILED] * 5_000
+    assert max(parts) <= CHUNK_ELEMENTS
 
 
 class NotReading:

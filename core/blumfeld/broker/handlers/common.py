@@ -6,8 +6,6 @@ import re
 
 from blumfeld.spi.context import RequestContext
 
-ADMIN_CLIENT_ID = "__admin_client"
-"""The only client id that may write to internal topics."""
 NO_OPERATIONS = -(2**31)
 """Value of "authorized operations" in an answer if the request didn't ask for them."""
 OPERATIONS = {

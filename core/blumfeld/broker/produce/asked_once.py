@@ -5,7 +5,6 @@ A request may have a hundred partitions, so authorizer and image are asked once 
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.common import ADMIN_CLIENT_ID
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.pending import TOPIC_ID_FROM
 from blumfeld.broker.replicas.partition import Partition
@@ -15,6 +14,9 @@ from blumfeld.spi.internal_topics import is_internal
 from blumfeld.wire.batches.record_batch import NO_PRODUCER_ID, TRANSACTIONAL_BIT, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.produce import ProduceRequest, TopicProduceData
+
+ADMIN_CLIENT_ID = "__admin_client"
+"""The only client id that may write to internal topics."""
 
 
 class WholeRequest:

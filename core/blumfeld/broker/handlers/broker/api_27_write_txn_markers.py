@@ -20,6 +20,7 @@ from blumfeld.log.producers.end_marker import EndMarker
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.spi.steps import errors_by_elements
 from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -48,6 +49,9 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             handle=markers.handle,
             error_response=failed,
             in_steps=markers.in_steps,
+            error_in_steps=errors_by_elements(
+                failed, ("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")
+            ),
         )
     ]
 

@@ -12,12 +12,8 @@ from enum import StrEnum
 
 ON_CHANCE = 0.5
 """Probability that a seed turns a class on."""
-PAUSE_S_MIN, PAUSE_S_MAX = 8.0, 120.0
+PAUSE_S = (8.0, 120.0)
 """Range of the mean time between two faults of a class."""
-AIMED_S_MIN, AIMED_S_MAX = 4.0, 30.0
-"""The same for those of ``AIMED_CLASSES``. Their moments pass soon, so not each of them strikes."""
-DECISION_S_MIN, DECISION_S_MAX = 1.0, 8.0
-"""The same for ``DECISION``. It waits for a commit whose markers go to another node: there is about one a second."""
 
 
 class FaultClass(StrEnum):
@@ -108,7 +104,15 @@ OF_CLUSTERS = frozenset(
     }
 )
 """Classes that mean something only where nodes take over from each other."""
-AIMED_CLASSES = frozenset({FaultClass.AIMED, FaultClass.TIMELY, FaultClass.POWER_AT_SYNC, FaultClass.JOINING})
+PAUSES_S: dict[FaultClass, tuple[float, float]] = {
+    FaultClass.AIMED: (4.0, 30.0),
+    FaultClass.TIMELY: (4.0, 30.0),
+    FaultClass.POWER_AT_SYNC: (4.0, 30.0),
+    FaultClass.JOINING: (4.0, 30.0),
+    FaultClass.DECISION: (1.0, 8.0),
+}
+"""As :data:`PAUSE_S`, for classes that wait for a moment. It passes soon, so not each of them strikes. ``DECISION``
+waits for a commit whose markers go to another node: there is about one a second."""
 LASTS_S = 8.0
 """Mean duration of a fault that lasts."""
 ENDS_PROCESS = frozenset({FaultClass.KILL, FaultClass.POWER, FaultClass.POWER_TOGETHER, FaultClass.STOP})
@@ -134,9 +138,7 @@ def drawn(seed: int, allowed: Collection[FaultClass]) -> dict[FaultClass, float]
     for one in FaultClass:
         chance = chance_of(seed, f"swarm/{one.value}")
         is_on = chance.random() < ON_CHANCE
-        low_s, high_s = (AIMED_S_MIN, AIMED_S_MAX) if one in AIMED_CLASSES else (PAUSE_S_MIN, PAUSE_S_MAX)
-        if one is FaultClass.DECISION:
-            low_s, high_s = DECISION_S_MIN, DECISION_S_MAX
+        low_s, high_s = PAUSES_S.get(one, PAUSE_S)
         pause_s = low_s * (high_s / low_s) ** chance.random()
         if one in allowed:
             first = first or (one, pause_s)

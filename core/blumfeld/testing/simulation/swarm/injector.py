@@ -150,10 +150,8 @@ class Injector:
         start that fails."""
 
         async def start() -> None:
-            if (
-                machine.is_running
-            ):  # a stop was cut short by a crash, and both ask for the next start at one moment
-                return
+            if machine.is_running:
+                return  # a crash cut a stop short, and both asked for the next start at one moment
             struck = machine.disk.struck
             try:
                 await machine.start()

@@ -14,12 +14,7 @@ from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.testing.simulation.clients.client import ClientConnection
 from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.routes import RETRY_S, Routes
-from blumfeld.testing.simulation.transactions.histories import (
-    Append,
-    Incarnation,
-    Outcome,
-    Transaction,
-)
+from blumfeld.testing.simulation.transactions.histories import Append, Incarnation, Outcome, Transaction
 from blumfeld.testing.simulation.transactions.ledger import Fate, TransactionLedger
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
