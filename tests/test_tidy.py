@@ -40,6 +40,7 @@ EDGE_MODULES = {
     "core/blumfeld/net/readiness/selecting.py": "stands in the place of a loop's selector",
     "core/blumfeld/net/readiness/sockets.py": "is the transports' sockets",
     "core/blumfeld/kernel/runtime/asyncio_runtime.py": "is the runtime",
+    "core/blumfeld/kernel/runtime/process_ends.py": "looks at other processes",
     "core/blumfeld/kernel/runtime/real_files.py": "is the runtime's files",
     "core/blumfeld/kernel/watching/event_log.py": "stamps events for people, and imports structlog off the loop",
     "core/blumfeld/kernel/runtime/machine_memory.py": "asks how much memory there is",

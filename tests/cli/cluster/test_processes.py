@@ -13,6 +13,7 @@ import pytest
 from blumfeld.cli.cluster import processes
 from blumfeld.cli.cluster.processes import DEAD, PAUSED, RUNNING, send, state_of, wait_until_dead
 from blumfeld.cli.cluster.state import ClusterError, NodeState
+from tests.thread_ends import process_without_its_first_thread
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 SECONDS_MAX = 30
@@ -45,6 +46,19 @@ def test_a_process_is_paused_resumed_and_killed(sleeper: subprocess.Popen[bytes]
     assert wait_until_dead(node, SECONDS_MAX), "also while nobody has waited for it"
     with pytest.raises(ClusterError, match="node 3 doesn't run"):
         send(node, signal.SIGKILL)
+
+
+def test_a_process_whose_first_thread_has_ended_still_runs() -> None:
+    """After a SIGKILL it looks so for a moment, while another thread still holds the ports of all."""
+    process = process_without_its_first_thread()
+    try:
+        node = node_of(process.pid)
+        assert state_of(node) == RUNNING
+        send(node, signal.SIGKILL)
+        assert wait_until_dead(node, SECONDS_MAX)
+    finally:
+        process.kill()
+        process.wait()
 
 
 def test_a_pid_that_another_process_has_now_is_left_alone(sleeper: subprocess.Popen[bytes]) -> None:

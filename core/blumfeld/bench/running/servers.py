@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 import attrs
 
 from blumfeld.bench.running.usage import Totals, reset_peak, totals, tree
+from blumfeld.kernel.runtime.process_ends import has_ended
 from blumfeld.testing.brokers import process as broker_process
 
 READY_TIMEOUT_S = 60.0
@@ -167,18 +169,11 @@ def launch_server(
 def _await_end(pids: Sequence[int]) -> None:
     """Wait for processes that outlive their leader; kill them if they take too long."""
     deadline = time.monotonic() + STOP_TIMEOUT_S
-    while any(_exists(pid) for pid in pids) and time.monotonic() < deadline:
+    while not all(map(has_ended, pids)) and time.monotonic() < deadline:
         time.sleep(POLL_S)
-    for pid in filter(_exists, pids):
+    for pid in itertools.filterfalse(has_ended, pids):
         with contextlib.suppress(ProcessLookupError):
             os.kill(pid, signal.SIGKILL)
-
-
-def _exists(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
-    except OSError:
-        return False
 
 
 def free_port() -> int:

@@ -12,6 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from blumfeld.cli.cluster.state import ClusterError, NodeState
+from blumfeld.kernel.runtime.process_ends import has_ended
 from blumfeld.kernel.supervising.restarts import READY
 
 RUNNING, PAUSED, DEAD = "running", "paused", "dead"
@@ -37,14 +38,17 @@ def start(node: NodeState, prefix: Sequence[str] = ()) -> int:
 
 
 def state_of(node: NodeState) -> str:
-    """Return RUNNING, PAUSED or DEAD. A process with the node's pid and another start time is another one."""
+    """Return RUNNING, PAUSED or DEAD. A process with the node's pid and another start time is another one.
+
+    A dead one holds no port and no file any more.
+    """
     if node.pid is None:
         return DEAD
     try:
         state, ticks = _stat(node.pid)
     except OSError:
         return DEAD
-    if ticks != node.started_ticks or state in "ZX":
+    if ticks != node.started_ticks or has_ended(node.pid):
         return DEAD
     return PAUSED if state in "Tt" else RUNNING
 

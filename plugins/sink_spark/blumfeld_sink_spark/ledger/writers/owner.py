@@ -56,12 +56,16 @@ def host_name() -> str:
 
 
 def born(pid: int) -> int:
-    """Returns the start time of a process, in ticks since the boot; 0 if it doesn't run. A zombie doesn't run."""
+    """Returns the start time of a process, in ticks since the boot; 0 if it doesn't run.
+
+    A zombie doesn't run. If only its first thread is one, as for a moment after a kill, another may still write.
+    """
     try:
         fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        is_zombie = fields[0] in ("Z", "X") and len(os.listdir(f"/proc/{pid}/task")) <= 1
     except OSError:
         return 0 if Path("/proc/self/stat").exists() or not _is_there(pid) else UNKNOWN_TICKS
-    return 0 if fields[0] in ("Z", "X") else int(fields[19])
+    return 0 if is_zombie else int(fields[19])
 
 
 def _is_there(pid: int) -> bool:

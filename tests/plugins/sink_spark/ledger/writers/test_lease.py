@@ -14,10 +14,11 @@ import pytest
 from blumfeld_sink_spark.errors import LedgerConflictError
 from blumfeld_sink_spark.ledger.writers import lease
 from blumfeld_sink_spark.ledger.writers.lease import TTL_MS, Held, Lease
-from blumfeld_sink_spark.ledger.writers.owner import Owner
+from blumfeld_sink_spark.ledger.writers.owner import Owner, born
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.ledger.ledger_tools import opened
+from tests.thread_ends import process_without_its_first_thread
 
 
 @pytest.fixture(params=["folder", "memory"])
@@ -145,6 +146,20 @@ def test_a_pid_that_was_given_to_another_process_holds_nothing(store: ArchiveSto
     before = msgspec.structs.replace(Owner.here(), born=Owner.here().born - 1)
     Lease(store, "ticks", before).take()
     Lease(store, "ticks").take()
+
+
+def test_a_process_whose_first_thread_has_ended_keeps_it(store: ArchiveStore, clock: Clock) -> None:
+    """After a kill it looks so for a moment, and another of its threads may be in the middle of a write."""
+    process = process_without_its_first_thread()
+    try:
+        writer = msgspec.structs.replace(Owner.here(), pid=process.pid, born=born(process.pid))
+        Lease(store, "ticks", writer, now_ms=clock).take()
+        with pytest.raises(LedgerConflictError, match="being written by process"):
+            Lease(store, "ticks", now_ms=clock).take()
+    finally:
+        process.kill()
+        process.wait()
+    Lease(store, "ticks", now_ms=clock).take()
 
 
 def test_a_file_that_says_nothing_is_nobodys(store: ArchiveStore) -> None:
