@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.steps import error_steps
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.schema import Message
@@ -32,10 +33,12 @@ API_TABLE = (
 
 
 class LazyApi:
-    """Stands for the handler of one API. A module has ``handlers(surroundings)``, which returns those of its APIs."""
+    """Stands for the handler of one API. A module has ``handlers(surroundings, runtime)``, which returns those of its
+    APIs."""
 
-    def __init__(self, around: TransactionSurroundings, row: ApiRow) -> None:
+    def __init__(self, around: TransactionSurroundings, runtime: Runtime, row: ApiRow) -> None:
         self._around = around
+        self._runtime = runtime
         self._row = row
         self._loaded: ApiHandler | None = None
 
@@ -54,7 +57,7 @@ class LazyApi:
     def _load(self) -> ApiHandler:
         if self._loaded is None:
             module: Any = import_module(f"blumfeld_transactions.{self._row.module}")
-            found: list[ApiHandler] = module.handlers(self._around)
+            found: list[ApiHandler] = module.handlers(self._around, self._runtime)
             self._loaded = next(one for one in found if one.key == self._row.key)
         return self._loaded
 

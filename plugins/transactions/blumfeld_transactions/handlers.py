@@ -10,6 +10,7 @@ from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.steps import by_elements
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
 from blumfeld.wire.api import ApiKey
@@ -57,7 +58,7 @@ def mapped(code: ErrorCode, context: RequestContext) -> ErrorCode:
     return code
 
 
-def handlers(around: TransactionSurroundings) -> list[ApiHandler]:
+def handlers(around: TransactionSurroundings, _runtime: Runtime) -> list[ApiHandler]:
     """Returns the handlers of AddPartitionsToTxn, AddOffsetsToTxn and EndTxn."""
     apis = TransactionApis(around)
     return [

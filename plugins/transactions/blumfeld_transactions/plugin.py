@@ -47,7 +47,7 @@ class Transactions:
 
     def handlers(self) -> Sequence[ApiHandler]:
         """AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions, ListTransactions."""
-        return [LazyApi(self._around, row).handler() for row in API_TABLE]
+        return [LazyApi(self._around, self._runtime, row).handler() for row in API_TABLE]
 
     def init_producer_id(self, request: Message, context: RequestContext) -> Completion[Message]:
         """As :meth:`TransactionApis.init_producer_id`."""

@@ -184,7 +184,9 @@ def test_a_shard_that_leaves_during_a_list_makes_the_client_ask_again(broker: Co
     transactions = broker.broker.transactions
     assert transactions is not None
     around = cast("TransactionSurroundings", LeavesAfterItsCount(transactions))
-    steps = ListingApis(around).list_some(ListTransactionsRequest(), cast("RequestContext", None))
+    steps = ListingApis(around, cast("Any", None)).list_some(
+        ListTransactionsRequest(), cast("RequestContext", None)
+    )
     with pytest.raises(BrokerError) as refused:
         drained(steps)
     assert refused.value.code is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
