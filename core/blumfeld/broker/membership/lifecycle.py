@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 from blumfeld.metadata.partitions.directories import is_reserved
 from blumfeld.spi.cluster import BrokerImage, ClusterImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import Timer
+from blumfeld.spi.runtime import NodeFailure, Timer
 from blumfeld.spi.storage import lasting
 from blumfeld.wire.errors import BrokerError, ErrorCode, is_retriable, known_code
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
@@ -47,8 +47,23 @@ WARN_MS = 10_000
 """Interval of the warnings while a start waits for the image."""
 
 
+REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
+"""Errors of a heartbeat that say that the registration isn't this process's any more."""
+
+
+class BrokerReplaced(NodeFailure):
+    """Another process has registered with this node's id. The node ends: the controller refuses all that it asks for,
+    and clients that still reach it would read what is out of date.
+    """
+
+
 class Lifecycle:
-    """Registers this broker once, then sends heartbeats until :meth:`shut_down`."""
+    """Registers this broker, then sends heartbeats until :meth:`shut_down`.
+
+    A registration that is lost while the broker starts is made anew. It gets lost if a registration of an earlier
+    process was under way for long, and reaches the controller behind this one. A process that was unfenced once never
+    registers again, because the other registration may be that of its successor. It ends (ADR 0038).
+    """
 
     def __init__(self, composition: BrokerComposition) -> None:
         self.broker_epoch = -1
@@ -56,6 +71,10 @@ class Lifecycle:
         """Whether this broker is fenced, by the controller's last word."""
         self._ready = False
         """Whether the replicas are open, so that the controller may unfence this broker."""
+        self._served = False
+        """Whether this process was unfenced, or a later one with its id was. Then it may not register again."""
+        self._shown_epoch = -1
+        """The last of its broker epochs that this node's image has shown."""
         self.offline_dirs_told: tuple[bytes, ...] = ()
         """Ids of the offline log directories that the last answered heartbeat reported."""
         self._composition = composition
@@ -79,7 +98,8 @@ class Lifecycle:
         Another process with this node's id is waited for: Kafka's broker does the same.
 
         :raises BrokerError: the registration was refused with another error that isn't retriable, or until
-            ``initial.broker.registration.timeout.ms`` was over
+            ``initial.broker.registration.timeout.ms`` was over; DUPLICATE_BROKER_REGISTRATION: another process has
+            taken this one's place, and serves
         """
         timeout_ms = self._composition.config.int("initial.broker.registration.timeout.ms")
         deadline_ms = self._runtime.monotonic_ms() + timeout_ms
@@ -99,10 +119,12 @@ class Lifecycle:
         """Return when the image shows this registration: until then it may place replicas for an earlier process."""
         waited_ms = 0
         while not self._is_own(self._composition.metadata.image):
+            self._look_for_successor(self._composition.metadata.image)
             await self._sleep(RETRY_MS)
             waited_ms += RETRY_MS
             if waited_ms % WARN_MS == 0:
                 self._events.warning("the image does not show this registration yet", waited_ms=waited_ms)
+        self._shown_epoch = self.broker_epoch
 
     def _is_own(self, image: ClusterImage) -> bool:
         composition = self._composition
@@ -114,15 +136,19 @@ class Lifecycle:
     async def unfence(self) -> None:
         """Ask to be unfenced, and return when the image shows it: all replicas are open.
 
+        :raises BrokerError: DUPLICATE_BROKER_REGISTRATION: another process has taken this one's place, and serves
         :raises TimeoutError: not within ``initial.broker.registration.timeout.ms`` from now
         """
+        self._look_for_successor(self._composition.metadata.image)
         timeout_ms = self._composition.config.int("initial.broker.registration.timeout.ms")
         self._ready = True
         self._unfenced = Completion()
         overdue = self._runtime.call_later(timeout_ms, self._give_up)
         self.beat_now()
-        await self._unfenced
-        overdue.cancel()
+        try:
+            await self._unfenced
+        finally:
+            overdue.cancel()
 
     async def _register_once(self, timeout_ms: float) -> None:
         answer = await self._composition.metadata.submit(self._registration(), timeout_ms)
@@ -201,7 +227,7 @@ class Lifecycle:
         request = BrokerHeartbeatRequest(
             broker_id=self._composition.node_id,
             broker_epoch=self.broker_epoch,
-            current_metadata_offset=max(self.broker_epoch, self._composition.metadata.applied_offset),
+            current_metadata_offset=max(self._shown_epoch, self._composition.metadata.applied_offset),
             want_fence=not self._ready or (self._leaving and self._alone()),
             want_shut_down=self._leaving,
             offline_log_dirs=offline,
@@ -228,9 +254,12 @@ class Lifecycle:
                 if self._may_stop is not None:
                     self._stop_now()
                     return
+                if not self._leaving and self._registration_lost(known_code(answer.error_code)):
+                    return
             elif not answer.error_code:
                 self.offline_dirs_told = offline
                 self.fenced = answer.is_fenced
+                self._served = self._served or not answer.is_fenced
                 if answer.should_shut_down and self._may_stop is not None:
                     self._stop_now()
                     return
@@ -242,6 +271,45 @@ class Lifecycle:
             self._beat_again = False
             interval_ms = 0
         self._timer = self._runtime.call_later(interval_ms, self._beat)
+
+    def _registration_lost(self, error: ErrorCode) -> bool:
+        """Return whether the error says that another registration is in place of this one, and act on it."""
+        if error == ErrorCode.STALE_BROKER_EPOCH and self._served:
+            self._runtime.spawn(_end_of(self._composition.node_id), "membership")
+            return True
+        if error in REPLACED and not self._served:
+            self._register_again()
+            return True
+        return False
+
+    def _register_again(self) -> None:
+        """Register anew: another registration has taken the place of this process's. The controller refuses that if it
+        hears from the other process: of two that start, one gets the id.
+        """
+        self._events.warning(
+            "another process's registration took this one's place", broker_epoch=self.broker_epoch
+        )
+        number = self._beats
+        sent = self._composition.metadata.submit(
+            self._registration(), self.session_timeout_ms, wait_image=False
+        )
+        sent.when_done(lambda done: self._registered_again(number, done))
+
+    def _registered_again(self, number: int, done: Completion[Message]) -> None:
+        delay_ms: float = RETRY_MS
+        if done.error is not None:
+            self._events.warning("registration not answered", error=str(done.error))
+        else:
+            answer = done.result()
+            assert isinstance(answer, BrokerRegistrationResponse)
+            if answer.error_code:
+                self._events.warning("registration refused", error=known_code(answer.error_code).name)
+            else:
+                self.broker_epoch = answer.broker_epoch
+                # At once: from this heartbeat on the controller refuses the registration of another process.
+                delay_ms = 0
+        if not self._leaving and number == self._beats:
+            self._timer = self._runtime.call_later(delay_ms, self._beat)
 
     def _listeners_known(self) -> None:
         if self._known is not None and not self._known.done:
@@ -262,10 +330,46 @@ class Lifecycle:
         if any(self._leaves(image.brokers.get(one)) for one in changed):
             self.beat_now()
         if not self._is_own(image):
+            if self._composition.node_id in changed:
+                self._not_shown(image)
             return
+        self._shown_epoch = self.broker_epoch
         self.fenced = image.brokers[self._composition.node_id].fenced
+        self._served = self._served or not self.fenced
         if not self.fenced and self._unfenced is not None and not self._unfenced.done:
             self._unfenced.complete(None)
+
+    def _not_shown(self, image: ClusterImage) -> None:
+        """The image shows another registration of this id, or none. It is an older one as long as the image is behind.
+
+        A start needn't wait for its next heartbeat to hear of it from the controller.
+        """
+        if self._served:
+            return  # it hears of that with its next heartbeat
+        try:
+            self._look_for_successor(image)
+        except BrokerError as error:
+            if self._unfenced is not None and not self._unfenced.done:
+                self._unfenced.fail(error)
+            return
+        own = image.brokers.get(self._composition.node_id)
+        if own is None or own.epoch > self.broker_epoch:
+            self.beat_now()
+
+    def _look_for_successor(self, image: ClusterImage) -> None:
+        """Give up for good if another process has registered behind this one and was unfenced: it is the successor.
+
+        :raises BrokerError: DUPLICATE_BROKER_REGISTRATION
+        """
+        own = image.brokers.get(self._composition.node_id)
+        if own is None or own.fenced or own.epoch <= self.broker_epoch:
+            return
+        if own.incarnation_id != self._composition.incarnation_id:
+            self._served = True
+            raise BrokerError(
+                ErrorCode.DUPLICATE_BROKER_REGISTRATION,
+                f"another process with node id {own.broker_id} has registered behind this one, and serves",
+            )
 
     def _leaves(self, broker: BrokerImage | None) -> bool:
         """Whether another broker is in its controlled shutdown."""
@@ -313,3 +417,9 @@ class Lifecycle:
         over: Completion[None] = Completion()
         self._runtime.call_later(delay_ms, lambda: over.complete(None))
         await over
+
+
+async def _end_of(node_id: int) -> None:
+    raise BrokerReplaced(
+        f"another process has registered with node id {node_id}, and this one can't serve any more"
+    )

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from typing import Any
 
 from blumfeld.kernel.composing.plan import Plan
+from blumfeld.spi.completion import Completion
 from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.admin import create_topic
 from blumfeld.testing.simulation.cluster.committed import metadata_log
@@ -16,6 +17,8 @@ from blumfeld.testing.simulation.machine.host import Machine
 from blumfeld.testing.simulation.swarm.shape import Shape
 from blumfeld.testing.simulation.swarm.world import World
 from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest
+from blumfeld.wire.schema import Message
 
 LARGE = "large"
 LARGE_PARTITIONS = 1_000
@@ -150,3 +153,57 @@ class PausedController(OneController):
         fenced = [] if image is None else [one.broker_id for one in image.brokers.values() if one.fenced]
         if fenced:
             raise ViolationError(f"the brokers {fenced} are fenced, and only the controller was stopped")
+
+
+class LateRegistration(OneController):
+    """A broker's process dies when it has asked to be registered. The request reaches the controller when the next
+    process is registered and opens its replicas (ADR 0038, seed 9416). That process serves all the same."""
+
+    async def script(self, world: World) -> None:
+        await asyncio.sleep(2.0)
+        machine = world.machines[self._brokers[-1] - 1]
+        late = await self._next_registration(world, machine, arrives=False)
+        seen = await self._next_registration(world, machine, arrives=True)
+        controller = metadata_of(world.machines[0])
+        assert controller is not None
+
+        def registered() -> bytes | None:
+            broker = controller.image.brokers.get(late.broker_id)
+            return None if broker is None else broker.incarnation_id
+
+        await self._at_once(lambda: registered() == seen.incarnation_id)
+        controller.submit(late, 10_000.0)
+        await self._at_once(lambda: registered() == late.incarnation_id)
+        self.ledger.counts["late registrations"] += 1
+        await self._until(lambda: machine.is_serving)
+        assert registered() == seen.incarnation_id
+        self.ledger.counts["starts after a late registration"] += 1
+
+    async def _next_registration(
+        self, world: World, machine: Machine, *, arrives: bool
+    ) -> BrokerRegistrationRequest:
+        """Kill the machine's process and start the next one. Return the registration that it asks for, which gets lost
+        unless it ``arrives``."""
+        asked: asyncio.Future[BrokerRegistrationRequest] = world.loop.create_future()
+        machine.crash(power_cut=False)
+        await asyncio.sleep(0.05)
+        world.loop.create_task(machine.start())
+        await self._at_once(lambda: metadata_of(machine) is not None)
+        metadata: Any = metadata_of(machine)
+        submit = metadata.submit
+
+        def note(command: Message, *args: Any, **how: Any) -> Completion[Message]:
+            if isinstance(command, BrokerRegistrationRequest) and not asked.done():
+                asked.set_result(command)
+                if not arrives:
+                    return Completion()
+            answer: Completion[Message] = submit(command, *args, **how)
+            return answer
+
+        metadata.submit = note
+        return await asked
+
+    async def _at_once(self, condition: Callable[[], bool]) -> None:
+        """Return within a millisecond from the moment when the condition holds."""
+        while not condition():
+            await asyncio.sleep(0.0005)

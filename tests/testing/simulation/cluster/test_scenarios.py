@@ -5,7 +5,12 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.testing.simulation.swarm import Shape, Swarm
-from tests.testing.simulation.cluster.scenarios import LargeTopic, PausedController, SmallIsr
+from tests.testing.simulation.cluster.scenarios import (
+    LargeTopic,
+    LateRegistration,
+    PausedController,
+    SmallIsr,
+)
 
 
 @pytest.mark.slow
@@ -30,3 +35,9 @@ def test_a_controller_that_was_stopped_fences_nobody(seed: int) -> None:
     report = Swarm(Shape(seed=seed, clients=2, seconds=25.0, faults=()), PausedController()).run()
     assert report.counts["pauses"] == 2
     assert report.counts["acked"]
+
+
+def test_a_registration_that_comes_behind_the_next_one_ends_no_start() -> None:
+    report = Swarm(Shape(seed=0, clients=2, seconds=15.0, faults=()), LateRegistration()).run()
+    assert report.counts["late registrations"] == 1
+    assert report.counts["starts after a late registration"] == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from random import Random
 
 import pytest
@@ -307,20 +308,36 @@ def test_held_streams_are_overtaken_by_later_connections() -> None:
     assert world.server.received == b"new, old"
 
 
-def test_what_a_dead_process_asked_is_read_before_its_reset_comes() -> None:
-    """Its answers go out at once: they are on connections that others have opened to it."""
+@pytest.mark.parametrize("opened", [False, True])
+def test_what_a_dead_process_sent_is_read_before_its_reset_comes(opened: bool) -> None:
+    """With ``opened`` its answers go out at once: they are on connections that others have opened to it."""
     world = World()
     world.network.listen(HERE, 2, world.accept)
     asked = world.loop.run(world.network.connect(HERE, 2, lambda _: world.client, THERE))
-    world.network.hold_streams_of(HERE, 10.0, opened=True)
+
+    def run_later(arrive: Callable[..., object], *what: object) -> None:  # the machine is busy
+        world.loop.call_later(0.01, arrive, *what)
+
+    world.network.site(THERE).run = run_later
+    world.network.hold_streams_of(HERE, 10.0, opened=opened)
     world.wire.send(b"request")
     asked.peer.send(b"answer")
     world.wait(5)
-    assert (world.server.received, world.client.received) == (b"", b"answer")
+    assert (world.server.received, world.client.received) == (b"", b"answer" if opened else b"")
     world.network.site(HERE).process_died("killed")
     world.wait(5.04)
     assert (world.server.received, world.server.gone) == (b"request", [])
+    assert world.client.received == b"answer"
     world.wait(1)
+    assert (world.server.gone, world.client.gone) == (["killed"], ["killed"])
+
+
+def test_a_reset_long_after_the_hold_comes_at_once() -> None:
+    world = World()
+    world.network.hold_streams_of(HERE, 1.0)
+    world.wait(5)
+    world.network.site(HERE).process_died("killed")
+    world.wait(0.04)
     assert world.server.gone == ["killed"]
 
 

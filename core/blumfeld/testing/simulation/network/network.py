@@ -198,7 +198,6 @@ class Network:
         for wire in list(self.site(host).wires):
             if isinstance(wire, Wire) and (not opened or wire is wire.connection.client):
                 wire.out.held_until_s = until_s
-                wire.out.ends_apart = opened
                 self._calm_from((host, wire.peer.site.name), until_s)
 
     def stall(self, source: str, destination: str, seconds: float) -> None:

@@ -22,7 +22,8 @@ ACK_S_MAX = 30.0
 15 minutes, which would outlast most runs).
 """
 APART_S = 0.05
-"""Time between held bytes and a reset, if the two come apart."""
+"""Time between held bytes and the sign that ends their stream. The receiver would drop bytes that it has not read when
+the sign comes."""
 RESEND_S = 0.2
 """Upper end of the delay after which a sender repeats its bytes once the way is free again."""
 
@@ -188,7 +189,6 @@ class Stream:
         "_scheduled",
         "_unacked_since_s",
         "_way",
-        "ends_apart",
         "held_until_s",
         "link",
         "source",
@@ -206,9 +206,6 @@ class Stream:
         self._arrives_s = 0.0
         self.held_until_s = 0.0
         """Nothing of this stream arrives before this time, whatever the link delivers."""
-        self.ends_apart = False
-        """Whether a reset comes so long after held bytes that the receiver has read them. It would drop them
-        otherwise."""
         self._scheduled = False
         self._unacked_since_s: float | None = None
 
@@ -219,7 +216,7 @@ class Stream:
 
     def sign(self, sign: Sign, reason: str) -> None:
         """Send a sign behind all bytes."""
-        if self.ends_apart:
+        if self.held_until_s > self._network.loop.time():
             self._arrives_s = max(self._arrives_s, self.held_until_s + APART_S)
         self._travel(sign, reason)
 

@@ -1,0 +1,364 @@
+"""A registration that is under way for long reaches the controller behind that of the next process (ADR 0038).
+
+The lifecycles are the real ones, and so is the controller. Between them a network of the test delivers each request and
+each answer when chance says so, also those of processes that were killed meanwhile, or are stopped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from random import Random
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from blumfeld.broker.membership.lifecycle import BrokerReplaced, Lifecycle
+from blumfeld.config.values import BrokerConfig
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.spi.completion import Completion
+from blumfeld.testing.fakes.loop import SimulatedLoop
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
+from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest
+from blumfeld.wire.schema import Message
+from tests.broker.harness import LISTENER, Quiet
+from tests.metadata.driven import CLUSTER_ID, Driven, directory_id
+
+NODE = 1
+SESSION_MS = 9_000
+CONFIG = BrokerConfig({"broker.session.timeout.ms": SESSION_MS})
+
+
+class ProcessRuntime(FakeRuntime):
+    """The runtime of a process that an error ends."""
+
+    ended: Callable[[BaseException], None]
+
+    def _note_defect(self, where: str, error: BaseException) -> None:
+        self.ended(error)
+
+
+class Process:
+    """A process of the node. It starts, opens its replicas for a while, asks to be unfenced, and then serves.
+
+    ``stopped`` is SIGSTOP as the controller sees it: nothing comes from the process, and it reads nothing.
+    """
+
+    def __init__(self, world: World, number: int, opening_ms: float) -> None:
+        self.number = number
+        self.stopped = False
+        self.served = False
+        self.failed: BaseException | None = None
+        self.image_stands_at: int | None = None
+        """Offset that its image doesn't come beyond."""
+        self.registrations_served: list[Message] = []
+        """Registrations that it sent after it was unfenced."""
+        self.runtime = ProcessRuntime(loop=world.loop)
+        self.runtime.ended = self._end
+        self.incarnation_id = b"process" + number.to_bytes(9)
+        self._world = world
+        composition = SimpleNamespace(
+            runtime=self.runtime,
+            config=CONFIG,
+            node_id=NODE,
+            cluster_id=CLUSTER_ID,
+            incarnation_id=self.incarnation_id,
+            listeners=(LISTENER,),
+            features=(),
+            rack=None,
+            storage=SimpleNamespace(
+                log_dirs=lambda: [SimpleNamespace(directory_id=directory_id(NODE), online=True)]
+            ),
+            metadata=self,
+            log=lambda _: Quiet(),
+        )
+        self.lifecycle = Lifecycle(cast("Any", composition))
+        self.runtime.spawn(self._live(opening_ms), f"process {number}")
+
+    async def _live(self, opening_ms: float) -> None:
+        await self.lifecycle.register()
+        opened = Completion[None]()
+        self.runtime.call_later(opening_ms, lambda: opened.complete(None))
+        await opened
+        await self.lifecycle.unfence()
+        self.served = True
+
+    def _end(self, error: BaseException) -> None:
+        self.failed = error
+        self.kill()
+
+    @property
+    def is_alive(self) -> bool:
+        return not self.runtime.dead
+
+    def kill(self) -> None:
+        self.runtime.crash(power_cut=False)
+
+    # ``ClusterMetadata``, as far as a lifecycle uses it
+
+    @property
+    def image(self) -> MetadataImage:
+        return self._world.driven.image
+
+    @property
+    def applied_offset(self) -> int:
+        return len(self._world.driven.log) - 1 if self.image_stands_at is None else self.image_stands_at
+
+    def submit(self, command: Message, timeout_ms: float, **_: Any) -> Completion[Message]:
+        if self.served and isinstance(command, BrokerRegistrationRequest):
+            self.registrations_served.append(command)
+        answer: Completion[Message] = Completion()
+        self._world.under_way.append((self, lambda: self._world.decide(self, command, answer)))
+        return answer
+
+    def hear(self, answer: Completion[Message], response: Message) -> None:
+        if self.is_alive and not answer.done:
+            answer.complete(response)
+
+
+class World:
+    """The controller, the processes that there were, and what is under way between them."""
+
+    def __init__(self) -> None:
+        self.loop = SimulatedLoop()
+        self.driven = Driven({"broker.session.timeout.ms": SESSION_MS})
+        self.processes: list[Process] = []
+        self.under_way: list[tuple[Process, Callable[[], None]]] = []
+        """Requests and answers, each with the process that it comes from or goes to."""
+
+    def start(self, opening_ms: float = 100.0) -> Process:
+        """Start the node's next process."""
+        self.processes.append(Process(self, len(self.processes) + 1, opening_ms))
+        self.loop.run_ready()
+        return self.processes[-1]
+
+    def decide(self, process: Process, command: Message, answer: Completion[Message]) -> None:
+        """A request reaches the controller."""
+        before = self.driven.image.brokers.get(NODE)
+        live = before is not None and self.driven.controller.sessions.is_live(
+            NODE, before.epoch, self.driven.now_ms
+        )
+        decision = self.driven.carry_out(self.driven.decide(command))
+        self.driven.controller.answered(command, decision.response, self.driven.now_ms)
+        after = self.driven.image.brokers.get(NODE)
+        if before is not None and after is not None and before.incarnation_id != after.incarnation_id:
+            assert not live, "a process that the controller hears from has lost its id"
+        response = decision.response
+        self.under_way.append((process, lambda: process.hear(answer, response)))
+        if before != after:
+            for one in self.processes:
+                self.under_way.append((one, lambda one=one: self._show(one)))  # type: ignore[misc]
+
+    def _show(self, process: Process) -> None:
+        if process.is_alive and process.image_stands_at is None:
+            process.lifecycle.image_changed(self.driven.image, (NODE,))
+
+    def deliver(self, nth: int) -> None:
+        """Deliver one of the things that are under way; a stopped process sends and reads nothing."""
+        ready = [at for at, (process, _) in enumerate(self.under_way) if not process.stopped]
+        if ready:
+            _, arrive = self.under_way.pop(ready[nth % len(ready)])
+            arrive()
+            self.loop.run_ready()
+
+    def deliver_all(self) -> None:
+        while any(not process.stopped for process, _ in self.under_way):
+            self.deliver(0)
+
+    def wait(self, ms: float) -> None:
+        """Let time pass, and deliver nothing."""
+        self.loop.advance(ms)
+        self.driven.now_ms = self.loop.time() * 1_000
+
+    def calm(self, ms: float) -> None:
+        """Let time pass, and deliver everything at once. The controller fences what falls silent."""
+        until_ms = self.loop.time() * 1_000 + ms
+        while self.loop.time() * 1_000 < until_ms:
+            self.deliver_all()
+            self.wait(50.0)
+            self.expire()
+
+    def expire(self) -> None:
+        while (fenced := self.driven.controller.fence_expired(self.driven.now_ms)) is not None:
+            self.driven.place(fenced[1])
+
+    def new_controller(self) -> None:
+        """Another controller takes over: sessions are lost."""
+        for broker_id in list(self.driven.image.brokers):
+            self.driven.controller.sessions.gone(broker_id)
+        self.driven.controller.take_over(self.driven.now_ms, None)
+
+    def holder(self) -> Process | None:
+        """The process that is registered and unfenced, and knows it."""
+        broker = self.driven.image.brokers.get(NODE)
+        for process in self.processes:
+            own = broker is not None and broker.incarnation_id == process.incarnation_id
+            if own and broker is not None and process.is_alive and not broker.fenced:
+                assert process.lifecycle.broker_epoch == broker.epoch
+                return process if process.served else None
+        return None
+
+
+def late_registration() -> tuple[World, Process]:
+    """A killed process's registration arrives behind that of the next process, which opens its replicas (seed 9416)."""
+    world = World()
+    killed = world.start()
+    killed.kill()
+    starting = world.start(opening_ms=1_000.0)
+    world.deliver(1)
+    assert world.driven.image.brokers[NODE].incarnation_id == starting.incarnation_id
+    late, world.under_way[:] = world.under_way[0], world.under_way[1:]
+    world.deliver_all()
+    late[1]()
+    assert world.driven.image.brokers[NODE].incarnation_id == killed.incarnation_id
+    return world, starting
+
+
+def test_a_start_whose_place_a_late_registration_took_comes_to_serve() -> None:
+    world, starting = late_registration()
+    world.calm(1_500.0)
+    assert starting.served
+    assert world.holder() is starting
+
+
+def test_without_a_word_from_the_image_the_next_heartbeat_tells() -> None:
+    world, starting = late_registration()
+    world.under_way.clear()
+    world.calm(3_000.0)
+    assert world.holder() is starting
+
+
+def test_it_is_unfenced_when_its_image_shows_the_second_registration() -> None:
+    world, starting = late_registration()
+    starting.image_stands_at = starting.lifecycle.broker_epoch
+    world.calm(3_000.0)
+    assert world.driven.image.brokers[NODE].incarnation_id == starting.incarnation_id
+    assert world.driven.image.brokers[NODE].fenced
+    assert not starting.served
+    starting.image_stands_at = None
+    world.calm(500.0)
+    assert world.holder() is starting
+
+
+def test_the_second_registration_is_safe_from_another_late_one() -> None:
+    """A heartbeat follows it at once, and begins a session."""
+    world, _ = late_registration()
+    world.deliver_all()
+    late = world.driven.registration(NODE, incarnation=99)
+    assert world.driven.decide(late).response.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION  # type: ignore[attr-defined]
+
+
+def test_of_two_processes_that_start_one_gets_the_id() -> None:
+    """Neither was killed: somebody has started the same node twice. The other one gives up, and says why."""
+    world = World()
+    both = [world.start(), world.start()]
+    world.calm(61_000.0)
+    holder = world.holder()
+    (other,) = [one for one in both if one is not holder]
+    assert holder in both
+    assert isinstance(other.failed, (BrokerError, BrokerReplaced))
+
+
+@pytest.mark.parametrize("served", [False, True])
+def test_a_stopped_process_does_not_take_the_id_back(served: bool) -> None:
+    """Its successor serves. The process goes on after that, and ends."""
+    world = World()
+    zombie, successor = replaced(world, served)
+    zombie.stopped = False
+    world.calm(500.0)
+    assert world.holder() is successor
+    world.calm(61_000.0)
+    assert isinstance(zombie.failed, BrokerReplaced if served else (BrokerReplaced, BrokerError))
+    assert world.holder() is successor
+
+
+def test_a_process_that_served_does_not_take_the_id_from_a_successor_that_is_silent() -> None:
+    """The controller would let it: the successor's session is over, too."""
+    world = World()
+    zombie, successor = replaced(world, served=True)
+    successor.stopped = True
+    world.wait(SESSION_MS + 1.0)
+    world.expire()
+    zombie.stopped = False
+    world.calm(500.0)
+    successor.stopped = False
+    world.calm(3_000.0)
+    assert isinstance(zombie.failed, BrokerReplaced)
+    assert world.holder() is successor
+
+
+def replaced(world: World, served: bool) -> tuple[Process, Process]:
+    """A process is stopped while it starts or serves, and its successor serves."""
+    zombie = world.start(opening_ms=100.0 if served else 1_000.0)
+    world.calm(500.0)
+    assert zombie.served is served
+    zombie.stopped = True
+    world.wait(SESSION_MS + 1.0)
+    world.expire()
+    successor = world.start()
+    world.calm(1_000.0)
+    assert world.holder() is successor
+    return zombie, successor
+
+
+ACTIONS = ("deliver",) * 6 + ("wait",) * 3 + ("start", "kill", "stop", "go on", "controller")
+
+
+@given(st.integers(0, 2**32))
+@settings(max_examples=60, deadline=None)
+def test_in_the_end_the_process_that_lives_serves(seed: int) -> None:
+    """Whatever arrives, and when. A process that ended by itself is started again, as its supervisor would do."""
+    chance, world = Random(seed), World()
+    for _ in range(chance.randrange(10, 120)):
+        living = [one for one in world.processes if one.is_alive]
+        match chance.choice(ACTIONS):
+            case "start" if all(one.stopped for one in living):
+                world.start(chance.random() * 3_000)
+            case "kill" if living:
+                chance.choice(living).kill()
+            case "stop" if living:
+                chance.choice(living).stopped = True
+            case "go on" if living:
+                chance.choice(living).stopped = False
+            case "controller":
+                world.new_controller()
+            case "deliver":
+                world.deliver(chance.randrange(1_000))
+            case "wait":
+                world.wait(chance.random() ** 3 * 2 * SESSION_MS)
+                world.expire()
+    living = [one for one in world.processes if one.is_alive]
+    for one in living[:-1]:
+        one.kill()
+    for one in world.processes:
+        one.stopped = False
+    for _ in range(3):
+        if not any(one.is_alive for one in world.processes):
+            world.start()
+        world.calm(2 * SESSION_MS)
+    assert world.holder() is not None
+    assert not any(one.registrations_served for one in world.processes)
+    failed = [one.failed for one in world.processes if one.failed is not None]
+    assert all(isinstance(error, (BrokerReplaced, BrokerError, TimeoutError)) for error in failed)
+
+
+def test_a_heartbeat_is_what_the_lifecycle_sends_first_behind_its_second_registration() -> None:
+    world, starting = late_registration()
+    sent: list[Message] = []
+    submit = starting.submit
+
+    def note(command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
+        sent.append(command)
+        return submit(command, timeout_ms, **how)
+
+    starting.submit = note  # type: ignore[method-assign]
+    world.deliver_all()
+    again = [type(one) for one in sent].index(BrokerRegistrationRequest)
+    beat = sent[again + 1]
+    assert isinstance(beat, BrokerHeartbeatRequest)
+    assert beat.broker_epoch == starting.lifecycle.broker_epoch
+    assert beat.want_fence
