@@ -18,6 +18,7 @@ from campaigns.clients.client import (
     ClusterView,
     Consumed,
 )
+from campaigns.clients.members.kafka_python_member import learn_topic
 from campaigns.clients.members.live import MemberSpec
 from campaigns.clients.members.threads import share_by_threads
 
@@ -231,7 +232,7 @@ class KafkaPython(Client):
     def _consumer(self, topic: str, group: str) -> Any:
         from kafka import KafkaConsumer
 
-        return KafkaConsumer(
+        consumer = KafkaConsumer(
             topic,
             bootstrap_servers=self.bootstrap,
             group_id=group,
@@ -241,6 +242,8 @@ class KafkaPython(Client):
             session_timeout_ms=SESSION_TIMEOUT_MS,
             metadata_max_age_ms=1000,
         )
+        learn_topic(consumer, topic)
+        return consumer
 
 
 class _Closing:

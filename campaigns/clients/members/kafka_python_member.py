@@ -24,6 +24,15 @@ def assignor(name: str) -> Any:
     return getattr(import_module(f"kafka.coordinator.assignors.{module}"), found)
 
 
+def learn_topic(consumer: Any, topic: str) -> None:
+    """Have the client ask for the topic's partitions before it joins a group.
+
+    If they first appear while the member leads a generation, kafka-python 3.0.12 rejoins, and a ``poll`` whose time is
+    over during that rejoin forgets the assignment: the member owns nothing and sends no heartbeats (docs/suites.md).
+    """
+    consumer.partitions_for_topic(topic)
+
+
 def main() -> None:
     """Consume until SIGTERM."""
     from kafka import ConsumerRebalanceListener, KafkaConsumer
@@ -49,6 +58,8 @@ def main() -> None:
         metadata_max_age_ms=1000,
     )
     what: dict[str, Any] = {"pattern": spec["topic"]} if spec["regex"] else {"topics": [spec["topic"]]}
+    if not spec["regex"]:
+        learn_topic(consumer, spec["topic"])
     consumer.subscribe(**what, listener=Listener())
     say("startup_complete")
     while goes_on():
