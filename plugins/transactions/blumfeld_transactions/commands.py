@@ -77,6 +77,14 @@ class ListSome(msgspec.Struct, frozen=True, kw_only=True):
     """Only those that began earlier than so long ago (KIP-994); -1 for all."""
 
 
+class ResumeMarkers(msgspec.Struct, frozen=True):
+    """Write the markers of transactions that a coordinator before this one decided on, where they aren't written
+    yet."""
+
+    left: tuple[str, ...]
+    """Ids that no turn looked at yet."""
+
+
 class AbortTimedOut(msgspec.Struct, frozen=True):
     """A timer's command: abort every transaction that is open longer than its timeout."""
 

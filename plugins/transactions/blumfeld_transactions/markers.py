@@ -7,7 +7,8 @@ there ends nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections import deque
+from collections.abc import Collection, Iterable, Iterator
 from functools import partial
 
 from blumfeld.spi.completion import Completion
@@ -25,13 +26,18 @@ from blumfeld.wire.messages.write_txn_markers import (
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
 from blumfeld_transactions.marker_queue import MarkerQueue, Order, Pending, Taken
-from blumfeld_transactions.transaction import Partition, in_order
+from blumfeld_transactions.transaction import Partition, in_order, in_pieces
 
 RETRY_MS = 100
 """Pause before markers that could not be written are tried again, and before a broker is asked again (Kafka's
 ``retry.backoff.ms``)."""
 MARKERS_A_REQUEST = 200
-"""Markers of one request; the rest waits for the next. This node writes its own at once, in a few milliseconds."""
+"""Markers of one request; the rest waits for the next. This node writes its own at once, in a few milliseconds, so the
+next of its own requests has a turn of the loop for itself."""
+ROUTED_A_TURN = 2_000
+"""Partitions whose markers are queued when they are ordered: a millisecond or two. What is ordered beyond that in one
+turn is queued in pieces, in later turns."""
+ROUTED_A_PIECE = 512
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 """Errors that say that a later coordinator, or a later epoch of the producer, is known. Its own coordinator completes
 the transaction."""
@@ -51,6 +57,11 @@ class MarkerSender:
         self._asked: set[int] = set()
         """Nodes that have a request without an answer."""
         self._send_due = False
+        self._routed = 0
+        """Partitions that were queued at once in this turn."""
+        self._routing: deque[tuple[Pending, Iterator[list[Partition]]]] = deque()
+        """Transactions whose markers are being queued in pieces. They take turns."""
+        self._piece_due = False
 
     @property
     def waiting(self) -> int:
@@ -64,7 +75,7 @@ class MarkerSender:
         if order in self._pending:
             return
         one = self._pending[order] = Pending(order, markers)
-        self._route(one, in_order(markers.partitions))
+        self._queue(one, markers.partitions)
 
     def _is_current(self, one: Pending) -> bool:
         """Whether the transaction is still to be ended by this shard. What a leadership that has ended ordered is
@@ -76,6 +87,37 @@ class MarkerSender:
             del self._pending[order]
             return False
         return True
+
+    def _queue(self, one: Pending, partitions: Collection[Partition]) -> None:
+        """Queue markers: at once, or many of them in pieces."""
+        if not self._routing and self._routed + len(partitions) <= ROUTED_A_TURN:
+            self._routed += len(partitions)
+            ordered = in_order(partitions) if isinstance(partitions, frozenset) else partitions
+            self._route(one, ordered)
+        else:
+            self._routing.append((one, in_pieces(partitions, ROUTED_A_PIECE)))
+            self._come_again()
+
+    def _come_again(self) -> None:
+        if not self._piece_due:
+            self._piece_due = True
+            self._runtime.call_later(0, self._queue_pieces)
+
+    def _queue_pieces(self) -> None:
+        self._piece_due, self._routed = False, 0
+        room = ROUTED_A_PIECE
+        while self._routing and room > 0:
+            one, pieces = self._routing.popleft()
+            some = next(pieces, None)
+            if some is None:
+                room -= 1
+                self._route(one, ())  # a transaction without partitions is complete
+            elif self._is_current(one):
+                room -= len(some) or ROUTED_A_PIECE
+                self._routing.append((one, pieces))
+                self._route(one, some)
+        if self._routing:
+            self._come_again()
 
     def _route(self, one: Pending, partitions: Iterable[Partition]) -> None:
         """Queue the markers for the partitions' leaders as of now."""
@@ -94,7 +136,7 @@ class MarkerSender:
                 by_leader[found.leader] = [at]
         for node_id, some in by_leader.items():
             if node_id < 0:  # no leader
-                self._runtime.call_later(RETRY_MS, partial(self._route, one, some))
+                self._runtime.call_later(RETRY_MS, partial(self._queue, one, some))
             else:
                 self._queues.setdefault(node_id, MarkerQueue()).add(one, some)
         self._complete_if_done(one)
@@ -104,7 +146,7 @@ class MarkerSender:
             self._runtime.at_end_of_turn(Phase.COMPLETE, self._send_all)
 
     def _send_all(self) -> None:
-        self._send_due = False
+        self._send_due, self._routed = False, 0
         for node_id in sorted(self._queues):
             self._send(node_id)
 
@@ -135,7 +177,6 @@ class MarkerSender:
         return sent
 
     def _answered(self, node_id: int, sent: Taken, done: Completion[Message]) -> None:
-        self._asked.discard(node_id)
         response = None if done.error is not None else done.result()
         if not isinstance(response, WriteTxnMarkersResponse) or len(response.markers) != len(sent):
             reason = str(done.error or response)
@@ -159,6 +200,14 @@ class MarkerSender:
                 if again:
                     failed[one] = again
             self._retry(failed)
+        if node_id in self._queues:
+            # Not in this turn: this node writes its own markers at once, and a chain of requests would hold the loop.
+            self._runtime.call_later(0, partial(self._go_on, node_id))
+        else:
+            self._asked.discard(node_id)
+
+    def _go_on(self, node_id: int) -> None:
+        self._asked.discard(node_id)
         self._send(node_id)
 
     def _settle(self, one: Pending, asked: list[Partition], codes: dict[Partition, int]) -> list[Partition]:
@@ -193,7 +242,7 @@ class MarkerSender:
 
     def _retry(self, failed: Taken) -> None:
         for one, partitions in failed.items():
-            self._runtime.call_later(RETRY_MS, partial(self._route, one, partitions))
+            self._runtime.call_later(RETRY_MS, partial(self._queue, one, partitions))
 
     def _complete_if_done(self, one: Pending) -> None:
         if one.left or one.reported or not self._is_current(one):

@@ -26,6 +26,7 @@ from blumfeld_transactions.commands import (
     ListSome,
     MarkersWritten,
     NeedsProducerId,
+    ResumeMarkers,
     TellCannotAbort,
     WriteMarkers,
 )
@@ -41,6 +42,9 @@ from blumfeld_transactions.transaction import (
 ABORTS_A_TURN = 500
 """Transactions that one decision aborts or forgets, or asks a producer id for. The rest waits for the next turn of the
 loop."""
+PARTITIONS_A_TURN = 2_000
+"""Partitions of the transactions that one decision aborts, or orders markers for: some milliseconds. A transaction with
+more has a decision of its own."""
 LOOKS_A_TURN = 20_000
 """Transactional ids that one decision looks at for their timeout or expiration: a few milliseconds."""
 
@@ -68,6 +72,8 @@ class TransactionShard:
         self._transactions: dict[str, Transaction] = {}
         self._open: dict[str, int] = {}
         """Transactional ids with an open transaction, and when it began. So timeouts and gauges look at no other id."""
+        self._ending: dict[str, None] = {}
+        """Transactional ids whose markers are being written. So a load looks at no other id."""
 
     # Replay
 
@@ -81,10 +87,15 @@ class TransactionShard:
             self._transactions.pop(transactional_id, None)
         else:
             self._transactions[transactional_id] = after
-        if after is not None and after.state is State.ONGOING:
+        state = State.EMPTY if after is None else after.state
+        if after is not None and state is State.ONGOING:
             self._open[transactional_id] = after.started_ms
         else:
             self._open.pop(transactional_id, None)
+        if state in ENDING:
+            self._ending[transactional_id] = None
+        else:
+            self._ending.pop(transactional_id, None)
 
     def replay_run(self, run: RecordRun) -> None:
         """Replay many records in order."""
@@ -99,15 +110,25 @@ class TransactionShard:
 
     def loaded(self, now_ms: int) -> Decision:
         """Returns the timers, and the markers of every transaction whose outcome was decided by a coordinator before
-        this one."""
-        return Decision(
-            timers=[self._abort_timer(), self._forget_timer()],
-            after_commit=[
-                _markers(transactional_id, transaction)
-                for transactional_id, transaction in self._transactions.items()
-                if transaction.state in ENDING
-            ],
-        )
+        this one: many of them turn by turn."""
+        decision = self._resume(tuple(self._ending))
+        decision.timers = [*decision.timers, self._abort_timer(), self._forget_timer()]
+        return decision
+
+    def _resume(self, ids: tuple[str, ...]) -> Decision:
+        effects: list[WriteMarkers] = []
+        partitions = looked = 0
+        for transactional_id in ids[:ABORTS_A_TURN]:
+            if partitions >= PARTITIONS_A_TURN:
+                break
+            looked += 1
+            current = self._transactions.get(transactional_id)
+            if current is not None and current.state in ENDING:
+                effects.append(_markers(transactional_id, current))
+                partitions += len(current.partitions)
+        left = ids[looked:]
+        timers = [TimerOrder(("resume",), 0, ResumeMarkers(left))] if left else []
+        return Decision(after_commit=effects, timers=timers)
 
     def _abort_timer(self, left: tuple[str, ...] = (), at_most: int | None = None) -> TimerOrder:
         if left:
@@ -163,6 +184,8 @@ class TransactionShard:
                     return Decision(reply=tuple(self._transactions))
                 case ListSome():
                     return Decision(reply=self._listed(command, now_ms))
+                case ResumeMarkers():
+                    return self._resume(command.left)
                 case AbortTimedOut():
                     return self._abort_timed_out(command, now_ms)
                 case AbortsTooLarge():
@@ -270,15 +293,16 @@ class TransactionShard:
         effects: list[WriteMarkers | FetchProducerId] = []
         room = ABORTS_A_TURN if asked.at_most is None else asked.at_most
         tried: list[str] = []
-        looked = 0
+        partitions = looked = 0
         for transactional_id in ids[:LOOKS_A_TURN]:
-            if len(tried) == room:
+            if len(tried) == room or partitions >= PARTITIONS_A_TURN:
                 break
             looked += 1
             current = self._transactions.get(transactional_id)
             if current is None or not rules.timed_out(current, now_ms):
                 continue
             tried.append(transactional_id)
+            partitions += len(current.partitions)
             try:
                 decision = self._fence(transactional_id, current, now_ms)
             except rules.ProducerIdNeeded:

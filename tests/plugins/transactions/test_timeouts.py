@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import replace
 
 from blumfeld.coordinator.runtime.host import ShardHost
 from blumfeld.spi.cluster import TOPIC_RESOURCE, ImageDelta
@@ -15,7 +16,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.end_txn import EndTxnRequest
 from blumfeld_transactions.commands import AbortExhausted, AbortTimedOut, FetchProducerId
 from blumfeld_transactions.records import TransactionRecord, record
-from blumfeld_transactions.shard import ABORTS_A_TURN, LOOKS_A_TURN, TransactionShard
+from blumfeld_transactions.shard import ABORTS_A_TURN, LOOKS_A_TURN, PARTITIONS_A_TURN, TransactionShard
 from blumfeld_transactions.timeouts import TimeoutEffects
 from blumfeld_transactions.transaction import State, Transaction
 from tests.plugins.transactions.rows import EPOCH, ID, LAST, START_MS, apply, shard_in
@@ -52,6 +53,45 @@ def test_many_timeouts_take_several_turns() -> None:
     shard = open_many(ABORTS_A_TURN + 1)
     assert [len(turn) for turn in turns(shard)] == [ABORTS_A_TURN, 1]
     assert not shard.open
+
+
+def large(state: State, count: int = 4) -> TransactionShard:
+    """A shard with transactions of which two have more partitions than a turn takes."""
+    shard = open_many(1)
+    known = shard.find(ID)
+    assert known is not None
+    partitions = frozenset(("large", index) for index in range(PARTITIONS_A_TURN * 3 // 4))
+    for number in range(count):
+        changed = replace(known, state=state, partitions=partitions)
+        shard.replay(TransactionRecord(b"", b"", f"tx-{number}", changed))
+    return shard
+
+
+def test_timeouts_of_large_transactions_take_several_turns() -> None:
+    assert [len(turn) for turn in turns(large(State.ONGOING))] == [3, 2]
+
+
+def test_a_load_orders_the_markers_of_large_transactions_turn_by_turn() -> None:
+    """The markers of all transactions that a failed coordinator had decided on were ordered in one turn."""
+    shard = large(State.PREPARE_COMMIT, 5)
+    decision = shard.loaded(START_MS)
+    ordered = [[one.transactional_id for one in decision.after_commit]]
+    while decision.timers[0].key == ("resume",):
+        assert decision.timers[0].delay_ms == 0
+        decision = apply(shard, decision.timers[0].command, START_MS)
+        ordered.append([one.transactional_id for one in decision.after_commit])
+        if not decision.timers:
+            break
+    assert ordered == [["tx-0", "tx-1"], ["tx-2", "tx-3"], ["tx-4"]]
+
+
+def test_a_load_orders_no_markers_of_a_transaction_that_is_complete_meanwhile() -> None:
+    shard = large(State.PREPARE_COMMIT, 3)
+    command = shard.loaded(START_MS).timers[0].command
+    known = shard.find("tx-2")
+    assert known is not None
+    shard.replay(TransactionRecord(b"", b"", "tx-2", replace(known, state=State.COMPLETE_COMMIT)))
+    assert apply(shard, command, START_MS).after_commit == []
 
 
 def test_timeouts_are_looked_for_in_slices() -> None:
