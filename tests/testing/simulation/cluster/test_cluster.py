@@ -28,6 +28,7 @@ def test_without_faults_everything_is_done_and_nothing_is_excused() -> None:
     assert not counts["ids given up"]
 
 
+@pytest.mark.slow
 def test_no_class_of_faults_is_without_faults() -> None:
     """Processes are killed in any case: otherwise no follower would ever join an ISR again."""
     missing = {one.value for one in Cluster.survives}

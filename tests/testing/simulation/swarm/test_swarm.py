@@ -39,7 +39,11 @@ def test_a_register_without_a_bug_is_one_register(seed: int) -> None:
 
 @pytest.mark.parametrize(
     ("planted", "first"),
-    [(register.AckBeforeSync, 0), (register.NoEpoch, 2), (register.StaleRead, 55)],
+    [
+        (register.AckBeforeSync, 0),
+        pytest.param(register.NoEpoch, 2, marks=pytest.mark.slow),
+        (register.StaleRead, 55),
+    ],
 )
 def test_each_planted_bug_is_found(planted: type[register.RegisterWorkload], first: int) -> None:
     """Counted from ``first``, which is known to be near: the campaign counts from 0."""
