@@ -2,8 +2,8 @@
 
 Each voter keeps a connection to a listener of each unfenced broker, and sends nothing over it. A process that ends
 takes its connections with it. If the listener then refuses another one, no process is there. Only a refusal counts: a
-dial that fails otherwise says nothing about the process. And a refusal counts only once the listener is known to have
-been open: it accepted a connection, or the broker sent a heartbeat although it was unfenced.
+dial that fails otherwise says nothing about the process. And a refusal counts only if the listener was known to be
+open before the dial: it accepted a connection, or the broker sent a heartbeat although it was unfenced.
 
 Only the controller reports. The other voters watch because the node that dies may be the controller's own: the next
 controller never reached it as a broker, if it begins to watch then.
@@ -154,12 +154,15 @@ class BrokerWatch:
     async def _watch(self, watched: Watched) -> None:
         while True:
             watched.gone = Completion()
+            was_open = watched.was_reached
             try:
                 watched.connection = await self._composition.transport.dial(
                     watched.endpoint.host, watched.endpoint.port, watched, Limits(idle_ms_max=-1)
                 )
             except ConnectionRefusedError:
-                if watched.was_reached:
+                if watched.was_reached and not was_open:
+                    continue  # the listener was opened while its machine's refusal was on its way
+                if was_open:
                     watched.was_reached = False
                     watched.refused = True
                     if self._reports:

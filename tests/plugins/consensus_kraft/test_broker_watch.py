@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, Endpoint, ImageDelta
+from blumfeld.spi.completion import Completion
 from blumfeld.testing.fakes import FakeRuntime
 from blumfeld_consensus_kraft.broker_watch import RETRY_MS, BrokerWatch
 
@@ -20,13 +21,18 @@ class Network:
 
     def __init__(self) -> None:
         self.failure: OSError | None = None
+        self.held: Completion[None] | None = None
+        """The outcome of a dial comes when this is complete."""
         self.dials: list[int] = []
         self.open: list[Connection] = []
 
     async def dial(self, host: str, port: int, receiver: Any, limits: object) -> Connection:
         self.dials.append(port)
-        if self.failure is not None:
-            raise self.failure
+        failure = self.failure
+        if self.held is not None:
+            await self.held
+        if failure is not None:
+            raise failure
         connection = Connection(self, receiver)
         self.open.append(connection)
         return connection
@@ -156,6 +162,23 @@ def test_a_broker_that_sent_a_heartbeat_and_refuses_is_dead_at_once() -> None:
     watching.watch.heard(2, 5)
     watching.passes(RETRY_MS + 1)
     assert watching.dead == [(2, 5)], "one report, though its heartbeats go on"
+
+
+@pytest.mark.parametrize("dies", [False, True])
+def test_a_refusal_from_before_the_heartbeat_says_nothing(dies: bool) -> None:
+    """The dial was refused, the listener was opened, and the controller read the heartbeat first."""
+    watching = Watching()
+    watching.watch.report()
+    watching.network.failure, watching.network.held = REFUSED, Completion()
+    watching.shows_first()
+    watching.watch.heard(2, 5)
+    held, watching.network.held = watching.network.held, None
+    watching.network.failure = REFUSED if dies else None
+    held.complete(None)
+    watching.turns()
+    assert watching.dead == ([(2, 5)] if dies else [])
+    assert len(watching.network.open) == (not dies)
+    assert len(watching.network.dials) == 2
 
 
 def test_a_heartbeat_of_an_earlier_process_says_nothing_of_this_one() -> None:
