@@ -86,6 +86,8 @@ class Produce:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._check: CheckOf | None = None
+        self._transactional: Any = None
+        """The module of the checks, once there was a transactional batch."""
 
     def handle(
         self, request: ProduceRequest, context: RequestContext
@@ -134,8 +136,31 @@ class Produce:
                     found = FoundTopic(self._ports, topic, context)
             if not topic.partition_data:
                 yield None
-        self._all_placed(pending, context)
+        yield from self._all_placed_in_steps(pending, context)
         return pending.completion
+
+    def _all_placed_in_steps(self, pending: PendingProduce, context: RequestContext) -> Steps[None]:
+        """:meth:`_all_placed` for many partitions: the verified batches are placed in steps, too. A marker may come
+        between the coordinator's answer and a batch's step. :meth:`Check.confirm` looks for it."""
+        while pending.verifying or pending.looking:
+            if pending.verifying:
+                verifying, pending.verifying = pending.verifying, []
+                asked: Completion[Outcomes] = Completion()
+                self._ask(pending, context, verifying, asked.complete)
+                if not asked.done:
+                    yield asked
+                for start in range(0, len(verifying), CHUNK_ELEMENTS):
+                    some = verifying[start : start + CHUNK_ELEMENTS]
+                    self._place_verified(pending, context, some, asked.result())
+                    yield None
+            else:
+                partition, batch, waiter = pending.looking.popleft()
+                looked = self._ports.looking_inside.look(batch, partition.config)
+                if not looked.done:
+                    yield looked
+                self._looked(partition, batch, waiter, looked)
+        pending.all_placed()
+        context.let_next_start()
 
     def _all_placed(self, pending: PendingProduce, context: RequestContext) -> None:
         """Place the batches whose transaction must be verified, and those whose records a worker must check. Then the
@@ -150,15 +175,7 @@ class Produce:
             partition, batch, waiter = pending.looking.popleft()
 
             def looked(done: Completion[RecordBatch]) -> None:
-                try:
-                    found = done.result()
-                except BrokerError as error:
-                    waiter.refused(partition, error)
-                except Exception as error:
-                    self._ports.events.error("a batch could not be looked into", exc_info=error)
-                    waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
-                else:
-                    self._append_looked(partition, batch, waiter, found)
+                self._looked(partition, batch, waiter, done)
                 self._all_placed(pending, context)
 
             self._ports.looking_inside.look(batch, partition.config).when_done(looked)
@@ -166,37 +183,72 @@ class Produce:
         pending.all_placed()
         context.let_next_start()
 
+    def _looked(
+        self,
+        partition: Partition,
+        batch: RecordBatch,
+        waiter: PartitionAppend,
+        done: Completion[RecordBatch],
+    ) -> None:
+        try:
+            found = done.result()
+        except BrokerError as error:
+            waiter.refused(partition, error)
+        except Exception as error:
+            self._ports.events.error("a batch could not be looked into", exc_info=error)
+            waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
+        else:
+            self._append_looked(partition, batch, waiter, found)
+
     def _verify(self, pending: PendingProduce, context: RequestContext) -> None:
         """Ask the coordinator about the partitions of a transaction, and place their batches."""
-        from blumfeld.broker.produce import transactional
-
         verifying, pending.verifying = pending.verifying, []
-        transactions = self._ports.transactions()
-        assert transactions is not None
-        version = context.api_version
-        adds, abortable = version >= transactional.ADDS_FROM, version >= transactional.ABORTABLE_FROM
 
         def place(outcomes: Outcomes) -> None:
-            for check, waiter in verifying:
-                code = outcomes.get(check.key, ErrorCode.UNKNOWN_SERVER_ERROR)
-                try:
-                    may = check.confirm(code, adds=adds, abortable=abortable)
-                except BrokerError as error:
-                    waiter.refused(check.partition, error)
-                    continue
-                if may:
-                    self._append_to(check.partition, check.batch, waiter, check.looked)
-                else:
-                    pending.verifying.append((check, waiter))
+            self._place_verified(pending, context, verifying, outcomes)
             self._all_placed(pending, context)
 
+        self._ask(pending, context, verifying, place)
+
+    def _ask(
+        self,
+        pending: PendingProduce,
+        context: RequestContext,
+        verifying: list[tuple[Check, PartitionAppend]],
+        then: Callable[[Outcomes], None],
+    ) -> None:
+        transactional = self._transactional
+        transactions = self._ports.transactions()
+        assert transactions is not None
         checks = [check for check, _ in verifying]
         if not pending.lasting:
             transactional.keep([check.batch for check in checks])
             pending.lasting = True
+        adds = context.api_version >= transactional.ADDS_FROM
         transactional.ask(
-            transactions, self._ports.runtime, pending.transactional_id, checks, adds=adds, then=place
+            transactions, self._ports.runtime, pending.transactional_id, checks, adds=adds, then=then
         )
+
+    def _place_verified(
+        self,
+        pending: PendingProduce,
+        context: RequestContext,
+        verifying: list[tuple[Check, PartitionAppend]],
+        outcomes: Outcomes,
+    ) -> None:
+        transactional, version = self._transactional, context.api_version
+        adds, abortable = version >= transactional.ADDS_FROM, version >= transactional.ABORTABLE_FROM
+        for check, waiter in verifying:
+            code = outcomes.get(check.key, ErrorCode.UNKNOWN_SERVER_ERROR)
+            try:
+                may = check.confirm(code, adds=adds, abortable=abortable)
+            except BrokerError as error:
+                waiter.refused(check.partition, error)
+                continue
+            if may:
+                self._append_to(check.partition, check.batch, waiter, check.looked)
+            else:
+                pending.verifying.append((check, waiter))
 
     def _place(
         self,
@@ -246,9 +298,10 @@ class Produce:
         self._append_to(partition, batch, waiter)
 
     def _load_check(self) -> CheckOf:
-        from blumfeld.broker.produce.transactional import FirstSequences
+        from blumfeld.broker.produce import transactional
 
-        self._check = FirstSequences().check_of
+        self._transactional = transactional
+        self._check = transactional.FirstSequences().check_of
         return self._check
 
     def _keep(self, batch: RecordBatch) -> None:
