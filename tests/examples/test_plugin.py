@@ -57,7 +57,7 @@ class Stranger:
         if path is not None:
             self._environment["PYTHONPATH"] = str(path)
 
-    def run(self, *arguments: str, timeout_s: float = 90) -> str:
+    def run(self, *arguments: str, timeout_s: float = 240) -> str:
         """Run a module; what it printed. Its failure is ours."""
         ran = subprocess.run(
             [self.python, "-m", *arguments],

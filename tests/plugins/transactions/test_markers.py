@@ -305,21 +305,24 @@ def test_a_late_answer_is_not_about_the_next_transaction() -> None:
     assert (around.answer(), len(around.told)) == ((1, [0]), 2)
 
 
-def test_the_shard_is_told_once_while_its_record_is_not_committed() -> None:
-    one, around, runtime = sender({0: 1})
-    held: list[Completion[Any]] = []
+def test_a_transaction_among_those_that_are_queued_in_pieces_is_told_once() -> None:
+    """Its only marker is written before its turn comes again, in which it has no pieces left."""
+    count = 5 * ROUTED_A_PIECE
+    assert count > ROUTED_A_TURN
+    one, around, runtime = sender(dict.fromkeys(range(count), 1))
+    told: list[str] = []
 
     def submit(partition: int, epoch: int, command: MarkersWritten) -> Completion[Any]:
-        held.append(Completion())
-        return held[-1]
+        told.append(command.transactional_id)
+        return Completion()
 
     around.submit_in_epoch = submit  # type: ignore[method-assign]
-    write = around.write_markers
-    around.write_markers = lambda node_id, request: _at_once(around, write, node_id, request)  # type: ignore[method-assign]
-    one.begin(0, 0, markers(0))
-    assert (len(held), one.waiting) == (1, 0)
-    runtime.advance(RETRY_MS)
-    assert len(held) == 1
+    for name, size in (("large", count), ("small", 1), ("large too", count)):
+        MarkerSender.begin(one, 0, 0, markers(*range(size), name=name))
+    for _ in turn_by_turn(runtime):
+        while around.requests:
+            around.settle()
+    assert (one.waiting, sorted(told)) == (0, ["large", "large too", "small"])
 
 
 def _at_once(around: Around, write: Any, node_id: int, request: Message) -> Completion[Message]:

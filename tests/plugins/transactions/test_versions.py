@@ -113,3 +113,18 @@ def test_a_decision_is_carried_out_after_the_change_and_a_restart(
     assert (later.kinds(), later.stable()) == ("dc", 2)
     later.producer_id, later.epoch = producer
     assert later.end(True, END[produce]) == NONE  # the same answer again
+
+
+@LEVELS
+@CLIENTS
+def test_a_producer_whose_transaction_timed_out_may_go_on_at_level_2(
+    before: int, after: int, produce: int
+) -> None:
+    """The level of the time-out decides, whatever the client's generation: only there is the abort's epoch for the
+    producer too. Else it is fenced."""
+    broker = started(before)
+    opened(broker, produce)
+    fenced = {"producer_id": broker.producer_id, "producer_epoch": broker.epoch}
+    at_level(broker, after)
+    broker.runtime.advance(71_000)
+    assert broker.init(**fenced) == (NONE if after == 2 else ErrorCode.PRODUCER_FENCED)
