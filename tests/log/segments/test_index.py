@@ -124,6 +124,32 @@ def test_batches_without_timestamps_leave_no_time_entry() -> None:
     assert (len(indexer.offsets), len(indexer.times)) == (1, 0)
 
 
+batches = st.tuples(st.integers(1, 3), st.integers(1, 50), st.integers(-1, 9))
+
+
+@given(st.lists(st.lists(batches, min_size=1, max_size=12), max_size=6), st.sampled_from([0, 30, 100, 4096]))
+def test_a_run_of_batches_is_indexed_as_they_would_be_one_by_one(
+    runs: list[list[tuple[int, int, int]]], interval_bytes: int
+) -> None:
+    alone = SegmentIndexer(OffsetIndex(0), TimeIndex(0), interval_bytes)
+    together = SegmentIndexer(OffsetIndex(0), TimeIndex(0), interval_bytes)
+    offset, position = -1, 0
+    for run in runs:
+        last_offsets, positions, indexed = [], [], False
+        for records, size, timestamp_ms in run:
+            offset += records
+            last_offsets.append(offset)
+            positions.append(position)
+            indexed |= alone.add(offset, position, size, timestamp_ms)
+            position += size
+        assert together.add_run(last_offsets, positions, position, [row[2] for row in run]) == indexed
+    for one in (alone, together):
+        one.seal()
+    assert together.offsets.encode() == alone.offsets.encode()
+    assert together.times.encode() == alone.times.encode()
+    assert together.max_timestamp_offset == alone.max_timestamp_offset
+
+
 rows = st.lists(st.tuples(st.integers(1, 3), st.integers(1, 50), st.integers(0, 4)), max_size=40)
 
 

@@ -8,10 +8,8 @@ from __future__ import annotations
 
 import struct
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Generic, NamedTuple, TypeAlias, TypeVar
-
-from blumfeld.wire.batches.record_batch import RecordBatch
 
 Buffer: TypeAlias = bytes | bytearray | memoryview
 Entry = TypeVar("Entry")
@@ -301,32 +299,40 @@ class SegmentIndexer:
             self.max_timestamp_offset = last_offset
         due = self._since_bytes > self._interval_bytes
         if due:
-            self.offsets.append(last_offset, position)
-            if self.max_timestamp_ms > self._noted_ms:
-                self._note_time()
+            self._add_entry(last_offset, position)
             self._since_bytes = 0
         self._since_bytes += size_bytes
         return due
 
-    def add_run(self, batches: Iterable[RecordBatch], position: int) -> bool:
-        """Add adjacent batches from ``position`` on. Returns whether one of them got an entry."""
-        indexed = False
-        highest_ms, since_bytes, interval_bytes = (
-            self.max_timestamp_ms,
-            self._since_bytes,
-            self._interval_bytes,
-        )
-        for batch in batches:
-            size_bytes = batch.size_bytes
-            if batch.max_timestamp > highest_ms or since_bytes > interval_bytes:
-                self._since_bytes = since_bytes
-                indexed |= self.add(batch.last_offset, position, size_bytes, batch.max_timestamp)
-                highest_ms, since_bytes = self.max_timestamp_ms, self._since_bytes
-            else:
-                since_bytes += size_bytes
-            position += size_bytes
-        self._since_bytes = since_bytes
+    def add_run(
+        self, last_offsets: Sequence[int], positions: Sequence[int], end: int, timestamps_ms: Sequence[int]
+    ) -> bool:
+        """:meth:`add` for adjacent batches. Returns whether one of them got an entry.
+
+        :param last_offsets: the last offset of each batch
+        :param positions: the position of each
+        :param end: the position where the last one ends
+        :param timestamps_ms: the highest timestamp of each
+        """
+        counted_from = positions[0] - self._since_bytes
+        indexed, done, count = False, 0, len(positions)
+        while done < count:
+            due = bisect_right(positions, counted_from + self._interval_bytes, done)
+            highest_ms = max(timestamps_ms[done : due + 1])
+            if highest_ms > self.max_timestamp_ms:
+                self.max_timestamp_ms = highest_ms
+                self.max_timestamp_offset = last_offsets[timestamps_ms.index(highest_ms, done)]
+            if due < count:
+                self._add_entry(last_offsets[due], positions[due])
+                indexed, counted_from = True, positions[due]
+            done = due + 1
+        self._since_bytes = end - counted_from
         return indexed
+
+    def _add_entry(self, last_offset: int, position: int) -> None:
+        self.offsets.append(last_offset, position)
+        if self.max_timestamp_ms > self._noted_ms:
+            self._note_time()
 
     def seal(self) -> None:
         """Add the final entry of the time index when the segment rolls or is closed. May be called twice."""

@@ -141,12 +141,12 @@ class LocalLog:
         start = pending_bytes = 0
         for at, batch in enumerate(placed):
             if writer.must_roll(batch, pending_bytes, now_ms):
-                self._write_run(placed[start:at], pending_bytes)
+                self._write_run(placed[start:at])
                 self._roll(self._base_of(batch))
                 writer, start, pending_bytes = self._active.wake(), at, 0
                 writer.must_roll(batch, 0, now_ms)  # it is the first of the new segment
             pending_bytes += batch.size_bytes
-        self._write_run(placed[start:] if start else placed, pending_bytes)
+        self._write_run(placed[start:] if start else placed)
 
     def _base_of(self, first: RecordBatch) -> int:
         """Return the base offset of the segment that begins with this batch: the end of the segment before it.
@@ -157,10 +157,10 @@ class LocalLog:
         end_offset = self.appended_end_offset
         return end_offset if first.last_offset - end_offset <= RELATIVE_OFFSET_MAX else first.base_offset
 
-    def _write_run(self, batches: list[RecordBatch], size_bytes: int) -> None:
+    def _write_run(self, batches: list[RecordBatch]) -> None:
         if batches:
             writer = self._active.wake()
-            writer.append(batches, size_bytes)
+            writer.append(batches)
             if not self._flushing.after_sync:
                 self.written_end_offset = writer.segment.next_offset
 

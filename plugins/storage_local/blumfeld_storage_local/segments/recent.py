@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Iterable
-
-from blumfeld.wire.batches.record_batch import RecordBatch
+from collections.abc import Sequence
 
 RECENT_MAX = 2048
 """Batches that are remembered at least. With twice as many the older half is forgotten."""
@@ -36,13 +34,10 @@ class RecentBatches:
         if len(self.lasts) > _FULL:
             self._forget()
 
-    def add_run(self, batches: Iterable[RecordBatch], position: int) -> None:
-        """Remember batches that were written behind all others, from ``position`` on without a gap."""
-        add_last, add_position = self.lasts.append, self.positions.append
-        for batch in batches:
-            add_last(batch.base_offset + batch.last_offset_delta)
-            add_position(position)
-            position += batch.size_bytes
+    def add_run(self, last_offsets: Sequence[int], positions: Sequence[int]) -> None:
+        """Remember batches that were written behind all others: the last offset and the position of each."""
+        self.lasts += last_offsets
+        self.positions += positions
         if len(self.lasts) > _FULL:
             self._forget()
 

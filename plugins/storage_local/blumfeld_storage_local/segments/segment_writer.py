@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Callable, Sequence
+from itertools import accumulate
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.segments.index import (
@@ -196,56 +197,45 @@ class SegmentWriter:
 
         :raises OSError: as :meth:`append`
         """
-        segment, roll_at_ms, buffers = self.segment, self._roll_at_ms, []
-        start = end = segment.size
-        for batch in batches:
-            if batch.max_timestamp > roll_at_ms:
-                return False
-            end += batch.size_bytes
-            buffers.append(batch.data)
-        last_offset = batch.base_offset + batch.last_offset_delta
-        if end > self._size_max or last_offset > self._offset_max or len(buffers) > IOV_MAX:
+        last = batches[-1]
+        if (
+            self.segment.size + sum([batch.size_bytes for batch in batches]) > self._size_max
+            or max([batch.max_timestamp for batch in batches]) > self._roll_at_ms
+            or last.base_offset + last.last_offset_delta > self._offset_max
+        ):
             return False
-        try:
-            file = segment.opened or segment.file()
-            if file.pwritev(buffers, start) != end - start:
-                raise self._short(end - start)
-        except OSError as error:
-            self._cut_back(start, error)
-            raise
-        segment.touched = True
-        segment.size = end
-        segment.next_offset = last_offset + 1
-        self._recent.add_run(batches, start)
-        if self.indexer.add_run(batches, start):
-            self._indexed()
+        self.append(batches)
         return True
 
-    def append(self, batches: Sequence[RecordBatch], size_bytes: int) -> None:
+    def append(self, batches: Sequence[RecordBatch]) -> None:
         """Write the batches, all or none, in one gather write.
 
-        :param size_bytes: size of all batches
         :raises OSError: nothing was written; CutBackError: that is not certain
         """
-        segment, last = self.segment, batches[-1]
+        # A turn may bring a partition many batches. What is noted of them is gathered by list, not batch by batch.
+        segment = self.segment
         start = segment.size
         buffers = [batch.data for batch in batches]
+        *positions, end = accumulate(map(len, buffers), initial=start)
         try:
             if len(buffers) <= IOV_MAX:
-                self._gather(buffers, size_bytes, start)
+                self._gather(buffers, end - start, start)
             else:
                 self._gather_all(buffers, start)
         except OSError as error:
             self._cut_back(start, error)
             raise
-        segment.size = start + size_bytes
-        segment.next_offset = last.base_offset + last.last_offset_delta + 1
-        self._recent.add_run(batches, start)
-        if self.indexer.add_run(batches, start):
+        last_offsets = [batch.base_offset + batch.last_offset_delta for batch in batches]
+        segment.touched = True
+        segment.size = end
+        segment.next_offset = last_offsets[-1] + 1
+        self._recent.add_run(last_offsets, positions)
+        if self.indexer.add_run(last_offsets, positions, end, [batch.max_timestamp for batch in batches]):
             self._indexed()
 
     def _gather(self, buffers: Sequence[memoryview], size_bytes: int, position: int) -> None:
-        if self.segment.file().pwritev(buffers, position) != size_bytes:
+        file = self.segment.opened or self.segment.file()
+        if file.pwritev(buffers, position) != size_bytes:
             raise self._short(size_bytes)
 
     def _short(self, size_bytes: int) -> OSError:
