@@ -240,6 +240,47 @@ def test_each_partition_of_a_marker_is_answered_on_its_own() -> None:
     assert broker.ask(WriteTxnMarkersRequest(), 1).markers == []
 
 
+def marker(producer_id: int, epoch: int, *indexes: int) -> WritableTxnMarker:
+    """A commit in these partitions of ``t``."""
+    topics = [WritableTxnMarkerTopic(name="t", partition_indexes=list(indexes))]
+    return WritableTxnMarker(
+        producer_id=producer_id, producer_epoch=epoch, transaction_result=True, topics=topics
+    )
+
+
+def test_markers_for_the_same_partitions_are_each_checked_and_answered() -> None:
+    """Partition by partition, but the second marker of a producer is checked behind the first one."""
+    broker = Transacting()
+    markers = [marker(1, 5, 0, 9, 1), marker(2, -1, 0, 9, 1), marker(1, 4, 0, 9, 1), marker(3, 0, 0, 9, 1)]
+    none, unknown, nowhere = (
+        ErrorCode.NONE,
+        ErrorCode.UNKNOWN_SERVER_ERROR,
+        ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+    )
+    fenced = ErrorCode.INVALID_PRODUCER_EPOCH
+    answer = broker.ask(WriteTxnMarkersRequest(markers=markers), 1)
+    assert [one.producer_id for one in answer.markers] == [1, 2, 1, 3]
+    assert [codes(WriteTxnMarkersResponse(markers=[one])) for one in answer.markers] == [
+        [none, nowhere, none],
+        [unknown, nowhere, unknown],
+        [fenced, nowhere, fenced],
+        [none, nowhere, none],
+    ]
+    for index in (0, 1):
+        batches = list(broker.log_of("t", index).batches(0))
+        assert [(one.base_offset, one.producer_id, one.producer_epoch) for one in batches] == [
+            (0, 1, 5),
+            (1, 3, 0),
+        ]
+
+
+def test_a_write_that_fails_fails_all_markers_of_its_partition() -> None:
+    broker = Transacting()
+    broker.log_of("t", 1).fail_next_write = True
+    answer = broker.ask(WriteTxnMarkersRequest(markers=[marker(1, 0, 0, 1), marker(2, 0, 0, 1)]), 1)
+    assert codes(answer) == [ErrorCode.NONE, ErrorCode.KAFKA_STORAGE_ERROR] * 2
+
+
 def test_a_fenced_producer_costs_the_groups_nothing() -> None:
     """INVALID_PRODUCER_EPOCH is its own answer; nothing is placed, and others go on."""
     broker = Transacting()

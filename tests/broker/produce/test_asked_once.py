@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
+
 import pytest
 
+from blumfeld.broker.produce.pending import PendingProduce
 from blumfeld.broker.produce.transactional import keep
 from blumfeld.spi.context import Principal
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
@@ -70,6 +73,21 @@ def test_a_request_in_slices_is_answered_alike() -> None:
     broker.create_topic("t", partitions=PARTITIONS)
     assert codes(broker, many(PARTITIONS, "t")) == [{0}]
     assert {broker.log_of("t", at).written_end_offset for at in range(PARTITIONS)} == {1}
+
+
+@pytest.mark.parametrize("partitions", [2, PARTITIONS])
+@pytest.mark.parametrize("acks", [-1, 0])
+def test_an_answered_request_is_freed(partitions: int, acks: int) -> None:
+    """Its answers refer to it, and are no objects that the garbage collector looks at: a cycle would stay for ever."""
+    broker = BrokerHarness(transactions=FakeTransactions())
+    broker.create_topic("t", partitions=PARTITIONS)
+    for refused in (False, True):
+        request = many(partitions, "t", *(["nowhere"] if refused else []))
+        request.acks = acks
+        broker.send(request, 12)
+        broker.runtime.run_turn()
+    gc.collect()
+    assert not [one for one in gc.get_objects() if isinstance(one, PendingProduce)]
 
 
 def test_a_refused_transactional_id_refuses_every_batch() -> None:

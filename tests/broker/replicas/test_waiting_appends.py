@@ -82,7 +82,7 @@ class Appends(RuleBasedStateMachine):
     @rule(behind=st.integers(0, 3))
     def commit(self, behind: int) -> None:
         self.leader.high_watermark = max(self.leader.high_watermark, self.end - behind)
-        self.appends.answer(cast("LeaderReplica", self.leader))
+        self.appends.answer(cast("LeaderReplica", self.leader), self.end)
         done = [one for one in self.model if one[1] <= self.leader.high_watermark]
         self.expected += [(name, ErrorCode.NONE) for name, *_ in done]
         self.model = [one for one in self.model if one not in done]

@@ -136,14 +136,15 @@ def test_offset_and_epoch_are_patched_without_touching_the_crc() -> None:
     assert data[8:12] + data[16:] == PLAIN[8:12] + PLAIN[16:]
 
 
-def test_a_copy_is_equal_and_has_bytes_of_its_own() -> None:
+def test_copies_are_equal_and_have_bytes_of_their_own() -> None:
     data = bytes(build_batch([Record(offset=0, timestamp=5, key=b"k", value=b"v")], producer_id=7))
     original = RecordBatch(memoryview(data))
-    copied = original.copy()
+    first, second = original.copies(2)
     for name in RecordBatch.__slots__:
-        assert getattr(copied, name) == getattr(original, name), name
-    copied.assign_offset(9, 3)
-    assert (bytes(copied.data[:8]), bytes(original.data[:8])) == ((9).to_bytes(8), bytes(8))
+        assert getattr(first, name) == getattr(second, name) == getattr(original, name), name
+    first.assign_offset(9, 3)
+    assert (first.base_offset, second.base_offset, original.base_offset) == (9, 0, 0)
+    assert [bytes(one.data[:8]) for one in (first, second, original)] == [(9).to_bytes(8), bytes(8), bytes(8)]
 
 
 def test_patching_bytes_that_are_read_only_fails() -> None:

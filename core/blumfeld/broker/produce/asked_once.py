@@ -5,9 +5,10 @@ A request may have a hundred partitions, so authorizer and image are asked once 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.pending import TOPIC_ID_FROM
-from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.internal_topics import is_internal
@@ -20,7 +21,7 @@ ADMIN_CLIENT_ID = "__admin_client"
 
 
 class WholeRequest:
-    """The checks by which a whole request fails. They look at one batch after the other."""
+    """The checks by which a whole request fails. They look at all its batches in their order."""
 
     __slots__ = ("_context", "_may_transact", "_ports", "_producer_id", "_transactional_id", "code")
 
@@ -35,21 +36,26 @@ class WholeRequest:
         self._may_transact: bool | None = None
         self._producer_id = NO_PRODUCER_ID
 
-    def take(self, batch: RecordBatch | BrokerError) -> None:
-        """Set :attr:`code` if this batch makes the request fail. An unreadable batch fails alone."""
-        if self.code or isinstance(batch, BrokerError):
+    def take(self, batches: Iterable[RecordBatch | BrokerError]) -> None:
+        """Set :attr:`code` if one of these batches makes the request fail. An unreadable batch fails alone."""
+        if self.code:
             return
-        if batch.attributes & TRANSACTIONAL_BIT:
-            if self._may_transact is None:
-                self._may_transact = self._allowed()
-            if not self._may_transact:
-                self.code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                return
-        producer_id = batch.producer_id
-        if producer_id != self._producer_id and producer_id > NO_PRODUCER_ID:
-            if self._producer_id > NO_PRODUCER_ID:
-                self.code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
-            self._producer_id = producer_id
+        known_id = self._producer_id
+        for batch in batches:
+            if isinstance(batch, BrokerError):
+                continue
+            if batch.attributes & TRANSACTIONAL_BIT and not self._may_transact:
+                if self._may_transact is None:
+                    self._may_transact = self._allowed()
+                if not self._may_transact:
+                    self.code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+                    return
+            producer_id = batch.producer_id
+            if producer_id != known_id and producer_id > NO_PRODUCER_ID:
+                if known_id > NO_PRODUCER_ID:
+                    self.code = ErrorCode.INVALID_PRODUCER_ID_MAPPING
+                    return
+                self._producer_id = known_id = producer_id
 
     def _allowed(self) -> bool:
         """Whether this build has transactions, and the client may write in this one."""
@@ -61,29 +67,20 @@ class WholeRequest:
 class FoundTopic:
     """One topic of a request."""
 
-    __slots__ = ("_code", "_hosted", "_name", "is_foreign")
+    __slots__ = ("code", "is_foreign", "name")
 
     def __init__(self, ports: Ports, topic: TopicProduceData, context: RequestContext) -> None:
-        self._hosted = ports.hosted
-        self._code = ErrorCode.NONE
+        self.code = ErrorCode.NONE
+        """The error that each of its partitions gets."""
         name = topic.name
         if context.api_version >= TOPIC_ID_FROM:
             image = ports.cluster.image.topic_by_id(topic.topic_id)
             if image is None:
-                self._code = ErrorCode.UNKNOWN_TOPIC_ID
+                self.code = ErrorCode.UNKNOWN_TOPIC_ID
             else:
                 name = image.name
-        if not self._code and not context.authorize("Write", "Topic", name):
-            self._code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        self._name = name
+        if not self.code and not context.authorize("Write", "Topic", name):
+            self.code = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+        self.name = name
         self.is_foreign = is_internal(name) and context.client_id != ADMIN_CLIENT_ID
         """Whether a coordinator keeps its state in the topic, so that this client may not write to it."""
-
-    def leading(self, index: int) -> Partition:
-        """Returns the partition, if this node leads it and the client may write to it.
-
-        :raises BrokerError: it doesn't, or may not
-        """
-        if self._code:
-            raise BrokerError(self._code)
-        return self._hosted.leading(self._name, index)

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
+from blumfeld.broker.produce.all_appended import AllAppended
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.rules.append_rules import RejectedRecords
 from blumfeld.spi.completion import Completion
@@ -40,29 +41,30 @@ _WITHOUT_LOG_START = (
 """Errors that Kafka answers with log start offset -1. With any other error it sends the log's real start."""
 
 
-class PartitionAppend:
-    """Waits for the outcome of one partition's batch. Implements ``AppendWaiter``."""
+NO_ERRORS: list[BatchIndexAndErrorMessage] = []
+NO_LEADER = LeaderIdAndEpoch()
 
-    __slots__ = ("answer", "partition", "pending")
 
-    def __init__(
-        self, pending: PendingProduce, answer: PartitionProduceResponse, partition: Partition
-    ) -> None:
-        self.pending = pending
-        self.answer = answer
-        self.partition = partition
+class PartitionAppend(PartitionProduceResponse, kw_only=True, eq=False):
+    """One partition's answer, and what waits for the outcome of its batch. Implements ``AppendWaiter``.
 
-    def refused(self, partition: Partition, error: BrokerError) -> None:
-        """Fill the partition's answer: its batch was refused before it was placed."""
+    A request may have hundreds of partitions, and one object costs less than two.
+    """
+
+    pending: PendingProduce
+    partition: Partition
+
+    def refused(self, error: BrokerError) -> None:
+        """Take the error of a batch that was refused before it was placed."""
         self.pending.open -= 1
-        self.pending.refuse(self.answer, error.code, error.message)
+        self.pending.refuse(self, error.code, error.message)
         if isinstance(error, RejectedRecords):
-            self.answer.record_errors = [
+            self.record_errors = [
                 BatchIndexAndErrorMessage(batch_index=at, batch_index_error_message=error.record_message)
                 for at in error.indexes
             ]
         if error.code not in _WITHOUT_LOG_START:
-            self.answer.log_start_offset = partition.log.log_start_offset
+            self.log_start_offset = self.partition.log.log_start_offset
 
     @property
     def commit_wait_ms(self) -> float | None:
@@ -73,9 +75,9 @@ class PartitionAppend:
         """As ``AppendWaiter.appended``."""
         pending = self.pending
         if code:
-            pending.refuse(self.answer, code, None)
+            pending.refuse(self, code, None)
         else:
-            self.answer.log_start_offset = self.partition.log.log_start_offset
+            self.log_start_offset = self.partition.log.log_start_offset
         pending.open -= 1
         if not pending.open:
             pending.all_told()
@@ -88,12 +90,13 @@ class PendingProduce:
     """
 
     __slots__ = (
+        "_completion",
+        "_in_steps",
         "_placing",
         "_ports",
         "_refused",
-        "_response",
+        "_topics",
         "acks",
-        "completion",
         "context",
         "lasting",
         "looking",
@@ -103,8 +106,18 @@ class PendingProduce:
         "verifying",
     )
 
-    def __init__(self, ports: Ports, request: ProduceRequest, context: RequestContext) -> None:
-        self.completion: Completion[ProduceResponse | NoAnswer] = Completion()
+    def __init__(
+        self,
+        ports: Ports,
+        request: ProduceRequest,
+        context: RequestContext,
+        completion: Completion[ProduceResponse | NoAnswer],
+        in_steps: bool = False,
+    ) -> None:
+        """:param completion: takes the answer
+        :param in_steps: the request has so many partitions that it is served and answered in steps
+        """
+        self._completion: Completion[ProduceResponse | NoAnswer] | None = completion
         self.context = context
         self.acks = request.acks
         self.timeout_ms = request.timeout_ms
@@ -113,20 +126,22 @@ class PendingProduce:
         self.looking: deque[tuple[Partition, RecordBatch, PartitionAppend]] = deque()
         """Batches whose records a worker thread must check before they are placed."""
         self.transactional_id = request.transactional_id or ""
-        self.lasting = False
+        self.lasting = in_steps
         """Whether the batches that wait lie in memory that outlives the turn."""
         self.verifying: list[tuple[Check, PartitionAppend]] = []
         """Batches whose transaction the coordinator must verify before they are placed."""
         self._ports = ports
+        self._in_steps = in_steps
         self._placing = True
         self._refused = False
         """Whether any partition's answer has an error."""
-        self._response = ProduceResponse()
+        self._topics: list[TopicProduceResponse] = []
+        """The answers by topic, until the request is answered. Each of them refers to this object."""
 
     def add_topic(self, topic: TopicProduceData) -> list[PartitionProduceResponse]:
         """Add a topic to the response. Returns the list that takes its partitions' answers."""
         answer = TopicProduceResponse(name=topic.name, topic_id=topic.topic_id)
-        self._response.responses.append(answer)
+        self._topics.append(answer)
         return answer.partition_responses
 
     def all_placed(self) -> None:
@@ -148,26 +163,31 @@ class PendingProduce:
         answer.error_message = message
 
     def _answer(self) -> None:
+        # The answers refer to this object. If it kept them, or their completion, nothing would ever free them.
+        topics, self._topics = self._topics, []
+        completion, self._completion = self._completion, None
+        assert completion is not None
         if self.acks == 0:
-            self._answer_nothing()
-            return
-        if self._refused and self.context.api_version >= LEADER_HINT_FROM:
-            self._hint_leaders()
-        self.completion.complete(self._response)
+            self._check_unanswered(topics)
+            completion.complete(NO_ANSWER)
+        elif self._refused or self._in_steps:
+            response = ProduceResponse(responses=topics)
+            if self._refused and self.context.api_version >= LEADER_HINT_FROM:
+                self._hint_leaders(response)
+            completion.complete(response)
+        else:
+            completion.complete(AllAppended(responses=topics))
 
-    def _answer_nothing(self) -> None:
-        """End a request with acks=0. It has no answer, so an error closes the connection, as in Kafka."""
-        codes = [
-            a.error_code for t in self._response.responses for a in t.partition_responses if a.error_code
-        ]
+    def _check_unanswered(self, topics: list[TopicProduceResponse]) -> None:
+        """A request with acks=0 has no answer, so an error closes the connection, as in Kafka."""
+        codes = [a.error_code for t in topics for a in t.partition_responses if a.error_code]
         if codes:
             self.context.close_connection(f"produce with acks=0 failed: {ErrorCode(codes[0]).name}")
-        self.completion.complete(NO_ANSWER)
 
-    def _hint_leaders(self) -> None:
+    def _hint_leaders(self, response: ProduceResponse) -> None:
         ports, listener = self._ports, self.context.listener.name
         told: set[int] = set()
-        for topic in self._response.responses:
+        for topic in response.responses:
             for answer in topic.partition_responses:
                 if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
                     continue
@@ -184,7 +204,7 @@ class PendingProduce:
                 if hint is not None and hint[0].broker_id not in told:
                     node, endpoint = hint
                     told.add(node.broker_id)
-                    self._response.node_endpoints.append(
+                    response.node_endpoints.append(
                         NodeEndpoint(
                             node_id=node.broker_id, host=endpoint.host, port=endpoint.port, rack=node.rack
                         )

@@ -7,6 +7,9 @@ forever. A batch of a transaction that is open in the partition needs no check.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import accumulate
+
+import msgspec
 
 from blumfeld.broker.ports import Transactions
 from blumfeld.broker.replicas.partition import Partition
@@ -71,30 +74,20 @@ def is_open_for(entry: ProducerEntry | None, batch: RecordBatch) -> bool:
     return entry is not None and entry.txn_first_offset >= 0 and entry.epoch == batch.producer_epoch
 
 
-class Check:
+class Check(msgspec.Struct, eq=False):
     """One partition's part of a check, from the question to the answer."""
 
-    __slots__ = ("_before", "_first_sequences", "batch", "key", "looked", "partition")
+    partition: Partition
+    batch: RecordBatch
+    key: tuple[str, int]
+    """(topic, index) of the partition."""
+    before: ProducerEntry | None
+    """The producer's entry in the partition as of the question."""
+    first_sequences: FirstSequences
+    looked: RecordBatch | None = None
+    """The batch as the topic requires it, if a worker thread has checked its records already."""
 
-    def __init__(
-        self,
-        partition: Partition,
-        batch: RecordBatch,
-        before: ProducerEntry | None,
-        first_sequences: FirstSequences,
-    ) -> None:
-        """:param before: the producer's entry in the partition as of now"""
-        self.partition = partition
-        self.batch = batch
-        self.looked: RecordBatch | None = None
-        """The batch as the topic requires it, if a worker thread has checked its records already."""
-        self._before = before
-        self._first_sequences = first_sequences
-        at = partition.partition
-        self.key = (at.topic, at.partition)
-        """(topic, index) of the partition."""
-
-    def confirm(self, code: ErrorCode, *, adds: bool, abortable: bool) -> bool:
+    def confirm(self, code: ErrorCode, adds: bool, abortable: bool) -> bool:
         """Check that the batch may be appended now, with the coordinator's outcome. Returns whether it may. If not, the
         coordinator must be asked again.
 
@@ -108,30 +101,30 @@ class Check:
         if code:
             raise produce_error(code, adds=adds, abortable=abortable)
         entry = self.partition.state.producers.producer(self.batch.producer_id)
-        if entry is not self._before and not is_open_for(entry, self.batch):
+        if entry is not self.before and not is_open_for(entry, self.batch):
             if not adds:
                 raise BrokerError(
                     ErrorCode.INVALID_TXN_STATE, "the transaction ended while the partition was verified"
                 )
             if entry is None or entry.epoch <= self.batch.producer_epoch:
-                self._before = entry
+                self.before = entry
                 return False
         if entry is None:
             check_first(self.batch, adds)
-            self._first_sequences.check(self.key, self.batch)
+            self.first_sequences.check(self.key, self.batch)
         return True
 
 
 def keep(batches: Sequence[RecordBatch]) -> None:
     """Move the batches of one request to memory that outlives the turn. A small frame lies in the receive buffer, which
     the next turn overwrites."""
-    if sum(batch.size_bytes for batch in batches) > OWNED_FRAME_BYTES:
+    ends = list(accumulate([batch.size_bytes for batch in batches]))
+    if ends[-1] > OWNED_FRAME_BYTES:
         return  # so is their frame
-    memory, at = memoryview(bytearray().join([batch.data for batch in batches])), 0
-    for batch in batches:
-        end = at + batch.size_bytes
-        batch.data = memory[at:end]
-        at = end
+    memory, start = memoryview(bytearray().join([batch.data for batch in batches])), 0
+    for batch, end in zip(batches, ends, strict=True):
+        batch.data = memory[start:end]
+        start = end
 
 
 class FirstSequences:
@@ -150,12 +143,14 @@ class FirstSequences:
         none.
         """
         entry = partition.state.producers.producer(batch.producer_id)
-        if is_open_for(entry, batch):
+        # Mostly the batch is its transaction's first one here, and the producer has none open: seen without a call.
+        if entry is not None and entry.txn_first_offset >= 0 and is_open_for(entry, batch):
             return None
-        check = Check(partition, batch, entry, self)
+        at = partition.partition
+        key = (at.topic, at.partition)
         if entry is None:
-            self._note(check.key, batch)
-        return check
+            self._note(key, batch)
+        return Check(partition, batch, key, entry, self)
 
     def _note(self, key: tuple[str, int], batch: RecordBatch) -> None:
         at = (key, batch.producer_id)
@@ -201,7 +196,7 @@ def ask(
         transactional_id=transactional_id,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
-        partitions=frozenset(check.key for check in checks),
+        partitions=frozenset([check.key for check in checks]),
         add=adds,
     )
     _Question(transactions, runtime, asked, then).put()

@@ -6,11 +6,12 @@ the waiting requests are answered. Everything here runs on the loop's thread, so
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.rules.append_rules import AppendRules
+from blumfeld.broker.replicas.rules.conforming import as_required
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.throttles import Throttles
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL, AppendWaiter, WaitingAppends
@@ -32,8 +33,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 
 ACKS_LEADER = 1
 # An enumeration's member costs as much to look up as a call.
-_WRITE = Phase.WRITE
-_HIGH_WATERMARK = Phase.HIGH_WATERMARK
+_WRITE, _HIGH_WATERMARK = Phase.WRITE, Phase.HIGH_WATERMARK
 _NONE = ErrorCode.NONE
 
 
@@ -181,9 +181,8 @@ class Partition:
         """
         if current_leader_epoch < 0 or current_leader_epoch == self.leader_epoch:
             return _NONE
-        if current_leader_epoch < self.leader_epoch:
-            return ErrorCode.FENCED_LEADER_EPOCH
-        return ErrorCode.UNKNOWN_LEADER_EPOCH
+        older = current_leader_epoch < self.leader_epoch
+        return ErrorCode.FENCED_LEADER_EPOCH if older else ErrorCode.UNKNOWN_LEADER_EPOCH
 
     # Appends
 
@@ -192,8 +191,7 @@ class Partition:
     ) -> int:
         """Check a client's batch and place it. Returns its base offset.
 
-        ``waiter`` is called when the batch is written, with acks=all when it is committed. If this raises, nothing was
-        placed and ``waiter`` is never called.
+        ``waiter`` is called when the batch is written, with acks=all when it is committed; never, if this raises.
 
         A retry of a batch that is already here (KIP-98) is not placed again: it gets the original's base offset, and
         waits for the original's outcome.
@@ -205,42 +203,30 @@ class Partition:
         leader = self.leader
         if leader is None:
             raise self._not_leader()
-        if acks == ACKS_ALL:
-            code = leader.check_append_all()
-            if code:
-                raise BrokerError(code)
+        if acks == ACKS_ALL and (code := leader.check_append_all()):
+            raise BrokerError(code)
         rules = self.rules
         now_ms = self._runtime.now_ms()
         rules.check(batch, now_ms)
         self.append_ms = -1
         if batch.producer_id >= 0:
-            duplicate = self.state.check_producer(batch, self._runtime)
+            try:
+                duplicate = self.state.producers.check(batch)
+            except BrokerError as error:
+                raise self.state.refusal(error, batch, self._runtime.monotonic_ms()) from None
             if duplicate is not None:
                 self._wait_for(duplicate.last_offset + 1, acks, waiter)
                 self.append_ms = duplicate.timestamp_ms
                 return duplicate.base_offset
         if rules.changes_batches:
-            batch = self._conformed(batch, now_ms, looked)
+            batch = as_required(batch, rules, self.config, now_ms, looked)
+            if rules.log_append_time:
+                self.append_ms = now_ms
         return self.place(batch, acks, waiter)
 
-    def _conformed(self, batch: RecordBatch, now_ms: int, looked: RecordBatch | None) -> RecordBatch:
-        if looked is not None:
-            batch = looked
-        elif self.rules.looks_inside:
-            from blumfeld.broker.replicas.rules.record_rules import conformed
-
-            batch = conformed(batch, self.config)
-        if self.rules.log_append_time:
-            batch.set_log_append_time(now_ms)
-            self.append_ms = now_ms
-        return batch
-
-    def place(
-        self, batch: RecordBatch, acks: int, waiter: AppendWaiter, ends: EndMarker | None = None
-    ) -> int:
+    def place(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
         """Place a batch that was checked, or that this node made itself (a coordinator's). Returns its base offset.
 
-        :param ends: what the batch says, if this node built it as a transaction's marker
         :raises BrokerError: NOT_LEADER_OR_FOLLOWER; KAFKA_STORAGE_ERROR
         """
         if self.leader is None:
@@ -251,16 +237,36 @@ class Partition:
             self.fail(error)
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if batch.producer_id >= 0:
-            if ends is None:
-                self.state.producers.place(batch)
-            else:
-                self.state.producers.place_marker(batch, ends)
+            self.state.producers.place(batch)
         if self.watchers.written_bytes is not None:
             self.watchers.written_bytes.placed += batch.size_bytes
         self._unwritten.append((base_offset + batch.last_offset_delta + 1, acks, waiter))
         if not self._write_due:
             self._write_later()
         return base_offset
+
+    def place_markers(
+        self, batches: Sequence[RecordBatch], ends: Sequence[EndMarker], waiter: AppendWaiter
+    ) -> None:
+        """Place markers that this node has built and checked, with acks=all. ``waiter`` is told NONE when all of them
+        are committed, an error if one of them may be lost.
+
+        :param ends: the content of each batch
+        :raises BrokerError: NOT_LEADER_OR_FOLLOWER, KAFKA_STORAGE_ERROR: none of them will be written
+        """
+        if self.leader is None:
+            raise self._not_leader()
+        place, leader_epoch = self.log.place, self.leader_epoch
+        try:
+            for batch in batches:
+                place(batch, leader_epoch)
+        except OSError as error:
+            self.fail(error)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        self.state.producers.place_markers(batches, ends)
+        if self.watchers.written_bytes is not None:
+            self.watchers.written_bytes.placed += sum(batch.size_bytes for batch in batches)
+        self.wait_committed(waiter)
 
     def wait_committed(self, waiter: AppendWaiter) -> None:
         """Call ``waiter`` once everything that is placed now is committed, or has failed."""
@@ -271,11 +277,9 @@ class Partition:
         self._wait_for(self.log.placed_end_offset, ACKS_LEADER, waiter)
 
     def _wait_for(self, end_offset: int, acks: int, waiter: AppendWaiter) -> None:
-        """Wait for batches that are placed already, or even written. It goes the way of a new append, because a retry
-        must not be answered before its original is written."""
+        """Wait for batches that are placed, or written. A retry isn't answered before its original is written."""
         self._unwritten.append((end_offset, acks, waiter))
-        if not self._write_due:
-            self._write_later()
+        self.write_this_turn()
 
     def write_this_turn(self) -> None:
         """Write what is placed at the end of this turn."""
@@ -345,7 +349,7 @@ class Partition:
             self._runtime.at_end_of_turn(_HIGH_WATERMARK, self._advance)
 
     def tells(self) -> None:
-        """Remember the time: waiters get their outcome now."""
+        """Take note of the time: waiters get their outcome now."""
         self.told_ms = self._runtime.monotonic_ms()
 
     def _advance(self) -> None:
@@ -358,7 +362,7 @@ class Partition:
             commits = self._commits
             if commits.queue:
                 self.tells()
-                commits.answer(leader)
+                commits.answer(leader, self.log.written_end_offset)
                 if commits.queue:
                     commits.outlive_the_turn()
         elif self.followed is not None:
@@ -373,7 +377,7 @@ class Partition:
         self.state.producers.high_watermark_moved(high_watermark)
         if leader is not None and self._commits.queue:
             self.tells()
-            self._commits.answer(leader)
+            self._commits.answer(leader, self.log.written_end_offset)
         watchers = self.watchers
         if watchers.committed_end:
             watchers.wake(COMMITTED_END_MOVED)

@@ -86,6 +86,13 @@ class WaitingAppends:
         """
         committing: list[Waiting] = []
         placed_since: list[Waiting] = []
+        # Where the first one waits for the commit, mostly all do, and all are written now.
+        if (
+            waiting
+            and waiting[0][1] == ACKS_ALL
+            and not [one for one in waiting if one[1] != ACKS_ALL or one[0] > end_offset]
+        ):
+            committing, waiting = list(waiting), ()
         for one in waiting:
             one_end, acks, waiter = one
             if one_end > end_offset:
@@ -102,22 +109,29 @@ class WaitingAppends:
             self._new += len(committing)
         return placed_since
 
-    def answer(self, leader: LeaderReplica) -> None:
-        """Tell the waiters whose batches are committed."""
-        queue, limits, expired = self.queue, self._limits, self._expired
+    def answer(self, leader: LeaderReplica, written_end_offset: int) -> None:
+        """Tell the waiters whose batches are committed.
+
+        :param written_end_offset: the written end of the log, behind which none of them waits
+        """
+        queue = self.queue
         code = leader.check_committed(queue[0][0]) if queue else None
         if code is None:
             return
         # The size of the ISR is the same for all, so the leader is asked only once.
         high_watermark = leader.high_watermark
-        while queue:
-            end_offset, _, waiter = queue[0]
-            if end_offset > high_watermark:
-                return
-            queue.popleft()
-            if limits or expired:
+        if high_watermark >= written_end_offset:
+            due = list(queue)
+            queue.clear()
+        else:
+            due = []
+            while queue and queue[0][0] <= high_watermark:
+                due.append(queue.popleft())
+        if self._limits or self._expired:
+            for _, _, waiter in due:
                 self.tell(waiter, code)
-            else:
+        else:
+            for _, _, waiter in due:
                 waiter.appended(code)
 
     def fail(self, code: ErrorCode) -> None:

@@ -18,6 +18,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 
 BATCHES_KEPT = 5
 """Kafka's number: a client has at most five requests in flight, so it never retries an older batch."""
+_OLDER_KEPT = BATCHES_KEPT - 1
 TRANSACTIONS_V2 = 2
 """First ``transaction.version`` that gives each transaction its own epoch (KIP-890)."""
 
@@ -89,23 +90,23 @@ def after_data(batch: RecordBatch, before: ProducerEntry | None) -> ProducerEntr
     """Returns the producer's entry after a batch that is in the log. It isn't checked: what the log holds is
     valid.
     """
-    delta, sequence = batch.last_offset_delta, batch.base_sequence
+    delta, sequence, epoch = batch.last_offset_delta, batch.base_sequence, batch.producer_epoch
+    base_offset, timestamp_ms = batch.base_offset, batch.max_timestamp
     if sequence != NO_SEQUENCE:
         sequence = (sequence + delta) & SEQUENCE_MASK
-    written = WrittenBatch(sequence, batch.base_offset + delta, delta, batch.max_timestamp)
-    batches: tuple[WrittenBatch, ...] = (written,)
+    batches: tuple[WrittenBatch, ...] = (WrittenBatch(sequence, base_offset + delta, delta, timestamp_ms),)
     coordinator_epoch, txn_first_offset = NO_COORDINATOR_EPOCH, NO_OFFSET
     if before is not None:
         coordinator_epoch, txn_first_offset = before.coordinator_epoch, before.txn_first_offset
-        if before.epoch == batch.producer_epoch:
-            batches = (*before.batches[1 - BATCHES_KEPT :], written)
+        if before.epoch == epoch and before.batches:
+            batches = before.batches[-_OLDER_KEPT:] + batches
     if txn_first_offset < 0 and batch.attributes & TRANSACTIONAL_BIT:
-        txn_first_offset = batch.base_offset
+        txn_first_offset = base_offset
     return ProducerEntry(
         producer_id=batch.producer_id,
-        epoch=batch.producer_epoch,
+        epoch=epoch,
         batches=batches,
-        last_timestamp_ms=batch.max_timestamp,
+        last_timestamp_ms=timestamp_ms,
         coordinator_epoch=coordinator_epoch,
         txn_first_offset=txn_first_offset,
     )

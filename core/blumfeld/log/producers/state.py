@@ -118,7 +118,7 @@ class ProducerState:
         return min(oldest, next(iter(self._ongoing))) if self._ongoing else oldest
 
     def check(
-        self, batch: RecordBatch, *, from_client: bool = True, transaction_version: int = 0
+        self, batch: RecordBatch, from_client: bool = True, transaction_version: int = 0
     ) -> Duplicate | None:
         """Check whether a producer's data batch may be appended now. ``None`` means yes. Changes nothing.
 
@@ -158,13 +158,15 @@ class ProducerState:
         completed = self._apply(batch, before)
         self._placed.append(_Placed(batch.base_offset, before, batch.producer_id, changed_before, completed))
 
-    def place_marker(self, batch: RecordBatch, marker: EndMarker) -> None:
-        """:meth:`place` for a marker that this node has built itself, so that its record need not be read."""
-        base_offset, producer_id = batch.base_offset, batch.producer_id
-        before = self._entries.get(producer_id)
-        changed_before, self._changed_at = self._changed_at, base_offset  # a marker takes one offset
-        completed = self._apply_marker(batch, before, marker)
-        self._placed.append(_Placed(base_offset, before, producer_id, changed_before, completed))
+    def place_markers(self, batches: Sequence[RecordBatch], markers: Sequence[EndMarker]) -> None:
+        """:meth:`place` for markers that this node has built itself, so that their records need not be read."""
+        entries, placed = self._entries, self._placed
+        for batch, marker in zip(batches, markers, strict=True):
+            base_offset, producer_id = batch.base_offset, batch.producer_id
+            before = entries.get(producer_id)
+            changed_before, self._changed_at = self._changed_at, base_offset  # a marker takes one offset
+            completed = self._apply_marker(batch, before, marker)
+            placed.append(_Placed(base_offset, before, producer_id, changed_before, completed))
 
     def replay(self, batch: RecordBatch) -> Sequence[AbortedTransaction]:
         """Add a written batch, after a crash or a truncation. A batch below :attr:`end_offset` is skipped.

@@ -16,12 +16,12 @@ Requests with one batch are mostly served by :mod:`blumfeld.broker.produce.strai
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.produce.asked_once import FoundTopic, WholeRequest
-from blumfeld.broker.produce.pending import PartitionAppend, PendingProduce
+from blumfeld.broker.produce.pending import NO_ERRORS, NO_LEADER, PartitionAppend, PendingProduce
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.rules.append_rules import ZSTD_FROM, TooMuchAtOnce, check_codec
 from blumfeld.spi.completion import Completion, Steps
@@ -93,51 +93,36 @@ class Produce:
         self, request: ProduceRequest, context: RequestContext
     ) -> Completion[ProduceResponse | NoAnswer]:
         """Place every batch. The answer completes at the end of the turn, with acks=all perhaps later."""
-        pending = PendingProduce(self._ports, request, context)
+        answered: Completion[ProduceResponse | NoAnswer] = Completion()
+        pending = PendingProduce(self._ports, request, context, answered)
         whole = WholeRequest(self._ports, request, context)
-        batches: list[RecordBatch | BrokerError] = []
-        if not whole.code:
-            for topic in request.topic_data:
-                for data in topic.partition_data:
-                    batch = batch_or_error(data)
-                    batches.append(batch)
-                    whole.take(batch)
-        following = iter(batches)
-        for topic in request.topic_data:
+        batches = [batches_of(topic.partition_data) for topic in request.topic_data]
+        for some in batches:
+            whole.take(some)
+        for topic, some in zip(request.topic_data, batches, strict=True):
             answers, found = pending.add_topic(topic), FoundTopic(self._ports, topic, context)
-            for data in topic.partition_data:
-                self._place(found, data, pending, answers, whole.code, next(following, None))
+            self._place(found, topic.partition_data, some, pending, answers, whole.code)
         self._all_placed(pending, context)
-        return pending.completion
+        return answered
 
     def in_steps(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
         """:meth:`handle` for many partitions. The connection's next request waits until all batches are placed."""
-        pending = PendingProduce(self._ports, request, context)
-        pending.lasting = True
+        answered: Completion[ProduceResponse | NoAnswer] = Completion()
+        pending = PendingProduce(self._ports, request, context, answered, in_steps=True)
         whole = WholeRequest(self._ports, request, context)
-        seen = 0
         for topic in request.topic_data:
-            for data in topic.partition_data:
-                if not whole.code:
-                    whole.take(batch_or_error(data))
-                seen += 1
-                if not seen % CHUNK_ELEMENTS:
-                    yield None
-            if not topic.partition_data:
+            for some in _chunks(topic.partition_data):
+                whole.take(batches_of(some))
                 yield None
         for topic in request.topic_data:
-            answers, found = pending.add_topic(topic), FoundTopic(self._ports, topic, context)
-            for data in topic.partition_data:
-                self._place(found, data, pending, answers, whole.code)
-                seen += 1
-                if not seen % CHUNK_ELEMENTS:
-                    yield None
-                    # The topic may have been deleted meanwhile.
-                    found = FoundTopic(self._ports, topic, context)
-            if not topic.partition_data:
+            answers = pending.add_topic(topic)
+            for some in _chunks(topic.partition_data):
+                # The topic may be deleted between two chunks.
+                found = FoundTopic(self._ports, topic, context)
+                self._place(found, some, batches_of(some), pending, answers, whole.code)
                 yield None
         yield from self._all_placed_in_steps(pending, context)
-        return pending.completion
+        return answered
 
     def _all_placed_in_steps(self, pending: PendingProduce, context: RequestContext) -> Steps[None]:
         """:meth:`_all_placed` for many partitions: the verified batches are placed in steps, too. A marker may come
@@ -193,7 +178,7 @@ class Produce:
         try:
             found = done.result()
         except BrokerError as error:
-            waiter.refused(partition, error)
+            waiter.refused(error)
         except Exception as error:
             self._ports.events.error("a batch could not be looked into", exc_info=error)
             waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
@@ -241,9 +226,9 @@ class Produce:
         for check, waiter in verifying:
             code = outcomes.get(check.key, ErrorCode.UNKNOWN_SERVER_ERROR)
             try:
-                may = check.confirm(code, adds=adds, abortable=abortable)
+                may = check.confirm(code, adds, abortable)
             except BrokerError as error:
-                waiter.refused(check.partition, error)
+                waiter.refused(error)
                 continue
             if may:
                 self._append_to(check.partition, check.batch, waiter, check.looked)
@@ -253,49 +238,69 @@ class Produce:
     def _place(
         self,
         topic: FoundTopic,
-        data: PartitionProduceData,
+        some: Sequence[PartitionProduceData],
+        batches: Sequence[RecordBatch | BrokerError],
         pending: PendingProduce,
         answers: list[PartitionProduceResponse],
         code: ErrorCode,
-        batch: RecordBatch | BrokerError | None = None,
     ) -> None:
-        """:param batch: the partition's batch if it was read before, or what is wrong with it"""
-        answer = PartitionProduceResponse(index=data.index)
-        answers.append(answer)
-        try:
-            if code:
-                if (
-                    code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-                    and self._ports.transactions() is None
-                ):
-                    # A client whose metadata is old must look for the leader, which may be a broker with transactions.
-                    topic.leading(data.index)
-                raise BrokerError(code)
-            partition = topic.leading(data.index)
-            if batch is None:
-                batch = batch_or_error(data)
-            if isinstance(batch, BrokerError):
-                raise batch
-            if pending.context.api_version < ZSTD_FROM:
-                check_codec(batch)
-            if topic.is_foreign:
-                raise BrokerError(
-                    ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to an internal topic"
-                )
-        except BrokerError as error:
-            pending.refuse(answer, error.code, error.message)
-        else:
-            pending.open += 1
-            self._append(partition, batch, PartitionAppend(pending, answer, partition))
+        """Place the batches of some partitions of a topic.
 
-    def _append(self, partition: Partition, batch: RecordBatch, waiter: PartitionAppend) -> None:
-        if batch.attributes & TRANSACTIONAL_BIT:
-            # The module is loaded with the first transaction. An import here would cost each batch a microsecond.
-            check = (self._check or self._load_check())(partition, batch)
-            if check is not None:
-                waiter.pending.verifying.append((check, waiter))
-                return
-        self._append_to(partition, batch, waiter)
+        :param batches: the batch of each partition, or its error
+        :param answers: takes the answer of each partition
+        :param code: the error by which the whole request fails
+        """
+        leading, name = self._ports.hosted.leading, topic.name
+        any_codec = pending.context.api_version >= ZSTD_FROM
+        for data, batch in zip(some, batches, strict=True):
+            index = data.index
+            try:
+                if code:
+                    raise self._whole(code, topic, index)
+                if topic.code:
+                    raise BrokerError(topic.code)
+                partition = leading(name, index)
+                if isinstance(batch, BrokerError):
+                    raise batch
+                if not any_codec:
+                    check_codec(batch)
+                if topic.is_foreign:
+                    raise BrokerError(
+                        ErrorCode.INVALID_TOPIC_EXCEPTION, "clients may not write to an internal topic"
+                    )
+            except BrokerError as error:
+                refused = PartitionProduceResponse(index=index)
+                pending.refuse(refused, error.code, error.message)
+                answers.append(refused)
+                continue
+            answer = PartitionAppend(
+                index=index,
+                record_errors=NO_ERRORS,
+                current_leader=NO_LEADER,
+                pending=pending,
+                partition=partition,
+            )
+            answers.append(answer)
+            pending.open += 1
+            if batch.attributes & TRANSACTIONAL_BIT:
+                # The module is loaded with the first transaction. An import here would cost each batch a microsecond.
+                check = (self._check or self._load_check())(partition, batch)
+                if check is not None:
+                    pending.verifying.append((check, answer))
+                    continue
+            self._append_to(partition, batch, answer)
+
+    def _whole(self, code: ErrorCode, topic: FoundTopic, index: int) -> BrokerError:
+        """Returns the error of a partition of a request that fails as a whole."""
+        if code == ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED and self._ports.transactions() is None:
+            # A client whose metadata is old must look for the leader, which may be a broker with transactions.
+            if topic.code:
+                return BrokerError(topic.code)
+            try:
+                self._ports.hosted.leading(topic.name, index)
+            except BrokerError as error:
+                return error
+        return BrokerError(code)
 
     def _load_check(self) -> CheckOf:
         from blumfeld.broker.produce import transactional
@@ -317,17 +322,16 @@ class Produce:
         waiter: PartitionAppend,
         looked: RecordBatch | None = None,
     ) -> None:
-        answer = waiter.answer
         try:
-            answer.base_offset = partition.append(batch, waiter.pending.acks, waiter, looked)
+            waiter.base_offset = partition.append(batch, waiter.pending.acks, waiter, looked)
         except TooMuchAtOnce:
             self._keep(batch)
             waiter.pending.looking.append((partition, batch, waiter))
             return
         except BrokerError as error:
-            waiter.refused(partition, error)
+            waiter.refused(error)
             return
-        answer.log_append_time_ms = partition.append_ms
+        waiter.log_append_time_ms = partition.append_ms
 
     def _append_looked(
         self, partition: Partition, batch: RecordBatch, waiter: PartitionAppend, found: RecordBatch
@@ -342,20 +346,31 @@ class Produce:
             waiter.pending.verifying.append((check, waiter))
 
 
-def batch_or_error(data: PartitionProduceData) -> RecordBatch | BrokerError:
-    """Returns the only batch of a partition's data, or the error: INVALID_RECORD or CORRUPT_MESSAGE."""
-    records = data.records
-    if not isinstance(records, memoryview) or not records:
-        return InvalidRecord("no record batch was sent")
-    try:
-        batch = RecordBatch(records)
-    except TruncatedBatch as error:
-        return InvalidRecord(f"no whole record batch was sent: {error.message}")
-    except BrokerError as error:
-        return error
-    if batch.size_bytes != len(records) and _is_batch(records, batch.size_bytes):
-        return InvalidRecord("a partition takes exactly one batch in a request")
-    return batch
+def batches_of(some: Iterable[PartitionProduceData]) -> list[RecordBatch | BrokerError]:
+    """Returns the only batch of each partition's data, or the error: INVALID_RECORD or CORRUPT_MESSAGE."""
+    found: list[RecordBatch | BrokerError] = []
+    for data in some:
+        records = data.records
+        batch: RecordBatch | BrokerError
+        if not isinstance(records, memoryview) or not records:
+            batch = InvalidRecord("no record batch was sent")
+        else:
+            try:
+                batch = RecordBatch(records)
+                if batch.size_bytes != len(records) and _is_batch(records, batch.size_bytes):
+                    batch = InvalidRecord("a partition takes exactly one batch in a request")
+            except TruncatedBatch as error:
+                batch = InvalidRecord(f"no whole record batch was sent: {error.message}")
+            except BrokerError as error:
+                batch = error
+        found.append(batch)
+    return found
+
+
+def _chunks(some: Sequence[PartitionProduceData]) -> Iterator[Sequence[PartitionProduceData]]:
+    """Yields the partitions of a topic in chunks of a step; one empty chunk if there are none."""
+    for start in range(0, len(some) or 1, CHUNK_ELEMENTS):
+        yield some[start : start + CHUNK_ELEMENTS]
 
 
 def _is_batch(records: memoryview, at: int) -> bool:

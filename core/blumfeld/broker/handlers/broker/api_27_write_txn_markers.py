@@ -11,11 +11,11 @@ v2  the transaction's version: from 2 on a marker has the epoch after the transa
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Iterator
 
 from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.ports import Ports
-from blumfeld.broker.replicas.waiting_appends import ACKS_ALL
+from blumfeld.broker.replicas.partition import Partition
 from blumfeld.log.producers.end_marker import EndMarker
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -36,6 +36,8 @@ from blumfeld.wire.schema import Message
 
 MARKERS_A_STEP = 128
 """Markers that are placed between two yields: less than a millisecond."""
+ALIKE_MAX = 32
+"""Markers for the same partitions that are placed together at most."""
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -78,11 +80,35 @@ def failed(request: WriteTxnMarkersRequest, code: int, _message: str | None) -> 
     )
 
 
-class _Built(NamedTuple):
-    """A marker's batch, from which each partition gets a copy, and what a log reads from it."""
+class _Marker:
+    """One marker of a request, while it is placed."""
 
-    batch: RecordBatch
-    ends: EndMarker
+    __slots__ = ("_topics", "asked", "batch", "ends", "results")
+
+    def __init__(self, asked: WritableTxnMarker, answer: WritableTxnMarkerResult, now_ms: int) -> None:
+        self.asked = asked
+        self.batch: RecordBatch | None = None
+        """The marker's batch, which is the same for all partitions; ``None`` if no batch can say this."""
+        if asked.producer_id >= 0 and asked.producer_epoch >= 0:
+            data = build_transaction_marker(
+                commit=asked.transaction_result,
+                producer_id=asked.producer_id,
+                producer_epoch=asked.producer_epoch,
+                coordinator_epoch=asked.coordinator_epoch,
+                timestamp_ms=now_ms,
+            )
+            self.batch = RecordBatch(memoryview(data))
+        self.ends = EndMarker(asked.transaction_result, asked.coordinator_epoch)
+        """The content of the batch, so that nobody has to read it."""
+        self.results: list[WritableTxnMarkerPartitionResult] = []
+        """Takes the result of each partition of the topic that has its turn."""
+        self._topics = answer.topics
+
+    def next_topic(self, name: str) -> None:
+        """Begin the results of a topic."""
+        answer = WritableTxnMarkerTopicResult(name=name)
+        self._topics.append(answer)
+        self.results = answer.partitions
 
 
 class _Writing:
@@ -94,7 +120,7 @@ class _Writing:
         self.response = WriteTxnMarkersResponse()
         self.answered: Completion[Message] = Completion()
         self.left = 1
-        """Number of markers without an outcome. The placing counts as one, so that the answer waits for its end."""
+        """Number of partitions without an outcome. The placing counts as one, so that the answer waits for its end."""
 
     def one_done(self) -> None:
         """Count one outcome, and answer after the last one."""
@@ -104,20 +130,25 @@ class _Writing:
 
 
 class _Placed:
-    """Waits for one marker: implements ``AppendWaiter``."""
+    """Waits for the markers that a request places in one partition: implements ``AppendWaiter``."""
 
-    __slots__ = ("_result", "_writing")
+    __slots__ = ("_results", "_writing")
 
     commit_wait_ms = None
 
-    def __init__(self, result: WritableTxnMarkerPartitionResult, writing: _Writing) -> None:
-        self._result = result
+    def __init__(self, results: list[WritableTxnMarkerPartitionResult], writing: _Writing) -> None:
+        self._results = results
         self._writing = writing
 
+    def refused(self, code: ErrorCode) -> None:
+        """Set the error of each marker."""
+        for result in self._results:
+            result.error_code = code
+
     def appended(self, code: ErrorCode) -> None:
-        """Take the outcome: NONE when the marker is committed, or the error."""
+        """Take the outcome: NONE when the markers are committed, or the error."""
         if code:
-            self._result.error_code = code
+            self.refused(code)
         self._writing.one_done()
 
 
@@ -157,71 +188,98 @@ class WriteTxnMarkers:
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
 
     def _steps(self, request: WriteTxnMarkersRequest, writing: _Writing) -> Steps[None]:
-        for marker in request.markers:
-            built = self._built(marker)
-            result = WritableTxnMarkerResult(producer_id=marker.producer_id)
-            writing.response.markers.append(result)
-            for topic in marker.topics:
-                of_topic = WritableTxnMarkerTopicResult(name=topic.name)
-                result.topics.append(of_topic)
+        for alike in _alike(request.markers):
+            markers = []
+            for asked in alike:
+                answer = WritableTxnMarkerResult(producer_id=asked.producer_id)
+                writing.response.markers.append(answer)
+                markers.append(_Marker(asked, answer, self._ports.runtime.now_ms()))
+            at_once = MARKERS_A_STEP // len(markers)
+            for topic in alike[0].topics:
+                for marker in markers:
+                    marker.next_topic(topic.name)
                 indexes = topic.partition_indexes
-                for start in range(0, len(indexes), MARKERS_A_STEP):
-                    some = indexes[start : start + MARKERS_A_STEP]
-                    self._place_some(marker, built, topic.name, some, of_topic.partitions, writing)
+                for start in range(0, len(indexes), at_once):
+                    self._place_some(markers, topic.name, indexes[start : start + at_once], writing)
                     yield None
                 if not indexes:
                     yield None
-            if not marker.topics:
+            if not alike[0].topics:
                 yield None
         writing.one_done()
 
-    def _place_some(
-        self,
-        marker: WritableTxnMarker,
-        built: _Built | None,
-        topic: str,
-        indexes: list[int],
-        results: list[WritableTxnMarkerPartitionResult],
-        writing: _Writing,
-    ) -> None:
-        """:param results: takes the result of each partition"""
-        leading = self._ports.hosted.leading
+    def _place_some(self, markers: list[_Marker], topic: str, indexes: list[int], writing: _Writing) -> None:
+        """Place all these markers in each of these partitions."""
         groups = self._ports.groups() if topic == OFFSETS_TOPIC else None
-        producer_id, producer_epoch = marker.producer_id, marker.producer_epoch
-        coordinator_epoch, version = marker.coordinator_epoch, marker.transaction_version
-        for index in indexes:
-            result = WritableTxnMarkerPartitionResult(index)
-            results.append(result)
+        # Each partition patches its offsets into copies of its own.
+        count = len(indexes)
+        copies = [[None] * count if one.batch is None else one.batch.copies(count) for one in markers]
+        all_ends = [one.ends for one in markers]
+        for index, *batches in zip(indexes, *copies, strict=True):
+            results = [WritableTxnMarkerPartitionResult(index) for _ in markers]
+            for one, result in zip(markers, results, strict=True):
+                one.results.append(result)
+            ends, waiter = all_ends, _Placed(results, writing)
             try:
-                partition = leading(topic, index)
+                partition = self._ports.hosted.leading(topic, index)
                 leader = partition.leader
                 if leader is not None and (code := leader.check_append_all()):
                     raise BrokerError(code)
-                partition.state.producers.check_marker(
-                    producer_id, producer_epoch, coordinator_epoch, version
-                )
-                if built is None:
-                    raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
-                # Each partition patches its offset into a copy of its own.
-                partition.place(built.batch.copy(), ACKS_ALL, _Placed(result, writing), built.ends)
+                if _refuses_some(partition, markers, results):
+                    kept = [at for at, result in enumerate(results) if not result.error_code]
+                    if not kept:
+                        continue
+                    batches, ends = [batches[at] for at in kept], [all_ends[at] for at in kept]
+                    waiter = _Placed([results[at] for at in kept], writing)
+                partition.place_markers(batches, ends, waiter)
             except BrokerError as error:
-                result.error_code = error.code
+                waiter.refused(error.code)
                 continue
             writing.left += 1
             if groups is not None:
-                groups.transaction_ended(index, producer_id, marker.transaction_result)
+                for batch, end in zip(batches, ends, strict=True):
+                    groups.transaction_ended(index, batch.producer_id, end.committed)
 
-    def _built(self, marker: WritableTxnMarker) -> _Built | None:
-        """Returns the marker's batch, which is the same for all partitions; ``None`` if no batch can say this."""
-        if marker.producer_id < 0 or marker.producer_epoch < 0:
-            return None
-        data = build_transaction_marker(
-            commit=marker.transaction_result,
-            producer_id=marker.producer_id,
-            producer_epoch=marker.producer_epoch,
-            coordinator_epoch=marker.coordinator_epoch,
-            timestamp_ms=self._ports.runtime.now_ms(),
-        )
-        return _Built(
-            RecordBatch(memoryview(data)), EndMarker(marker.transaction_result, marker.coordinator_epoch)
-        )
+
+def _refuses_some(
+    partition: Partition, markers: list[_Marker], results: list[WritableTxnMarkerPartitionResult]
+) -> bool:
+    """Returns whether any of the markers may not be placed in the partition, and sets the error in its result."""
+    refuses = False
+    check = partition.state.producers.check_marker
+    for one, result in zip(markers, results, strict=True):
+        asked = one.asked
+        try:
+            check(
+                asked.producer_id,
+                asked.producer_epoch,
+                asked.coordinator_epoch,
+                asked.transaction_version,
+            )
+            if one.batch is None:
+                raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
+        except BrokerError as error:
+            result.error_code = error.code
+            refuses = True
+    return refuses
+
+
+def _alike(markers: list[WritableTxnMarker]) -> Iterator[list[WritableTxnMarker]]:
+    """Yields the markers in runs of neighbours that are for the same partitions and of different producers.
+
+    The markers of a run are placed partition by partition. Two of one producer are in different runs, because the
+    second one is checked against the state that the first one leaves.
+    """
+    run: list[WritableTxnMarker] = []
+    producer_ids: set[int] = set()
+    for marker in markers:
+        if run and (
+            len(run) == ALIKE_MAX or marker.producer_id in producer_ids or marker.topics != run[0].topics
+        ):
+            yield run
+            run = []
+            producer_ids.clear()
+        run.append(marker)
+        producer_ids.add(marker.producer_id)
+    if run:
+        yield run

@@ -22,10 +22,9 @@ from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions
 from blumfeld.log.producers.snapshot import decode_snapshot
-from blumfeld.log.producers.state import Duplicate, ProducerState
+from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
-from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import PartitionLog, segment_bases, segmented
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -246,29 +245,22 @@ class ReplicaState:
         for entry in self.producers.written(end_offset):
             self._index.append(entry)
 
-    def check_producer(self, batch: RecordBatch, runtime: Runtime) -> Duplicate | None:
-        """As :meth:`ProducerState.check <blumfeld.log.producers.state.ProducerState.check>`, for the leader.
+    def refusal(self, error: BrokerError, batch: RecordBatch, now_ms: float) -> BrokerError:
+        """Returns the error that the leader's client gets, where :attr:`producers` refused its batch with this one.
 
         A client sends several batches without waiting. The first may come a moment before this node leads, and the
         second a moment after. The second isn't out of order: the client sends both again. So for ``EARLY_MS`` a gap is
         NOT_LEADER_OR_FOLLOWER, if the producer has written nothing in this epoch. OUT_OF_ORDER_SEQUENCE_NUMBER would
         make librdkafka begin a producer epoch, and send again what is already written.
-
-        :raises BrokerError: also NOT_LEADER_OR_FOLLOWER
         """
-        try:
-            return self.producers.check(batch)
-        except BrokerError as error:
-            entry = self.producers.producer(batch.producer_id)
-            if (
-                error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-                and runtime.monotonic_ms() - self._led_since_ms < EARLY_MS
-                and (entry is None or entry.last_offset < self._led_from)
-            ):
-                raise BrokerError(
-                    ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node leads since a moment: {error}"
-                ) from None
-            raise
+        entry = self.producers.producer(batch.producer_id)
+        if (
+            error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+            and now_ms - self._led_since_ms < EARLY_MS
+            and (entry is None or entry.last_offset < self._led_from)
+        ):
+            return BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node leads since a moment: {error}")
+        return error
 
     def epoch_started(self, epoch: int, start_offset: int, led_since_ms: float | None = None) -> None:
         """Begin a leader epoch. Answers show it at once; the file gets it with its first batch.
