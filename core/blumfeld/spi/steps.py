@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.wire.errors import BrokerError
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 
 T = TypeVar("T")
@@ -32,6 +32,15 @@ class TakesSteps(Exception):  # noqa: N818 - it says what the request needs
     """Raised by a ``handle`` that has ``in_steps``, before it has done anything: this request has few elements, but to
     serve them at once would take too long. The dispatcher serves it in steps then. No client sees it.
     """
+
+
+class PartlyFailed(Exception):  # noqa: N818 - it brings an answer
+    """Raised by :func:`by_elements` where a part met a defect, which is its cause. No client sees it."""
+
+    def __init__(self, answer: Any) -> None:
+        super().__init__()
+        self.answer = answer
+        """The response: the answers of the parts before, and UNKNOWN_SERVER_ERROR for the others."""
 
 
 CHUNK_ELEMENTS = 128
@@ -57,7 +66,8 @@ def by_elements(
     :param answered: the path of those in the response
     :param once: the key of an element of the outermost array, for a handler that answers equal elements once, and may
         answer them differently for being equal. Two of them then come in the same part, and the others are left out
-    :return: the steps to the same response as ``handle`` gives for the whole. The request is used up by it
+    :return: the steps to the same response as ``handle`` gives for the whole. The request is used up by it. A defect in
+        a part raises :class:`PartlyFailed` at the end; the parts after it aren't served
     """
 
     def steps(request: Any, context: RequestContext) -> Steps[Any]:
@@ -68,10 +78,13 @@ def by_elements(
         if once is not None:
             elements = yield from _pairs(elements, once)
         whole: Any = None
+        defect: Exception | None = None
         for part, depth in parts_of(elements, asked[1:], chunk, pairs=once is not None):
             small = replace(request, **{asked[0]: part})
             answer: Any
             try:
+                if defect is not None:
+                    raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
                 answer = serve.handle(small, context)
                 if isinstance(answer, Completion):
                     if not answer.done:
@@ -79,12 +92,17 @@ def by_elements(
                     answer = answer.result()
             except BrokerError as error:
                 answer = serve.error_response(small, int(error.code), error.message)
+            except Exception as error:
+                defect = error
+                answer = serve.error_response(small, int(ErrorCode.UNKNOWN_SERVER_ERROR), None)
             if whole is None:
                 whole = answer
             else:
                 _take_error(whole, answer)
                 _join(getattr(whole, answered[0]), getattr(answer, answered[0]), depth, answered[1:])
             yield None
+        if defect is not None:
+            raise PartlyFailed(whole) from defect
         return whole
 
     return steps

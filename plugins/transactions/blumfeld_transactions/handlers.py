@@ -69,6 +69,7 @@ def handlers(around: TransactionSurroundings, _runtime: Runtime) -> list[ApiHand
             handle=apis.add_partitions,
             error_response=add_partitions_failed,
             in_steps=apis.add_partitions_in_steps,
+            error_in_steps=add_partitions_failed_in_steps,
         ),
         _handler(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), apis.add_offsets, add_offsets_failed),
         _handler(ApiKey.END_TXN, (0, 5), apis.end, end_failed),
@@ -411,6 +412,16 @@ def add_partitions_failed(request: AddPartitionsToTxnRequest, code: int, _messag
     return AddPartitionsToTxnResponse(
         results_by_topic_v3_and_below=_all_with(request.v3_and_below_topics, code)
     )
+
+
+def add_partitions_failed_in_steps(
+    request: AddPartitionsToTxnRequest, code: int, message: str | None
+) -> Steps[Message]:
+    """:func:`add_partitions_failed` for many partitions."""
+    if request.transactions:
+        return add_partitions_failed(request, code, message)
+    error = ErrorCode(code)
+    return (yield from answer_in_steps(request.v3_and_below_topics, lambda _, some: [error] * len(some)))
 
 
 def add_offsets_failed(_request: Message, code: int, _message: str | None) -> Message:

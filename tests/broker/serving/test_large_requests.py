@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import cast
+from typing import Any, cast
 
+import msgspec
 import pytest
 
 from blumfeld.broker.handlers import TABLE
 from blumfeld.broker.handlers.broker import (
+    api_00_produce,
+    api_01_fetch,
     api_03_metadata,
     api_32_describe_configs,
     api_75_describe_topic_partitions,
@@ -19,7 +22,7 @@ from blumfeld.config.values import BROKER_CONFIGS
 from blumfeld.spi.cluster import BROKER_RESOURCE
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS
+from blumfeld.spi.steps import CHUNK_ELEMENTS, by_elements
 from blumfeld.spi.transport import Connection
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld.wire.api import API_BY_KEY, response_class
@@ -39,9 +42,16 @@ from blumfeld.wire.messages.describe_topic_partitions import (
     DescribeTopicPartitionsResponse,
     TopicRequest,
 )
+from blumfeld.wire.messages.describe_transactions import (
+    DescribeTransactionsRequest,
+    DescribeTransactionsResponse,
+    TransactionState,
+)
+from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResponse, MemberIdentity
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
+from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from blumfeld.wire.schema import Message
 from campaigns.raw_connection import RawConnection
 from campaigns.stalls import largest
@@ -154,6 +164,84 @@ def test_an_error_of_the_handler_is_its_response() -> None:
     answer = harness.ask(large_leave(), 4)
     assert answer.error_code == ErrorCode.UNKNOWN_SERVER_ERROR
     assert ("error", "handler failed") in [(level, event) for level, event, _ in harness.log.events]
+
+
+def test_a_defect_in_one_part_leaves_the_answers_of_the_parts_before() -> None:
+    """What was done is told. A request that is served in parts is used up by it, so its connection was closed."""
+    harness = BrokerHarness()
+    served: list[int] = []
+
+    def handle(request: Any, context: RequestContext) -> Any:
+        served.append(len(request.transactional_ids))
+        if len(served) == 2:
+            raise RuntimeError("a defect")
+        return DescribeTransactionsResponse(
+            transaction_states=[
+                TransactionState(transactional_id=one, producer_id=7) for one in request.transactional_ids
+            ]
+        )
+
+    def failed(request: Any, code: int, _message: str | None) -> Message:
+        parts.append(len(request.transactional_ids))
+        return DescribeTransactionsResponse(
+            transaction_states=[
+                TransactionState(transactional_id=one, error_code=code) for one in request.transactional_ids
+            ]
+        )
+
+    parts: list[int] = []
+    part = ApiHandler(key=65, min_version=0, max_version=0, handle=handle, error_response=failed)
+    paths = ("transactional_ids",), ("transaction_states",)
+    harness.broker.register([msgspec.structs.replace(part, in_steps=by_elements(lambda: part, *paths))])
+    ids = [f"id{number}" for number in range(20 * CHUNK_ELEMENTS)]
+    answer = harness.ask(DescribeTransactionsRequest(transactional_ids=list(ids)), 0)
+    assert [one.transactional_id for one in answer.transaction_states] == ids
+    codes = [ErrorCode(one.error_code) for one in answer.transaction_states]
+    assert codes[:CHUNK_ELEMENTS] == [ErrorCode.NONE] * CHUNK_ELEMENTS
+    assert set(codes[CHUNK_ELEMENTS:]) == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert (served, parts) == ([CHUNK_ELEMENTS] * 2, [CHUNK_ELEMENTS] * 19)
+    assert [event for level, event, _ in harness.log.events if level == "error"] == ["handler failed"]
+
+
+PRODUCED = ProduceRequest(
+    acks=1,
+    timeout_ms=1,
+    topic_data=[
+        TopicProduceData(name="t", partition_data=[PartitionProduceData(index=n) for n in range(3_000)])
+    ],
+)
+FETCHED = FetchRequest(
+    topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition=n) for n in range(3_000)])]
+)
+
+
+@pytest.mark.parametrize(
+    ("request_", "module", "steps"),
+    [(PRODUCED, api_00_produce, "Produce.in_steps"), (FETCHED, api_01_fetch, "Fetch.in_steps")],
+    ids=["Produce", "Fetch"],
+)
+def test_a_defect_is_told_for_many_partitions_in_steps(
+    request_: Message, module: Any, steps: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An error for each of 200,000 partitions took 50 to 70 ms in one piece."""
+    parts: list[int] = []
+    made = module.failed
+
+    def defect(*_: object) -> None:
+        raise RuntimeError("a defect")
+
+    def told(request: Any, code: int, message: str | None) -> Message:
+        (topic,) = request.topic_data if module is api_00_produce else request.topics
+        parts.append(len(topic.partition_data if module is api_00_produce else topic.partitions))
+        answer: Message = made(request, code, message)
+        return answer
+
+    monkeypatch.setattr(f"{module.__name__}.{steps}", defect)
+    monkeypatch.setattr(module, "failed", told)
+    (topic,) = BrokerHarness().ask(request_, 12).responses
+    answers = topic.partition_responses if module is api_00_produce else topic.partitions
+    assert [one.error_code for one in answers] == [ErrorCode.UNKNOWN_SERVER_ERROR] * 3_000
+    assert (max(parts), sum(parts)) == (CHUNK_ELEMENTS, 3_000)
 
 
 def test_work_ends_when_the_connection_has_gone() -> None:

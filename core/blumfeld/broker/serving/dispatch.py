@@ -393,7 +393,7 @@ class Route:
         """Returns the code and the message that a client is told of an error. A defect is logged."""
         if isinstance(error, BrokerError):
             return int(error.code), error.message
-        self._log_defect(error)
+        self.log_defect(error)
         return int(ErrorCode.UNKNOWN_SERVER_ERROR), None
 
     def encode(self, answer: Message, correlation_id: int) -> Parts:
@@ -420,10 +420,11 @@ class Route:
 
     def defect(self, exchange: Exchange, error: BaseException) -> None:
         """Log a defect of this broker, and close the connection."""
-        self._log_defect(error)
+        self.log_defect(error)
         exchange.no_answer()
         exchange.connection.close("internal error")
 
-    def _log_defect(self, error: BaseException) -> None:
+    def log_defect(self, error: BaseException) -> None:
+        """Log a defect of this broker."""
         name = API_BY_KEY[self._handler.key].name
         self._dispatcher.events.error("handler failed", api=name, version=self.version, exc_info=error)

@@ -10,7 +10,7 @@ from blumfeld.broker.serving.slices import waited
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer
 from blumfeld.spi.parts import Parts
-from blumfeld.spi.steps import STEP_ELEMENTS, let_go
+from blumfeld.spi.steps import STEP_ELEMENTS, PartlyFailed, let_go
 from blumfeld.spi.transport import OWNED_FRAME_BYTES, Exchange
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.codec import encode_parts_in_steps
@@ -47,6 +47,10 @@ class Answering(Protocol):
 
     def unreadable(self, exchange: Exchange, error: DecodeError) -> None:
         """Close the connection, because the request can't be decoded."""
+        ...
+
+    def log_defect(self, error: BaseException) -> None:
+        """Log a defect of this broker."""
         ...
 
     def defect(self, exchange: Exchange, error: BaseException) -> None:
@@ -109,6 +113,9 @@ class LargeRequest:
                 answer = self._handler.handle(request, context)
             if isinstance(answer, Completion):
                 answer = yield from waited(answer)
+        except PartlyFailed as part:
+            route.log_defect(part.__cause__ or part)
+            answer = part.answer
         except Exception as error:
             failure = error
         if failure is not None:

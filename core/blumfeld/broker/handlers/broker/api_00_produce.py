@@ -26,7 +26,7 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.rules.append_rules import ZSTD_FROM, TooMuchAtOnce, check_codec
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS
+from blumfeld.spi.steps import CHUNK_ELEMENTS, errors_by_elements
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch, TruncatedBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
@@ -57,6 +57,9 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             handle=produce.handle,
             error_response=failed,
             in_steps=produce.in_steps,
+            error_in_steps=errors_by_elements(
+                failed, ("topic_data", "partition_data"), ("responses", "partition_responses")
+            ),
         )
     ]
 

@@ -20,7 +20,7 @@ from blumfeld.config.replica_selectors import RACK_AWARE
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, let_go
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, errors_by_elements, let_go
 from blumfeld.spi.storage import LogRead
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import (
@@ -63,6 +63,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             handle=fetch.handle,
             error_response=failed,
             in_steps=fetch.in_steps,
+            error_in_steps=errors_by_elements(failed, ("topics", "partitions"), ("responses", "partitions")),
         )
     ]
 
