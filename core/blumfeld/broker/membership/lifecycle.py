@@ -45,8 +45,6 @@ LISTENS_MS = 500
 """Longest wait of a start for the controller's answer that it knows the listeners to be open."""
 WARN_MS = 10_000
 """Interval of the warnings while a start waits for the image."""
-
-
 REPLACED = (ErrorCode.STALE_BROKER_EPOCH, ErrorCode.BROKER_ID_NOT_REGISTERED)
 """Errors of a heartbeat that say that the registration isn't this process's any more."""
 
