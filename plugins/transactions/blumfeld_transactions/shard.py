@@ -105,8 +105,13 @@ class TransactionShard:
     def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
         """Do nothing: no producer writes to this topic in a transaction."""
 
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
+    def end_transaction(self, producer_id: int, committed: bool) -> bool:
         """Do nothing, as :meth:`replay_transactional`."""
+        return False
+
+    def end_more(self) -> bool:
+        """Do nothing, as :meth:`replay_transactional`."""
+        return False
 
     def loaded(self, now_ms: int) -> Decision:
         """Returns the timers, and the markers of every transaction whose outcome was decided by a coordinator before

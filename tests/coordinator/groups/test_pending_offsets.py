@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
 import pytest
 
 from blumfeld.coordinator.groups.offsets import CommittedOffset, offset_record, tombstone
-from blumfeld.coordinator.groups.pending_offsets import PendingOffsets, Place
+from blumfeld.coordinator.groups.pending_offsets import ENDED_AT_ONCE, PendingOffsets, Place
 from blumfeld.coordinator.groups.records import record
 from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS
 from blumfeld.spi.groups import CoordinatorRecord, Producer
@@ -95,6 +96,64 @@ def test_what_counts_is_what_kafka_says_counts(seed: int) -> None:
         _compare(groups, model)
     groups.reload()
     _compare(groups, model)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_large_transactions_that_end_turn_by_turn_come_to_the_same(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their producers' next transactions, other producers' ones, plain commits and deletions come in between."""
+    monkeypatch.setattr("blumfeld.coordinator.groups.pending_offsets.ENDED_AT_ONCE", 1)
+    rng = random.Random(seed)
+    model, groups = Model(), Groups(log=FakeLog(), transactions=True)
+    shard = groups.shard
+    for at in range(120):
+        where = (rng.choice(GROUPS), rng.choice(PLACES))
+        producer_id = rng.choice(PRODUCERS)
+        what = rng.choices(("pending", "plain", "marker", "delete", "more"), (8, 2, 2, 1, 3))[0]
+        item = commit_record(*where, at)
+        if what == "pending":
+            shard.replay_transactional(item, Producer(producer_id, 0))
+            model.pending.setdefault(producer_id, {})[where] = (at, at)
+        elif what == "marker":
+            committed = rng.random() < 0.7
+            shard.end_transaction(producer_id, committed)
+            model.end(producer_id, committed)
+        elif what == "more":
+            shard.end_more()
+        elif what == "delete":
+            model.forget(where)
+            shard.replay(tombstone(where[0], *where[1]))
+        else:
+            model.committed[where] = (at, at)
+            shard.replay(item)
+        pending = shard.pending
+        assert model.unstable() <= {(one, place) for one in pending.groups() for place in pending.places(one)}
+    while shard.end_more():
+        pass
+    _compare(groups, model)
+
+
+def test_a_large_transaction_ends_in_pieces() -> None:
+    """The end of a transaction with 10,000 offsets took 28 ms in one step."""
+    pending = PendingOffsets()
+    for index in range(2 * ENDED_AT_ONCE + 1):
+        pending.add(1, "g", ("t", index), commit_record("g", ("t", index), 1))
+    pieces = [len(pending.end(1, True))]
+    while pending.is_ending:
+        pieces.append(len(pending.go_on()))
+    assert pieces == [0, ENDED_AT_ONCE, ENDED_AT_ONCE, 1]
+    assert vars(pending) == vars(PendingOffsets())
+
+
+def shown(pending: PendingOffsets) -> Any:
+    """What a marker finds: the records of each partition, in their order, with their producers."""
+    return {
+        group_id: {
+            place: [(one.producer_id, item) for one, item in found.items()] for place, found in places.items()
+        }
+        for group_id, places in pending._groups.items()
+    }, {producer_id: writer.places for producer_id, writer in pending._producers.items()}
 
 
 def _compare(groups: Groups, model: Model) -> None:
@@ -188,4 +247,4 @@ def test_the_log_gives_the_same_state_again(seed: int) -> None:
     assert groups.shard is not live
     for group_id in GROUPS:
         assert dict(groups.shard.offsets.of_group(group_id)) == dict(live.offsets.of_group(group_id))
-    assert vars(groups.shard.pending) == vars(live.pending)
+    assert shown(groups.shard.pending) == shown(live.pending)

@@ -14,11 +14,14 @@ from blumfeld.coordinator.runtime.shard_contract import TransactionalRecord, Tra
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
+from blumfeld.testing.fakes.loop import SimulationError
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.coordinator.fakes import FakeLog, code_of
 
 DEFECTIVE = 666
+LARGE = 667
+"""A producer whose pending records are committed one a turn."""
 """A producer whose transactions can't be ended."""
 
 
@@ -33,6 +36,7 @@ class Notes:
     def __init__(self) -> None:
         self.notes: list[str] = []
         self.pending: dict[int, list[str]] = {}
+        self.ending: list[str] = []
         self.begin = Decision()
 
     def replay(self, item: CoordinatorRecord) -> None:
@@ -49,12 +53,22 @@ class Notes:
         assert item.value is not None
         self.pending.setdefault(producer.producer_id, []).append(item.value.decode())
 
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
+    def end_transaction(self, producer_id: int, committed: bool) -> bool:
         if producer_id == DEFECTIVE:
             raise ZeroDivisionError
+        if producer_id == LARGE:
+            self.ending = self.pending.pop(LARGE)
+            return True
         pending = self.pending.pop(producer_id, [])
         if committed:
             self.notes += pending
+        return False
+
+    def end_more(self) -> bool:
+        if self.ending[0] == "defect":
+            raise ZeroDivisionError
+        self.notes.append(self.ending.pop(0))
+        return bool(self.ending)
 
     def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
         decided: Decision = command(self)
@@ -625,6 +639,38 @@ def test_a_marker_that_comes_during_the_load_and_is_lost_ends_nothing() -> None:
     log.ahead = Completion()
     stage.host.transaction_ended(7, True)
     log.ahead.fail(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR))
+    assert stage.host.state is HostState.DROPPED
+    assert len(stage.dropped) == 1
+
+
+def large(*texts: str) -> Stage:
+    producer = Producer(LARGE, 0)
+    return Stage(FakeLog([TransactionalRecord(producer, entry(text)) for text in texts]))
+
+
+def test_the_end_of_a_large_transaction_takes_several_turns() -> None:
+    stage = large("a", "b", "c")
+    stage.host.transaction_ended(LARGE, True)
+    seen = [list(stage.shard.notes)]
+    while stage.runtime.loop._ready:  # type: ignore[attr-defined]
+        stage.runtime.loop._one_turn()
+        seen.append(list(stage.shard.notes))
+    assert seen[:4] == [[], ["a"], ["a", "b"], ["a", "b", "c"]]
+
+
+def test_a_dropped_shard_ends_no_more_of_a_large_transaction() -> None:
+    stage = large("a", "b")
+    stage.host.transaction_ended(LARGE, True)
+    stage.host.stop()
+    stage.runtime.run_turn()
+    assert stage.shard.notes == []
+
+
+def test_a_defect_in_a_later_turn_of_a_large_transaction_costs_the_shard() -> None:
+    stage = large("a", "defect")
+    stage.host.transaction_ended(LARGE, True)
+    with pytest.raises(SimulationError):
+        stage.runtime.run_turn()
     assert stage.host.state is HostState.DROPPED
     assert len(stage.dropped) == 1
 

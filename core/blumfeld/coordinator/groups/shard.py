@@ -180,9 +180,20 @@ class GroupsShard:
         self.pending.add(producer.producer_id, group_id, place, item)
         self.offsets.remember(group_id)
 
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Apply a marker: the pending offsets of the producer become committed, or are dropped."""
-        for item in self.pending.end(producer_id, committed):
+    def end_transaction(self, producer_id: int, committed: bool) -> bool:
+        """Apply a marker: the pending offsets of the producer become committed, or are dropped. Returns whether
+        :meth:`end_more` has to go on with a large transaction."""
+        self._committed(self.pending.end(producer_id, committed))
+        return self.pending.is_ending
+
+    def end_more(self) -> bool:
+        """Apply the next offsets of large transactions that have ended. Returns whether more are left."""
+        if self.pending.is_ending:
+            self._committed(self.pending.go_on())
+        return self.pending.is_ending
+
+    def _committed(self, ended: list[CoordinatorRecord]) -> None:
+        for item in ended:
             self.offsets.replay_encoded(item.key, item.value)
             self._counts.offset_commits += 1
 

@@ -112,6 +112,8 @@ class ShardHost:
         self._releasing = False
         self._waiting: dict[Hashable, Completion[Any]] = {}
         self._timers: dict[tuple[str, ...], Timer] = {}
+        self._ends_are_due = False
+        """Whether the shard gets a turn for large transactions that have ended."""
         self._ended_meanwhile: list[TransactionMarker] = []
         """Markers that were placed during the load. The replay may or may not have reached them."""
 
@@ -156,9 +158,25 @@ class ShardHost:
             self.shard.replay(item)
         elif isinstance(item, TransactionalRecord):
             self.shard.replay_transactional(item.record, item.producer)
-        else:
-            self.shard.end_transaction(item.producer_id, item.committed)
+        elif self.shard.end_transaction(item.producer_id, item.committed):
+            self._end_more_soon()
         return 1
+
+    def _end_more_soon(self) -> None:
+        if not self._ends_are_due:
+            self._ends_are_due = True
+            self._runtime.call_later(0, self._end_more)
+
+    def _end_more(self) -> None:
+        self._ends_are_due = False
+        if self.state is HostState.DROPPED:
+            return
+        try:
+            if self.shard.end_more():
+                self._end_more_soon()
+        except Exception as defect:
+            self._drop(defect)
+            raise
 
     def _loaded(self) -> None:
         self.state, self.was_loaded, self._replaying = HostState.ACTIVE, True, None

@@ -94,10 +94,18 @@ class Shard(Protocol):
         """Apply one record of a transaction. It is pending until :meth:`end_transaction`."""
         ...
 
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """Commit or forget the pending records of this producer.
+    def end_transaction(self, producer_id: int, committed: bool) -> bool:
+        """Commit or forget the pending records of this producer. Returns whether some of them are left for
+        :meth:`end_more`: the shard gives a large transaction several turns of the loop.
 
         Without any nothing happens: the marker came twice, or the transaction's records were compacted away.
+        """
+        ...
+
+    def end_more(self) -> bool:
+        """Commit or forget some more pending records of transactions that have ended. Returns whether any are left.
+
+        Other records may be replayed in between. Pending ones look as if their transaction were still open.
         """
         ...
 
