@@ -26,10 +26,7 @@ RECOVERY = "none"
 are down. A TxnOffsetCommit that it gives to such a broker afterwards is never sent and never fails, so that
 ``send_offsets_to_transaction`` times out for ever."""
 FENCES = (KafkaError._FENCED, KafkaError.PRODUCER_FENCED, KafkaError.INVALID_PRODUCER_EPOCH)
-
-
-class Fenced(Exception):  # noqa: N818 - what a zombie is to meet
-    """A successor has begun."""
+"""Codes that say that a successor has begun. Any call may raise them: a Produce that was under way brings the news."""
 
 
 def _error(error: Exception) -> KafkaError | None:
@@ -77,7 +74,7 @@ class ConfluentCopier:
     def run(self) -> None:
         """Copy until stdin ends.
 
-        :raises Fenced: a successor has begun
+        :raises KafkaException: an error that is fatal to the producer, one of :data:`FENCES` for instance
         """
         self._call(lambda: self._producer.init_transactions(CALL_S))
         self._consumer.subscribe([self._spec["topic"]])
@@ -147,7 +144,7 @@ class ConfluentCopier:
     def _abort(self, error: KafkaException) -> None:
         """Abort after an error that allows it, and go back to what the group has committed."""
         known = _error(error)
-        if known is None or not known.txn_requires_abort():
+        if known is None or known.code() in FENCES or not known.txn_requires_abort():
             raise error
         self._call(lambda: self._producer.abort_transaction(CALL_S))
         self._copier.say("retried", one_line(error))
@@ -173,13 +170,7 @@ class ConfluentCopier:
             call()
 
     def _call(self, call: Callable[[], Any]) -> None:
-        try:
-            patiently(lambda: self._once(call), _retriable)
-        except KafkaException as error:
-            known = _error(error)
-            if known is not None and known.code() in FENCES:
-                raise Fenced(one_line(error)) from error
-            raise
+        patiently(lambda: self._once(call), _retriable)
 
 
 def main() -> int:
@@ -187,10 +178,11 @@ def main() -> int:
     copier = Copier()
     try:
         ConfluentCopier(copier).run()
-    except Fenced as fenced:
-        copier.say("fenced", fenced)
-        return FENCED_STATUS
     except KafkaException as error:
+        known = _error(error)
+        if known is not None and known.code() in FENCES:
+            copier.say("fenced", one_line(error))
+            return FENCED_STATUS
         copier.say("failed", one_line(error))
         return FAILED_STATUS
     return 0

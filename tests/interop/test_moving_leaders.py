@@ -23,7 +23,7 @@ from tests.interop.mixed_cluster import Member, mixed_cluster
 from tests.interop.producer_epochs import EpochLog
 from tests.kafka_peer import peer_script
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 PARTITIONS = 6
 RATE_PER_S = 2000

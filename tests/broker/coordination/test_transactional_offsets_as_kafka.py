@@ -19,7 +19,7 @@ from blumfeld.wire.schema import Message
 from tests.broker.coordination.transactional_offsets import PARTITIONS, work
 from tests.kafka_peer import kafka_on, peer_script, tool
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 TOOLS = "org.apache.kafka.tools."
 SETTINGS = ("offsets.topic.num.partitions=2", "transaction.state.log.num.partitions=2")

@@ -7,13 +7,17 @@ import random
 import sys
 from io import StringIO
 from pathlib import Path
+from types import SimpleNamespace
 
 import msgspec
 import pytest
+from confluent_kafka import KafkaError, KafkaException
 from rich.console import Console
 
+from campaigns.transactions import confluent_copier
 from campaigns.transactions.__main__ import main
 from campaigns.transactions.asking import hanging_rows
+from campaigns.transactions.copier_process import FAILED_STATUS, FENCED_STATUS
 from campaigns.transactions.faults import KINDS, OF_ONE_NODE, OF_SEVERAL, UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
 from campaigns.transactions.oracle import Account
@@ -24,6 +28,26 @@ from campaigns.transactions.slots import Slot, Slots
 from campaigns.transactions.stable_offsets import NoAnswerError
 
 WORK = Work("h:1", "in", "out", "g", "id-0", (0,), 10, 5.0, 0.1, 3)
+
+
+@pytest.mark.parametrize(
+    ("code", "status", "word"),
+    [(KafkaError._FENCED, FENCED_STATUS, "fenced"), (KafkaError._TRANSPORT, FAILED_STATUS, "failed")],
+)
+def test_librdkafka_is_fenced_in_whichever_call_it_hears_of_it(
+    code: int, status: int, word: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """In ``produce``, for instance, when the answer to an earlier Produce says so."""
+
+    def heard(_: object) -> None:
+        raise KafkaException(KafkaError(code))
+
+    monkeypatch.setattr(confluent_copier, "Copier", lambda: SimpleNamespace(say=print))
+    monkeypatch.setattr(
+        confluent_copier, "ConfluentCopier", lambda copier: SimpleNamespace(run=lambda: heard(copier))
+    )
+    assert confluent_copier.main() == status
+    assert capsys.readouterr().out.startswith(f"{word} ")
 
 
 def test_a_programs_lines_are_its_story() -> None:

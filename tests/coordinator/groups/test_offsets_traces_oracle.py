@@ -31,7 +31,7 @@ from tests.coordinator.groups.offsets_trace import BothTypesScript, OffsetsScrip
 from tests.coordinator.groups.test_offsets_traces import TRACES, script_of
 from tests.kafka_peer import kafka_on, peer_script
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
 SCRIPTS = (
     "commit",
