@@ -34,6 +34,9 @@ CREATE_VERSION = 5
 RETRIES = 100
 RETRY_S = 0.05
 """A leader needs a moment after its topic was created, and a marker may be under way yet."""
+MARKERS_S = 0.3
+"""Pause before the next transactions, in which the markers of the last ones are written. EndTxn is answered before.
+In a server that is slowed down for counting a producer would come back too early, and repeat its requests."""
 
 
 class ManyPartitions:
@@ -84,6 +87,7 @@ class Transactions:
         for _ in range(count // len(self._producers)):
             for _ in zip(*(producer.transaction() for producer in self._producers), strict=True):
                 pass
+            time.sleep(MARKERS_S)
 
     def close(self) -> None:
         """Close the connections."""

@@ -32,8 +32,14 @@ RETRY_MS = 100
 """Pause before markers that could not be written are tried again, and before a broker is asked again (Kafka's
 ``retry.backoff.ms``)."""
 MARKERS_A_REQUEST = 200
-"""Markers of one request; the rest waits for the next. This node writes its own at once, in a few milliseconds, so the
-next of its own requests has a turn of the loop for itself."""
+"""Markers of one request; the rest waits for the next. This node writes its own at once, in a millisecond or three."""
+OWN_SLICE_MS = 8.0
+"""Time for requests to this node in one turn of the loop. Then the next one waits for another turn.
+
+A producer goes on when EndTxn is answered. If it comes back before the markers of its transaction are written, it has
+to ask again. So the markers of several producers with a hundred partitions each should not need many turns."""
+OWN_REQUESTS_MAX = 8
+"""Requests to this node in one turn at most: in a simulation the clock stands still."""
 ROUTED_A_TURN = 2_000
 """Partitions whose markers are queued when they are ordered: a millisecond or two. What is ordered beyond that in one
 turn is queued in pieces, in later turns."""
@@ -57,6 +63,10 @@ class MarkerSender:
         self._asked: set[int] = set()
         """Nodes that have a request without an answer."""
         self._send_due = False
+        self._began_ms = 0.0
+        """When this turn's first request to this node began."""
+        self._in_turn = 0
+        """Requests to this node that were answered in this turn."""
         self._routed = 0
         """Partitions that were queued at once in this turn."""
         self._routing: deque[tuple[Pending, Iterator[list[Partition]]]] = deque()
@@ -147,6 +157,7 @@ class MarkerSender:
 
     def _send_all(self) -> None:
         self._send_due, self._routed = False, 0
+        self._turn_begins()
         for node_id in sorted(self._queues):
             self._send(node_id)
 
@@ -200,15 +211,24 @@ class MarkerSender:
                 if again:
                     failed[one] = again
             self._retry(failed)
+        self._asked.discard(node_id)
         if node_id in self._queues:
-            # Not in this turn: this node writes its own markers at once, and a chain of requests would hold the loop.
-            self._runtime.call_later(0, partial(self._go_on, node_id))
-        else:
-            self._asked.discard(node_id)
+            self._in_turn += 1
+            spent_ms = self._runtime.monotonic_ms() - self._began_ms
+            if self._in_turn < OWN_REQUESTS_MAX and spent_ms < OWN_SLICE_MS:
+                self._send(node_id)
+            else:
+                self._asked.add(node_id)
+                self._runtime.call_later(0, partial(self._go_on, node_id))
 
     def _go_on(self, node_id: int) -> None:
+        self._turn_begins()
         self._asked.discard(node_id)
         self._send(node_id)
+
+    def _turn_begins(self) -> None:
+        self._began_ms = self._runtime.monotonic_ms()
+        self._in_turn = 0
 
     def _settle(self, one: Pending, asked: list[Partition], codes: dict[Partition, int]) -> list[Partition]:
         """Take the outcome for one transaction. Returns the partitions to try again."""

@@ -25,6 +25,8 @@ from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
 from blumfeld_transactions.marker_queue import Pending
 from blumfeld_transactions.markers import (
     MARKERS_A_REQUEST,
+    OWN_REQUESTS_MAX,
+    OWN_SLICE_MS,
     RETRY_MS,
     ROUTED_A_PIECE,
     ROUTED_A_TURN,
@@ -362,22 +364,31 @@ def turn_by_turn(runtime: FakeRuntime) -> Iterator[None]:
         yield
 
 
-def test_each_request_to_this_node_has_a_turn_of_its_own() -> None:
+@pytest.mark.parametrize(
+    ("takes_ms", "most"), [(OWN_SLICE_MS, 1), (OWN_SLICE_MS / 3, 3), (0, OWN_REQUESTS_MAX)]
+)
+def test_requests_to_this_node_share_a_slice_of_each_turn(
+    takes_ms: float, most: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """16 requests of 200 markers held the loop for 54 ms."""
-    one, around, runtime = sender(dict.fromkeys(range(5 * MARKERS_A_REQUEST), 1))
-    write, a_turn = around.write_markers, [0]
+    monkeypatch.setattr("blumfeld_transactions.markers.MARKERS_A_REQUEST", 10)
+    number = 2 * OWN_REQUESTS_MAX + 1
+    one, around, runtime = sender(dict.fromkeys(range(number * 10), 1))
+    write, a_turn, now_ms = around.write_markers, [0], [0.0]
+    monkeypatch.setattr(runtime, "monotonic_ms", lambda: now_ms[0])
 
     def at_the_end_of_the_turn(node_id: int, request: Message) -> Completion[Message]:
         a_turn[-1] += 1
+        now_ms[0] += takes_ms
         answer = write(node_id, request)
         runtime.at_end_of_turn(Phase.COMPLETE, lambda: around.settle() and None)
         return answer
 
     around.write_markers = at_the_end_of_the_turn  # type: ignore[method-assign]
-    MarkerSender.begin(one, 0, 0, markers(*range(5 * MARKERS_A_REQUEST)))
+    MarkerSender.begin(one, 0, 0, markers(*range(number * 10)))
     a_turn.extend(0 for _ in turn_by_turn(runtime))
     assert (one.waiting, len(around.told)) == (0, 1)
-    assert (max(a_turn), sum(a_turn)) == (1, 5)
+    assert (max(a_turn), sum(a_turn)) == (most, number)
 
 
 @pytest.mark.parametrize(
