@@ -45,6 +45,10 @@ class PartlyFailed(Exception):  # noqa: N818 - it brings an answer
 
 CHUNK_ELEMENTS = 128
 """Elements of one part of a large request: at 5 µs each it takes less than a millisecond."""
+CHARACTERS_AN_ELEMENT = 256
+"""So many characters of a key count as one element more. To hash a key of 32 kB takes a millisecond."""
+KEY_CHARACTERS_AT_ONCE = 80_000
+"""Characters of all keys of a request that is served at once. A part of a large request has fewer."""
 BUCKETS = 1_021
 STEP_ELEMENTS = 512
 """Elements that are only looked at between two yields."""
@@ -57,6 +61,7 @@ def by_elements(
     *,
     chunk: int = CHUNK_ELEMENTS,
     once: Callable[[Any], Hashable] | None = None,
+    named: str = "",
 ) -> ServeInSteps:
     """Serve a request part by part, each with up to ``chunk`` elements of its arrays.
 
@@ -66,6 +71,8 @@ def by_elements(
     :param answered: the path of those in the response
     :param once: the key of an element of the outermost array, for a handler that answers equal elements once, and may
         answer them differently for being equal. Two of them then come in the same part, and the others are left out
+    :param named: the attribute of an outermost element with a key whose length is work, such as a group's id, which is
+        hashed. An element that is a string itself counts by its length
     :return: the steps to the same response as ``handle`` gives for the whole. The request is used up by it. A defect in
         a part raises :class:`PartlyFailed` at the end; the parts after it aren't served
     """
@@ -79,7 +86,7 @@ def by_elements(
             elements = yield from _pairs(elements, once)
         whole: Any = None
         defect: Exception | None = None
-        for part, depth in parts_of(elements, asked[1:], chunk, pairs=once is not None):
+        for part, depth in parts_of(elements, asked[1:], chunk, pairs=once is not None, named=named):
             small = replace(request, **{asked[0]: part})
             answer: Any
             try:
@@ -137,6 +144,15 @@ def error_steps(handler: ApiHandler, request: Any, code: int, message: str | Non
     return (yield from handler.error_in_steps(request, code, message))
 
 
+def check_keys(keys: Iterable[str]) -> None:
+    """Check that the keys of a request are short enough to be hashed at once.
+
+    :raises TakesSteps: they aren't, though they may be few
+    """
+    if sum(map(len, keys)) > KEY_CHARACTERS_AT_ONCE:
+        raise TakesSteps
+
+
 def first_repeated(keys: Iterable[K]) -> Steps[K | None]:
     """Returns the first key that was there before, ``None`` if all are different."""
     seen, number, repeated = Buckets(), 0, None
@@ -176,7 +192,7 @@ def _pairs(elements: Sequence[Any], key: Callable[[Any], Hashable]) -> Steps[lis
 
 
 def parts_of(
-    elements: list[Any], inner: tuple[str, ...], size: int, *, pairs: bool = False
+    elements: list[Any], inner: tuple[str, ...], size: int, *, pairs: bool = False, named: str = ""
 ) -> Iterator[tuple[list[Any], int]]:
     """Cut an array of nested arrays into parts of about ``size`` elements, counted at all depths.
 
@@ -192,6 +208,8 @@ def parts_of(
     for number, element in enumerate(elements):
         elements[number] = None
         weight = _weight(element, inner, size)
+        if named and weight < size:  # only many inner elements cut it
+            weight = min(weight + len(getattr(element, named)) // CHARACTERS_AN_ELEMENT, size)
         if weight > size:
             if part:
                 yield part, 0
@@ -212,6 +230,8 @@ def parts_of(
 
 def _weight(element: Any, inner: tuple[str, ...], enough: int) -> int:
     """An element and all below it; counting ends above ``enough``."""
+    if type(element) is str:
+        return min(1 + len(element) // CHARACTERS_AN_ELEMENT, enough)
     weight = 1
     if inner:
         below: Sequence[Any] = getattr(element, inner[0]) or ()

@@ -11,7 +11,7 @@ from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import by_elements, check_keys
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -162,6 +162,7 @@ class TransactionApis:
         if context.api_version >= BROKERS_FROM:
             if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
                 raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+            check_keys(one.transactional_id for one in request.transactions)
             return self._add_for_brokers(request, context)
         transactional_id = request.v3_and_below_transactional_id
         topics = request.v3_and_below_topics
@@ -197,9 +198,14 @@ class TransactionApis:
         """:meth:`add_partitions` for many partitions."""
         if context.api_version >= BROKERS_FROM:
             part = _handler(ApiKey.ADD_PARTITIONS_TO_TXN, (4, 5), self.add_partitions, add_partitions_failed)
-            return by_elements(lambda: part, _OF_BROKERS, _FOR_BROKERS, chunk=TRANSACTIONS_AT_ONCE)(
-                request, context
+            in_parts = by_elements(
+                lambda: part,
+                _OF_BROKERS,
+                _FOR_BROKERS,
+                chunk=TRANSACTIONS_AT_ONCE,
+                named="transactional_id",
             )
+            return in_parts(request, context)
         transactional_id, code = request.v3_and_below_transactional_id, ErrorCode.NONE
         if not context.authorize("Write", "TransactionalId", transactional_id):
             code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED

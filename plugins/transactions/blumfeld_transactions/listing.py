@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.steps import STEP_ELEMENTS, TakesSteps, errors_by_elements, first_repeated
+from blumfeld.spi.steps import STEP_ELEMENTS, TakesSteps, errors_by_elements, first_repeated, parts_of
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -87,8 +87,7 @@ class ListingApis:
         if repeated is not None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{repeated} is asked for twice")
         states: list[describe_transactions.TransactionState] = []
-        for start in range(0, len(asked), DESCRIBED_AT_ONCE):
-            some = asked[start : start + DESCRIBED_AT_ONCE]
+        for some, _ in parts_of(list(asked), (), DESCRIBED_AT_ONCE):
             submitted = [self._find(one, context) for one in some]
             yield None
             for one, found in zip(some, submitted, strict=True):

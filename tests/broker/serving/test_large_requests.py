@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any, cast
 
 import msgspec
@@ -13,6 +14,7 @@ from blumfeld.broker.handlers.broker import (
     api_00_produce,
     api_01_fetch,
     api_03_metadata,
+    api_10_find_coordinator,
     api_32_describe_configs,
     api_75_describe_topic_partitions,
 )
@@ -53,6 +55,7 @@ from blumfeld.wire.messages.leave_group import LeaveGroupRequest, LeaveGroupResp
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from blumfeld.wire.schema import Message
+from blumfeld_groups_classic import ClassicGroupProtocol
 from campaigns.raw_connection import RawConnection
 from campaigns.stalls import largest
 from tests.broker.harness import BrokerHarness
@@ -295,6 +298,34 @@ def test_an_answer_has_a_bound(monkeypatch: pytest.MonkeyPatch) -> None:
     assert codes[:2] == [0, 0]
     assert set(codes[6:]) == {ErrorCode.INVALID_REQUEST}
     assert "another request" in answer.results[-1].error_message
+
+
+@pytest.mark.parametrize(("key_type", "count"), [(0, 200), (1, 200), (1, 400)])
+def test_a_few_long_keys_are_served_in_steps(
+    key_type: int, count: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A key is hashed, character by character: 200 of 32 kB held the loop for hundreds of milliseconds."""
+    found: list[str] = []
+    find = api_10_find_coordinator.FindCoordinator._find
+
+    def noted(self: Any, key: str, key_type: int, context: RequestContext) -> Any:
+        found.append(key)
+        return find(self, key, key_type, context)
+
+    monkeypatch.setattr(api_10_find_coordinator.FindCoordinator, "_find", noted)
+    monkeypatch.setattr(slices, "STEPS_MAX", 1)
+    monkeypatch.setattr(slices, "SHARES_MAX", 1)
+    harness = BrokerHarness(group_protocols=[ClassicGroupProtocol()])
+    keys = [f"{number:03}".ljust(32_000, "x") for number in range(count)]
+    request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
+    exchange = harness.begin(harness.frame(request, 4))
+    a_turn = [len(found)]
+    while not exchange.settled:
+        harness.runtime.loop._one_turn()
+        a_turn.append(len(found))
+    assert max(after - before for before, after in pairwise(a_turn)) == 1
+    answer = harness.response(exchange, request, 4)
+    assert [one.key for one in answer.coordinators] == keys == found
 
 
 @pytest.mark.parametrize("topics", [None, [MetadataRequestTopic(name="b")]], ids=["all", "named"])

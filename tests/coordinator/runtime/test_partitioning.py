@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from struct import unpack
+
 import pytest
 
-from blumfeld.coordinator.runtime.partitioning import java_string_hash, partition_for
+from blumfeld.coordinator.runtime.partitioning import LONG_UNITS, UNITS_MAX, java_string_hash, partition_for
 
 JAVA = {
     "": (0, 0, 0),
@@ -21,6 +23,16 @@ JAVA = {
 """Key → (hashCode, partition of 50, partition of 7). The elephant and the clef are two UTF-16 units each; the last
 has no absolute value in 32 bits, and counts as 0.
 """
+
+
+@pytest.mark.parametrize("length", [LONG_UNITS, LONG_UNITS + 1, UNITS_MAX, UNITS_MAX + 1])
+def test_a_long_key_hashes_by_the_same_rule(length: int) -> None:
+    key = ("grüße 🐘" * length)[: length - 1] + "z"
+    units = unpack(f">{len(key.encode('utf-16-be')) // 2}H", key.encode("utf-16-be"))
+    value = 0
+    for unit in units:
+        value = (31 * value + unit) % (1 << 32)
+    assert java_string_hash(key) % (1 << 32) == value
 
 
 @pytest.mark.parametrize("key", JAVA)

@@ -13,7 +13,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import by_elements, check_keys
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.find_coordinator import (
     Coordinator,
@@ -61,6 +61,7 @@ class FindCoordinator:
         """Answer at once. A missing internal topic is created, and COORDINATOR_NOT_AVAILABLE makes the client ask
         again."""
         if context.api_version >= BATCH_FROM:
+            check_keys(request.coordinator_keys)
             return FindCoordinatorResponse(
                 coordinators=[self._find(key, request.key_type, context) for key in request.coordinator_keys]
             )

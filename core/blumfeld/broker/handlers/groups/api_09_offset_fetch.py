@@ -14,7 +14,7 @@ from blumfeld.coordinator.groups.shard import FetchOffsets
 from blumfeld.coordinator.runtime.coordinator import gather
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import by_elements, check_keys
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.offset_fetch import (
@@ -43,7 +43,10 @@ def handlers(ports: GroupPorts) -> list[ApiHandler]:
         key=ApiKey.OFFSET_FETCH, min_version=0, max_version=0, handle=fetch.handle, error_response=fetch.error
     )
     of_groups = by_elements(
-        lambda: part, ("groups", "topics", "partition_indexes"), ("groups", "topics", "partitions")
+        lambda: part,
+        ("groups", "topics", "partition_indexes"),
+        ("groups", "topics", "partitions"),
+        named="group_id",
     )
     of_topics = by_elements(lambda: part, ("topics", "partition_indexes"), ("topics", "partitions"))
 
@@ -73,6 +76,7 @@ class OffsetFetch:
         """Fetch the committed offsets of each group from its shard."""
         version = context.api_version
         asked = request.groups if version >= GROUPS_SINCE_VERSION else [_as_group(request)]
+        check_keys(group.group_id for group in asked)
         parts = [self._group(group, request.require_stable, context) for group in asked]
         response: Completion[Message] = Completion()
 
