@@ -239,3 +239,14 @@ def with_other_leaders(image: TopicImage) -> TopicImage:
     """The same topic with another leader epoch."""
     partitions = {n: msgspec.structs.replace(p, leader_epoch=7) for n, p in image.partitions.items()}
     return msgspec.structs.replace(image, partitions=partitions)
+
+
+def test_expressions_that_do_not_fit_into_memory_together_are_matched_one_by_one() -> None:
+    """``check`` takes each of them. Their set failed, and with it every heartbeat that matched them."""
+    large = r"(?:\pL{1,20}){1,9}-x"
+    regex.check(large)
+    assert regex.matching([large, "a.*", "("], ["a-x", "ab", "b-x"]) == {
+        large: ("a-x", "b-x"),
+        "a.*": ("a-x", "ab"),
+        "(": (),
+    }

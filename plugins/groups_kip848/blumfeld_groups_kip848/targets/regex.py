@@ -50,8 +50,26 @@ def matching(regexes: Sequence[str], names: Iterable[str]) -> Mapping[str, tuple
         readable.append(regex)
     found: dict[str, list[str]] = {regex: [] for regex in regexes}
     if readable:
-        expressions.Compile()
+        try:
+            expressions.Compile()
+        except re2.error:
+            # Together they take more memory than one expression may. Each may still be usable by itself.
+            known = list(names)
+            return {regex: _matching_one(regex, known) for regex in regexes}
         for name in names:
             for nth in expressions.Match(name) or ():
                 found[readable[nth]].append(name)
     return {regex: tuple(sorted(matched)) for regex, matched in found.items()}
+
+
+def _matching_one(regex: str, names: Sequence[str]) -> tuple[str, ...]:
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.never_capture = True
+    try:
+        fullmatch = re2.compile(regex, options).fullmatch
+    except re2.error:
+        return ()
+    return tuple(sorted(name for name in names if fullmatch(name)))
