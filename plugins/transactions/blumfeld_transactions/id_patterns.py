@@ -1,8 +1,8 @@
 """The expression of ListTransactions (KIP-1152), matched in a worker thread.
 
-The syntax is RE2's, and the whole transactional id must match. Kafka uses RE2/J, a Java port of RE2. The time for an id
-grows with its length times the size of the compiled expression. A short expression of nested repetitions over an id of
-30 kB takes seconds, so the loop matches nothing. RE2 gives the interpreter back while it matches.
+The syntax is RE2's, and the whole transactional id must match. The time for an id grows with its length times the size
+of the compiled expression. A short expression of nested repetitions over an id of 30 kB takes seconds, so the loop
+matches nothing. RE2 gives the interpreter back while it matches.
 """
 
 from __future__ import annotations
@@ -11,15 +11,14 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from blumfeld.coordinator.expressions import ExpressionError, compiled
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
-PATTERN_CHARACTERS_MAX = 8_192
-"""Length of an expression. To read one takes the interpreter from the loop, 0.2 ms for each kB."""
 PATTERN_BYTES_MAX = 256 * 1_024
-"""Memory that RE2 may use for one expression. It bounds the size of the compiled one: to compile it takes some
-milliseconds, and to match it against one id of 32 kB some seconds."""
+"""Memory that RE2 may use for one expression. It bounds the size of the compiled one: to match it against one id of
+32 kB takes a second or two."""
 ID_CHARACTERS_AT_ONCE = 4_096
 """Transactional ids that the worker thread takes in one piece of work have so many characters together, but for one
 long id. Work that has begun can't be ended, so a request whose connection has gone ends with its piece."""
@@ -39,10 +38,6 @@ class IdPatterns:
 
         Fails with ``BrokerError``: INVALID_REGULAR_EXPRESSION, also for one that is too large.
         """
-        if len(pattern) > PATTERN_CHARACTERS_MAX:
-            refused: Completion[Any] = Completion()
-            refused.fail(_invalid(f"it has {len(pattern)} characters; allowed: {PATTERN_CHARACTERS_MAX}"))
-            return refused
         return self._off_the_loop(_compiled, pattern)
 
     def matching(self, compiled: Any, ids: Sequence[str]) -> Completion[list[bool]]:
@@ -82,22 +77,12 @@ def pieces(ids: Sequence[str]) -> list[Sequence[str]]:
     return cut
 
 
-def _invalid(why: str) -> BrokerError:
-    return BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION, f"the expression can't be used: {why}")
-
-
 def _compiled(pattern: str) -> Any:
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    # Nobody reads groups. With thousands of them the matcher would need gigabytes.
-    options.never_capture = True
-    options.max_mem = PATTERN_BYTES_MAX
     try:
-        return re2.compile(pattern, options)
-    except re2.error as error:
-        raise _invalid(str(error)) from None
+        return compiled(pattern, PATTERN_BYTES_MAX)
+    except ExpressionError as error:
+        message = f"the expression can't be used: {error}"
+        raise BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from None
 
 
 def _matches(compiled: Any, ids: Sequence[str]) -> list[bool]:

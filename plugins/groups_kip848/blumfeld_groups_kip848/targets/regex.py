@@ -1,16 +1,16 @@
 """Regular expressions of subscriptions, in RE2 syntax (KIP-848). An expression must match a topic's whole
-name.
-
-Kafka uses RE2/J, a Java port of RE2. The syntax is the same except for details: RE2/J has no ``\\C``, and RE2
-refuses an expression that would need too much memory. The engine is imported when the first expression is
-used.
+name. :mod:`blumfeld.coordinator.expressions` has the bounds of one.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from blumfeld.coordinator.expressions import ExpressionError, compiled
 from blumfeld.wire.errors import BrokerError, ErrorCode
+
+MEMORY_BYTES_MAX = 1 << 20
+"""Memory of one compiled expression of a subscription."""
 
 
 def check(regex: str) -> None:
@@ -18,15 +18,10 @@ def check(regex: str) -> None:
 
     :raises BrokerError: INVALID_REGULAR_EXPRESSION
     """
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
     try:
-        re2.compile(regex, options)
-    except re2.error as error:
-        why = error.args[0].decode() if isinstance(error.args[0], bytes) else error.args[0]
-        message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {why}."
+        compiled(regex, MEMORY_BYTES_MAX)
+    except ExpressionError as error:
+        message = f"SubscribedTopicRegex `{regex}` is not a valid regular expression: {error}."
         raise BrokerError(ErrorCode.INVALID_REGULAR_EXPRESSION, message) from error
 
 
