@@ -150,17 +150,22 @@ class ListingApis:
                     if context.authorize("Describe", "TransactionalId", one)
                 ]
                 if compiled is not None:
-                    listed = yield from self._matching(compiled, listed)
+                    listed = yield from self._matching(compiled, listed, partition, epoch)
                 response.transaction_states += listed
                 yield None
         return response
 
     def _matching(
-        self, compiled: Any, listed: list[list_transactions.TransactionState]
+        self, compiled: Any, listed: list[list_transactions.TransactionState], partition: int, epoch: int
     ) -> Steps[list[list_transactions.TransactionState]]:
-        """Only ids that the client may know of come here: how long an expression takes tells about the ids."""
+        """Only ids that the client may know of come here: how long an expression takes tells about the ids.
+
+        :raises BrokerError: COORDINATOR_LOAD_IN_PROGRESS if the shard has moved: a node that stops waits for one piece
+        """
         matches: list[bool] = []
         for some in pieces([one.transactional_id for one in listed]):
+            if not self._around.coordinates(partition, epoch):
+                raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             matches += yield from _waited(self._patterns.matching(compiled, some))
         return [one for one, does in zip(listed, matches, strict=True) if does]
 

@@ -76,6 +76,25 @@ def test_only_ids_that_the_client_may_see_are_matched(
     assert [one.transactional_id for one in answer.transaction_states] == ["mine-1", "mine-2"] == matched
 
 
+def test_a_shard_that_has_moved_is_matched_no_further(
+    broker: Transacting, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A node that stops, and has given its shards away, waited 12 s for the expression of one client."""
+    matched: list[str] = []
+
+    def noted(_compiled: Any, ids: list[str]) -> list[bool]:
+        matched.extend(ids)
+        return [True] * len(ids)
+
+    monkeypatch.setattr(id_patterns, "_matches", noted)
+    monkeypatch.setattr(id_patterns, "ID_CHARACTERS_AT_ONCE", 1)
+    around = broker.broker.transactions
+    monkeypatch.setattr(around, "coordinates", lambda partition, epoch: not matched)
+    with pytest.raises(BrokerError, match="COORDINATOR_LOAD_IN_PROGRESS"):
+        serve(broker, "mine-.", may_see="mine")
+    assert len(matched) == 1
+
+
 def test_groups_are_not_captured() -> None:
     """Three thousand groups took gigabytes for one id: the node was killed."""
     assert id_patterns._compiled("(a)(b)").groups == 0
