@@ -21,17 +21,25 @@ class ExpressionError(ValueError):
     """The expression can't be used; the message says why."""
 
 
-def compiled(expression: str, memory_bytes_max: int) -> Any:
-    """Return the expression as RE2 has it, without groups to capture: thousands of them need gigabytes to match.
+def check_bounds(expression: str) -> None:
+    """Check what makes an expression costly to read.
 
-    :param memory_bytes_max: memory of the compiled expression. It bounds the time to match, too.
-    :raises ExpressionError: it is none of RE2's syntax, or larger than a bound
+    :raises ExpressionError: it is larger than a bound
     """
     if len(expression) > CHARACTERS_MAX:
         raise ExpressionError(f"it has {len(expression)} characters; allowed: {CHARACTERS_MAX}")
     classes = expression.count("\\p") + expression.count("\\P")
     if classes > UNICODE_CLASSES_MAX:
         raise ExpressionError(f"it has {classes} classes \\p or \\P; allowed: {UNICODE_CLASSES_MAX}")
+
+
+def compiled(expression: str, memory_bytes_max: int) -> Any:
+    """Return the expression as RE2 has it, without groups to capture: thousands of them need gigabytes to match.
+
+    :param memory_bytes_max: memory of the compiled expression. It bounds the time to match, too.
+    :raises ExpressionError: it is none of RE2's syntax, or larger than a bound
+    """
+    check_bounds(expression)
     import re2
 
     options = re2.Options()

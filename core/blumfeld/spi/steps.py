@@ -144,6 +144,16 @@ def error_steps(handler: ApiHandler, request: Any, code: int, message: str | Non
     return (yield from handler.error_in_steps(request, code, message))
 
 
+def waited(awaited: Completion[Any]) -> Steps[Any]:
+    """Wait for a completion within steps, and return its value.
+
+    :raises BaseException: the completion's error
+    """
+    if not awaited.done:
+        yield awaited
+    return awaited.result()
+
+
 def check_keys(keys: Iterable[str]) -> None:
     """Check that the keys of a request are short enough to be hashed at once.
 

@@ -398,7 +398,7 @@ def _results(
 
 
 def _all_with(topics: Iterable[AddPartitionsToTxnTopic], code: int) -> list[AddPartitionsToTxnTopicResult]:
-    """:func:`_results` with one code for all."""
+    """:func:`_results` with one code for all, without a call for each partition: it answers what was added."""
     return [
         AddPartitionsToTxnTopicResult(
             name=topic.name,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.steps import STEP_ELEMENTS, TakesSteps, errors_by_elements, first_repeated, parts_of
+from blumfeld.spi.steps import STEP_ELEMENTS, TakesSteps, errors_by_elements, first_repeated, parts_of, waited
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -135,7 +135,7 @@ class ListingApis:
             open_longer_than_ms=request.duration_filter,
         )
         pattern = request.transactional_id_pattern
-        compiled = (yield from _waited(self._patterns.compiled(pattern))) if pattern else None
+        compiled = (yield from waited(self._patterns.compiled(pattern))) if pattern else None
         for partition, epoch in self._around.shards():
             submitted = yield from self._ask_shard(partition, epoch, filters)
             while submitted:
@@ -166,7 +166,7 @@ class ListingApis:
         for some in pieces([one.transactional_id for one in listed]):
             if not self._around.coordinates(partition, epoch):
                 raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
-            matches += yield from _waited(self._patterns.matching(compiled, some))
+            matches += yield from waited(self._patterns.matching(compiled, some))
         return [one for one, does in zip(listed, matches, strict=True) if does]
 
     def _ask_shard(self, partition: int, epoch: int, filters: ListSome) -> Steps[deque[Completion[Any]]]:
@@ -193,13 +193,6 @@ def _answer_of(submitted: Completion[Any]) -> Steps[Any]:
     if isinstance(error, BrokerError) and error.code is ErrorCode.NOT_COORDINATOR:
         raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
     return submitted.result()
-
-
-def _waited(asked: Completion[Any]) -> Steps[Any]:
-    """Wait for a completion, and return its result."""
-    if not asked.done:
-        yield asked
-    return asked.result()
 
 
 def _described(

@@ -34,7 +34,8 @@ RETRY_MS = 100
 MARKERS_A_REQUEST = 200
 """Markers of one request; the rest waits for the next. This node writes its own at once, in a millisecond or three."""
 OWN_SLICE_MS = 8.0
-"""Time for requests to this node in one turn of the loop. Then the next one waits for another turn.
+"""Time for requests to this node in one turn of the loop. Then the next one waits for another turn. The next request
+to another broker does so, too: its answer comes in a later turn than the one whose time is kept.
 
 A producer goes on when EndTxn is answered. If it comes back before the markers of its transaction are written, it has
 to ask again. So the markers of several producers with a hundred partitions each should not need many turns."""
@@ -64,9 +65,9 @@ class MarkerSender:
         """Nodes that have a request without an answer."""
         self._send_due = False
         self._began_ms = 0.0
-        """When this turn's first request to this node began."""
+        """When the last turn that sent queued markers began to send them."""
         self._in_turn = 0
-        """Requests to this node that were answered in this turn."""
+        """Requests that were answered since then."""
         self._routed = 0
         """Partitions that were queued at once in this turn."""
         self._routing: deque[tuple[Pending, Iterator[list[Partition]]]] = deque()

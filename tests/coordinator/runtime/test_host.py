@@ -20,9 +20,9 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.coordinator.fakes import FakeLog, code_of
 
 DEFECTIVE = 666
+"""A producer whose transactions can't be ended."""
 LARGE = 667
 """A producer whose pending records are committed one a turn."""
-"""A producer whose transactions can't be ended."""
 
 
 def entry(text: str) -> CoordinatorRecord:

@@ -241,6 +241,12 @@ def with_other_leaders(image: TopicImage) -> TopicImage:
     return msgspec.structs.replace(image, partitions=partitions)
 
 
+@pytest.mark.parametrize("expression", [r"\PL?" * 9, "b?" * 2_049])
+def test_one_out_of_bounds_stands_for_nothing(expression: str) -> None:
+    """Another broker has accepted it. To read a larger one of them would hold the loop for a second."""
+    assert regex.matching([expression, "a?"], ["", "ab"]) == {expression: (), "a?": ("",)}
+
+
 def test_expressions_that_do_not_fit_into_memory_together_are_matched_one_by_one() -> None:
     """``check`` takes each of them. Their set failed, and with it every heartbeat that matched them."""
     large = [rf"(?:\pL{{1,20}}){{1,2}}-{number}" for number in range(20)]

@@ -6,11 +6,10 @@ from collections.abc import Generator, Iterator
 from typing import Any, Protocol
 
 from blumfeld.broker.serving.request import ConnectionState, Request
-from blumfeld.broker.serving.slices import waited
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer
 from blumfeld.spi.parts import Parts
-from blumfeld.spi.steps import STEP_ELEMENTS, PartlyFailed, let_go
+from blumfeld.spi.steps import STEP_ELEMENTS, PartlyFailed, let_go, waited
 from blumfeld.spi.transport import OWNED_FRAME_BYTES, Exchange
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.codec import encode_parts_in_steps

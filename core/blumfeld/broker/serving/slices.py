@@ -11,7 +11,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.runtime import Runtime
 
 SLICE_MS = 4.0
@@ -116,13 +116,3 @@ class Slices:
         """Queue work again whose completion is done. It never runs from here: another request's code may be running."""
         self._running.append(work)
         self._arm()
-
-
-def waited(awaited: Completion[Any]) -> Steps[Any]:
-    """Wait for a completion within steps, and return its value.
-
-    :raises BaseException: the completion's error
-    """
-    if not awaited.done:
-        yield awaited
-    return awaited.result()

@@ -6,11 +6,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from blumfeld.coordinator.expressions import ExpressionError, compiled
+from blumfeld.coordinator.expressions import ExpressionError, check_bounds, compiled
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 MEMORY_BYTES_MAX = 1 << 20
 """Memory of one compiled expression of a subscription."""
+SET_BYTES_MAX = 8 << 20
+"""Memory of all expressions of a group together, and of one that another broker has accepted."""
 
 
 def check(regex: str) -> None:
@@ -28,19 +30,21 @@ def check(regex: str) -> None:
 def matching(regexes: Sequence[str], names: Iterable[str]) -> Mapping[str, tuple[str, ...]]:
     """The sorted names that each expression matches; one pass serves all expressions.
 
-    An expression that this engine cannot read matches nothing: another broker's engine may have accepted it
-    into the log.
+    An expression that can't be read here, or is out of bounds, matches nothing: another broker's engine may have
+    accepted it into the log.
     """
     import re2
 
     options = re2.Options()
     options.log_errors = False
+    options.max_mem = SET_BYTES_MAX
     expressions = re2.Set.FullMatchSet(options)
     readable = []
     for regex in regexes:
         try:
+            check_bounds(regex)
             expressions.Add(regex)
-        except re2.error:
+        except (ExpressionError, re2.error):
             continue
         readable.append(regex)
     found: dict[str, list[str]] = {regex: [] for regex in regexes}
@@ -58,13 +62,8 @@ def matching(regexes: Sequence[str], names: Iterable[str]) -> Mapping[str, tuple
 
 
 def _matching_one(regex: str, names: Sequence[str]) -> tuple[str, ...]:
-    import re2
-
-    options = re2.Options()
-    options.log_errors = False
-    options.never_capture = True
     try:
-        fullmatch = re2.compile(regex, options).fullmatch
-    except re2.error:
+        fullmatch = compiled(regex, SET_BYTES_MAX).fullmatch
+    except ExpressionError:
         return ()
     return tuple(sorted(name for name in names if fullmatch(name)))

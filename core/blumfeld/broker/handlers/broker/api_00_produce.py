@@ -26,7 +26,7 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.rules.append_rules import ZSTD_FROM, TooMuchAtOnce, check_codec
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, errors_by_elements
+from blumfeld.spi.steps import CHUNK_ELEMENTS, errors_by_elements, waited
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch, TruncatedBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
@@ -135,11 +135,10 @@ class Produce:
                 verifying, pending.verifying = pending.verifying, []
                 asked: Completion[Outcomes] = Completion()
                 self._ask(pending, context, verifying, asked.complete)
-                if not asked.done:
-                    yield asked
+                outcomes = yield from waited(asked)
                 for start in range(0, len(verifying), CHUNK_ELEMENTS):
                     some = verifying[start : start + CHUNK_ELEMENTS]
-                    self._place_verified(pending, context, some, asked.result())
+                    self._place_verified(pending, context, some, outcomes)
                     yield None
             else:
                 partition, batch, waiter = pending.looking.popleft()
