@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blumfeld_sink_spark.decoders.tables.columns import every
 from blumfeld_sink_spark.decoders.tables.exact import exact
 from blumfeld_sink_spark.errors import ArchiveError
 
@@ -125,7 +126,7 @@ def _exactly(column: Any, wanted: pa.DataType) -> Any:
         return pa.chunked_array(pieces, wanted)
     if pa.types.is_decimal(wanted) and pa.types.is_decimal(column.type):
         digits = column.type.precision + max(wanted.scale - column.type.scale, 0)
-        if digits > _DIGITS_256 and not pc.all(_fits(column, wanted)).as_py():
+        if digits > _DIGITS_256 and not every(_fits(column, wanted)):
             raise pa.ArrowInvalid(f"a number does not fit {wanted}")
         if digits > _DIGITS_128:
             column = column.cast(pa.decimal256(_DIGITS_256, column.type.scale))

@@ -27,13 +27,15 @@ from blumfeld_sink_spark.apply import decode_rows
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.testing.decoder_messages import (
     GARBAGE,
+    OUTCOME,
     batch,
     first_of_pairs,
     garbled,
+    hollowed,
     in_pieces,
+    outcome_of,
     rejections_of,
     rows_of,
-    sequences_of,
 )
 
 SEQUENCE_TYPES = {
@@ -145,18 +147,26 @@ class DecoderContract:
         self.every_batch(st.lists(self._any_value(), max_size=8), rule)
 
     def test_it_does_not_matter_where_batches_are_cut(self) -> None:
-        """Spark cuts them anew when it tries again: rows, sequences and rejections stay the same."""
+        """Spark cuts them anew when it tries again: rows, sequences, rejections and what is passed over stay the same."""
         decoder = self.make_decoder()
 
         def rule(found: tuple[list[bytes], list[int]]) -> None:
             values, cuts = found
             rows = batch(values)
-            whole = decoder.decode(rows)
-            pieces = in_pieces(decoder, rows, cuts)
-            assert pieces == (rows_of(whole), sequences_of(whole), rejections_of(whole))
+            assert in_pieces(decoder, rows, cuts) == outcome_of(decoder.decode(rows))
 
         values = st.lists(self._any_value(), max_size=8)
         self.every_batch(st.tuples(values, st.lists(st.integers(0, 8), max_size=3)), rule)
+
+    def test_a_message_is_judged_by_itself(self) -> None:
+        """Alone in its batch as beside another, also where it lacks a value or has an empty list."""
+        decoder = self.make_decoder()
+        for whole in self.messages():
+            for value in hollowed([whole]):
+                rows = batch([whole, value])
+                together, apart = outcome_of(decoder.decode(rows)), in_pieces(decoder, rows, [1])
+                for kind, *both in zip(OUTCOME, together, apart, strict=True):
+                    assert both[0] == both[1], (kind, value)
 
     def test_rows_name_their_message(self) -> None:
         """``row`` is int32, of a message of the batch, and doesn't fall."""
@@ -262,7 +272,7 @@ class DecoderContract:
 
     def _any_value(self) -> st.SearchStrategy[bytes]:
         good = list(self.messages())
-        return st.sampled_from(good) | GARBAGE | garbled(good)
+        return st.sampled_from([*good, *hollowed(good)]) | st.sampled_from(good) | GARBAGE | garbled(good)
 
 
 def _check_rows(table: pa.Table, messages: int) -> None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import json
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -69,8 +70,46 @@ def garbled(draw: st.DrawFn, messages: Sequence[bytes]) -> bytes:
     return message + draw(st.binary(max_size=4))
 
 
+def hollowed(messages: Sequence[bytes]) -> list[bytes]:
+    """Returns each of these messages without one of its values: emptied, or left out with its key. Those that are no
+    JSON give none.
+    """
+    found = []
+    for text in messages:
+        try:
+            message = json.loads(text)
+        except ValueError:
+            continue
+        for holder, key, value in list(_values(message)):
+            holder[key] = type(value)() if isinstance(value, list | dict | str) else None
+            found.append(_as_json(message))
+            holder[key] = value
+            kept = holder.copy()
+            del holder[key]
+            found.append(_as_json(message))
+            holder.clear()
+            holder.update(kept) if isinstance(holder, dict) else holder.extend(kept)
+    return list(dict.fromkeys(found))
+
+
+def _values(message: Any) -> Iterator[tuple[Any, Any, Any]]:
+    """Yields (object or array, key or index, value) of each value inside a JSON value."""
+    if isinstance(message, dict):
+        inner: Any = message.items()
+    else:
+        inner = enumerate(message) if isinstance(message, list) else ()
+    for key, value in inner:
+        yield message, key, value
+        yield from _values(value)
+
+
+def _as_json(message: Any) -> bytes:
+    return json.dumps(message, separators=(",", ":")).encode()
+
+
 def _plain(table: Any, shift: int) -> list[dict[str, Any]]:
-    rows: list[dict[str, Any]] = table.to_pylist()
+    """Returns the rows without their nulls: a column that is left out is null, too."""
+    rows = [{name: value for name, value in row.items() if value is not None} for row in table.to_pylist()]
     for row in rows:
         row["row"] += shift
     return rows
@@ -101,13 +140,26 @@ def rejections_of(decoded: Decoded, shift: int = 0) -> list[tuple[int, str]]:
     return sorted((rejected.row + shift, rejected.error) for rejected in decoded.rejected)
 
 
-def in_pieces(
-    decoder: Decoder, rows: pa.RecordBatch, cuts: Sequence[int]
-) -> tuple[Rows, list[dict[str, Any]], list[tuple[int, str]]]:
-    """Decodes a batch cut at these places; returns rows, sequences and rejections, numbered as in the whole batch."""
+def passed_over_of(decoded: Decoded, shift: int = 0) -> list[tuple[int, str]]:
+    """Returns (row, kind) of each message that was passed over, sorted by row."""
+    return sorted((one.row + shift, one.kind) for one in decoded.passed_over)
+
+
+Outcome = tuple[Rows, list[dict[str, Any]], list[tuple[int, str]], list[tuple[int, str]]]
+OUTCOME = ("rows", "sequences", "rejections", "messages that were passed over")
+
+
+def outcome_of(decoded: Decoded) -> Outcome:
+    """Returns all that a decoder says of a batch, as plain values."""
+    return rows_of(decoded), sequences_of(decoded), rejections_of(decoded), passed_over_of(decoded)
+
+
+def in_pieces(decoder: Decoder, rows: pa.RecordBatch, cuts: Sequence[int]) -> Outcome:
+    """Decodes a batch cut at these places; returns the outcome, numbered as in the whole batch."""
     tables: Rows = {}
     sequences: list[dict[str, Any]] = []
     rejections: list[tuple[int, str]] = []
+    passed_over: list[tuple[int, str]] = []
     places = sorted({0, rows.num_rows, *(cut for cut in cuts if cut <= rows.num_rows)})
     for start, end in pairwise(places):
         decoded = decoder.decode(rows.slice(start, end - start))
@@ -115,4 +167,5 @@ def in_pieces(
             tables.setdefault(name, []).extend(found)
         sequences += sequences_of(decoded, start)
         rejections += rejections_of(decoded, start)
-    return dict(sorted(tables.items())), sequences, sorted(rejections)
+        passed_over += passed_over_of(decoded, start)
+    return dict(sorted(tables.items())), sequences, sorted(rejections), sorted(passed_over)

@@ -124,7 +124,7 @@ class Batch:
     def constant(self, name: str, value: str) -> None:
         """Hold that a column is this word everywhere."""
         column = self.need(name)
-        if not pc.all(pc.equal(column, value)).as_py():
+        if not every(pc.equal(column, value)):
             raise BadMessageError(f"{name} is not {value!r}")
 
     def key_symbols(self) -> Any:
@@ -189,6 +189,11 @@ def words_of(decimals: Any) -> Any:
 def decimals_of(words: Any) -> Any:
     """Decimals of (n, 2) int64 words."""
     return pa.Array.from_buffers(DECIMAL, len(words), [None, pa.py_buffer(np.ascontiguousarray(words))])
+
+
+def every(flags: Any) -> bool:
+    """Returns True where no flag is false, also where there is none: of nothing ``pc.all`` says null by itself."""
+    return bool(pc.all(flags, min_count=0).as_py())
 
 
 def null_if_zero(price: Any, size: Any) -> tuple[Any, Any]:

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from blumfeld.spi.decoders import Continuity, Decoded, PassedOver, Rejected
+from blumfeld_sink_spark.decoders.tables import columns as co
 from blumfeld_sink_spark.decoders.tables import shapes
 from blumfeld_sink_spark.decoders.tables.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.tables.exact import hold_exponents
@@ -259,7 +260,7 @@ def _parsed(values: Any, kind: Kind) -> dict[str, Any]:
 
 
 def _by_parser(values: Any, kind: Kind) -> dict[str, Any]:
-    if not (pc.all(pc.starts_with(values, "{")).as_py() and pc.all(pc.ends_with(values, "}")).as_py()):
+    if not (co.every(pc.starts_with(values, "{")) and co.every(pc.ends_with(values, "}"))):
         raise BadMessageError("is no JSON object")
     values.cast(pa.string())  # Arrow's parser lets bytes pass that are no UTF-8
     if kind.has_numbers:

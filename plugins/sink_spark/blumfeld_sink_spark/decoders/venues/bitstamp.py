@@ -36,7 +36,7 @@ def _symbols(batch: Batch, prefix: str) -> Any:
     """The part of the channel's name after the prefix."""
     channel = batch.need("channel")
     names = pc.utf8_upper(pc.utf8_slice_codeunits(channel, len(prefix)))
-    if not pc.all(pc.and_(pc.starts_with(channel, prefix), pc.not_equal(names, ""))).as_py():
+    if not co.every(pc.and_(pc.starts_with(channel, prefix), pc.not_equal(names, ""))):
         raise BadMessageError(f"the channel is not {prefix}SYMBOL")
     return names
 

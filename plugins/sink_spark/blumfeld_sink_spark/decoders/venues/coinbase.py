@@ -45,7 +45,7 @@ def side_of(words: Any, name: str) -> Any:
     :raises BadMessageError: another word
     """
     buys, sells = pc.equal(words, "buy"), pc.equal(words, "sell")
-    if not pc.all(pc.or_(buys, sells)).as_py():
+    if not co.every(pc.or_(buys, sells)):
         raise BadMessageError(f"{name} is neither buy nor sell")
     return np.where(buys.to_numpy(zero_copy_only=False), 1, -1).astype(np.int8)
 

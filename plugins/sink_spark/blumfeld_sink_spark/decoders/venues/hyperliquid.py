@@ -33,7 +33,7 @@ def _trades(batch: Batch) -> Parts:
     items, _ = batch.exploded("data")
     side = items.need("side")
     buys = pc.equal(side, "B")
-    if not pc.all(pc.or_(buys, pc.equal(side, "A"))).as_py():
+    if not co.every(pc.or_(buys, pc.equal(side, "A"))):
         raise BadMessageError("side is neither A nor B")
     return trade_part(
         items,
@@ -81,7 +81,7 @@ def _best(batch: Batch) -> Parts:
         raise BadMessageError("bbo is not a bid and an ask")
     flat = lists.flatten()
     price, size = flat.flatten()
-    if not pc.all(pc.equal(price.is_null(), size.is_null())).as_py() or price.null_count != flat.null_count:
+    if not co.every(pc.equal(price.is_null(), size.is_null())) or price.null_count != flat.null_count:
         raise BadMessageError("px or sz is missing or null")
     price, size = exact(price), exact(size)
     bids, asks = (pa.array(np.arange(len(data)) * 2 + side) for side in (0, 1))

@@ -86,7 +86,7 @@ def _crc(column: Any, name: str) -> Any:
 
 
 def _named(batch: Batch, prefix: str) -> None:
-    if not pc.all(pc.starts_with(batch.need("n"), prefix)).as_py():
+    if not co.every(pc.starts_with(batch.need("n"), prefix)):
         raise BadMessageError(f"the channel is not {prefix}")
 
 
@@ -97,7 +97,7 @@ def _v1_trades(batch: Batch) -> Parts:
     items = Batch({}, batch.rows[message], batch.stamps[message], batch.keys, batch.venue)
     side = lv.at(values, begins, 3)
     buys = pc.equal(side, "b")
-    if not pc.all(pc.or_(buys, pc.equal(side, "s"))).as_py():
+    if not co.every(pc.or_(buys, pc.equal(side, "s"))):
         raise BadMessageError("a trade's side is neither b nor s")
     return trade_part(
         items,
@@ -128,7 +128,7 @@ def _v2_book(batch: Batch) -> Parts:
     batch.constant("channel", "book")
     kind = batch.need("type")
     whole = pc.equal(kind, "snapshot")
-    if not pc.all(pc.or_(whole, pc.equal(kind, "update"))).as_py():
+    if not co.every(pc.or_(whole, pc.equal(kind, "update"))):
         raise BadMessageError("type is neither snapshot nor update")
     items, message = batch.exploded("data")
     return book_part(
@@ -146,7 +146,7 @@ def _v2_trades(batch: Batch) -> Parts:
     batch.constant("channel", "trade")
     items, _ = batch.exploded("data")
     kind = batch.need("type")
-    if not pc.all(pc.is_in(kind, pa.array(["snapshot", "update"]))).as_py():
+    if not co.every(pc.is_in(kind, pa.array(["snapshot", "update"]))):
         raise BadMessageError("type is neither snapshot nor update")
     repeated = pc.equal(kind, "snapshot").to_numpy(zero_copy_only=False)
     if repeated.any() and not repeated.all():

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Continuity
+from blumfeld_sink_spark.decoders.tables import columns as co
 from blumfeld_sink_spark.decoders.tables import levels as lv
 from blumfeld_sink_spark.decoders.tables.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.tables.exact import exact
@@ -36,7 +37,7 @@ def _elements(batch: Batch, channels: Sequence[str]) -> tuple[Batch, Any, Any, A
     """The elements of ``data``, with each one's message, instrument and channel."""
     arg = batch.fields("arg")
     channel, symbol = arg.need("channel"), arg.symbols("instId")
-    if not pc.all(pc.is_in(channel, pa.array(channels))).as_py():
+    if not co.every(pc.is_in(channel, pa.array(channels))):
         raise BadMessageError(f"the channel is none of {', '.join(channels)}")
     elements, message = batch.exploded("data")
     at = pa.array(message)
@@ -67,7 +68,7 @@ def _book(batch: Batch) -> Parts:
     items, message, symbol, channel = _elements(batch, _DEPTH)
     action = batch.need("action")
     whole = pc.equal(action, "snapshot")
-    if not pc.all(pc.or_(whole, pc.equal(action, "update"))).as_py():
+    if not co.every(pc.or_(whole, pc.equal(action, "update"))):
         raise BadMessageError("action is neither snapshot nor update")
     numbered = items.has("seqId")
     return book_part(
