@@ -1,10 +1,15 @@
-"""The time of a message's receipt: its header's, else Kafka's timestamp; in ns since the epoch."""
+"""Kafka's times as the archive's, and the time of a message's receipt: its header's, else Kafka's timestamp.
+
+Kafka's timestamps are any int64 of ms. Times here are ns since the epoch. One that int64 can't hold as ns becomes the
+nearest that it holds: a producer that takes µs for ms must not make rows of the year 1772.
+"""
 
 from __future__ import annotations
 
 from contextlib import suppress
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -12,8 +17,14 @@ NS_MAX = 2**63 - 1
 _US_MAX = NS_MAX // 1000
 
 
+def record_us(ms: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    """Returns the timestamps of a Kafka batch in µs, which raw rows have."""
+    held: npt.NDArray[np.int64] = np.clip(ms, -(_US_MAX // 1000) - 1, _US_MAX // 1000 + 1) * 1000
+    return np.clip(held, -_US_MAX, _US_MAX, out=held)
+
+
 def kafka_ns(rows: pa.RecordBatch) -> pa.Array:
-    """Returns the records' timestamps in ns. One beyond int64 becomes the nearest that fits; a missing one is 0."""
+    """Returns the timestamps of raw rows in ns; a missing one is 0."""
     micros = rows.column("timestamp").cast(pa.int64())
     if not micros.null_count:
         with suppress(pa.ArrowInvalid):  # the fast way: nearly always all timestamps fit

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from blumfeld.wire.batches.varint import BadVarintError, read_varint
 from blumfeld.wire.errors import InvalidRecord
+from blumfeld_sink_spark import stamps
 from blumfeld_sink_spark.fetching.varints import Bytes, Numbers, read_varints, read_varlongs
 from blumfeld_sink_spark.rows import HEADERS, RAW_ROWS, RAW_ROWS_WITH_HEADERS
 
@@ -76,7 +77,7 @@ def to_rows(
         pa.repeat(pa.scalar(topic, pa.string()), count),
         pa.repeat(pa.scalar(partition, pa.int32()), count),
         pa.array(fields.offset),
-        pa.array(fields.timestamp * 1000).view(RAW_ROWS.field("timestamp").type),
+        pa.array(stamps.record_us(fields.timestamp)).view(RAW_ROWS.field("timestamp").type),
         pa.array(fields.timestamp_type.astype(np.int32)),
         *headers,
     ]

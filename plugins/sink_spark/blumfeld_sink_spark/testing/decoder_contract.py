@@ -147,7 +147,7 @@ class DecoderContract:
         self.every_batch(st.lists(self._any_value(), max_size=8), rule)
 
     def test_it_does_not_matter_where_batches_are_cut(self) -> None:
-        """Spark cuts them anew when it tries again: rows, sequences, rejections and what is passed over stay the same."""
+        """Spark cuts them anew when it tries again: the whole outcome stays the same."""
         decoder = self.make_decoder()
 
         def rule(found: tuple[list[bytes], list[int]]) -> None:

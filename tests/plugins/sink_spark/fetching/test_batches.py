@@ -31,7 +31,9 @@ TIME_MS = 1_723_161_256_299
 payloads = st.none() | st.binary(max_size=8) | st.integers(0, 20_000).map(lambda size: b"v" * size)
 one_header = st.tuples(st.text(max_size=3), st.none() | st.binary(max_size=200))
 headers = st.lists(one_header, max_size=3).map(tuple)
-times = st.integers(-1, 1 << 41) | st.integers(TIME_MS, TIME_MS + 300)
+times = st.integers(-1, 1 << 41) | st.integers(TIME_MS, TIME_MS + 300) | st.sampled_from([1 << 54, 1 << 62])
+US_MAX = ((1 << 63) - 1) // 1000
+"""The last µs whose ns fit into int64."""
 
 
 @st.composite
@@ -84,7 +86,7 @@ def expected(data: bytes | bytearray, start: int, end: int) -> list[dict[str, ob
             "topic": "t",
             "partition": 3,
             "offset": record.offset,
-            "timestamp": record.timestamp * 1000,
+            "timestamp": min(record.timestamp * 1000, US_MAX),
             "timestampType": int(batch.is_log_append_time),
             "headers": [{"key": key, "value": value} for key, value in record.headers] or None,
         }

@@ -27,6 +27,7 @@ import pyarrow.compute as pc
 import pyarrow.json as pj
 
 from blumfeld.spi.decoders import Continuity, Decoded, PassedOver, Rejected
+from blumfeld_sink_spark import stamps
 from blumfeld_sink_spark.decoders.tables import columns as co
 from blumfeld_sink_spark.decoders.tables import shapes
 from blumfeld_sink_spark.decoders.tables.columns import BadMessageError, Batch
@@ -35,6 +36,8 @@ from blumfeld_sink_spark.decoders.tables.exact import hold_exponents
 UNKNOWN = -1
 """The guess for a message whose first bytes fit no kind."""
 _NULL = -2
+KEEPALIVES: Mapping[bytes, str] = {b"ping": "ping", b"pong": "pong"}
+"""Texts that keep a connection alive, in a topic of frames as they came. They are no JSON."""
 KIND_CHARS_MAX = 40
 """Longest name of a kind that is passed over, where the message itself says the name."""
 _FEW = 4
@@ -89,10 +92,12 @@ class JsonDecoder:
     """The base of the exchanges' decoders. Pickles by its class alone."""
 
     name = ""
-    version = 1
+    version = 2
     tables: Sequence[str] = ()
     continuity: Mapping[str, Continuity] = {}
     kinds: Sequence[Kind] = ()
+    texts: Mapping[bytes, str] = KEEPALIVES
+    """Texts that aren't this venue's JSON and are passed over, and a word for each."""
 
     def guess(self, values: Any) -> Any:
         """int8: the kind of each value by its bytes, or ``UNKNOWN``. May be wrong, never slow; nulls are any."""
@@ -128,8 +133,7 @@ class _Run:
         self._decoder = decoder
         self._values = rows.column("value").cast(pa.binary())
         self._keys = rows.column("key").cast(pa.binary())
-        stamps = rows.column("timestamp").cast(pa.int64()).fill_null(0)
-        self._stamps = stamps.to_numpy(zero_copy_only=False) * 1_000
+        self._stamps = stamps.kafka_ns(rows).to_numpy()
         self._parts: list[Parts] = []
         self._rejected: list[Rejected] = []
         self._passed_over: list[PassedOver] = []
@@ -183,7 +187,8 @@ class _Run:
         """The true kind of one message and its text; rejected or passed over: no kind."""
         text = self._values[row].as_py().strip(b" \t\r\n")
         try:
-            kind = self._decoder.kind_of(_loads(text), text)
+            known = self._decoder.texts.get(text.strip(b'"'))
+            kind = known or self._decoder.kind_of(_loads(text), text)
         except BadMessageError as error:
             self._reject(row, str(error))
             return None, text

@@ -14,6 +14,7 @@ Aggregate trades (``aggTrade``) go to a table of their own: each is made of trad
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -49,6 +50,12 @@ PASSED_OVER = frozenset(
     }
 )
 """Kinds (``e``) that give no row and no rejection; likewise answers to requests (``{"result":null,"id":1}``)."""
+PARTIAL = "partial book"
+"""The kind of a push of the best 5, 10 or 20 levels (``@depth5``…). It is passed over: it is neither a change of the
+book nor all of it. Only the stream's name tells a futures' push from a change; without the envelope it is read as one.
+"""
+_PARTIAL_STREAM = r"@depth(5|10|20)(@[0-9]+ms)?$"
+_PARTIAL_HEAD = r'^\{"stream": *"[^"]*@depth(5|10|20)[@"]'
 
 _STRING, _LONG, _BOOL = pa.string(), pa.int64(), pa.bool_()
 _LEVELS = pa.list_(pa.list_(pa.string()))
@@ -192,7 +199,7 @@ def _read_spot_snapshot(batch: Batch) -> Parts:
 
 
 _WORDS = ("trade", "aggTrade", "depthUpdate", "bookTicker")
-_ENVELOPED, _SNAPSHOT = len(_WORDS), 2 * len(_WORDS)
+_ENVELOPED, _SNAPSHOT, _DEPTH = len(_WORDS), 2 * len(_WORDS), _WORDS.index("depthUpdate")
 _BY_LETTER = np.full(256, UNKNOWN, np.int8)
 _BY_LETTER[[ord(word[0]) for word in _WORDS]] = range(len(_WORDS))
 
@@ -200,7 +207,7 @@ _BY_LETTER[[ord(word[0]) for word in _WORDS]] = range(len(_WORDS))
 class _Binance(JsonDecoder):
     """The common part of spot and USD-M."""
 
-    version = 2
+    version = 3
     tables: Sequence[str] = (TRADES, AGG_TRADES, BOOK_DELTAS, BBO)
 
     def guess(self, values: Any) -> Any:
@@ -218,6 +225,10 @@ class _Binance(JsonDecoder):
             codes[nameless[_true(pc.starts_with(some, '{"lastUpdateId":'))]] = _SNAPSHOT
         enveloped = _true(pc.starts_with(values, '{"stream":'))
         codes[enveloped & (codes >= 0) & (codes < _ENVELOPED)] += _ENVELOPED
+        depth = np.flatnonzero(codes == _ENVELOPED + _DEPTH)
+        if len(depth):
+            partial = _true(pc.match_substring_regex(values.take(pa.array(depth)), _PARTIAL_HEAD))
+            codes[depth[partial]] = UNKNOWN
         return codes
 
     def kind_of(self, message: Any, text: bytes) -> int | str:
@@ -232,6 +243,8 @@ class _Binance(JsonDecoder):
             return _of_list(inner)
         if not isinstance(inner, dict):
             raise BadMessageError("data is no JSON object")
+        if outer and re.search(_PARTIAL_STREAM, str(message.get("stream"))):
+            return PARTIAL
         word = inner.get("e")
         if isinstance(word, str) and word in PASSED_OVER:
             return word
@@ -243,11 +256,7 @@ class _Binance(JsonDecoder):
 
     def _nameless(self, inner: dict[str, Any], outer: bool) -> int | str:
         if inner.keys() >= {"lastUpdateId", "bids", "asks"}:
-            if outer:
-                raise BadMessageError(
-                    "partial books (depth5, depth10, depth20) are not read: subscribe to depth"
-                )
-            return _SNAPSHOT
+            return PARTIAL if outer else _SNAPSHOT
         if inner.keys() >= set("ubBaA"):
             return _WORDS.index("bookTicker") + (_ENVELOPED if outer else 0)
         if not outer and "id" in inner and "result" in inner:

@@ -17,7 +17,13 @@ from blumfeld_sink_spark.decoders.tables import columns as co
 from blumfeld_sink_spark.decoders.tables import levels as lv
 from blumfeld_sink_spark.decoders.tables.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.tables.exact import exact
-from blumfeld_sink_spark.decoders.tables.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
+from blumfeld_sink_spark.decoders.tables.json_table import (
+    KEEPALIVES,
+    JsonDecoder,
+    Kind,
+    Parts,
+    guess_by_prefix,
+)
 from blumfeld_sink_spark.decoders.tables.parts import book_part, quote_part, trade_part
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
@@ -112,6 +118,7 @@ class Hyperliquid(JsonDecoder):
     tables: Sequence[str] = (TRADES, BOOK_DELTAS, BBO)
     kinds = _KINDS
     continuity: Mapping[str, Continuity] = {}
+    texts: Mapping[bytes, str] = {**KEEPALIVES, b"Websocket connection established.": "greeting"}
 
     def guess(self, values: Any) -> Any:
         """By ``{"channel":"…"``, which comes first."""

@@ -31,7 +31,7 @@ PASSED_OVER = frozenset(
     {"heartbeat", "systemStatus", "subscriptionStatus", "pong", "status", "ohlc", "instrument"}
 )
 """Events (v1) and channels (v2) that give no row and no rejection; so do v1's ``ticker`` and ``ohlc``, and v2's
-answers to requests (``{"method":…,"success":true}``).
+answers to requests (``{"method":…,"success":true}``, ``{"method":"pong"}``).
 """
 
 _STRING, _LONG = pa.string(), pa.int64()
@@ -235,7 +235,10 @@ class Kraken(JsonDecoder):
         word = message.get("event", message.get("channel"))
         if isinstance(word, str) and word in PASSED_OVER:
             return word
-        if message.get("success") is True and "method" in message:
+        method = message.get("method")
+        if method == "pong":
+            return "pong"
+        if message.get("success") is True and method is not None:
             return "result"
         if word not in _V2_CHANNELS or "event" in message:
             raise BadMessageError(f"unknown kind {str(word)[:40]!r}")

@@ -12,9 +12,10 @@ from functools import lru_cache
 from typing import Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
+from blumfeld_sink_spark import stamps
 from blumfeld_sink_spark.accounting import HIDDEN, LOST
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.fetching.batches import BATCH_ROWS
@@ -145,7 +146,8 @@ class _Range:
 
 def to_batch(messages: list[Any], *, with_headers: bool) -> pa.RecordBatch:
     """Returns messages of one partition as raw rows. A record without a timestamp has -1 ms, as in Spark's source."""
-    stamps = [message.timestamp() for message in messages]
+    times = [message.timestamp() for message in messages]
+    micros = stamps.record_us(np.array([time[1] for time in times], np.int64))
     count = len(messages)
     columns = [
         pa.array([message.key() for message in messages], pa.binary()),
@@ -153,10 +155,8 @@ def to_batch(messages: list[Any], *, with_headers: bool) -> pa.RecordBatch:
         pa.repeat(pa.scalar(messages[0].topic(), pa.string()), count),
         pa.repeat(pa.scalar(messages[0].partition(), pa.int32()), count),
         pa.array([message.offset() for message in messages], pa.int64()),
-        pc.multiply(pa.array([stamp[1] for stamp in stamps], pa.int64()), 1000).cast(
-            RAW_ROWS.field("timestamp").type
-        ),
-        pa.array([stamp[0] - 1 for stamp in stamps], pa.int32()),
+        pa.array(micros).cast(RAW_ROWS.field("timestamp").type),
+        pa.array([time[0] - 1 for time in times], pa.int32()),
     ]
     if with_headers:
         columns.append(pa.array([_headers(message.headers()) for message in messages], HEADERS))

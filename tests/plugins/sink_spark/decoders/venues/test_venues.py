@@ -5,9 +5,11 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from blumfeld_sink_spark.decoders import catalog
+from tests.plugins.sink_spark import venue_messages
 from tests.plugins.sink_spark.decoding import STAMP_US, errors, rows_in, rows_of
 
 STAMP = STAMP_US * 1_000
@@ -51,6 +53,9 @@ LEVEL = (
 )
 QUOTE = ("ts_event", "symbol", "update_id", "bid", "bid_size", "ask", "ask_size")
 MS = 1_000_000
+
+
+_PARTIAL = '{"stream":"%s","data":{"e":"depthUpdate","E":20,"T":19,"s":"X","U":5,"u":7,"pu":3,"b":[["1","2"]],"a":[]}}'
 
 
 def wrapped(stream: str, message: str) -> list[str]:
@@ -290,6 +295,28 @@ def test_okx_trades_quotes_and_whole_books() -> None:
     assert plain(five, "book_deltas", "side", "last_id", "is_snapshot") == [(1, 8, True)]
 
 
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("binance-spot", '{"u":4,"s":"X","b":"1.5","B":"2","a":"2","A":"1"}'),
+        ("binance-spot", '{"lastUpdateId":6,"bids":[["1","2"]],"asks":[]}'),
+        ("coinbase", '{"type":"snapshot","product_id":"X","asks":[["2","3"]],"bids":[]}'),
+        (
+            "kraken",
+            '{"channel":"ticker","type":"update","data":[{"symbol":"X","bid":1,"bid_qty":2,"ask":2,"ask_qty":3}]}',
+        ),
+    ],
+)
+def test_a_record_s_time_beyond_int64_is_held_at_the_last_that_fits(name: str, message: str) -> None:
+    """Kafka's ms may hold µs by a mistake of the producer: as ns they don't fit, and once wrapped around to 1772."""
+    rows = rows_of([message])
+    at = rows.schema.get_field_index("timestamp")
+    beyond = pa.array([1_746_194_730_000_000 * 1000], pa.int64()).cast(rows.schema.field(at).type)
+    decoded = catalog.find(name).decode(rows.set_column(at, rows.schema.field(at), beyond))
+    [table] = decoded.tables.values()
+    assert table.column("ts_event").to_pylist() == [9_223_372_036_854_775_000]
+
+
 def test_bitstamp() -> None:
     trade = one(
         "bitstamp",
@@ -342,18 +369,40 @@ def test_hyperliquid() -> None:
         ("okx", '{"event":"subscribe","arg":{"channel":"books","instId":"X"}}'),
         ("bitstamp", '{"event":"bts:subscription_succeeded","channel":"live_trades_ethusd","data":{}}'),
         ("hyperliquid", '{"channel":"subscriptionResponse","data":{}}'),
+        ("hyperliquid", "Websocket connection established."),
+        ("okx", '{"event":"notice","code":"64008","msg":"The connection will soon be closed"}'),
+        *((venue, text) for venue in venue_messages.VENUES for text in ("ping", "pong", '"pong"', "pong\n")),
+        (
+            "kraken",
+            '{"method":"pong","req_id":7,"time_in":"2023-09-24T14:10:23Z","time_out":"2023-09-24T14:10:23Z"}',
+        ),
+        ("kraken", '{"event":"pong","reqid":7}'),
+        ("bitstamp", '{"event":"bts:heartbeat","channel":"","data":{"status":"success"}}'),
+        (
+            "coinbase",
+            '{"type":"heartbeat","last_trade_id":0,"product_id":"A-B","sequence":90,"time":"2022-08-04T15:25:05Z"}',
+        ),
+        ("binance-spot", '{"stream":"x@depth5","data":{"lastUpdateId":1,"bids":[["1","2"]],"asks":[]}}'),
+        *(
+            ("binance-usdm", _PARTIAL % stream)
+            for stream in ("x@depth5", "x@depth10@100ms", "x@depth20@500ms")
+        ),
+        (
+            "binance-usdm",
+            '{"data":{"e":"depthUpdate","E":20,"T":19,"s":"X","U":5,"u":7,"pu":3,"b":[],"a":[]},"stream":"x@depth5"}',
+        ),
     ],
 )
 def test_answers_and_kinds_that_nobody_asked_for_are_passed_over(name: str, message: str) -> None:
     decoded = one(name, message)
     assert (decoded.tables, decoded.sequences) == ({}, None)
+    assert [passed.row for passed in decoded.passed_over] == [0]
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
         ("binance-spot", '{"code":2,"msg":"Invalid request"}'),
-        ("binance-spot", '{"stream":"x@depth5","data":{"lastUpdateId":1,"bids":[],"asks":[]}}'),
         ("coinbase", '{"type":"error","message":"no"}'),
         (
             "coinbase",
