@@ -64,5 +64,10 @@ def _symbols(table: Table, rows: pa.Table) -> tuple[list[str | None], np.ndarray
     return [names[rank] for rank in ranks], place[encoded.indices.to_numpy()]
 
 
+def date_of(ns: int) -> str:
+    """Returns the UTC date of a time, ``YYYY-MM-DD``."""
+    return _date(ns // DAY_NS)
+
+
 def _date(day: int) -> str:
     return str(np.datetime64(day, "D"))

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from blumfeld_sink_spark.ledger.checking import statistics
 from blumfeld_sink_spark.ledger.checking.presence import Presence
 from blumfeld_sink_spark.ledger.rules import Partition
 from blumfeld_sink_spark.records import FileEntry, OffsetRange, RangeCount
@@ -29,6 +30,7 @@ def problems(
     * a row comes from a partition or offset outside the file's range
     * a message has rows in two files of one table, date and symbol
     * a message had rows when it was committed and has none now, or the reverse
+    * a statistic that readers prune by isn't what the rows say (``statistics``)
     """
     presence = Presence(counts)
     folders: dict[tuple[str, str, str, str], list[FileEntry]] = {}
@@ -43,11 +45,13 @@ def problems(
             try:
                 file = pq.ParquetFile(pa.BufferReader(data))
                 rows = file.read(columns=LINEAGE)
-            except (pa.ArrowException, OSError) as error:
+                misleading = list(statistics.problems(entry, file))
+            except (pa.ArrowException, OSError, UnicodeDecodeError) as error:
                 yield f"{entry.path}: can't be read ({str(error).splitlines()[0]})"
                 continue
             if rows.num_rows != entry.rows:
                 yield f"{entry.path}: has {rows.num_rows:,} rows, its record says {entry.rows:,}"
+            yield from misleading
             # Rows of ``gaps`` name the message at which a gap was found. Its own rows are in another table.
             if not entry.topic:
                 continue

@@ -221,7 +221,10 @@ def _ranges(records: Sequence[CommitRecord]) -> Mapping[rules.Partition, list[Of
 
 
 def _files(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str], found: Found) -> None:
+    from blumfeld_sink_spark.ledger.checking.statistics import misnamed  # here: it imports Arrow
+
     for path, entry in live.items():
+        found.problems += misnamed(entry)
         if path not in present:
             found.problems.append(f"{path}: is missing ({entry.rows:,} rows)")
             continue

@@ -7,6 +7,7 @@ import re
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -28,6 +29,7 @@ pytestmark = pytest.mark.archive
 
 TOPIC = "usdm"
 COMMITS = 5
+DAY_NS = 86_400_000_000_000
 
 
 @pytest.fixture(scope="module")
@@ -144,9 +146,42 @@ def take_away_what_never_was(root: Path) -> str:
     return r"trades/x\.parquet: is taken away by batch 1 of q, and no record names it"
 
 
+def edit_entry(root: Path, path: str, batches: int = COMMITS, **fields: Any) -> None:
+    """Changes what the ledger says of the file at ``path``."""
+
+    def changed(record: CommitRecord) -> CommitRecord:
+        files = [
+            msgspec.structs.replace(entry, **fields) if entry.path == path else entry
+            for entry in record.files
+        ]
+        return msgspec.structs.replace(record, files=tuple(files))
+
+    for batch in range(batches):
+        edit(root, batch, changed)
+
+
+def first_of(root: Path, table: str) -> tuple[Path, str]:
+    """Returns a file of a table, and its path in the ledger."""
+    file = min(root.glob(f"{table}/**/*.parquet"))
+    return file, str(file.relative_to(root))
+
+
+def call_it_another_symbol(root: Path) -> str:
+    """Readers choose files by the record's symbol, so a wrong one hides the rows from every command."""
+    _, path = first_of(root, "trades")
+    edit_entry(root, path, symbol="ETHUSDT")
+    return r"trades/.*: its record says symbol ETHUSDT, its path says BTCUSDT"
+
+
+def call_it_another_partition(root: Path) -> str:
+    _, path = first_of(root, "trades")
+    edit_entry(root, path, partition=7)
+    return r"trades/.*: its record says partition 7, its path says 0"
+
+
 QUICK = [
     lose_a_file, cut_a_file, add_a_file, lose_a_record, tear_a_record, rename_a_record, shorten_a_range,
-    name_a_file_twice, take_away_what_never_was,
+    name_a_file_twice, take_away_what_never_was, call_it_another_symbol, call_it_another_partition,
 ]  # fmt: skip
 
 
@@ -167,22 +202,15 @@ def rewrite(
     """
     file = file or trades(root)[0]
     pq.write_table(change(pq.read_table(file, partitioning=None)), file)
-    data, path = file.read_bytes(), str(file.relative_to(root))
-    rows = pq.read_metadata(file).num_rows if honest else 0
+    fields = {"rows": pq.read_metadata(file).num_rows} if honest else {}
+    commit_as_it_is(root, file, **fields)
 
-    def fit(record: CommitRecord) -> CommitRecord:
-        files = [
-            msgspec.structs.replace(
-                entry, bytes=len(data), sha256=hashlib.sha256(data).hexdigest(), rows=rows or entry.rows
-            )
-            if entry.path == path
-            else entry
-            for entry in record.files
-        ]
-        return msgspec.structs.replace(record, files=tuple(files))
 
-    for batch in range(COMMITS):
-        edit(root, batch, fit)
+def commit_as_it_is(root: Path, file: Path, **fields: Any) -> None:
+    """Gives the record the size and hash that the file has now."""
+    data = file.read_bytes()
+    fields |= {"bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    edit_entry(root, str(file.relative_to(root)), **fields)
 
 
 def lose_a_row(root: Path) -> str:
@@ -255,7 +283,53 @@ def swap_a_row(root: Path) -> str:
     return r"usdm-0 0\.\.35: 35 of its messages had rows when it was committed, 34 have rows now; no row of offsets 32"
 
 
+def widen_the_times(root: Path) -> str:
+    """The times of a trade file lie a day later in the ledger: ``export --to`` leaves its rows out."""
+    file, path = first_of(root, "trades")
+    times = pq.read_table(file, partitioning=None)["ts_event"].to_pylist()
+    edit_entry(root, path, ts_min=min(times) + DAY_NS, ts_max=max(times) + DAY_NS)
+    return (
+        rf"trades/.*: its record says ts_event from {min(times) + DAY_NS} to {max(times) + DAY_NS}, its rows have "
+        rf"{min(times)} to {max(times)}"
+    )
+
+
+def move_rows_to_another_date(root: Path) -> str:
+    """Rows of another date than the folder's: readers choose folders by date."""
+    file, path = first_of(root, "trades")
+    times = pc.add(pq.read_table(file, partitioning=None)["ts_event"], DAY_NS)
+    rewrite(root, lambda rows: rows.set_column(0, rows.schema.field("ts_event"), times), file)
+    edit_entry(root, path, ts_min=pc.min(times).as_py(), ts_max=pc.max(times).as_py())
+    return r"trades/.*: has rows of [\d-]+ and lies under [\d-]+"
+
+
+def move_rows_to_another_symbol(root: Path) -> str:
+    def other(rows: pa.Table) -> pa.Table:
+        at = rows.schema.get_field_index("symbol")
+        return rows.set_column(at, rows.schema.field(at), pa.array(["ETHUSDT"] * rows.num_rows))
+
+    rewrite(root, other)
+    return r"trades/.*: has rows of the symbol ETHUSDT and lies under BTCUSDT"
+
+
+def lie_in_the_footer(root: Path) -> str:
+    """The least offset of a row group is wrong in the file's own footer: ``book --at`` begins at another row group."""
+    file, _ = first_of(root, "book_deltas")
+    least = pc.min(pq.read_table(file, partitioning=None)["k_offset"]).as_py()
+    data = file.read_bytes()
+    footer = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    was, now = (number.to_bytes(8, "little") for number in (least, least + 1))
+    assert was in data[footer:]
+    file.write_bytes(data[:footer] + data[footer:].replace(was, now))
+    commit_as_it_is(root, file)
+    return rf"book_deltas/.*: row group 0 says k_offset from {least + 1} to \d+, its rows have {least} to \d+"
+
+
 DEEP = [
+    widen_the_times,
+    move_rows_to_another_date,
+    move_rows_to_another_symbol,
+    lie_in_the_footer,
     drop_messages,
     swap_a_row,
     flip_a_byte,
@@ -286,6 +360,24 @@ def test_what_is_done_inside_a_file_is_named_by_deep_alone(root: Path, harm: Cal
     done = run(root, "--deep")
     assert done.exit_code == 1
     assert re.search(wanted, done.stderr), done.stderr
+
+
+def test_the_times_of_a_file_of_gaps_are_compared(tmp_path: Path) -> None:
+    """Its rows have no range of offsets, and ``archive gaps --from`` chooses by its times all the same."""
+    lines = write_capture(tmp_path / "capture", 5).read_text().splitlines(keepends=True)
+    (tmp_path / "capture").write_text("".join(line for line in lines if '"t":3,' not in line))
+    root = tmp_path / "archive"
+    archive(root, captured([tmp_path / "capture"], TOPIC), query="q", decoders=("binance-usdm",))
+    assert run(root, "--deep").exit_code == 0
+    file, path = first_of(root, "gaps")
+    [time] = pq.read_table(file, partitioning=None)["ts_event"].to_pylist()
+    edit_entry(root, path, batches=1, ts_max=time - 1)
+    done = run(root, "--deep")
+    assert done.exit_code == 1
+    assert (
+        f"{path}: its record says ts_event from {time} to {time - 1}, its rows have {time} to {time}"
+        in done.stderr
+    )
 
 
 def test_files_of_a_batch_that_is_being_published_are_nobodys_fault(tmp_path: Path) -> None:
