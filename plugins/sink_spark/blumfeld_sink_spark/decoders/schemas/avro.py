@@ -3,36 +3,64 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 import msgspec
 
+from blumfeld_sink_spark.decoders.schemas.protobuf import zigzag
 from blumfeld_sink_spark.decoders.schemas.registry import UnknownSchemaError
 
 UNITS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
-_PREFIX = "local-"
+_LOCAL = "local-"
 _DECIMAL = "blumfeld-decimal"
 """Name under which fastavro finds ``_exact_decimal``."""
+_UNIT = "blumfeld-unit"
+"""Property of a plain schema that keeps the unit of a time."""
+_HOLDER = "blumfeld.Message"
+"""A record whose one field is the message's. Avro writes such a record as the field alone, so any schema can be read
+through it, a name that refers to another schema too.
+"""
 
 
-@attrs.frozen
-class Compiled:
-    """A schema made ready."""
+class Record(NamedTuple):
+    """A record that a message holds."""
 
     name: str
-    """The name of the record, without its namespace."""
-    read: Callable[[bytes], dict[str, Any]]
-    """Reads a payload. It may raise any exception for bytes that don't match the schema."""
-    units: dict[str, str]
+    """With its namespace, where it has one."""
+    fields: Mapping[str, Any]
+    units: Mapping[str, str]
     """The unit of each field that is a time: ``ms``, ``us`` or ``ns``."""
 
 
-def compile_avro(text: str, references: Sequence[str] = ()) -> Compiled:
-    """
-    :raises UnknownSchemaError: it isn't a schema of a record
+@attrs.frozen
+class _Branch:
+    """A record of the schema: its only one, or one of a union."""
+
+    name: str
+    holder: Any
+    units: dict[str, str]
+
+    def read(self, payload: bytes) -> Record:
+        """
+        :raises Exception: any, for bytes that don't match
+        """
+        import fastavro
+
+        stream = io.BytesIO(payload)
+        held: dict[str, Any] = fastavro.schemaless_reader(stream, self.holder, None)
+        if stream.tell() != len(payload):
+            raise ValueError("bytes are left over")
+        return Record(self.name, held["record"], self.units)
+
+
+def compile_avro(text: str, references: Sequence[str] = ()) -> Callable[[bytes], Record]:
+    """Returns a function that reads a payload of this schema: a record, or a union of records. It may raise any
+    exception for bytes that don't match.
+
+    :raises UnknownSchemaError: the schema can't be read, or has no record
     """
     import fastavro
     import fastavro.read
@@ -47,21 +75,40 @@ def compile_avro(text: str, references: Sequence[str] = ()) -> Compiled:
         for reference in references:
             fastavro.parse_schema(_plain(msgspec.json.decode(reference)), named_schemas=named)
         given = msgspec.json.decode(text)
-        schema = fastavro.parse_schema(_plain(given), named_schemas=named)
+        parts = given if isinstance(given, list) else [given]
+        branches = [_branch(_plain(part), named) for part in parts]
     except Exception as error:  # fastavro raises many kinds for a bad schema
         raise UnknownSchemaError(f"the Avro schema can't be read: {type(error).__name__}") from error
-    if not isinstance(given, dict) or given.get("type") != "record":
-        raise UnknownSchemaError("the Avro schema is not of a record")
+    if not any(branches):
+        raise UnknownSchemaError("the Avro schema is neither of a record nor a union with one")
+    if not isinstance(given, list):
+        (only,) = branches
+        assert only is not None
+        return only.read
 
-    def read(payload: bytes) -> dict[str, Any]:
-        stream = io.BytesIO(payload)
-        record: dict[str, Any] = fastavro.schemaless_reader(stream, schema, None)
-        if stream.tell() != len(payload):
-            raise ValueError("bytes are left over")
-        return record
+    def read(payload: bytes) -> Record:
+        number, at = zigzag(payload, 0)
+        branch = branches[number] if 0 <= number < len(branches) else None
+        if branch is None:
+            raise ValueError("a branch of the union that is no record")
+        return branch.read(payload[at:])
 
-    units = {field["name"]: unit for field in given["fields"] if (unit := _unit(field["type"]))}
-    return Compiled(str(given["name"]).rpartition(".")[2], read, units)
+    return read
+
+
+def _branch(schema: Any, named: dict[str, Any]) -> _Branch | None:
+    """Returns the reader of a schema; None where it isn't of a record. ``named`` gets the names that it defines."""
+    import fastavro
+
+    fields = [{"name": "record", "type": schema}]
+    holder = fastavro.parse_schema({"type": "record", "name": _HOLDER, "fields": fields}, named_schemas=named)
+    del named[_HOLDER]  # each branch has a holder of that name
+    found = holder["fields"][0]["type"]  # type: ignore[index,call-overload]
+    found = named.get(found) if isinstance(found, str) else found
+    if not isinstance(found, dict) or found["type"] != "record":
+        return None
+    units = {field["name"]: unit for field in found["fields"] if (unit := _unit(field["type"]))}
+    return _Branch(found["name"], holder, units)
 
 
 def _plain(schema: Any) -> Any:
@@ -76,8 +123,11 @@ def _plain(schema: Any) -> Any:
         key: _plain(value) if key in ("type", "items", "values", "fields") else value
         for key, value in schema.items()
     }
-    if kept.pop("logicalType", None) == "decimal":
+    logical = str(kept.pop("logicalType", None))
+    if logical == "decimal":
         kept["logicalType"] = _DECIMAL
+    elif unit := UNITS.get(logical.removeprefix(_LOCAL)):
+        kept[_UNIT] = unit
     return kept
 
 
@@ -88,8 +138,7 @@ def _exact_decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = 
 
 
 def _unit(kind: Any) -> str | None:
+    """Returns the unit of a field's type, or of the first branch that has one."""
     if isinstance(kind, list):
         return next((unit for one in kind if (unit := _unit(one))), None)
-    if isinstance(kind, dict):
-        return UNITS.get(str(kind.get("logicalType")).removeprefix(_PREFIX))
-    return None
+    return kind.get(_UNIT) if isinstance(kind, dict) else None

@@ -1,8 +1,9 @@
 """``confluent``: Confluent's wire format, with schemas from a registry or a folder.
 
 A value is a zero byte, the schema's id (4 bytes, big-endian), for Protobuf the path to the message in its file, then
-the record: Avro, Protobuf or JSON, as the registry says. Which field is which column: ``fields``; ``confluent`` finds
-the table by the record's name, else by its fields; ``confluent:trades?price=last_px&venue=:XNAS`` says it.
+the record: Avro, Protobuf or JSON, as the registry says. An Avro schema may be a union of records: several kinds of
+records then share a topic. Which field is which column: ``fields``; ``confluent`` finds the table by the record's name,
+else by its fields; ``confluent:trades?price=last_px&venue=:XNAS`` says it.
 
 A time is in the unit of its Avro logical type, of the field's suffix (``_ms``, ``_us``, ``_ns``) or of ``field@unit``,
 else in ns; a ``google.protobuf.Timestamp`` is one. Where a record has no time it is that of the message; no venue: the
@@ -26,7 +27,7 @@ import pyarrow as pa
 from blumfeld.spi.decoders import Continuity, Decoded, PassedOver, Rejected
 from blumfeld_sink_spark import stamps
 from blumfeld_sink_spark.decoders.schemas import record_rows
-from blumfeld_sink_spark.decoders.schemas.avro import compile_avro
+from blumfeld_sink_spark.decoders.schemas.avro import Record, compile_avro
 from blumfeld_sink_spark.decoders.schemas.fields import ALIASES, FieldError, Wishes, wishes_of
 from blumfeld_sink_spark.decoders.schemas.protobuf import compile_protobuf
 from blumfeld_sink_spark.decoders.schemas.record_rows import Message, Shape
@@ -49,13 +50,8 @@ _JSON_OBJECT = msgspec.json.Decoder(dict[str, Any], float_hook=Decimal)
 _NOT_THE_MESSAGE = (ArchiveError, ImportError, MemoryError)
 
 
-@attrs.frozen
-class Reader:
-    """A schema made ready."""
-
-    read: Callable[[bytes], tuple[str, Mapping[str, Any]]]
-    """Returns the record's name and its fields. It may raise any exception for bytes that don't match the schema."""
-    units: Mapping[str, str]
+Reader = Callable[[bytes], Record]
+"""Reads a payload. It may raise any exception for bytes that don't match the schema."""
 
 
 @lru_cache(maxsize=SCHEMAS_KEPT)
@@ -66,12 +62,12 @@ def reader_of(location: str, schema_id: int) -> Reader:
     """
     schema = open_registry(location).schema(schema_id)
     if schema.kind == AVRO:
-        compiled = compile_avro(schema.text, schema.references)
-        return Reader(lambda payload: (compiled.name, compiled.read(payload)), compiled.units)
+        return compile_avro(schema.text, schema.references)
     if schema.kind == PROTOBUF:
-        return Reader(compile_protobuf(schema.files), {})
+        read = compile_protobuf(schema.files)
+        return lambda payload: Record(*read(payload), {})
     if schema.kind == JSON:
-        return Reader(lambda payload: ("", _JSON_OBJECT.decode(payload)), {})
+        return lambda payload: Record("", _JSON_OBJECT.decode(payload), {})
     raise UnknownSchemaError(
         f"a schema of the kind {str(schema.kind)[:40]}; known: {AVRO}, {PROTOBUF}, {JSON}"
     )
@@ -164,9 +160,9 @@ class _Batch:
             self.sequences.append(numbered)
 
     def _rows(self, message: Message, schema_id: int, value: bytes) -> tuple[Shape, list[record_rows.Row]]:
-        reader = self._reader(schema_id)
+        read = self._reader(schema_id)
         try:
-            name, record = reader.read(value[HEADER_BYTES:])
+            name, record, units = read(value[HEADER_BYTES:])
             fields = tuple(record)
         except _NOT_THE_MESSAGE:
             raise
@@ -174,7 +170,7 @@ class _Batch:
             raise FieldError(f"not a record of schema {schema_id}: {type(error).__name__}") from error
         shape = self.shapes.get((schema_id, name, fields))
         if shape is None:
-            shape = record_rows.shape_of(name, fields, self.wishes, reader.units)
+            shape = record_rows.shape_of(name.rpartition(".")[2], fields, self.wishes, units)
             self.shapes[schema_id, name, fields] = shape
         return shape, shape.rows(record, message)
 

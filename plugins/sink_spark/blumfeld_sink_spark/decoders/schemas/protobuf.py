@@ -67,21 +67,25 @@ def message_indexes(payload: bytes) -> tuple[list[int], int]:
 
     :raises ValueError: the payload doesn't begin with such a path
     """
-    count, at = _zigzag(payload, 0)
+    count, at = zigzag(payload, 0)
     if count == 0:
         return [0], at
     if not 0 < count <= INDEXES_MAX:
         raise ValueError("a list of message indexes that can't be")
     indexes = []
     for _ in range(count):
-        index, at = _zigzag(payload, at)
+        index, at = zigzag(payload, at)
         if index < 0:
             raise ValueError("a negative message index")
         indexes.append(index)
     return indexes, at
 
 
-def _zigzag(payload: bytes, at: int) -> tuple[int, int]:
+def zigzag(payload: bytes, at: int) -> tuple[int, int]:
+    """Reads a signed integer as Protobuf and Avro write it. Returns it and the place after it.
+
+    :raises ValueError: the bytes there are none of 35 bits
+    """
     number = 0
     for shift in range(0, 35, 7):
         if at >= len(payload):

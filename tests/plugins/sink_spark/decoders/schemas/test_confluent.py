@@ -44,6 +44,7 @@ TRADED = {
     "px": Decimal("12345678901234567.000000000001"),
     "qty": 0.1,
 }
+_MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 QUOTED = {"ts_ns": 12, "seq": 3, "bid_px": "1.5", "bid_sz": "10", "ask_px": None, "ask_sz": None}
 
 
@@ -256,7 +257,8 @@ def test_a_bad_message_says_what_is_wrong(
 @pytest.mark.parametrize(
     ("schema", "more", "error"),
     [
-        ('"long"', {}, "the Avro schema is not of a record"),
+        ('"long"', {}, "the Avro schema is neither of a record nor a union with one"),
+        ('["null", "long"]', {}, "the Avro schema is neither of a record nor a union with one"),
         ("{", {}, "the Avro schema can't be read"),
         ("<x/>", {"schemaType": "XML"}, "a schema of the kind XML; known: AVRO, PROTOBUF, JSON"),
     ],
@@ -346,6 +348,46 @@ def test_schemas_that_refer_to_others(registry: Registry) -> None:
     depth.bids.add(price="1", qty="2")
     applied = apply(registry, framed(41, b"\0" + depth.SerializeToString()), keys=[b"A"])
     assert applied.tables["book_deltas"].column("size").to_pylist() == [2]
+
+
+UNION = [
+    {**TRADE, "namespace": "one"},
+    {**QUOTE, "namespace": "two"},
+    {**QUOTE, "namespace": "three", "fields": [{"name": "ts", "type": _MILLIS}, *QUOTE["fields"][1:]]},
+    "null",
+]
+
+
+def test_several_records_in_one_topic_are_a_union(registry: Registry) -> None:
+    """Confluent's way: the branch says which record a message holds. Each record has its own times."""
+    registry.add(50, json.dumps(UNION))
+    quoted = {name: value for name, value in QUOTED.items() if name != "ts_ns"}
+    branches = (("one.TradeEvent", TRADED), ("two.Quote", QUOTED), ("three.Quote", quoted | {"ts": 12}))
+    values = avro(50, UNION, *(record | {"-type": name} for name, record in branches))
+    applied = apply(registry, *values, framed(50, b"\x06"), framed(50, b"\x08"), keys=[b"ACME"] * 5)
+    (trade,) = applied.tables["trades"].to_pylist()
+    assert (trade["price"], trade["ts_event"]) == (TRADED["px"], STAMP_US * 1000)
+    assert applied.tables["bbo"].column("ts_event").to_pylist() == [12, 12_000_000]
+    assert [row for row, error, _ in refused(applied)] == [3, 4]  # a null, and a branch that there isn't
+
+
+def test_the_records_of_a_union_may_be_references(registry: Registry) -> None:
+    """As the registry keeps them: each record is a subject of its own, the union has their names alone."""
+    names = ["acme.md.TradeEvent", "acme.md.Quote"]
+    schemas = [TRADE, {**QUOTE, "namespace": "acme.md"}]
+    references = []
+    for name, schema in zip(names, schemas, strict=True):
+        registry.answers[f"/subjects/{name}/versions/1"] = {"schema": json.dumps(schema)}
+        references.append({"name": name, "subject": name, "version": 1})
+    registry.add(51, json.dumps(names), references=references)
+    values = [
+        *avro(51, schemas, TRADED | {"-type": names[0]}),
+        *avro(51, schemas, QUOTED | {"-type": names[1]}),
+    ]
+    applied = apply(registry, *values, keys=[b"ACME"] * 2)
+    assert refused(applied) == []
+    assert applied.tables["trades"].column("ts_event").to_pylist() == [STAMP_US * 1000]
+    assert applied.tables["bbo"].column("ts_event").to_pylist() == [12]
 
 
 def test_a_registry_without_serialized_schemas_says_what_to_do(registry: Registry) -> None:
