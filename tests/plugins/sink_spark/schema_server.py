@@ -85,7 +85,7 @@ def framed(schema_id: int, payload: bytes) -> bytes:
     return b"\0" + schema_id.to_bytes(4, "big") + payload
 
 
-def avro(schema_id: int, schema: Answer, *records: Answer) -> list[bytes]:
+def avro(schema_id: int, schema: Any, *records: Answer) -> list[bytes]:
     """Returns a message for each record."""
     messages = []
     for record in records:

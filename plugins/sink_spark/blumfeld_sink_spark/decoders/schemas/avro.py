@@ -103,7 +103,7 @@ def _branch(schema: Any, named: dict[str, Any]) -> _Branch | None:
     fields = [{"name": "record", "type": schema}]
     holder = fastavro.parse_schema({"type": "record", "name": _HOLDER, "fields": fields}, named_schemas=named)
     del named[_HOLDER]  # each branch has a holder of that name
-    found = holder["fields"][0]["type"]  # type: ignore[index,call-overload]
+    found = holder["fields"][0]["type"]
     found = named.get(found) if isinstance(found, str) else found
     if not isinstance(found, dict) or found["type"] != "record":
         return None
