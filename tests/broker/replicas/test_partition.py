@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.broker.replicas.state.replica_state import EARLY_MS
+from blumfeld.broker.replicas.state.replica_state import GAPS_MAX
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
 from blumfeld.spi.completion import Completion
@@ -19,7 +19,8 @@ from blumfeld.wire.errors import ErrorCode, InvalidRecord
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 
-DAY_MS = 86_400_000
+HOUR_MS = 3_600_000
+DAY_MS = 24 * HOUR_MS
 
 
 @pytest.fixture
@@ -53,6 +54,12 @@ def image(epoch: int, leader: int = 1, partition_epoch: int = 1) -> PartitionIma
 
 def sequence(number: int) -> bytearray:
     return batch(producer_id=4, producer_epoch=0, base_sequence=number)
+
+
+def gap(broker: BrokerHarness, number: int) -> ErrorCode:
+    """Send a batch behind a gap, and again: a leader that has just begun believes it then."""
+    assert code(broker, sequence(number)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code(broker, sequence(number))
 
 
 def restarted(broker: BrokerHarness, *, clean: bool = True) -> BrokerHarness:
@@ -108,28 +115,69 @@ def test_producers_are_known_after_a_clean_restart(broker: BrokerHarness) -> Non
     assert "00000000000000000001.snapshot" in again.log_of("t").aux.files
     assert code(again, sequence(0)) == ErrorCode.NONE
     assert again.log_of("t").written_end_offset == 1
-    again.runtime.advance(EARLY_MS)
-    assert code(again, sequence(5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert gap(again, 5) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_gap_at_a_new_leader_is_a_request_that_came_too_early(broker: BrokerHarness) -> None:
-    """Its predecessor came before this node led, and was refused. The client sends both again, in order."""
+    """Its predecessor came before this node led, and was refused. However late it is, the client sends both again, in
+    order.
+    """
     code(broker, sequence(0))
-    broker.runtime.advance(EARLY_MS)
     broker.metadata.change_partition("t", image(3))
+    broker.runtime.advance(HOUR_MS)
     assert code(broker, sequence(2)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert code(broker, sequence(3)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert [code(broker, sequence(one)) for one in (0, 1, 2)] == [ErrorCode.NONE] * 3
     assert broker.log_of("t").written_end_offset == 3
     assert code(broker, sequence(5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER, "it has written in this epoch"
 
 
-def test_a_gap_that_lasts_is_one(broker: BrokerHarness) -> None:
+def test_a_gap_behind_a_batch_that_lacked_replicas_is_a_request_that_came_too_early(
+    broker: BrokerHarness,
+) -> None:
+    """The second replica comes into sync between two requests of one producer."""
+    broker.create_topic("safe", min_insync_replicas="2")
+    assert code(broker, sequence(0), topic="safe") == ErrorCode.NONE
+    broker.runtime.advance(HOUR_MS)
+    alone = msgspec.structs.replace(image(0), replicas=(1, 2))
+    broker.metadata.change_partition("safe", alone)
+    assert code(broker, sequence(1), topic="safe", acks=-1) == ErrorCode.NOT_ENOUGH_REPLICAS
+    broker.metadata.change_partition("safe", msgspec.structs.replace(alone, isr=(1, 2), partition_epoch=2))
+    for late in (2, 3):
+        assert code(broker, sequence(late), topic="safe") == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [code(broker, sequence(late), topic="safe") for late in (1, 2, 3)] == [ErrorCode.NONE] * 3
+
+
+def test_a_gap_behind_a_batch_that_found_no_room_is_a_request_that_came_too_early(
+    broker: BrokerHarness,
+) -> None:
+    code(broker, sequence(0))
+    broker.log_of("t").fail_next_write = True
+    assert code(broker, sequence(1)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert code(broker, sequence(2)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [code(broker, sequence(one)) for one in (1, 2)] == [ErrorCode.NONE] * 2
+
+
+def test_a_gap_is_real_when_the_batch_behind_it_comes_again(broker: BrokerHarness) -> None:
     code(broker, sequence(0))
     broker.metadata.change_partition("t", image(3))
-    broker.runtime.advance(EARLY_MS - 1)
-    assert code(broker, sequence(2)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    broker.runtime.advance(1)
-    assert code(broker, sequence(2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert [code(broker, sequence(late)) for late in (2, 3)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert [code(broker, sequence(late)) for late in (2, 3)] == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 2
+    broker.metadata.change_partition("t", image(4))
+    assert code(broker, sequence(2)) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leader knows nothing of it"
+
+
+def test_gaps_of_many_producers_take_a_bounded_memory(broker: BrokerHarness) -> None:
+    def late(producer: int) -> ErrorCode:
+        return code(broker, batch(producer_id=producer, producer_epoch=0, base_sequence=2))
+
+    producers = range(GAPS_MAX + 1)
+    for producer in producers:
+        code(broker, batch(producer_id=producer, producer_epoch=0, base_sequence=0))
+    broker.metadata.change_partition("t", image(3))
+    assert {late(producer) for producer in producers} == {ErrorCode.NOT_LEADER_OR_FOLLOWER}
+    assert late(GAPS_MAX) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert late(0) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "the oldest is forgotten"
 
 
 def test_producers_and_epochs_are_found_by_replay_after_a_crash(broker: BrokerHarness) -> None:

@@ -61,13 +61,15 @@ def test_a_batch_waits_for_the_answer_and_the_open_transaction_needs_none() -> N
 
 
 def test_the_second_batch_of_a_producer_does_not_begin_the_partition_in_place_of_the_first() -> None:
-    """The first was refused and may be repeated. Kafka refuses the second one, too, and takes both in their order."""
+    """The first was refused and may be repeated, so the second may be, too. Kafka answers OUT_OF_ORDER_SEQUENCE_NUMBER,
+    and takes both in their order.
+    """
     broker = Verifying()
     first, second = broker.begin_produce(0), broker.begin_produce(1)
     broker.settle(BrokerError(ErrorCode.NOT_COORDINATOR))
     broker.settle(IN_IT)
     assert broker.code(first) == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert broker.code(second) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert broker.code(second) == ErrorCode.NOT_LEADER_OR_FOLLOWER
     again = broker.begin_produce(0)
     broker.settle(IN_IT)
     assert broker.code(again) == ErrorCode.NONE

@@ -210,10 +210,7 @@ class Partition:
         rules.check(batch, now_ms)
         self.append_ms = -1
         if batch.producer_id >= 0:
-            try:
-                duplicate = self.state.producers.check(batch)
-            except BrokerError as error:
-                raise self.state.refusal(error, batch, self._runtime.monotonic_ms()) from None
+            duplicate = self.state.producers.check(batch)
             if duplicate is not None:
                 self._wait_for(duplicate.last_offset + 1, acks, waiter)
                 self.append_ms = duplicate.timestamp_ms
@@ -319,6 +316,7 @@ class Partition:
         followed = self.followed
         if outcome.error is not None:
             self.state.producers.undo_placed(written_end)
+            self.state.doubt_gaps()
             self._refuses = True
             self._refused.failed(self.partition, outcome.error)
         elif self._refuses and (waiters or (followed is not None and followed.unwritten)):
@@ -414,7 +412,7 @@ class Partition:
         self.leader_epoch = image.leader_epoch
         start = self.leader_start_offset = self.log.placed_end_offset
         if image.leader == node_id:
-            self.state.epoch_started(image.leader_epoch, start, self._runtime.monotonic_ms())
+            self.state.epoch_started(image.leader_epoch, start, leads=True)
             self.leader = replication.become_leader(self, image, self.state.high_watermark)
             self.leader.log_end_moved()
         elif image.leader >= 0:

@@ -230,7 +230,7 @@ class Produce:
             try:
                 may = check.confirm(code, adds, abortable)
             except BrokerError as error:
-                waiter.refused(error)
+                waiter.refused(check.partition.state.refusal(error, check.batch))
                 continue
             if may:
                 self._append_to(check.partition, check.batch, waiter, check.looked)
@@ -331,7 +331,7 @@ class Produce:
             waiter.pending.looking.append((partition, batch, waiter))
             return
         except BrokerError as error:
-            waiter.refused(error)
+            waiter.refused(partition.state.refusal(error, batch))
             return
         waiter.log_append_time_ms = partition.append_ms
 

@@ -26,13 +26,13 @@ from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import PartitionLog, segment_bases, segmented
-from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 REPLAY_STEP = 512
 """Batches that are replayed before other requests get their turn."""
-EARLY_MS = 1_000
-"""After this time a new leader takes a gap in a producer's sequence for one."""
+GAPS_MAX = 1_000
+"""Producers whose gap a leader remembers. Beyond that the oldest is forgotten, and told once more to try again."""
 
 
 class ReplicaState:
@@ -44,11 +44,11 @@ class ReplicaState:
     __slots__ = (
         "_epoch_files",
         "_epochs_due",
+        "_gaps",
         "_index",
-        "_led_from",
-        "_led_since_ms",
         "_log",
         "_recovered",
+        "_refused_at",
         "_renew",
         "_replay_from",
         "_snapshots",
@@ -78,9 +78,13 @@ class ReplicaState:
         self.epochs = LeaderEpochCache()
         self.aborted = AbortedTransactions()
         self.high_watermark = 0
-        self._led_from = 0
-        self._led_since_ms = float("-inf")
         """The value of the last checkpoint, or of the moment when this replica last stopped leading or following."""
+        self._refused_at = 0
+        """The log's end when this leader began, or last refused a batch that its producer may send again."""
+        self._gaps: dict[int, tuple[int, int]] = {}
+        """Producer id → (epoch, sequence) of the batch behind a gap that was told to come again; without a sequence
+        once it has.
+        """
         self.epoch_unsaved = False
         """The latest epoch is not in the file yet. It is written with the epoch's first batch, or soon after it."""
         self.events = events
@@ -245,30 +249,51 @@ class ReplicaState:
         for entry in self.producers.written(end_offset):
             self._index.append(entry)
 
-    def refusal(self, error: BrokerError, batch: RecordBatch, now_ms: float) -> BrokerError:
-        """Returns the error that the leader's client gets, where :attr:`producers` refused its batch with this one.
+    def doubt_gaps(self) -> None:
+        """Take note that batches of any producer may have been refused until now, and may come again."""
+        self._refused_at = self._log.placed_end_offset
+        self._gaps.clear()
 
-        A client sends several batches without waiting. The first may come a moment before this node leads, and the
-        second a moment after. The second isn't out of order: the client sends both again. So for ``EARLY_MS`` a gap is
-        NOT_LEADER_OR_FOLLOWER, if the producer has written nothing in this epoch. OUT_OF_ORDER_SEQUENCE_NUMBER would
-        make librdkafka begin a producer epoch, and send again what is already written.
+    def refusal(self, error: BrokerError, batch: RecordBatch) -> BrokerError:
+        """Returns the error that the leader's client gets for a batch that was refused with this one.
+
+        A producer sends several batches without waiting. The first may come a moment before this node leads, or before
+        enough replicas are in sync, and the second a moment after. The second isn't out of order: the producer sends
+        both again, in order. OUT_OF_ORDER_SEQUENCE_NUMBER would make librdkafka begin a producer epoch, and send again
+        what is already written in other partitions.
+
+        So a gap is NOT_LEADER_OR_FOLLOWER at first, if the producer has written nothing since this leader began or last
+        refused a batch. The gap is real if the same batch comes again and none that fills it came before.
+
+        Called once for each refused batch: it remembers what it has said.
         """
-        entry = self.producers.producer(batch.producer_id)
-        if (
-            error.code == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-            and now_ms - self._led_since_ms < EARLY_MS
-            and (entry is None or entry.last_offset < self._led_from)
-        ):
-            return BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER, f"this node leads since a moment: {error}")
-        return error
+        producer_id, epoch, sequence = batch.producer_id, batch.producer_epoch, batch.base_sequence
+        if error.code != ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER:
+            self._refused_at = self._log.placed_end_offset
+            self._gaps.pop(producer_id, None)
+            return error
+        entry = self.producers.producer(producer_id)
+        if entry is not None and entry.last_offset >= self._refused_at:
+            return error
+        gap_epoch, after_gap = self._gaps.get(producer_id, (NO_PRODUCER_EPOCH, NO_SEQUENCE))
+        if gap_epoch == epoch and after_gap in (sequence, NO_SEQUENCE):
+            self._gaps[producer_id] = epoch, NO_SEQUENCE
+            return error
+        if gap_epoch != epoch:
+            self._gaps[producer_id] = epoch, sequence
+            if len(self._gaps) > GAPS_MAX:
+                del self._gaps[next(iter(self._gaps))]
+        return BrokerError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, f"a batch that was refused may come again before: {error}"
+        )
 
-    def epoch_started(self, epoch: int, start_offset: int, led_since_ms: float | None = None) -> None:
+    def epoch_started(self, epoch: int, start_offset: int, leads: bool = False) -> None:
         """Begin a leader epoch. Answers show it at once; the file gets it with its first batch.
 
-        :param led_since_ms: the monotonic time, if this replica leads
+        :param leads: this replica leads in it
         """
-        if led_since_ms is not None:
-            self._led_from, self._led_since_ms = start_offset, led_since_ms
+        if leads:
+            self.doubt_gaps()  # requests may have come before this replica led
         if self.epochs.assign(epoch, start_offset):
             self.epoch_unsaved = True
 
