@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -16,7 +18,9 @@ from rich.markup import escape
 from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
 from campaigns.clients.programs import NoClientError
 from campaigns.cluster.contenders import LAYOUTS, Contender, kafka, this_build
-from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, BadFaultError, Fault, plan_of
+from campaigns.cluster.disks import Disks, NoDisksError
+from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, NETWORK, BadFaultError, Fault, plan_of
+from campaigns.cluster.groups import Groups
 from campaigns.cluster.load import NoLoadError
 from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
 from campaigns.cluster.nodes import Cluster, NodeError
@@ -29,10 +33,13 @@ from campaigns.cluster.report import (
     fault_table,
     save,
 )
-from campaigns.cluster.rounds import Run, Settings
+from campaigns.cluster.rounds import DATA, Run, Settings
+from campaigns.cluster.storm import FACULTIES, Wave, waves
 from campaigns.endings import sigterm_unwinds
 
 BAD_INPUT = 2
+DISK_MB = 700
+PRODUCER_LOG = "producer.log"
 WRONG_SHOWN = 20
 OURS = "blumfeld"
 KAFKA = "kafka"
@@ -46,9 +53,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     console = Console(width=None if sys.stdout.isatty() else 150)
     try:
-        faults = plan_of(given.faults.split(",") if given.faults else DEFAULT_FAULTS, given.rounds)
+        faults, needs_wires, needs_disks = _plan(given)
         contenders = _contenders(given)
-        make_producer = maker_of(given.client, given.peer)
+        maker_of(given.client, given.peer)
     except (BadFaultError, NoClientError, ValueError) as error:
         return _refused(str(error))
     settings = Settings(
@@ -57,8 +64,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     with contextlib.ExitStack() as stack:
         stack.enter_context(sigterm_unwinds())
         try:
-            cuts = any(fault.action == "cut" for fault in faults)
-            wires = stack.enter_context(Namespaces(len(LAYOUTS[given.layout]))) if cuts else None
+            wires = stack.enter_context(Namespaces(len(LAYOUTS[given.layout]))) if needs_wires else None
         except NoNamespacesError as error:
             return _refused(str(error))
         folder = given.folder or Path(
@@ -69,8 +75,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for contender in contenders:
             try:
                 cluster = _cluster(contender, given, folder, wires)
-                report = _run(contender, cluster, faults, settings, wires, make_producer, console)
-            except (NodeError, NoLoadError) as error:
+                disks = (
+                    Disks([node.folder / DATA for node in cluster.nodes], given.disk_mb)
+                    if needs_disks
+                    else None
+                )
+                log_path = cluster.folder / PRODUCER_LOG if given.storm_s else None
+                make_producer = maker_of(given.client, given.peer, log_path)
+                groups = Groups(cluster.addresses, given.partitions) if given.storm_s else None
+                report = _run(
+                    contender, cluster, faults, settings, wires, disks, groups, make_producer, console
+                )
+                if disks is not None and given.folder is not None:
+                    disks.keep(folder / contender.name / "kept")
+            except (NodeError, NoLoadError, NoDisksError) as error:
                 absent.append(contender.name)
                 console.print(f"[red]✗ {contender.name}: {escape(str(error))}[/]", highlight=False)
                 continue
@@ -83,6 +101,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
         console.print(class_table(reports))
         console.print(account_table(reports))
     return 0 if not absent and all(report.is_good for report in reports) else 1
+
+
+def _plan(given: argparse.Namespace) -> tuple[Iterable[Fault | Wave], bool, bool]:
+    """Return the faults, whether they need a network of their own, and whether they need small disks.
+
+    :raises BadFaultError: a name is not that of a fault
+    """
+    if given.storm_s:
+        actions = tuple(given.faults.split(",")) if given.faults else tuple(FACULTIES)
+        if absent := [action for action in actions if action not in FACULTIES]:
+            raise BadFaultError(f"found {absent[0]}; allowed with --storm-s: {', '.join(FACULTIES)}")
+        nodes = range(1, len(LAYOUTS[given.layout]) + 1)
+        return _until(given.storm_s, waves(given.seed, actions, nodes)), True, "fill" in actions
+    faults = plan_of(given.faults.split(",") if given.faults else DEFAULT_FAULTS, given.rounds)
+    actions = tuple(fault.action for fault in faults)
+    return faults, not NETWORK.isdisjoint(actions), "fill" in actions
+
+
+def _until(seconds: float, plan: Iterable[Wave]) -> Iterator[Wave]:
+    """Yield waves for so long, counted from the first one."""
+    end = time.monotonic() + seconds
+    yield from itertools.takewhile(lambda _: time.monotonic() < end, plan)
 
 
 def _cluster(
@@ -99,19 +139,21 @@ def _cluster(
 def _run(
     contender: Contender,
     cluster: Cluster,
-    faults: Sequence[Fault],
+    faults: Iterable[Fault | Wave],
     settings: Settings,
     wires: Namespaces | None,
+    disks: Disks | None,
+    groups: Groups | None,
     make_producer: Make,
     console: Console,
 ) -> ContenderReport:
-    console.print(f"{contender.name}: {len(faults)} faults on {len(cluster.nodes)} nodes", highlight=False)
+    console.print(f"{contender.name}: faults on {len(cluster.nodes)} nodes", highlight=False)
 
     def say(line: str) -> None:
         console.print(escape(line), highlight=False)
 
     try:
-        return Run(contender, cluster, settings, wires, say, make_producer).run(faults)
+        return Run(contender, cluster, settings, wires, say, make_producer, disks, groups).run(faults)
     except NoLoadError as error:
         printed = (f"{node.log_path} ends with:\n{node.printed()}" for node in cluster.nodes)
         raise NoLoadError("\n".join((str(error), *printed))) from error
@@ -194,6 +236,18 @@ def _parser() -> argparse.ArgumentParser:
         help="three nodes, or three brokers and three controllers",
     )
     parser.add_argument("--client", choices=CLIENTS, default=CLIENTS[0], help="the producer's client library")
+    parser.add_argument(
+        "--storm-s",
+        type=float,
+        default=0.0,
+        metavar="SECONDS",
+        help="instead of one fault after the other: waves of faults that overlap, for so long, under two groups; "
+        f"--faults takes {','.join(FACULTIES)} then",
+    )
+    parser.add_argument("--seed", type=int, default=0, help="the storm is drawn from it")
+    parser.add_argument(
+        "--disk-mb", type=int, default=DISK_MB, help="size of each node's disk where fill is among the faults"
+    )
     parser.add_argument("--rounds", type=int, default=1, help="how often the list of faults is run through")
     parser.add_argument(
         "--rate", type=float, default=Settings().rate_per_s, help="records a second, over all partitions"

@@ -11,7 +11,13 @@ ACTIONS = {
     "pause": "SIGSTOP, and SIGCONT after the down time",
     "stop": "SIGTERM; started again as soon as every node that was hit has ended",
     "cut": "every packet from and to the node is dropped for the down time",
+    "deafen": "every packet to the node is dropped for the down time; its own still arrive",
+    "mute": "every packet from the node is dropped for the down time; it still hears the others",
+    "part": "the nodes that are hit can't reach one another for the down time; clients reach all of them",
+    "fill": "no byte is free on the node's disk for the down time",
 }
+NETWORK = frozenset({"cut", "deafen", "mute", "part"})
+"""Actions that need a network namespace for each node."""
 TARGETS = {
     "leader": "the leader of partition 0; if that is the controller, the leader of the next partition",
     "controller": "the active controller, whatever else it leads",

@@ -103,6 +103,23 @@ class Load:
         if self._producer.is_alive:
             self.wrong.append("the producer did not come to an end")
 
+    def ends(self) -> dict[tuple[str, int], int]:
+        """Return the end of each partition.
+
+        :raises UnreadableError: a leader doesn't say it in time
+        """
+        reader = Consumer({**self._config, "group.id": "cluster-ends"})
+        try:
+            found = {}
+            for partition in range(len(self.ack_times)):
+                low_and_high = reader.get_watermark_offsets(TopicPartition(TOPIC, partition), timeout=WAIT_S)
+                found[TOPIC, partition] = low_and_high[1]
+            return found
+        except KafkaException as error:
+            raise UnreadableError(f"the ends of the partitions: {error}") from error
+        finally:
+            reader.close()
+
     def account(self) -> Account:
         """Read every partition and compare it with the ledger. One that can't be read is said to be so, and no record
         of it counts as lost.

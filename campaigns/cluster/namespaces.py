@@ -19,6 +19,10 @@ CLONE_NEWNET = 0x40000000
 BRIDGE = "hub"
 NETWORK = "10.83.0"
 OWN_HOST = f"{NETWORK}.254"
+DEAD_LINK_ADDRESS = "02:00:00:00:de:ad"
+"""A link address that no device of the bridge has: packets to it leave their sender, and no device takes them."""
+LOAD = 0
+"""Stands for the campaign's own end of the network among the ids of the nodes."""
 TOOLS = ("ip", "nsenter", "unshare")
 HOLDER_S = 10.0
 """Time that ``unshare`` has to make a namespace."""
@@ -85,6 +89,30 @@ class Namespaces:
         :raises NoNamespacesError: ``ip`` failed
         """
         _run("ip", "link", "set", _wire(node), "master", BRIDGE)
+
+    def drop(self, sender: int, receiver: int) -> None:
+        """Drop every packet from one end to another; :data:`LOAD` is the campaign itself. The other direction stays.
+
+        A neighbour entry with a dead link address does it, as in ``blumfeld cluster cut``: the packets vanish without
+        a word to the sender, and no packet filter is needed.
+
+        :raises NoNamespacesError: ``ip`` failed
+        """
+        address = ("lladdr", DEAD_LINK_ADDRESS, "nud", "permanent")
+        self._neighbour("replace", sender, receiver, *address)
+
+    def pass_again(self, sender: int, receiver: int) -> None:
+        """Let the packets of :meth:`drop` through again.
+
+        :raises NoNamespacesError: ``ip`` failed
+        """
+        self._neighbour("del", sender, receiver)
+
+    def _neighbour(self, verb: str, sender: int, receiver: int, *address: str) -> None:
+        inside = self.prefixes[sender - 1] if sender != LOAD else []
+        device = "eth0" if sender != LOAD else BRIDGE
+        host = self.hosts[receiver - 1] if receiver != LOAD else OWN_HOST
+        _run(*inside, "ip", "neigh", verb, host, *address, "dev", device)
 
     def close(self) -> None:
         """End the namespaces of the nodes; harmless twice."""

@@ -150,6 +150,7 @@ class Cluster:
     ) -> None:
         """:param commands: the start command of a node, by its roles
         :param prefixes: for each node a command that runs the node's command and keeps its process id"""
+        self.folder = folder
         given = prefixes or [()] * len(places)
         self.nodes = tuple(
             Node(

@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import subprocess
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -233,17 +235,27 @@ Make = Callable[[str, str, int, float], SteadyProducer]
 """Makes a producer for bootstrap servers, a topic, its number of partitions and a rate."""
 
 
-def maker_of(client: str, peer: Path | None) -> Make:
+def maker_of(client: str, peer: Path | None, log_path: Path | None = None) -> Make:
     """Return what makes the producer of this client.
 
     :param peer: the script that runs Kafka's classes, for the Java client
+    :param log_path: a file for what librdkafka says of its producer id and epoch; the other clients write none
     :raises NoClientError: the client can't be run here
     """
     if client == "java":
         return _java(java_command(peer, "SteadyProducer.java"))
     if client == "franz-go":
         return _franz_go(franz_go_command())
-    return Librdkafka
+    return Librdkafka if log_path is None else partial(Librdkafka, **_logged(log_path))
+
+
+def _logged(path: Path) -> dict[str, Any]:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    logger = logging.Logger("librdkafka")
+    handler = logging.FileHandler(path)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    logger.addHandler(handler)
+    return {"debug": "eos", "log_level": 7, "logger": logger}
 
 
 def _java(command: Sequence[str]) -> Make:

@@ -4,20 +4,28 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
-from typing import Protocol
 
 import attrs
 
 from campaigns.cluster.contenders import Contender
+from campaigns.cluster.disks import Disks
 from campaigns.cluster.faults import ROLLING, Fault, Leadership, NoTargetError, targets_of
 from campaigns.cluster.gaps import Gap, gap_of
+from campaigns.cluster.groups import Groups
+from campaigns.cluster.harm import Harm, Wires
 from campaigns.cluster.load import TOPIC, Load
 from campaigns.cluster.namespaces import NoNamespacesError
 from campaigns.cluster.nodes import STOP_S, Cluster, Node, NodeError
 from campaigns.cluster.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Make
+from campaigns.cluster.replicas import differences
 from campaigns.cluster.report import ContenderReport, FaultReport
+from campaigns.cluster.storm import Wave
 from campaigns.cluster.watching import Observer
 
+DATA = "data"
+"""A node's data, in its folder."""
+OWNED_S = 60.0
+"""Longest time that a group may take until each partition has an owner, once the cluster is whole."""
 WRONG_MAX = 100
 """Broken promises that a report holds; the counts hold all."""
 
@@ -40,21 +48,6 @@ class Settings:
     """Longest wait until all replicas are in sync again, and all voters follow the quorum."""
 
 
-class Wires(Protocol):
-    """The network between the nodes."""
-
-    def cut(self, node: int) -> None:
-        """Drop every packet from and to a node.
-
-        :raises NoNamespacesError: that failed
-        """
-        ...
-
-    def heal(self, node: int) -> None:
-        """Let them through again; raises as :meth:`cut`."""
-        ...
-
-
 class Run:
     """A run of one contender. The caller stops the cluster."""
 
@@ -66,19 +59,22 @@ class Run:
         wires: Wires | None,
         say: Callable[[str], None],
         make_producer: Make = Librdkafka,
+        disks: Disks | None = None,
+        groups: Groups | None = None,
     ) -> None:
         self._contender = contender
         self._cluster = cluster
         self._settings = settings
-        self._wires = wires
+        self._harm = Harm(cluster, wires, disks)
+        self._groups = groups
         self._say = say
         self._load = Load(cluster.addresses, settings.partitions, settings.rate_per_s, make_producer)
         self._observer = Observer(cluster, TOPIC)
         self._began = 0.0
 
-    def run(self, faults: Iterable[Fault]) -> ContenderReport:
-        """Run all faults. A node that does not come back ends the run, and so does a wire that can't be cut or healed;
-        the account is made all the same.
+    def run(self, faults: Iterable[Fault | Wave]) -> ContenderReport:
+        """Run all faults and waves. A node that does not come back ends the run, and so does a wire that can't be cut
+        or healed; the account is made all the same.
 
         :param faults: an iterator is asked for its next fault when the cluster has healed from the one before it
 
@@ -94,6 +90,8 @@ class Run:
         wait_s = CUT_SHORT_S
         try:
             load.start()
+            if self._groups is not None:
+                self._groups.start()
             self._began = time.monotonic()
             time.sleep(settings.steady_s)
             steady_s = max(gap.longest_s for gap in self._gaps(self._began, time.monotonic()))
@@ -102,7 +100,15 @@ class Run:
         finally:
             # A producer that is left would go on beside the next contender.
             load.finish(wait_s)
+            if self._groups is not None and wait_s != FINISH_S:
+                self._groups.end()
+        if self._groups is not None:
+            self._groups.finish(load.ends())
+            load.wrong.extend(self._groups.ledger.wrong)
         account = load.account()
+        if self._groups is not None:
+            self._cluster.stop()
+            load.wrong.extend(differences([node.folder / DATA for node in self._cluster.brokers]))
         return ContenderReport(
             contender=self._contender.name,
             commands=tuple(node.command for node in self._cluster.nodes),
@@ -115,10 +121,10 @@ class Run:
             wrong=tuple(load.wrong[:WRONG_MAX]),
         )
 
-    def _all(self, faults: Iterable[Fault], reports: list[FaultReport]) -> None:
+    def _all(self, faults: Iterable[Fault | Wave], reports: list[FaultReport]) -> None:
         for fault in faults:
             try:
-                reports.append(self._one(fault))
+                reports.append(self._wave(fault) if isinstance(fault, Wave) else self._one(fault))
             except (NodeError, NoNamespacesError) as error:
                 self._load.wrong.append(f"{fault.name}: {error}")
                 return
@@ -160,16 +166,59 @@ class Run:
             notes=tuple(notes),
         )
 
+    def _wave(self, wave: Wave) -> FaultReport:
+        """Let all blows of a wave fall and end; then the cluster has a minute to be whole, and each group to be at
+        work.
+        """
+        load, notes = self._load, list[str]()
+        now = self._observer.leadership()
+        begin = time.monotonic()
+        for at_s, begins, blow in wave.steps():
+            time.sleep(max(0.0, begin + at_s - time.monotonic()))
+            nodes = [self._cluster.node(node) for node in blow.nodes]
+            if begins:
+                self._harm.begin(blow.action, nodes)
+            else:
+                notes += self._harm.end(blow.action, nodes)
+        for node in self._cluster.nodes:
+            if not node.is_up:
+                notes.append(f"node {node.place.id} had ended by itself: {node.printed()[-200:]}")
+                node.launch()
+        back, returned = time.monotonic(), time.time()
+        self._await_healed(returned, notes)
+        healed = time.monotonic()
+        if offline := self._observer.offline():
+            load.wrong.append(
+                f"{wave.name}: without a leader {healed - back:.0f} s later: {', '.join(offline)}"
+            )
+        if self._groups is not None:
+            took = self._groups.await_owned(OWNED_S)
+            notes.append(", ".join(f"{name} group {seconds:.1f} s" for name, seconds in took.items()))
+            if max(took.values()) >= OWNED_S:
+                load.wrong.append(f"{wave.name}: partitions without an owner: {self._groups.describe()}")
+        time.sleep(self._settings.settle_s)
+        if not load.await_acks(healed, self._settings.heal_s):
+            notes.append(f"a partition takes no records: {self._observer.describe()}")
+        return FaultReport(
+            fault=wave.name,
+            nodes=wave.nodes,
+            led=tuple(now.led_by(node) for node in wave.nodes),
+            controller=now.controller,
+            at_s=begin - self._began,
+            down_s=back - begin,
+            in_sync_s=healed - back,
+            gaps=self._gaps(begin, time.monotonic()),
+            notes=tuple(notes),
+        )
+
     # Each of the next three returns the instant (time.time) before which its last node was away for certain.
 
     def _hit(self, action: str, nodes: Sequence[Node]) -> float:
         """Do it to all nodes at once, and undo it after the down time."""
-        for node in nodes:
-            self._away(action, node)
+        self._harm.begin(action, nodes)
         time.sleep(self._settings.down_s)
         returned = time.time()
-        for node in nodes:
-            self._back(action, node)
+        self._harm.end(action, nodes)
         for node in nodes:
             node.await_answer()
         return returned
@@ -201,24 +250,6 @@ class Run:
         for node in nodes:
             node.await_answer()
         return returned
-
-    def _away(self, action: str, node: Node) -> None:
-        if action == "kill":
-            node.kill()
-        elif action == "pause":
-            node.pause()
-        else:
-            assert self._wires is not None
-            self._wires.cut(node.place.id)
-
-    def _back(self, action: str, node: Node) -> None:
-        if action == "kill":
-            node.launch()
-        elif action == "pause":
-            node.resume()
-        else:
-            assert self._wires is not None
-            self._wires.heal(node.place.id)
 
     def _await_healed(self, returned: float, notes: list[str]) -> None:
         if not self._observer.await_whole(self._settings.heal_s, returned):

@@ -131,6 +131,19 @@ class Observer:
                 return False
             time.sleep(POLL_S)
 
+    def offline(self) -> list[str]:
+        """Return the partitions of all topics that have no leader, as the first broker that answers sees them."""
+        for node in self._cluster.brokers:
+            with contextlib.suppress(OSError, DecodeError), node.connect() as connection:
+                answer = connection.ask(ClusterView.request(None), MetadataResponse, METADATA_VERSION)
+                return [
+                    f"{topic.name}-{each.partition_index}"
+                    for topic in answer.topics
+                    for each in topic.partitions
+                    if each.leader_id == NOBODY
+                ]
+        return ["no broker answers"]
+
     def describe(self, since: float | None = None) -> str:
         """Return each broker's view in a line, for a report of what did not heal.
 

@@ -131,8 +131,10 @@ class Committing(Worker):
 class Group:
     """A group of real clients. What members tell is kept also when they are gone."""
 
-    def __init__(self, name: str, protocol: Protocol, modules: tuple[str, ...], bootstrap: str) -> None:
-        """``modules`` are the kinds of members, in turn."""
+    def __init__(
+        self, name: str, protocol: Protocol, modules: tuple[str, ...], bootstrap: str, topic: str = TOPIC
+    ) -> None:
+        """:param modules: the kinds of members, in turn"""
         self.name = name
         self.protocol = protocol
         self.living: list[Member] = []
@@ -140,13 +142,14 @@ class Group:
         self._all: list[Member] = []
         self._modules = modules
         self._bootstrap = bootstrap
+        self._topic = topic
         self._told: dict[Member, int] = {}
         self._leaving: list[threading.Thread] = []
 
     def add(self) -> None:
         """Start a member."""
         module = self._modules[len(self._all) % len(self._modules)]
-        spec = MemberSpec(TOPIC, self.name, self.protocol)
+        spec = MemberSpec(self._topic, self.name, self.protocol)
         command = [sys.executable, "-m", member_module(module)]
         member = Member(command, spec.to_json(self._bootstrap), f"{self.name}-{len(self._all)}")
         self.living.append(member)

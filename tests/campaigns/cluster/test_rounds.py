@@ -89,6 +89,12 @@ class Wires:
     def heal(self, node: int) -> None:
         raise AssertionError
 
+    def drop(self, sender: int, receiver: int) -> None:
+        raise AssertionError
+
+    def pass_again(self, sender: int, receiver: int) -> None:
+        raise AssertionError
+
 
 def run(diary: Diary, fault: str, folder: Path, roles: Sequence[Roles] = THREE) -> ContenderReport:
     """Run one fault; the diary begins with it."""
