@@ -22,7 +22,6 @@ from blumfeld_sink_spark.tables import Table, tables
 SORT_ROWS = 262_144
 """Rows are sorted when so many wait: small files cost a sort together, not each."""
 
-_IDS = ("trade_id", "last_id", "update_id", "sequence")
 _PLACE = "__place"
 
 
@@ -131,8 +130,10 @@ def merge(
     group_rows: int,
     compression: str,
 ) -> list[Merged]:
-    """Writes all rows in the order of (time, the exchange's id, partition, offset, place in the message), cut into
-    files of so many rows, the n-th under ``path_of(n)``. The same inputs give the same bytes.
+    """Writes all rows in the order of (time, partition, offset, place in the message), cut into files of so many rows,
+    the n-th under ``path_of(n)``. The same inputs give the same bytes.
+
+    Ids say nothing of the order: they may be hashes, begin anew, or be shared by several trades.
 
     :raises OSError: a file couldn't be written; those begun are closed
     """
@@ -189,13 +190,7 @@ def _older(rows: pa.Table, column: str, ts: int) -> tuple[pa.Table, pa.Table]:
 
 
 def _sorted(rows: pa.Table, table: Table) -> pa.Table:
-    names = [
-        table.time_column,
-        *(name for name in _IDS if name in table.schema.names),
-        "k_partition",
-        "k_offset",
-        _PLACE,
-    ]
+    names = [table.time_column, "k_partition", "k_offset", _PLACE]
     order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in names])
     return rows.take(order).drop_columns([_PLACE])
 

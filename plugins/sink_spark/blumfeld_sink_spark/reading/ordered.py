@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from typing import Any
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
@@ -15,6 +16,7 @@ from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import tables
 
+LINEAGE = ("k_partition", "k_offset")
 BATCH_ROWS = 65_536
 """Rows in memory of each open file."""
 
@@ -26,13 +28,14 @@ def ordered(
     key: str,
     batch_rows: int = BATCH_ROWS,
 ) -> Iterator[pa.Table]:
-    """Yields all rows of the files by ``key``, an int64 column. Rows of one key are in the order of the files' paths,
-    and within a file in its own order, so the rows of a message stay together.
+    """Yields all rows of the files by ``key``, an int64 column. Rows of one key are in the log's order: by partition
+    and offset, then by the files' paths and their places in the file. So the rows of a message stay together, whatever
+    order their file was written in.
 
     A file is open from its first key to its last, so memory is bounded by the files that overlap. A file that isn't in
     the order of ``key`` is read whole.
     """
-    wanted = list(dict.fromkeys([*columns, key]))
+    wanted = list(dict.fromkeys([*columns, key, *LINEAGE]))
     waiting = sorted(
         (_Lane.of(archive, entry, wanted, key, batch_rows) for entry in entries),
         key=lambda lane: (lane.low, lane.entry.path),
@@ -70,11 +73,12 @@ def _limit(lanes: Sequence[_Lane]) -> int | None:
 def _merged(parts: Sequence[pa.Table], key: str) -> pa.Table | None:
     if not parts:
         return None
-    if len(parts) == 1:
-        return parts[0]
     rows = pa.concat_tables(parts)
-    # Arrow's sort_indices is stable: rows of one key keep the order of the paths.
-    return rows.take(pc.sort_indices(rows[key]))
+    keys = [key, *(name for name in LINEAGE if name != key)]
+    if len(parts) == 1 and _is_sorted_by(rows, keys):
+        return rows
+    # Arrow's sort_indices is stable: rows of one message keep their order.
+    return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in keys]))
 
 
 @attrs.define
@@ -176,6 +180,19 @@ def _least(file: Any, key: str) -> int:
         return int(min(one.min for one in found))
     least = pc.min(file.read(columns=[key])[key]).as_py()
     return 0 if least is None else int(least)
+
+
+def _is_sorted_by(rows: pa.Table, keys: Sequence[str]) -> bool:
+    """Returns whether each row is at or after the one before it. The keys are integers without nulls."""
+    if rows.num_rows < 2:
+        return True
+    equal = np.ones(rows.num_rows - 1, dtype=bool)
+    for name in keys:
+        step = np.diff(rows[name].to_numpy())
+        if (step[equal] < 0).any():
+            return False
+        equal &= step == 0
+    return True
 
 
 def _is_sorted(column: pa.ChunkedArray) -> bool:

@@ -27,11 +27,30 @@ CREATE OR REPLACE MACRO ns(t) AS epoch_ns(t::TIMESTAMP_NS);             -- WHERE
 CREATE OR REPLACE MACRO text(bytes) AS decode(bytes);                    -- SELECT text(value) FROM raw
 CREATE OR REPLACE MACRO mid(bid, ask) AS (bid::DOUBLE + ask::DOUBLE) / 2;
 CREATE OR REPLACE MACRO spread_bps(bid, ask) AS 1e4 * (ask - bid)::DOUBLE / mid(bid, ask);
+CREATE OR REPLACE MACRO notional(price, size) AS CASE                   -- sum(notional(price, size)) is exact
+  WHEN price = TRY_CAST(price AS DECIMAL(19, 9)) AND size = TRY_CAST(size AS DECIMAL(19, 9))
+    THEN price::DECIMAL(19, 9) * size::DECIMAL(19, 9)
+  WHEN price = TRY_CAST(price AS DECIMAL(19, 12)) AND size = TRY_CAST(size AS DECIMAL(19, 6))
+    THEN price::DECIMAL(19, 12) * size::DECIMAL(19, 6)
+  WHEN price = TRY_CAST(price AS DECIMAL(19, 15)) AND size = TRY_CAST(size AS DECIMAL(19, 3))
+    THEN price::DECIMAL(19, 15) * size::DECIMAL(19, 3)
+  WHEN price = TRY_CAST(price AS DECIMAL(19, 6)) AND size = TRY_CAST(size AS DECIMAL(19, 12))
+    THEN price::DECIMAL(19, 6) * size::DECIMAL(19, 12)
+  WHEN price IS NOT NULL AND size IS NOT NULL
+    THEN error('notional: ' || price || ' * ' || size || ' needs more than DECIMAL(38, 18); take DOUBLE for both')
+  END;
 CREATE OR REPLACE MACRO bars_of(sym, width) AS TABLE                    -- FROM bars_of('BTCUSDT', INTERVAL 1 MINUTE)
-  SELECT time_bucket(width, ts(ts_event)::TIMESTAMP) AS bar, first(price ORDER BY ts_event, k_offset) AS open,
-         max(price) AS high, min(price) AS low, last(price ORDER BY ts_event, k_offset) AS close,
+  WITH market AS (                                                      -- as `archive bars`: without what is no trade,
+    SELECT *, row_number() OVER () AS nth FROM trades                   -- in the log's order within a time,
+    WHERE symbol = sym AND coalesce(flags, 0) & 1 = 0
+  ), once AS (                                                          -- and each trade once
+    SELECT * FROM market QUALIFY trade_id IS NULL OR
+      row_number() OVER (PARTITION BY venue, trade_id, ts_event, side, price, size ORDER BY k_offset, nth) = 1
+  )
+  SELECT time_bucket(width, ts(ts_event)::TIMESTAMP) AS bar, first(price ORDER BY ts_event, k_offset, nth) AS open,
+         max(price) AS high, min(price) AS low, last(price ORDER BY ts_event, k_offset, nth) AS close,
          sum(size) AS volume, sum(price::DOUBLE * size::DOUBLE) / sum(size::DOUBLE) AS vwap, count(*) AS trades
-  FROM trades WHERE symbol = sym GROUP BY bar ORDER BY bar;"""
+  FROM once GROUP BY bar ORDER BY bar;"""
 
 
 def script(archive: Committed) -> str:

@@ -14,18 +14,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
+from blumfeld_sink_spark.apply import decode_rows
 from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.decoders.dbn.decoder import DbnDecoder
 from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE, NOT_MARKET
 from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market import bars
 from blumfeld_sink_spark.reading.market.intervals import interval_ns, name_of
+from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import TRADES, tables
+from blumfeld_sink_spark.testing.decoder_messages import batch
+from tests.plugins.sink_spark import dbn_files
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 
 pytestmark = pytest.mark.archive
 
 SECOND = 10**9
+SETTINGS = ArchiveSettings(topics=("ticks",))
 
 
 def trades(rows: list[dict[str, Any]]) -> pa.Table:
@@ -53,12 +59,13 @@ def slow(rows: pa.Table, interval: int) -> list[dict[str, Any]]:
     """Makes bars by a loop over the trades."""
     made: dict[tuple[str, int], dict[str, Any]] = {}
     turnover: dict[tuple[str, int], Decimal] = {}
-    order = sorted(rows.to_pylist(), key=lambda row: (row["ts_event"], row["trade_id"], row["k_offset"]))
+    order = sorted(rows.to_pylist(), key=lambda row: (row["ts_event"], row["k_partition"], row["k_offset"]))
     seen = set()
     for row in order:
-        if (row["venue"], row["trade_id"]) in seen:
+        same = tuple(row[name] for name in ("venue", "trade_id", "ts_event", "side", "price", "size"))
+        if same in seen and row["trade_id"] is not None:
             continue
-        seen.add((row["venue"], row["trade_id"]))
+        seen.add(same)
         key = (row["venue"], row["ts_event"] // interval * interval)
         price, size = row["price"], row["size"]
         bar = made.setdefault(
@@ -91,6 +98,7 @@ def slow(rows: pa.Table, interval: int) -> list[dict[str, Any]]:
         st.fixed_dictionaries(
             {
                 "ts_event": st.integers(0, 20),
+                "trade_id": st.none() | st.integers(-3, 3),
                 "venue": st.sampled_from(["a", "b"]),
                 "side": st.sampled_from([1, -1, 0]),
                 "price": st.decimals("0.000000000000000001", 10**9, places=18, allow_nan=False),
@@ -103,11 +111,11 @@ def slow(rows: pa.Table, interval: int) -> list[dict[str, Any]]:
     st.randoms(),
 )
 def test_bars_are_those_of_a_slow_reader(rows: list[dict[str, Any]], interval: int, shuffled: Any) -> None:
-    """Equal to the last digit (the VWAP to a float's precision), with doubled trades and rows in any order."""
-    rows = [{**row, "trade_id": nth} for nth, row in enumerate(sorted(rows, key=lambda row: row["ts_event"]))]
-    rows += rows[:3]
-    shuffled.shuffle(rows)
-    table = trades(rows)
+    """Equal to the last digit (the VWAP to a float's precision), with doubled trades, with ids that are neither unique
+    nor in order, and with rows in any order.
+    """
+    table = trades(rows + rows[:3])
+    table = table.take(pa.array(shuffled.sample(range(table.num_rows), table.num_rows), pa.int64()))
     made = bars.bars_of(table, interval).to_pylist()
     with localcontext(prec=80):
         wanted = slow(table, interval)
@@ -128,6 +136,26 @@ def test_what_is_off_the_market_makes_no_bar() -> None:
     assert bars.bars_of(table.slice(2, 1), SECOND).num_rows == 0
     several = trades([{**one, "venue": "okx"}, {**one, "venue": "okx", "flags": AGGREGATE, "size": 2}])
     assert bars.bars_of(several, SECOND).column("trades").to_pylist() == [2]
+
+
+def test_trades_of_one_packet_are_several() -> None:
+    """A sequence number that trades share is no id of theirs, and a hash says nothing of the order."""
+    packet = [{"ts_event": 5, "trade_id": 77, "price": price, "size": size} for price, size in PACKET]
+    (bar,) = bars.bars_of(trades([*packet, packet[0]]), SECOND).to_pylist()
+    assert [bar[name] for name in ("open", "high", "low", "close", "volume", "trades")] == [2, 3, 1, 1, 12, 3]
+    hashed = [{**row, "trade_id": 900 - nth} for nth, row in enumerate(packet)]
+    (bar,) = bars.bars_of(trades(hashed), SECOND).to_pylist()
+    assert (bar["open"], bar["close"]) == (2, 1)
+
+
+PACKET = [(Decimal(2), Decimal(3)), (Decimal(3), Decimal(4)), (Decimal(1), Decimal(5))]
+
+
+def test_databentos_trades_make_bars(tmp_path: Path) -> None:
+    """Its own bits aren't taken for ours (129 has the bit of trades off the market), and its packets have no ids."""
+    applied = decode_rows([DbnDecoder()], batch([dbn_files.trade(), dbn_files.trade()]), SETTINGS)
+    (bar,) = bars.bars_of(applied.tables["trades"], SECOND).to_pylist()
+    assert (bar["trades"], bar["volume"]) == (2, 10)
 
 
 @pytest.fixture(scope="module")

@@ -21,6 +21,8 @@ from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.exports import hftbacktest, nautilus, numbers, plain, tardis
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
+from blumfeld_sink_spark.reading.market import bars
+from blumfeld_sink_spark.reading.views import connect
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
 from tests.shared_facts import shared_path
 
@@ -86,6 +88,62 @@ def test_numbers_are_exact() -> None:
         10**13,
         5 * 10**16,
     ]
+
+
+@pytest.fixture(scope="module")
+def mixed(tmp_path_factory: pytest.TempPathFactory) -> Committed:
+    """Three trades of the market, one of the insurance fund, and one message of no trade; the last two share a time."""
+    folder = tmp_path_factory.mktemp("mixed")
+    kinds = [
+        ("2.00", "MARKET"),
+        ("0", "NA"),
+        ("1.90", "INSURANCE_FUND"),
+        ("2.04", "MARKET"),
+        ("2.02", "MARKET"),
+    ]
+    lines = [
+        f'{MIDNIGHT + nth} {{"e":"trade","E":1,"T":{MIDNIGHT_S * 1000 + min(nth, 3)},"s":"XRPUSDT","t":{9 - nth},'
+        f'"p":"{price}","q":"{0 if price == "0" else 3}","X":"{word}","m":false}}\n'
+        for nth, (price, word) in enumerate(kinds)
+    ]
+    (folder / "feed").write_text("".join(lines))
+    archive(
+        folder / "archive", captured([folder / "feed"], "ticks"), decoders=("binance-usdm",), batch_rows=2
+    )
+    return Committed.open(str(folder / "archive"))
+
+
+def test_exports_and_bars_have_the_trades_of_the_market_in_the_logs_order(
+    mixed: Committed, tmp_path: Path
+) -> None:
+    """Neither a price of 0 nor the insurance fund's, though the archive keeps both with a flag."""
+    assert sum(entry.rows for entry in mixed.files("trades")) == 5
+    for form in (tardis, plain, hftbacktest, nautilus):
+        (tmp_path / form.__name__).mkdir()
+    files = {
+        form: [one.path for one in form.export(Selection(mixed), tmp_path / form.__name__)]
+        for form in (tardis, plain, hftbacktest, nautilus)
+    }
+    prices = {
+        "tardis": [line.split(",")[6] for line in lines_of(files[tardis][0])[1:]],
+        "csv": [line.split(",")[7] for line in lines_of(files[plain][0])[1:]],
+        "hftbacktest": [f"{price:.2f}" for price in np.load(files[hftbacktest][0])["data"]["px"]],
+        "nautilus": [
+            f"{int.from_bytes(price, 'little') / 10**16:.2f}"
+            for price in pq.read_table(files[nautilus][0])["price"].to_pylist()
+        ],
+    }
+    assert prices == {
+        "tardis": ["2", "2.04", "2.02"],
+        "csv": ["2", "2.04", "2.02"],
+        "hftbacktest": ["2.00", "2.04", "2.02"],
+        "nautilus": ["2.00", "2.04", "2.02"],
+    }
+    with connect(mixed) as connection:
+        query = "SELECT open, high, low, close, volume, trades FROM bars_of('XRPUSDT', INTERVAL 1 MINUTE)"
+        (bar,) = connection.execute(query).fetchall()
+    assert bar == (Decimal(2), Decimal("2.04"), Decimal(2), Decimal("2.02"), Decimal(9), 3)
+    assert [one.bars for one in bars.make(mixed, 60 * NS, through=True)] == [1]
 
 
 def test_tardis_files_by_day_of_receipt(small: Committed, tmp_path: Path) -> None:

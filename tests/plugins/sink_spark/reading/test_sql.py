@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from pathlib import Path
 
 import duckdb
@@ -69,6 +69,45 @@ def test_macros(root: Path) -> None:
         ("2024-08-09 00:00:00", Decimal("60006.2"), "20"),
     ]
     assert asked(root, "SELECT text(key) FROM raw LIMIT 1") == [("BTCUSDT",)]
+
+
+@pytest.mark.parametrize(
+    ("price", "size"),
+    [
+        ("61800.20", "2.909"),
+        ("0.0000000123", "123456789.5"),
+        ("99999.999999999", "1234567890.123456789"),
+        ("-37.5", "0.000000000001"),
+        ("0.000000000000125", "8000000000000.001"),
+    ],
+)
+def test_price_times_size_is_exact(root: Path, price: str, size: str) -> None:
+    """DuckDB's own product of two decimals of 38 digits fails at ordinary prices."""
+    pair = f"(SELECT {price}::DECIMAL(38, 18) AS p, {size}::DECIMAL(38, 18) AS s)"
+    ((product,),) = asked(root, f"SELECT sum(notional(p, s)) FROM {pair}")
+    with localcontext(prec=80):
+        assert Decimal(str(product)) == Decimal(price) * Decimal(size)
+
+
+def test_price_times_size_is_told_where_it_cannot_be_exact(root: Path) -> None:
+    for price, size in (("0.0000000000001", "0.0000000001"), ("99999999999999", "99999999999999")):
+        with pytest.raises(ArchiveError, match=r"notional: .* needs more than"):
+            asked(root, f"SELECT notional({price}::DECIMAL(38, 18), {size}::DECIMAL(38, 18))")
+    assert asked(root, "SELECT notional(NULL::DECIMAL(38, 18), 1::DECIMAL(38, 18))") == [(None,)]
+
+
+def test_bars_of_has_the_last_trade_of_a_message_as_its_close(root: Path) -> None:
+    """Trades of one message have one offset; their places in it count."""
+    with connect(Committed.open(str(root))) as connection:
+        connection.execute(
+            "CREATE OR REPLACE TEMP VIEW trades AS SELECT 7 AS ts_event, 'v' AS venue, 'S' AS symbol, "
+            "CAST(NULL AS BIGINT) AS trade_id, 1 AS side, price, 1::DECIMAL(38, 18) AS size, 0 AS flags, "
+            "4 AS k_offset FROM unnest([5, 9, 3, 6]::DECIMAL(38, 18)[]) AS prices(price)"
+        )
+        found = connection.execute(
+            "SELECT open, high, low, close FROM bars_of('S', INTERVAL 1 MINUTE)"
+        ).fetchall()
+    assert found == [(5, 9, 3, 6)]
 
 
 def test_files_that_no_record_names_are_not_seen(root: Path, tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 
 | schema | table |
 |---|---|
-| trades, and records of other schemas with ``action`` T | ``trades``; ``trade_id`` is the sequence number |
+| trades, and records of other schemas with ``action`` T | ``trades``: without an id; DBN's flags from bit 8 on |
 | mbp-1, tbbo, bbo-1s, bbo-1m, cmbp-1, tcbbo, cbbo-1s, cbbo-1m | ``bbo`` |
 | mbp-10 | ``bbo`` of the best level, ``book_deltas`` of all: a snapshot each |
 | mbo | ``orders`` |
@@ -14,6 +14,8 @@ If a message has a header, venue and symbol come from it: its dataset, and the i
 are ``publisher-<id>`` and the instrument's id. A sampled record (bbo-1s, cbbo-1m…) gets its instant, Databento's
 ``ts_recv``, as ``ts_event``, because its own ``ts_event`` is the time of the last trade. A record without ``ts_event``
 gets its ``ts_recv``, too.
+
+DBN has no id of a trade: its ``sequence`` numbers packets, and a packet may hold several trades.
 
 ``archive book`` rebuilds a book message by message. So a message should hold one mbp-10 record of an instrument: the
 levels of several would count as one snapshot. ``bbo`` and the rows themselves are right either way.
@@ -38,7 +40,7 @@ class DbnDecoder:
     """Made of nothing; knows nothing of the messages before."""
 
     name = "dbn"
-    version = 1
+    version = 2
     tables: Sequence[str] = ("bbo", "book_deltas", "ohlcv", "orders", "trades")
     continuity: Mapping[str, Continuity] = MappingProxyType({})
     """None: venues number packets, of many instruments, and a packet may hold several records."""

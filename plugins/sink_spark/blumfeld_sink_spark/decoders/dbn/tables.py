@@ -11,6 +11,7 @@ import pyarrow as pa
 from blumfeld_sink_spark.decoders.dbn.layout import LEVEL_10, MBO, OHLCV, TRADE, UNDEF_PRICE
 from blumfeld_sink_spark.decoders.dbn.part import INT64_MAX, Columns, Made, Mask, Part
 from blumfeld_sink_spark.decoders.tables.arrays import chosen, decimals
+from blumfeld_sink_spark.decoders.tables.parts import OF_VENUE_SHIFT
 
 PRICE_SCALE = 9
 ACTIONS = {"A": "add", "M": "modify", "C": "cancel", "R": "clear", "T": "trade", "F": "fill", "N": "none"}
@@ -70,11 +71,13 @@ def _trades(part: Part, made: Made) -> Columns:
     if unpriced.any():
         made.reject(part.row[unpriced], f"a {part.kind.schema} record of a trade without a price")
     return part.rows(where) | {
-        "trade_id": _sequence(structs) if part.kind.sequenced else pa.nulls(len(structs), pa.int64()),
+        "trade_id": pa.nulls(
+            len(structs), pa.int64()
+        ),  # the sequence numbers packets: several trades share it
         "side": _sides(part, where, made),
         "price": _price(structs["price"]),
         "size": decimals(structs["size"], 0),
-        "flags": pa.array(structs["flags"].astype(np.int32)),
+        "flags": pa.array(structs["flags"].astype(np.int32) << OF_VENUE_SHIFT),
     }
 
 

@@ -1,6 +1,7 @@
 """Rows of tables, and of ``sequences``, out of the columns of one kind of message.
 
-``flags`` of a trade are bits, the same for all venues. ``flags`` of a book's level is the checksum that the venue
+``flags`` of a trade are bits, the same for all venues up to bit 7; from bit 8 on they are the venue's own, where it has
+some (DBN). ``flags`` of a book's level is the checksum that the venue
 sends of its whole book after the message (CRC32, as a signed int32), where it sends one.
 """
 
@@ -17,11 +18,15 @@ from blumfeld_sink_spark.decoders.tables.levels import Levels, spread
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
 NOT_MARKET = 1
-"""Trades of the insurance fund, ADL and the like. Their price may be 0."""
+"""Trades of the insurance fund, ADL and the like, and messages of no trade. Their price may be 0. Readers leave them
+out.
+"""
 AGGREGATE = 2
 """Several trades of one taker order in one row."""
 REPEATED = 4
 """Sent when a subscription begins; may be in the archive already."""
+OF_VENUE_SHIFT = 8
+"""The venue's own bits of a trade are moved up by so many."""
 
 
 def sequence_part(

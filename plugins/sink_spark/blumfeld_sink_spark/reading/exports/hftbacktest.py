@@ -25,6 +25,7 @@ import pyarrow.compute as pc
 from blumfeld_sink_spark.files.naming import encode_symbol
 from blumfeld_sink_spark.reading.exports import books, numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
+from blumfeld_sink_spark.reading.market.trades import of_market
 from blumfeld_sink_spark.tables import BOOK_DELTAS, TRADES
 
 DEPTH, TRADE, CLEAR, SNAPSHOT = 1, 2, 3, 4
@@ -70,8 +71,10 @@ def _least_latency(selection: Selection, symbol: str, venue: str) -> int:
 
 def trade_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:
     """Yields the trades as arrays of ``EVENT``, by ``local_ts``."""
-    for rows in selection.rows(TRADES, symbol, ["ts_event", "ts_recv", "side", "price", "size"], venue):
-        yield _events(rows, TRADE)
+    columns = ["ts_event", "ts_recv", "side", "price", "size", "flags"]
+    for rows in map(of_market, selection.rows(TRADES, symbol, columns, venue)):
+        if rows.num_rows:
+            yield _events(rows, TRADE)
 
 
 def book_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:

@@ -21,6 +21,7 @@ import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.reading.exports import books, numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection, remove
+from blumfeld_sink_spark.reading.market.trades import of_market
 from blumfeld_sink_spark.reading.times import iso_of
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
@@ -72,6 +73,7 @@ def _sides(rows: pa.Table, bid: int, ask: int) -> Any:
 
 
 def _trades(rows: pa.Table) -> dict[str, Any]:
+    rows = of_market(rows)
     return {
         "price": numbers.fixed(rows["price"], RAW_SCALE),
         "size": numbers.fixed(rows["size"], RAW_SCALE),
@@ -125,7 +127,7 @@ KINDS = (
     Kind(
         "trade_tick",
         TRADES,
-        ("trade_id", "side", "price", "size"),
+        ("trade_id", "side", "price", "size", "flags"),
         "price",
         "size",
         (

@@ -1,4 +1,7 @@
-"""One gzipped CSV file for each symbol and table, with all columns: times in ns, decimals exact."""
+"""One gzipped CSV file for each symbol and table, with all columns: times in ns, decimals exact.
+
+As in every export, ``trades`` has the trades of the market alone.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +14,7 @@ from blumfeld_sink_spark.files.naming import encode_symbol
 from blumfeld_sink_spark.reading.exports import numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from blumfeld_sink_spark.reading.exports.tardis import CsvFile
+from blumfeld_sink_spark.reading.market.trades import of_market
 from blumfeld_sink_spark.tables import AGG_TRADES, BBO, BOOK_DELTAS, TRADES, tables
 
 NAMES = (TRADES, AGG_TRADES, BOOK_DELTAS, BBO)
@@ -28,6 +32,9 @@ def export(selection: Selection, out: Path) -> Iterator[Exported]:
             columns = tables()[name].schema.names
             file = None
             for rows in selection.rows(name, symbol, columns):
+                rows = of_market(rows) if name == TRADES else rows
+                if not rows.num_rows:
+                    continue
                 if file is None:
                     file = CsvFile(out / f"{name}_{encode_symbol(symbol)}.csv.gz").__enter__()
                 file.write(_plain(rows))

@@ -23,6 +23,7 @@ import pyarrow.csv
 from blumfeld_sink_spark.files.naming import encode_symbol
 from blumfeld_sink_spark.reading.exports import books, numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
+from blumfeld_sink_spark.reading.market.trades import of_market
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
 
 EXCHANGES = {"binance-spot": "binance", "binance-usdm": "binance-futures", "okx": "okex"}
@@ -42,11 +43,25 @@ class Kind:
     columns: tuple[str, ...]
     """Our columns that it needs beside venue, symbol and times."""
     made: Callable[[pa.Table], dict[str, Any]]
-    """Returns tardis' columns after the first four."""
+    """Returns tardis' columns."""
+
+
+def _place(rows: pa.Table) -> dict[str, Any]:
+    """Returns the four columns that all data sets have."""
+    venues = rows["venue"].combine_chunks().dictionary_encode()
+    ids = pa.array([EXCHANGES.get(venue, venue) for venue in venues.dictionary.to_pylist()], pa.string())
+    return {
+        "exchange": ids.take(venues.indices),
+        "symbol": rows["symbol"],
+        "timestamp": pc.divide(rows["ts_event"], 1000),
+        "local_timestamp": pc.divide(rows["ts_recv"], 1000),
+    }
 
 
 def _trades(rows: pa.Table) -> dict[str, Any]:
+    rows = of_market(rows)
     return {
+        **_place(rows),
         "id": rows["trade_id"].cast(pa.string()),
         "side": _named(rows["side"], "buy", "sell", "unknown"),
         "price": numbers.texts(rows["price"]),
@@ -56,6 +71,7 @@ def _trades(rows: pa.Table) -> dict[str, Any]:
 
 def _book(rows: pa.Table) -> dict[str, Any]:
     return {
+        **_place(rows),
         "is_snapshot": pc.if_else(rows["is_snapshot"], "true", "false"),
         "side": _named(rows["side"], "bid", "ask", "unknown"),
         "price": numbers.texts(rows["price"]),
@@ -65,6 +81,7 @@ def _book(rows: pa.Table) -> dict[str, Any]:
 
 def _quotes(rows: pa.Table) -> dict[str, Any]:
     return {
+        **_place(rows),
         "ask_amount": numbers.texts(rows["ask_size"]),
         "ask_price": numbers.texts(rows["ask"]),
         "bid_price": numbers.texts(rows["bid"]),
@@ -73,7 +90,7 @@ def _quotes(rows: pa.Table) -> dict[str, Any]:
 
 
 KINDS = (
-    Kind("trades", TRADES, ("trade_id", "side", "price", "size"), _trades),
+    Kind("trades", TRADES, ("trade_id", "side", "price", "size", "flags"), _trades),
     Kind("incremental_book_L2", BOOK_DELTAS, ("is_snapshot", "side", "price", "size"), _book),
     Kind("quotes", BBO, ("bid", "bid_size", "ask", "ask_size"), _quotes),
 )
@@ -93,7 +110,7 @@ def _export(selection: Selection, kind: Kind, symbol: str, out: Path) -> Iterato
     files: dict[tuple[str, int], CsvFile] = {}
     with ExitStack() as stack:
         for rows in _rows(selection, kind, symbol):
-            table = _table(kind, rows)
+            table = pa.table(kind.made(rows))
             day = pc.divide(table["local_timestamp"], DAY_US)
             places = (
                 pa.table({"exchange": table["exchange"], "day": day})
@@ -118,20 +135,6 @@ def _rows(selection: Selection, kind: Kind, symbol: str) -> Iterator[pa.Table]:
             at = part.rows.schema.get_field_index("is_snapshot")
             flags = pa.repeat(pa.scalar(part.is_snapshot), part.rows.num_rows)
             yield part.rows.set_column(at, "is_snapshot", flags)
-
-
-def _table(kind: Kind, rows: pa.Table) -> pa.Table:
-    venues = rows["venue"].combine_chunks().dictionary_encode()
-    ids = pa.array([EXCHANGES.get(venue, venue) for venue in venues.dictionary.to_pylist()], pa.string())
-    return pa.table(
-        {
-            "exchange": ids.take(venues.indices),
-            "symbol": rows["symbol"],
-            "timestamp": pc.divide(rows["ts_event"], 1000),
-            "local_timestamp": pc.divide(rows["ts_recv"], 1000),
-            **kind.made(rows),
-        }
-    )
 
 
 def _named(side: Any, up: str, down: str, neither: str) -> Any:

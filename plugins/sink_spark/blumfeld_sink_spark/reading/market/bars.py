@@ -1,8 +1,10 @@
 """Makes bars from trades: open, high, low, close, volume and VWAP. All but the VWAP are exact decimals.
 
-* A bar has the trades with ``ts <= ts_event < ts + interval``, ordered by time, trade id and offset.
-* A trade that is archived twice (same venue and trade id) counts once.
-* Trades off the market (insurance fund, auto-deleveraging) don't count.
+* A bar has the trades with ``ts <= ts_event < ts + interval``, ordered by time. Within a time the log's order counts,
+  never that of the ids: they may be hashes, or numbers that trades share.
+* A trade that is archived twice counts once: same venue, trade id, time, side, price and size. Trades without an id all
+  count.
+* Trades off the market (insurance fund, auto-deleveraging, messages of no trade) don't count.
 * Aggregates count only where a date and symbol has no single trades.
 * An interval without a trade has no bar.
 
@@ -23,16 +25,19 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE, NOT_MARKET
+from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE
 from blumfeld_sink_spark.files.naming import folder_of
 from blumfeld_sink_spark.files.parquet import open_writer
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market.intervals import DAY_NS, name_of
+from blumfeld_sink_spark.reading.market.trades import of_market
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import AGG_TRADES, BARS, BUY, TRADES, tables
 
-COLUMNS = ("ts_event", "venue", "symbol", "trade_id", "side", "price", "size", "flags", "k_offset")
-NO_ID = -(2**63)
+COLUMNS = (
+    *("ts_event", "venue", "symbol", "trade_id", "side", "price", "size", "flags"),
+    *("k_partition", "k_offset"),
+)
 
 
 @attrs.frozen
@@ -176,24 +181,38 @@ def _edges(columns: Sequence[NDArray[np.int64]]) -> NDArray[np.intp]:
 
 
 def _countable(trades: pa.Table) -> pa.Table:
-    """Returns each trade of the market once, sorted."""
+    """Returns each trade of the market once, by venue, symbol, time and place in the log."""
+    trades = of_market(trades)
     flags = pc.fill_null(trades.column("flags"), 0).to_numpy()
-    counts = (flags & NOT_MARKET) == 0
     # Older archives have Binance's aggregates among the trades. Other venues use the same flag for single trades.
     old = ((flags & AGGREGATE) > 0) & pc.starts_with(trades.column("venue"), "binance").to_numpy()
     if old.any() and not old.all():
-        counts &= ~old
-    trades = trades.filter(pa.array(counts))
+        trades = trades.filter(pa.array(~old))
+    keys = [name for name in _ORDER if name in trades.column_names]
     trades = trades.sort_by(
-        [(name, "ascending") for name in ("venue", "symbol", "ts_event", "trade_id", "k_offset")]
-    )
-    if not trades.num_rows:
+        [(name, "ascending") for name in keys]
+    )  # stable: a message's trades stay in order
+    return _once(trades)
+
+
+_ORDER = ("venue", "symbol", "ts_event", "k_partition", "k_offset")
+_SAME = ("venue", "symbol", "trade_id", "ts_event", "side", "price", "size")
+"""Columns in which the copies of a trade are equal."""
+_NTH = "__nth"
+
+
+def _once(trades: pa.Table) -> pa.Table:
+    """Leaves out the later copies of trades that have an id."""
+    counts = pc.value_counts(trades.column("trade_id").drop_null())
+    several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    if not len(several):
         return trades
-    ids = pc.fill_null(trades.column("trade_id"), NO_ID).to_numpy()
-    first = np.zeros(len(ids), dtype=bool)
-    first[_edges([ids, trades.column("ts_event").to_numpy(), *_codes(trades)])] = True
-    first |= ids == NO_ID
-    return trades if first.all() else trades.filter(pa.array(first))
+    nth = pa.array(np.arange(trades.num_rows))
+    shared = pc.is_in(trades.column("trade_id"), several)
+    named = trades.select(list(_SAME)).append_column(_NTH, nth).filter(shared)
+    firsts = named.group_by(list(_SAME), use_threads=False).aggregate([(_NTH, "min")])
+    kept = pc.or_(pc.invert(shared), pc.is_in(nth, firsts.column(f"{_NTH}_min").combine_chunks()))
+    return trades.filter(kept)
 
 
 def _codes(trades: pa.Table) -> list[NDArray[np.int64]]:

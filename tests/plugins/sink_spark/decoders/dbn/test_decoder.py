@@ -44,11 +44,11 @@ def test_a_trade_alone_is_exact() -> None:
             "ts_sent": None,
             "venue": "publisher-1",
             "symbol": "5482",
-            "trade_id": 7,
+            "trade_id": None,
             "side": -1,
             "price": Decimal("3720.250000001"),
             "size": Decimal(5),
-            "flags": 129,
+            "flags": 129 << 8,
             **STATED,
         }
     ]
@@ -135,16 +135,15 @@ def test_two_files_in_a_batch_keep_their_own_names() -> None:
 
 def test_records_of_many_kinds_stay_in_order() -> None:
     """A table that several kinds fill has the order of the records."""
-    value = b"".join(
-        dbn.trade(sequence=nth) if nth % 3 else dbn.quote(1, "T", sequence=nth) for nth in range(200)
-    )
-    assert [row["trade_id"] for row in rows("trades", value)] == list(range(200))
+    value = b"".join(dbn.trade(price=nth) if nth % 3 else dbn.quote(1, "T", price=nth) for nth in range(200))
+    assert [row["price"] * 10**9 for row in rows("trades", value)] == list(range(200))
 
 
 def test_a_record_may_be_longer_than_its_struct() -> None:
     """A live feed adds the time at which it sent it."""
     sent = dbn.trade(more=bytes(8))
-    assert [row["trade_id"] for row in rows("trades", sent, sent + dbn.trade(sequence=9))] == [7, 7, 9]
+    found = rows("trades", sent, sent + dbn.trade(size=9))
+    assert [row["size"] for row in found] == [5, 5, 9]
 
 
 def test_sequences_are_told_for_each_message() -> None:
@@ -214,9 +213,9 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_a_part_of_a_batch_is_read_as_itself() -> None:
     """Spark and we cut batches: the bytes of the others are still in the buffer."""
-    whole = batch([dbn.trade(sequence=nth) for nth in range(6)] + [dbn.file_of(dbn.quote(1, "T"))])
+    whole = batch([dbn.trade(size=nth) for nth in range(6)] + [dbn.file_of(dbn.quote(1, "T", size=7))])
     part: pa.Table = DbnDecoder().decode(whole.slice(4)).tables["trades"]
-    assert part.column("trade_id").to_pylist() == [4, 5, 7]
+    assert part.column("size").to_pylist() == [4, 5, 7]
     assert part.column("row").to_pylist() == [0, 1, 2]
 
 
@@ -257,7 +256,7 @@ def test_databentos_own_files(schema: str) -> None:
 def test_the_first_trades_of_databentos_file() -> None:
     """By hand, from the bytes."""
     found = rows("trades", (shared_path("market-data/dbn") / "test_data.trades.dbn").read_bytes())
-    assert [(row["ts_event"], row["price"], row["size"], row["trade_id"], row["side"]) for row in found] == [
-        (1_609_160_400_098_821_953, Decimal("3720.25"), Decimal(5), 1_170_380, -1),
-        (1_609_160_400_107_665_963, Decimal("3720.25"), Decimal(21), 1_170_414, -1),
+    assert [(row["ts_event"], row["price"], row["size"], row["side"], row["flags"]) for row in found] == [
+        (1_609_160_400_098_821_953, Decimal("3720.25"), Decimal(5), -1, 129 << 8),
+        (1_609_160_400_107_665_963, Decimal("3720.25"), Decimal(21), -1, 129 << 8),
     ]
