@@ -93,6 +93,15 @@ def test_it_passes_the_simulation(stranger: Stranger) -> None:
     assert "0 lost, 0 doubled, 0 out of order" in printed
 
 
+def test_it_passes_the_simulation_of_three_nodes(stranger: Stranger) -> None:
+    """Failing syncs among other faults: with these seeds a flush once waited for ever behind one that failed."""
+    printed = stranger.run(
+        *("blumfeld.cli.main", "simulate", "--storage", "storage_flat", "--seeds", "9,12", "--nodes", "3"),
+        *("--clients", "6", "--seconds", "120"),
+    )
+    assert "no promise broken" in printed
+
+
 def test_it_refuses_two_directories_as_the_manifest_is_refused(stranger: Stranger) -> None:
     stranger.manifest.write_text(MANIFEST + '[node]\ndata_dirs = ["a", "b"]\n')
     said = r"node\.data_dirs: found 2 directories; allowed: one: its logs never move \(plug-in storage_flat\)"

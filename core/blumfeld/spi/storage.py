@@ -171,7 +171,8 @@ class PartitionLog(Protocol):
         the rules say.
 
         ``done`` is called once, maybe before this returns; or later (the ring, ``flush.messages``), and then
-        outcomes come in the order of the writes: more may be placed and written meanwhile. On success readers
+        outcomes come in the order of the writes: more may be placed and written meanwhile. A write that fails
+        takes what was placed behind it along, until its outcome is told. On success readers
         see the records; they survive a crash of the process, and a power cut only after :meth:`flush`. A failed
         or short write cuts the file back to the written end, drops what was placed behind it, and reports it in
         the outcome. With ``flush.messages`` reached, ``done`` waits until they are flushed.
@@ -181,7 +182,9 @@ class PartitionLog(Protocol):
     def flush(self) -> Completion[int]:
         """Make what is written now last (fdatasync, off the loop); completes with the new flushed end.
 
-        A failure fails the completion and takes the log offline; it is never retried as if it had worked.
+        A flush that comes while a sync runs waits for the next one. A truncation lowers what a sync that runs
+        covers. A failure takes the log offline and fails every flush and every outcome that waits; it is never
+        retried as if it had worked. A close ends every flush.
         """
         ...
 

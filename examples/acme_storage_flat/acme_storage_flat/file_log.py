@@ -16,7 +16,6 @@ from typing import NamedTuple, Protocol, TypeVar
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import File, Files, Runtime, Timer
 from blumfeld.spi.storage import AuxFiles, LogListener, LogRead, TimestampOffset, WriteOutcome
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
@@ -41,6 +40,14 @@ class Stored(NamedTuple):
     max_timestamp_ms: int
 
 
+class Outcome(NamedTuple):
+    """The outcome of a write that waits for a sync (``flush.messages``)."""
+
+    done: Callable[[WriteOutcome], None]
+    end_offset: int
+    error: OSError | None
+
+
 class Owner(Protocol):
     """What a log asks of its storage."""
 
@@ -53,8 +60,8 @@ class Owner(Protocol):
     def fail(self, error: OSError) -> None:
         """The directory is offline from now on."""
 
-    def closed(self, log: FlatLog) -> None:
-        """All of the log lasts, and nothing more is written to it."""
+    def closed(self, log: FlatLog, *, clean: bool) -> None:
+        """Nothing more is written to the log. If it is ``clean``, all of it lasts."""
 
 
 class FlatAux:
@@ -101,9 +108,13 @@ class FlatLog:
         self._stored: list[Stored] = []
         self._told: list[RecordBatch] = []
         self._placed: list[RecordBatch] = []
-        self._waiting: deque[tuple[Callable[[WriteOutcome], None], int]] = deque()
-        """Writes whose outcome waits for a sync (``flush.messages``)."""
-        self._flushing: Completion[int] | None = None
+        self._outcomes: deque[Outcome] = deque()
+        """In the order of the writes, until a sync covers them."""
+        self._flushes: list[Completion[int]] = []
+        """Flushes that wait for the next sync."""
+        self._syncing = False
+        self._covers = 0
+        """The sync that runs, or the last one, covers everything below this offset."""
         self._timer: Timer | None = None
         self._listener = listener
         self._file: File
@@ -181,8 +192,23 @@ class FlatLog:
         self.placed_end_offset = batch.next_offset
 
     def write(self, done: Callable[[WriteOutcome], None]) -> None:
-        """Write all that is placed; all of it or nothing."""
+        """Write all that is placed; all of it or nothing. Outcomes are told in the order of the writes."""
         placed, self._placed = self._placed, []
+        # A failed write takes everything behind it along until its outcome is told.
+        error = self._outcomes[-1].error if self._outcomes else None
+        if error is None:
+            error = self._append(placed)
+        self.placed_end_offset = end = self.written_end_offset
+        unflushed = end - self.flushed_end_offset
+        if self._outcomes or (error is None and unflushed and unflushed >= self._config.flush_messages):
+            self._outcomes.append(Outcome(done, end, error))
+            self._sync_soon()
+            return
+        if unflushed and self._timer is None and self._config.flush_ms < 1 << 62:
+            self._timer = self._owner.runtime.call_later(self._config.flush_ms, self._flush_by_time)
+        done(WriteOutcome(end, error))
+
+    def _append(self, placed: list[RecordBatch]) -> OSError | None:
         position = start = self._size
         try:
             self._check()
@@ -193,15 +219,13 @@ class FlatLog:
                     raise OSError(errno.ENOSPC, "short write: no room for the batch", self.path)
                 position += size_bytes
         except OSError as error:
-            self.placed_end_offset = self.written_end_offset
             self._cut_back(start)
-            done(WriteOutcome(self.written_end_offset, error))
-            return
+            return error
         for batch in placed:
             self._remember(batch, start)
             start += batch.size_bytes
         self.written_end_offset = self.placed_end_offset
-        self._written(done)
+        return None
 
     def _cut_back(self, size_bytes: int) -> None:
         """What was refused must not be found by a recovery: neither now nor behind a power cut."""
@@ -212,61 +236,80 @@ class FlatLog:
         except OSError as error:
             self._owner.fail(error)
 
-    def _written(self, done: Callable[[WriteOutcome], None]) -> None:
-        unflushed = self.written_end_offset - self.flushed_end_offset
-        if self._waiting or (unflushed and unflushed >= self._config.flush_messages):
-            self._waiting.append((done, self.written_end_offset))
-            self.flush()
-            return
-        if unflushed and self._timer is None and self._config.flush_ms < 1 << 62:
-            self._timer = self._owner.runtime.call_later(self._config.flush_ms, self._flush_by_time)
-        done(WriteOutcome(self.written_end_offset))
-
-    # Flush: off the loop, one at a time
+    # Flush: off the loop, one sync at a time
 
     def _flush_by_time(self) -> None:
         self._timer = None
         if not self._closed:
-            self.flush()
+            self._sync_soon()
 
     def flush(self) -> Completion[int]:
-        """Make what is written last. Asked for while one runs, it is done behind that one."""
+        """Make what is written last. A flush that comes while a sync runs waits for the next one."""
         self._check()
-        done: Completion[int] = Completion()
-        if self._flushing is not None:
-            self._flushing.when_done(lambda _: self.flush().when_done(lambda one: _hand_on(one, done)))
-            return done
         if self.flushed_end_offset == self.written_end_offset:
             return Completion.of(self.flushed_end_offset)
-        self._flushing = done
-        self._owner.runtime.spawn(self._flush(done), "flush a flat log")
+        done: Completion[int] = Completion()
+        self._flushes.append(done)
+        self._sync_soon()
         return done
 
-    async def _flush(self, done: Completion[int]) -> None:
-        end, held = self.written_end_offset, self._file.region(0, 0)
-        failure: OSError | None = None
+    def _sync_soon(self) -> None:
+        if not self._syncing:
+            self._syncing = True
+            self._owner.runtime.spawn(self._sync(), "sync a flat log")
+
+    async def _sync(self) -> None:
+        """Sync until no flush and no outcome waits. A failed sync ends them all: it is never tried again, since the
+        kernel may have dropped the pages.
+        """
+        waits = True
+        while waits:
+            served, self._flushes = self._flushes, []
+            failure = await self._sync_once()
+            if failure is not None:
+                self._owner.fail(failure)
+            elif self._closed and self._covers < self.written_end_offset:
+                failure = OSError(errno.EBADF, "the log was closed before it was synced", self.path)
+            else:
+                self.flushed_end_offset = max(self.flushed_end_offset, self._covers)
+            if failure is not None or self._closed:  # there is no next sync
+                served += self._flushes
+                self._flushes = []
+            self._tell_outcomes(failure)
+            self._end_flushes(served, failure)
+            waits = bool(self._flushes or self._outcomes)
+        self._syncing = False
+
+    async def _sync_once(self) -> OSError | None:
+        if self._closed:
+            return None
+        self._covers, held = self.written_end_offset, self._file.region(0, 0)
         try:
             await self._owner.runtime.offload(self._file.fdatasync)
         except OSError as error:
-            failure = error
+            return error
         finally:
             held.release()
-        self._flushing = None
-        if failure is not None:
-            self._owner.fail(failure)  # the kernel may have dropped the pages: never tried again
-            self._tell_waiting(failure)
-            done.fail(failure)
-            return
-        self.flushed_end_offset = max(self.flushed_end_offset, min(end, self.written_end_offset))
-        self._tell_waiting(None)
-        done.complete(self.flushed_end_offset)
-        if self._waiting and self._flushing is None and not self._closed:
-            self.flush()
+        return None
 
-    def _tell_waiting(self, failure: OSError | None) -> None:
-        while self._waiting and (failure or self._waiting[0][1] <= self.flushed_end_offset):
-            done, end = self._waiting.popleft()
-            done(WriteOutcome(end) if failure is None else WriteOutcome(self.flushed_end_offset, failure))
+    def _end_flushes(self, flushes: list[Completion[int]], failure: OSError | None) -> None:
+        for flush in flushes:
+            if failure is None:
+                flush.complete(self.flushed_end_offset)
+            else:
+                flush.fail(failure)
+
+    def _tell_outcomes(self, failure: OSError | None) -> None:
+        outcomes = self._outcomes
+        while outcomes and (failure or outcomes[0].end_offset <= self.flushed_end_offset):
+            done, end, error = outcomes.popleft()
+            error = failure or error
+            if error is not None:
+                # The caller takes all that it placed behind a failed write for lost, so it is forgotten here too.
+                self._placed.clear()
+                self.placed_end_offset = self.written_end_offset
+                end = min(end, self.flushed_end_offset)
+            done(WriteOutcome(end, error))
 
     # Read
 
@@ -287,32 +330,35 @@ class FlatLog:
         if not size_bytes:
             return LogRead([], 0, offset)
         position, end = self._stored[first].position, self._stored[last - 1].next_offset
+        if not self._file.is_cached(position, size_bytes):
+            again = partial(self.read, offset, bytes_max, end_offset, minimum_one_batch)
+            return self._when_warm(position, size_bytes, again)
+        return LogRead([self._file.region(position, size_bytes)], size_bytes, end)
 
-        def region() -> LogRead:
-            parts: list[Part] = [self._file.region(position, size_bytes)]
-            return LogRead(parts, size_bytes, end)
-
-        return self._when_warm(position, size_bytes, region)
-
-    def _when_warm(self, position: int, size_bytes: int, then: Callable[[], T]) -> T | Completion[T]:
-        """``then()`` now, or a completion of it if the bytes must come from the device: the loop waits for no disk."""
-        if self._file.is_cached(position, size_bytes):
-            return then()
+    def _when_warm(
+        self, position: int, size_bytes: int, again: Callable[[], T | Completion[T]]
+    ) -> Completion[T]:
+        """A completion of ``again()``, once the bytes are in memory: the loop waits for no disk."""
         done: Completion[T] = Completion()
-        self._owner.runtime.spawn(self._warm(position, size_bytes, then, done), "read ahead in a flat log")
+        self._owner.runtime.spawn(self._warm(position, size_bytes, again, done), "read ahead in a flat log")
         return done
 
-    async def _warm(self, position: int, size_bytes: int, then: Callable[[], T], done: Completion[T]) -> None:
-        held = self._file.region(position, size_bytes)
+    async def _warm(
+        self, position: int, size_bytes: int, again: Callable[[], T | Completion[T]], done: Completion[T]
+    ) -> None:
         try:
-            await self._owner.runtime.offload(self._file.read_ahead, position, size_bytes)
-            found = then()
-        except OSError as error:
+            held = self._file.region(position, size_bytes)
+            try:
+                await self._owner.runtime.offload(self._file.read_ahead, position, size_bytes)
+            finally:
+                held.release()
+            # Looked up anew: meanwhile the log may have been cut, closed, or taken offline.
+            answer = again()
+            found = await answer if isinstance(answer, Completion) else answer
+        except Exception as error:  # whatever it is, the reader is told: nobody else waits for this task
             done.fail(error)
         else:
             done.complete(found)
-        finally:
-            held.release()
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
         """Written batches from the one that contains ``offset`` on."""
@@ -325,12 +371,14 @@ class FlatLog:
         """The first record with a timestamp ≥ ``timestamp_ms``, from the log start on."""
         self._check()
         for stored in self._stored[self._at(self.log_start_offset) :]:
-            if stored.max_timestamp_ms >= timestamp_ms:
-                found = self._when_warm(
-                    stored.position, stored.size_bytes, partial(self._first, stored, timestamp_ms)
-                )
-                if found is not None:
-                    return found  # else: its records at that time lie below the log start
+            if stored.max_timestamp_ms < timestamp_ms:
+                continue
+            if not self._file.is_cached(stored.position, stored.size_bytes):
+                again = partial(self.offset_for_time, timestamp_ms)
+                return self._when_warm(stored.position, stored.size_bytes, again)
+            found = self._first(stored, timestamp_ms)
+            if found is not None:
+                return found  # else: its records at that time lie below the log start
         return None
 
     def _first(self, stored: Stored, timestamp_ms: int) -> TimestampOffset | None:
@@ -384,6 +432,9 @@ class FlatLog:
         self._end_at(start_offset)
 
     def _end_at(self, offset: int) -> None:
+        """A sync that runs proves nothing of what is written from here on."""
+        self._covers = min(self._covers, offset)
+        self._outcomes = deque(o._replace(end_offset=min(o.end_offset, offset)) for o in self._outcomes)
         self.placed_end_offset = self.written_end_offset = offset
         self.flushed_end_offset = min(self.flushed_end_offset, offset)
         self.log_start_offset = min(self.log_start_offset, offset)
@@ -415,14 +466,17 @@ class FlatLog:
         try:
             self._check()
             self._file.fdatasync()
-            self.flushed_end_offset = self.written_end_offset
-            self._owner.closed(self)
+            if self._syncing:
+                # The kernel reports an error of write-back once, so the sync that runs may be the one that hears of it.
+                self._covers = self.written_end_offset
+            else:
+                self.flushed_end_offset = self.written_end_offset
+            self._owner.closed(self, clean=not self._syncing)
         except OSError as error:
             self._owner.fail(error)
             raise
         finally:
             self._file.close()
-            self._tell_waiting(OSError(errno.EBADF, "the log was closed", self.path))
 
     # Within
 
@@ -451,10 +505,3 @@ class FlatLog:
 
     def _check(self) -> None:
         self._owner.check()
-
-
-def _hand_on(done: Completion[int], to: Completion[int]) -> None:
-    if done.error is not None:
-        to.fail(done.error)
-    else:
-        to.complete(done.result())

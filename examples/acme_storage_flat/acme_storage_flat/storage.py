@@ -25,7 +25,7 @@ from blumfeld.log.checkpoints import (
 )
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.storage import LogDirInfo, LogListener, PartitionLog, TopicPartition
+from blumfeld.spi.storage import LACKS, LogDirInfo, LogListener, PartitionLog, TopicPartition
 
 CHECKPOINT, CLEAN, LOCK, TOPIC = "checkpoint", "clean", ".lock", "topic"
 _LOG = re.compile(r"([0-9a-f]{32})-(\d+)")
@@ -69,6 +69,11 @@ class FlatStorage:
         """Offline until the next start."""
         if self._failure is None:
             self._failure = OSError(error.errno or errno.EIO, error.strerror or str(error), self._path)
+
+    def _fail_unless_lacking(self, error: OSError) -> None:
+        """For work that can be done again: a full disk is no bad one."""
+        if error.errno not in LACKS:
+            self.fail(error)
 
     # Life
 
@@ -141,6 +146,7 @@ class FlatStorage:
         try:
             for log in list(self._open.values()):
                 if self._failure is None:
+                    await log.flush()  # a log that is closed while a sync runs isn't known to be clean
                     log.close()
             if self._failure is None:
                 self._files.write_atomically(f"{self._path}/{CHECKPOINT}", self._checkpoint_data())
@@ -206,11 +212,12 @@ class FlatStorage:
         self._open[partition] = log
         return log.opened()
 
-    def closed(self, log: FlatLog) -> None:
-        """Its next opening needs no recovery, if nothing kills the process first."""
+    def closed(self, log: FlatLog, *, clean: bool) -> None:
+        """The next opening of a clean log needs no recovery, if nothing kills the process first."""
         for partition in [one for one, held in self._open.items() if held is log]:
             self._starts[_name(partition, self._topic_ids[partition])] = log.log_start_offset
-            self._clean_logs.add(partition)
+            if clean:
+                self._clean_logs.add(partition)
             del self._open[partition]
 
     def _make_directory(self, topic: str, path: str) -> None:
@@ -246,7 +253,7 @@ class FlatStorage:
             try:
                 await self.runtime.offload(self._files.remove_tree, path)
             except OSError as error:
-                self.fail(error)
+                self._fail_unless_lacking(error)  # the next start removes it
 
         if self._started:
             self.runtime.spawn(remove(), "remove a deleted log")
@@ -283,7 +290,7 @@ class FlatStorage:
         self.runtime.spawn(self._save(), "checkpoint")
 
     def _saved(self) -> Completion[None]:
-        """Completes when a checkpoint that was taken down from now on is written, or none can be."""
+        """Completes when a checkpoint that was taken down from now on is written; fails with what hinders it."""
         waiting: Completion[None] = Completion()
         self._waits_for_save.append(waiting)
         self.checkpoint(list(self._marks.items()))
@@ -291,6 +298,7 @@ class FlatStorage:
 
     async def _save(self) -> None:
         served: list[Completion[None]] = []
+        failure: OSError | None = None
         try:
             again = True
             while again and self._started:
@@ -304,12 +312,16 @@ class FlatStorage:
                 await self.runtime.offload(self._files.write_atomically, path, self._checkpoint_data())
                 again = self._save_again
         except OSError as error:
-            self.fail(error)
+            failure = error
+            self._fail_unless_lacking(error)  # else the next checkpoint tries again
         finally:
             self._saving = False
-            for waiting in (*served, *self._waits_for_save):
-                waiting.complete(None)
-            self._waits_for_save = []
+            served, self._waits_for_save = [*served, *self._waits_for_save], []
+            for waiting in served:
+                if failure is None:
+                    waiting.complete(None)
+                else:
+                    waiting.fail(failure)
 
     def _checkpoint_data(self) -> bytes:
         for partition, log in self._open.items():

@@ -22,6 +22,7 @@ from blumfeld.testing.storage_contract.compaction import StorageCompaction
 from blumfeld.testing.storage_contract.crashes import StorageCrashes
 from blumfeld.testing.storage_contract.directories import StorageDirectories
 from blumfeld.testing.storage_contract.durability import StorageDurability
+from blumfeld.testing.storage_contract.flushes import StorageFlushes
 from blumfeld.testing.storage_contract.random_operations import run_machine
 from blumfeld.testing.storage_contract.real_disk import StorageRealDisk
 from blumfeld.testing.storage_contract.small_files import StorageSmallFiles
@@ -33,6 +34,7 @@ OTHER_TOPIC_ID = bytes(range(32, 48))
 
 class StorageContract(
     StorageDurability,
+    StorageFlushes,
     StorageCompaction,
     StorageDirectories,
     StorageSmallFiles,
@@ -380,13 +382,6 @@ class StorageContract(
         if self.survives_restart:
             node.stop()
             assert node.restart().storage.high_watermarks() == dict(marks)
-
-    def test_flush_reports_the_flushed_end(self, log: Log) -> None:
-        """A flush returns the flushed end offset: at least the written end at the time of the call."""
-        log.fill(2, 2)
-        assert log.flush() == 4
-        assert log.log.flushed_end_offset == 4
-        assert log.flush() == 4
 
     def test_against_a_list(self) -> None:
         """After any sequence of operations the log equals a model, a list of batches (hypothesis chooses the

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.storage import TopicPartition, lasting
 from blumfeld.testing.fakes.files import Adversary, Fault
 from blumfeld.testing.storage_contract.kit import StorageKit
 from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
@@ -217,7 +217,9 @@ class StorageDurability(StorageKit):
         assert node.restart().open().spans() == [(0, 2)]
 
     def test_a_full_disk_costs_what_does_not_fit(self, node: Node, log: Log) -> None:
-        """A full disk costs no acknowledged batch. With room again the log goes on, also after a crash."""
+        """A full disk costs no acknowledged batch, and no checkpoint that fails takes the directory offline. With room
+        again the log goes on, also after a crash.
+        """
         self.need_simulated_disk(node)
         log.fill(2, 3)
         for room in (0, 1, 40, 200):
@@ -228,12 +230,22 @@ class StorageDurability(StorageKit):
             assert outcome.error.errno == errno.ENOSPC
             assert outcome.written_end_offset == before[-1][1]
             assert log.spans() == before
-            assert all(d.online for d in node.storage.log_dirs())
+            self._checkpoint(node, before[-1][1])
+            offline = [d.path for d in node.storage.log_dirs() if not d.online]
+            assert offline == [], "a write or a checkpoint that found no room took the directory offline"
             node.runtime.disk.heal()
             log.fill(1)
         spans = log.spans()
+        self._checkpoint(node, spans[-1][1])
         node.crash(power_cut=False)
         assert node.open().spans() == spans
+        if self.survives_restart:
+            assert node.storage.high_watermarks() == {PARTITION: spans[-1][1]}
+
+    def _checkpoint(self, node: Node, high_watermark: int) -> None:
+        if lasting(node.storage) is not None:
+            node.storage.checkpoint([(PARTITION, high_watermark)])
+            node.runtime.run_turn()
 
     def test_cold_bytes_are_not_waited_for_on_the_loop(self, node: Node) -> None:
         """A read or a look-up by time never waits on the loop for bytes that aren't in memory: it completes later."""
@@ -266,31 +278,6 @@ class StorageDurability(StorageKit):
             assert at.offset == batch.base_offset
         disk.chill()
         assert waited > 0
-
-    def test_flush_messages_holds_the_outcome_until_the_sync(self, node: Node) -> None:
-        """With ``flush.messages`` the outcome of a write comes after the sync: an ack then means the device, as with
-        Kafka.
-        """
-        self.need_simulated_disk(node)
-        log = node.open(flush_messages=3)
-        outcomes: list[int] = []
-        for count in (2, 2, 1):
-            log.log.place(make_batch(count), 0)
-            log.log.write(lambda outcome: outcomes.append(outcome.written_end_offset))
-        assert outcomes == [2] or log.log.flushed_end_offset == 5, "a write's outcome came before its sync"
-        node.runtime.run_turn()
-        assert outcomes == [2, 4, 5]
-        assert log.log.flushed_end_offset == 5
-
-    def test_flush_ms_flushes_after_that_time(self, node: Node) -> None:
-        """With ``flush.ms`` a flush comes after that time at the latest."""
-        log = node.open(flush_ms=500)
-        log.fill(2)
-        flushes_at_once = log.log.flushed_end_offset == 2
-        node.runtime.advance(499)
-        assert log.log.flushed_end_offset == 0 or flushes_at_once
-        node.runtime.advance(2)
-        assert log.log.flushed_end_offset == 2
 
 
 def _live(log: Log, seed: int) -> tuple[int, list[bytes]]:
