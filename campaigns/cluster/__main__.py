@@ -30,6 +30,7 @@ from campaigns.cluster.report import (
     ContenderReport,
     account_table,
     class_table,
+    distribution_table,
     fault_table,
     save,
 )
@@ -99,6 +100,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 save(_campaign(settings, given, reports), given.out)
     if reports:
         console.print(class_table(reports))
+        if (distributions := distribution_table(reports)).row_count:
+            console.print(distributions)
         console.print(account_table(reports))
     return 0 if not absent and all(report.is_good for report in reports) else 1
 

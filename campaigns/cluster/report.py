@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 import msgspec
@@ -13,6 +14,9 @@ from campaigns.cluster.gaps import Gap
 from campaigns.crash.records import Account
 
 NOT_RECOVERED = "…"
+SAMPLES_MIN = 10
+"""A class of fewer faults has no distribution."""
+LIMITS_S = (0.2, 0.6, 1.0)
 
 
 class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
@@ -33,12 +37,20 @@ class FaultReport(msgspec.Struct, frozen=True, kw_only=True):
     """From that moment until all replicas were in sync again, and all voters had caught up with the quorum."""
     gaps: tuple[Gap, ...]
     """By partition."""
+    named_s: tuple[float | None, ...] = ()
+    """For each broker that was not hit: from the fault to its first metadata with a leader that was not hit for every
+    partition; None if it never gave one. Empty if no partition lost its leader."""
     notes: tuple[str, ...] = ()
 
     @property
     def longest_s(self) -> float:
         """The longest time without an acknowledgement of any one partition."""
         return max((gap.longest_s for gap in self.gaps), default=0.0)
+
+    @property
+    def named_everywhere_s(self) -> float:
+        """The time until the last of the other brokers named the new leaders; infinite if one never did."""
+        return max((math.inf if each is None else each for each in self.named_s), default=0.0)
 
     @property
     def recovered(self) -> bool:
@@ -156,6 +168,55 @@ def class_table(reports: Sequence[ContenderReport]) -> Table:
     for name in dict.fromkeys(fault.fault for report in reports for fault in report.faults):
         table.add_row(name, *(spread(_of_class(report, name)) for report in reports))
     return table
+
+
+def distribution_table(reports: Sequence[ContenderReport]) -> Table:
+    """Return how the times of each class of fault are distributed, for classes of at least ten faults, and for all
+    faults of one action together.
+
+    A time that never came to its end counts as infinite.
+    """
+    table = Table(title="Distributions, s", title_justify="left")
+    for column in ("cluster", "faults", "time"):
+        table.add_column(column)
+    for column in ("n", "p50", "p90", "p99", "max", *(f"≤ {limit:g}" for limit in LIMITS_S)):
+        table.add_column(column, justify="right")
+    for report in reports:
+        for name, faults in _classes(report).items():
+            for title, time_of in _TIMES.items():
+                times = sorted(time_of(fault) for fault in faults if fault.named_s)
+                if len(times) >= SAMPLES_MIN:
+                    table.add_row(report.contender, name, title, *_distribution(times))
+    return table
+
+
+def _gap_s(fault: FaultReport) -> float:
+    return fault.longest_s if fault.recovered else math.inf
+
+
+_TIMES: Mapping[str, Callable[[FaultReport], float]] = {
+    "new leaders in every broker's metadata": lambda fault: fault.named_everywhere_s,
+    "the client's longest gap": _gap_s,
+}
+
+
+def _classes(report: ContenderReport) -> dict[str, list[FaultReport]]:
+    """Return the faults by name, and by action where it has several names."""
+    classes: dict[str, list[FaultReport]] = {}
+    for fault in report.faults:
+        classes.setdefault(fault.fault, []).append(fault)
+    for action in dict.fromkeys(fault.fault.partition("-")[0] for fault in report.faults):
+        names = [name for name in classes if name.startswith(f"{action}-")]
+        if len(names) > 1:
+            classes[f"{action} (all)"] = [fault for name in names for fault in classes[name]]
+    return classes
+
+
+def _distribution(times: Sequence[float]) -> list[str]:
+    """Return the cells of ascending times: their number, three percentiles, the last one, shares within the limits."""
+    ranks = (math.ceil(share * len(times)) - 1 for share in (0.5, 0.9, 0.99, 1.0))
+    shares = (sum(each <= limit for each in times) / len(times) for limit in LIMITS_S)
+    return [str(len(times)), *(f"{times[rank]:.2f}" for rank in ranks), *(f"{share:.0%}" for share in shares)]
 
 
 def _of_class(report: ContenderReport, name: str) -> list[FaultReport]:

@@ -20,7 +20,7 @@ from campaigns.cluster.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Make
 from campaigns.cluster.replicas import differences
 from campaigns.cluster.report import ContenderReport, FaultReport
 from campaigns.cluster.storm import Wave
-from campaigns.cluster.watching import Observer
+from campaigns.cluster.watching import LeaderWatch, Observer
 
 DATA = "data"
 """A node's data, in its folder."""
@@ -141,16 +141,17 @@ class Run:
         except NoTargetError as error:
             return self._left_out(fault, now, [*notes, f"left out: {error}"])
         nodes = [self._cluster.node(target) for target in targets]
-        begin = time.monotonic()
-        if fault.action == ROLLING:
-            returned = self._roll(nodes, notes)
-        elif fault.action == "stop":
-            returned = self._restart(nodes, notes)
-        else:
-            returned = self._hit(fault.action, nodes)
-        back = time.monotonic()
-        self._await_healed(returned, notes)
-        healed = time.monotonic()
+        with self._leader_watch(targets, now) as watch:
+            begin = time.monotonic()
+            if fault.action == ROLLING:
+                returned = self._roll(nodes, notes)
+            elif fault.action == "stop":
+                returned = self._restart(nodes, notes)
+            else:
+                returned = self._hit(fault.action, nodes)
+            back = time.monotonic()
+            self._await_healed(returned, notes)
+            healed = time.monotonic()
         time.sleep(self._settings.settle_s)
         if not self._load.await_acks(healed, self._settings.heal_s):
             notes.append(f"a partition takes no records: {self._observer.describe()}")
@@ -163,8 +164,14 @@ class Run:
             down_s=back - begin,
             in_sync_s=healed - back,
             gaps=self._gaps(begin, time.monotonic()),
+            named_s=watch.named_s(begin),
             notes=tuple(notes),
         )
+
+    def _leader_watch(self, targets: Sequence[int], now: Leadership) -> LeaderWatch:
+        """Return a watch of the brokers that are not hit; of none where no partition loses its leader."""
+        others = [node for node in self._cluster.brokers if node.place.id not in targets]
+        return LeaderWatch(others if any(map(now.led_by, targets)) else (), TOPIC, targets)
 
     def _wave(self, wave: Wave) -> FaultReport:
         """Let all blows of a wave fall and end; then the cluster has a minute to be whole, and each group to be at
@@ -277,4 +284,5 @@ def _line(report: FaultReport) -> str:
     recovered = "" if report.recovered else " AND NOT RECOVERED"
     where = "+".join(map(str, report.nodes)) or "no node"
     notes = "; ".join(report.notes)
-    return f"{report.at_s:6.0f} s  {report.fault} on {where}: {report.longest_s:.2f} s{recovered}  {notes}"
+    named = f", leaders named after {report.named_everywhere_s:.2f} s" if report.named_s else ""
+    return f"{report.at_s:6.0f} s  {report.fault} on {where}: {report.longest_s:.2f} s{recovered}{named}  {notes}"

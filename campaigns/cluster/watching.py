@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
+from collections.abc import Collection, Sequence
+from typing import Self
 
 import attrs
 
+from blumfeld.client.blocking import BlockingConnection
 from blumfeld.client.errors import RefusedError, error_name
 from blumfeld.client.metadata import ClusterView
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
@@ -33,6 +37,8 @@ DESCRIBE_QUORUM_VERSION = 1
 """The first one that says when each voter had caught up."""
 NOBODY = -1
 POLL_S = 0.1
+WATCH_POLL_S = 0.01
+"""Pause between two questions of a :class:`LeaderWatch`: the resolution of its figure."""
 ELECT_S = 10.0
 ELECT_LEADERS_VERSION = 1
 FINE = (ErrorCode.NONE, ErrorCode.ELECTION_NOT_NEEDED)
@@ -85,20 +91,11 @@ class Observer:
 
     def topic_of(self, node: Node) -> TopicState | None:
         """Return the state of the topic as this node sees it; None if it does not answer, or has no such topic."""
-        view = ClusterView()
         try:
             with node.connect() as connection:
-                view.take(
-                    connection.ask(ClusterView.request([self._topic]), MetadataResponse, METADATA_VERSION)
-                )
-            partitions = sorted(view.topic(self._topic).partitions, key=lambda each: each.partition_index)
+                return ask_topic(connection, self._topic)
         except (OSError, DecodeError, RefusedError):
             return None
-        return TopicState(
-            frozenset(view.brokers),
-            tuple(each.leader_id for each in partitions),
-            tuple(frozenset(each.isr_nodes) for each in partitions),
-        )
 
     def elect_preferred(self, partitions: int) -> str:
         """Give each partition back to its preferred leader (KIP-460); return why that failed, or an empty string."""
@@ -184,6 +181,70 @@ class Observer:
                 if not found.error_code and found.leader_id != NOBODY:
                     return found
         return None
+
+
+class LeaderWatch:
+    """Notes when the metadata of each broker names leaders that live. A thread asks each broker, from before the fault
+    on; it ends with the answer that it waits for, or with the context.
+    """
+
+    def __init__(self, nodes: Sequence[Node], topic: str, lost: Collection[int]) -> None:
+        """:param nodes: the brokers to ask
+        :param lost: the nodes that the fault hits"""
+        self._topic = topic
+        self._lost = frozenset(lost)
+        self._named_at: list[float | None] = [None] * len(nodes)
+        self._done = threading.Event()
+        self._threads = [
+            threading.Thread(target=self._watch, args=each, name="leader-watch", daemon=True)
+            for each in enumerate(nodes)
+        ]
+
+    def __enter__(self) -> Self:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._done.set()
+        for thread in self._threads:
+            thread.join()
+
+    def named_s(self, begin: float) -> tuple[float | None, ...]:
+        """Return for each broker the time from ``begin`` (time.monotonic) to its first answer in which every partition
+        has a leader that was not hit; None for a broker that gave no such answer."""
+        return tuple(None if at is None else at - begin for at in self._named_at)
+
+    def _watch(self, index: int, node: Node) -> None:
+        while not self._done.is_set() and self._named_at[index] is None:
+            with contextlib.suppress(OSError, DecodeError, RefusedError), node.connect() as connection:
+                self._ask(index, connection)
+            self._done.wait(WATCH_POLL_S)
+
+    def _ask(self, index: int, connection: BlockingConnection) -> None:
+        """Ask until the answer is the one that is waited for."""
+        while not self._done.is_set():
+            leaders = ask_topic(connection, self._topic).leaders
+            if not self._lost.intersection(leaders) and NOBODY not in leaders:
+                self._named_at[index] = time.monotonic()
+                return
+            self._done.wait(WATCH_POLL_S)
+
+
+def ask_topic(connection: BlockingConnection, topic: str) -> TopicState:
+    """Return the state of a topic as the broker at the other end sees it.
+
+    :raises RefusedError: it has no such topic
+    :raises OSError: there is no answer; DecodeError: it is none of Kafka's
+    """
+    view = ClusterView()
+    view.take(connection.ask(ClusterView.request([topic]), MetadataResponse, METADATA_VERSION))
+    partitions = sorted(view.topic(topic).partitions, key=lambda each: each.partition_index)
+    return TopicState(
+        frozenset(view.brokers),
+        tuple(each.leader_id for each in partitions),
+        tuple(frozenset(each.isr_nodes) for each in partitions),
+    )
 
 
 def voters_behind(quorum: ResponsePartitionData, since: float) -> list[int]:

@@ -17,7 +17,7 @@ from campaigns.cluster.contenders import this_build
 from campaigns.cluster.faults import plan_of
 from campaigns.cluster.nodes import Cluster, Node, NodeError
 from campaigns.cluster.rounds import Run, Settings
-from campaigns.cluster.watching import Observer, TopicState
+from campaigns.cluster.watching import LeaderWatch, Observer, TopicState
 from tests.bench.lingering_server import READY, TOLD
 
 SMALL = Path(__file__).parents[2] / "bench" / "small_server.py"
@@ -154,6 +154,18 @@ def test_a_stop_that_is_interrupted_kills_the_nodes_that_are_left(
     with pytest.raises(KeyboardInterrupt):
         cluster.stop()
     assert not any(node.is_up for node in cluster.nodes)
+
+
+def test_a_watch_notes_when_each_broker_names_leaders_that_were_not_hit(cluster: Cluster) -> None:
+    """Every node of these names node 1."""
+    begin = time.monotonic()
+    with LeaderWatch(cluster.nodes[:2], "t", [3]) as watch:
+        while None in watch.named_s(begin):
+            time.sleep(0.001)
+    assert all(named is not None and named > 0 for named in watch.named_s(begin))
+    with LeaderWatch(cluster.nodes[1:], "t", [1]) as watch:
+        time.sleep(0.05)
+    assert watch.named_s(begin) == (None, None)
 
 
 def test_what_a_node_says_of_the_topic(cluster: Cluster) -> None:

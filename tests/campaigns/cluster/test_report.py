@@ -16,6 +16,7 @@ from campaigns.cluster.report import (
     FaultReport,
     account_table,
     class_table,
+    distribution_table,
     fault_table,
     save,
     spread,
@@ -23,7 +24,13 @@ from campaigns.cluster.report import (
 from campaigns.crash.records import Account
 
 
-def fault(longest_s: float, *, recovered: bool = True, name: str = "kill-leader") -> FaultReport:
+def fault(
+    longest_s: float,
+    *,
+    recovered: bool = True,
+    name: str = "kill-leader",
+    named_s: tuple[float | None, ...] = (),
+) -> FaultReport:
     """One of node 2, the controller; another partition felt less of it."""
     gaps = (Gap(0.98, 0.02, recovered=True), Gap(-0.01, longest_s, recovered=recovered))
     return FaultReport(
@@ -35,6 +42,7 @@ def fault(longest_s: float, *, recovered: bool = True, name: str = "kill-leader"
         down_s=15.0,
         in_sync_s=3.0,
         gaps=gaps,
+        named_s=named_s,
         notes=("[a note]",),
     )
 
@@ -106,6 +114,23 @@ def test_the_tables_hold_what_was_found() -> None:
         "12 ms",
     ):
         assert words in text
+
+
+def test_a_distribution_holds_every_fault_of_its_class_and_one_without_an_end_counts_as_endless() -> None:
+    kills = [fault(each / 100, named_s=(each / 1000, each / 100)) for each in range(1, 100)]
+    never = fault(3.0, recovered=False, name="kill-controller", named_s=(0.1, None))
+    rows = printed(distribution_table([report(*kills, never)])).splitlines()
+    found = {cells[2:] for row in rows if len(cells := tuple(map(str.strip, row.split("│")[1:-1]))) > 2}
+    everywhere, gap = "new leaders in every broker's metadata", "the client's longest gap"
+    assert (everywhere, "99", "0.50", "0.90", "0.99", "0.99", "20%", "61%", "100%") in found
+    for title in (everywhere, gap):
+        assert (title, "100", "0.50", "0.90", "0.99", "inf", "20%", "60%", "99%") in found
+    assert len(found) == 4
+
+
+def test_few_faults_and_faults_without_a_lost_leader_have_no_distribution() -> None:
+    few, none_lost = [fault(0.1, named_s=(0.1,))] * 9, [fault(0.1, name="kill-3")] * 20
+    assert not distribution_table([report(*few, *none_lost)]).row_count
 
 
 def test_a_result_file_reads_back(tmp_path: Path) -> None:
