@@ -21,7 +21,7 @@ class Pauses:
 
     def __init__(self, settings: Settings, random_below: Callable[[float], float]) -> None:
         self.losses = 0
-        """Elections in a row that this replica lost."""
+        """Elections and pre-votes in a row that this replica lost."""
         self._settings = settings
         self._random_below = random_below
 
@@ -32,8 +32,7 @@ class Pauses:
 
     def backoff_ms(self) -> float:
         """Until a voter that lost tries again."""
-        limit_ms = min(BACKOFF_BASE_MS << min(self.losses, 20), self._settings.election_backoff_max_ms)
-        return self._random_below(limit_ms)
+        return self._random_below(self._doubled(BACKOFF_BASE_MS))
 
     def first_ms(self) -> float:
         """Until a voter that has just started becomes prospective, when no other voter knows a leader.
@@ -49,5 +48,9 @@ class Pauses:
         return place * BACKOFF_BASE_MS + self.backoff_ms() if place else 0
 
     def refused_ms(self) -> float:
-        """Until a voter whose leader's port refuses connections becomes prospective."""
-        return self._random_below(self._settings.refused_jitter_ms)
+        """Until a voter whose leader's port refuses connections becomes prospective. A leader that the other voters
+        still hear refuses one voter only, perhaps for long: so this is a backoff, too."""
+        return self._random_below(self._doubled(self._settings.refused_jitter_ms))
+
+    def _doubled(self, base_ms: int) -> int:
+        return min(base_ms << min(self.losses, 20), self._settings.election_backoff_max_ms)

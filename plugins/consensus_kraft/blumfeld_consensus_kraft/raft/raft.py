@@ -303,9 +303,10 @@ class Raft:
         """A request got no answer: the connection failed, or the time was over."""
         role = self.role
         again_ms = now_ms + self._settings.retry_backoff_ms
-        if isinstance(role, Prospective | Candidate) and isinstance(request, VoteRequest):
-            role.ballot.asked.discard(node_id)
-            role.ballot.ask_at[node_id] = again_ms
+        if isinstance(request, VoteRequest):
+            if (election := self._election_of(request)) is not None:
+                election.ballot.failed(node_id, again_ms)
+                self._count(election, now_ms)
         elif isinstance(request, FetchRequest) and request.epoch == self.epoch:
             if isinstance(role, Follower) and role.leader_id != node_id:
                 return self._effects(now_ms)
@@ -318,12 +319,19 @@ class Raft:
     def _vote_answered(self, node_id: int, request: VoteRequest, answer: VoteAnswer, now_ms: float) -> None:
         if self._observe(answer.epoch, answer.leader_id, now_ms):
             return
+        if (election := self._election_of(request)) is not None:
+            election.ballot.count(node_id, answer.granted and answer.error is ErrorCode.NONE)
+            self._count(election, now_ms)
+
+    def _election_of(self, request: VoteRequest) -> Prospective | Candidate | None:
+        """The election in which a request asked, if it goes on."""
         role = self.role
         if request.epoch != self.epoch or not isinstance(role, Prospective | Candidate):
-            return
-        if request.pre_vote != isinstance(role, Prospective):
-            return
-        role.ballot.count(node_id, answer.granted and answer.error is ErrorCode.NONE)
+            return None
+        return role if request.pre_vote == isinstance(role, Prospective) else None
+
+    def _count(self, role: Prospective | Candidate, now_ms: float) -> None:
+        """Another vote is known: is the election over?"""
         if isinstance(role, Prospective):
             if role.ballot.is_won:
                 self._stand(now_ms)
@@ -440,12 +448,17 @@ class Raft:
             self._stand(now_ms)
 
     def _give_up(self, role: Prospective, now_ms: float) -> None:
-        """Lost, or nobody answers: back to the leader that the others may still hear."""
-        if role.last_leader_id != NO_LEADER:
-            self._become_follower(self.epoch, role.last_leader_id, now_ms)
-            return
-        self._become_unattached(self.epoch, now_ms, pause_ms=self._pauses.backoff_ms())
+        """Lost, or nobody answers: back to the leader that the others may still hear. If it doesn't answer, this
+        replica asks again after a short pause: by then they may have lost it, too.
+        """
+        pause_ms = self._pauses.backoff_ms()
         self._pauses.losses += 1
+        if role.last_leader_id == NO_LEADER:
+            self._become_unattached(self.epoch, now_ms, pause_ms=pause_ms)
+            return
+        self._become_follower(self.epoch, role.last_leader_id, now_ms)
+        assert isinstance(self.role, Follower)
+        self.role.deadline_ms = now_ms + pause_ms
 
     def _stand(self, now_ms: float) -> None:
         """Begin an epoch as a candidate, with this replica's own vote."""

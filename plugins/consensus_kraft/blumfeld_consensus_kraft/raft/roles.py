@@ -47,6 +47,8 @@ class Ballot(msgspec.Struct):
     """Requests without an answer so far."""
     ask_at: dict[int, float] = msgspec.field(default_factory=dict)
     """When a voter is asked again whose answer got lost."""
+    unreached: set[int] = msgspec.field(default_factory=set)
+    """Voters whose last request got no answer. They grant nothing until they answer one."""
 
     def __post_init__(self) -> None:
         if self.me in self.voters:
@@ -58,12 +60,21 @@ class Ballot(msgspec.Struct):
         self.voters = voters
         self.granted &= same
         self.rejected &= same
+        self.unreached &= same
 
     def count(self, voter_id: int, granted: bool) -> None:
         """Count an answer of a voter."""
         self.asked.discard(voter_id)
+        self.unreached.discard(voter_id)
         if voter_id in self.voters.voters:
             (self.granted if granted else self.rejected).add(voter_id)
+
+    def failed(self, voter_id: int, again_ms: float) -> None:
+        """A request got no answer; the voter is asked again at ``again_ms``."""
+        self.asked.discard(voter_id)
+        self.ask_at[voter_id] = again_ms
+        if voter_id in self.voters.voters:
+            self.unreached.add(voter_id)
 
     @property
     def is_won(self) -> bool:
@@ -72,8 +83,14 @@ class Ballot(msgspec.Struct):
 
     @property
     def is_lost(self) -> bool:
-        """Whether no majority can grant any more."""
-        return len(self.voters.ids) - len(self.rejected) < self.voters.majority
+        """Whether a voter refused, and those that may still grant are no majority.
+
+        A voter that can't be reached may not. When two voters of three stand at once after the third one's death, each
+        has its own vote: the dead one must not keep both of them waiting. Without any refusal nothing is lost: a
+        majority is not there yet, and is asked until it is.
+        """
+        may_grant = len(self.voters.ids) - len(self.rejected | self.unreached)
+        return bool(self.rejected) and may_grant < self.voters.majority
 
     def to_ask(self, now_ms: float) -> list[int]:
         """Returns the voters to ask now."""

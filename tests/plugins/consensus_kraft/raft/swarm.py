@@ -9,6 +9,9 @@ from tests.plugins.consensus_kraft.raft.world import BrokenPromiseError, Node, W
 
 STEP_MS = 400.0
 HEALED_MS = 60_000.0
+SUCCESSION_MS = 900.0
+"""Longest time from the death of a leader's process to the next leader, where nothing else is wrong. It is shorter than
+the election timeout: nobody waits for that one."""
 
 
 class Swarm:
@@ -86,6 +89,17 @@ class Swarm:
         if not world.run(HEALED_MS, agreed):
             state = [(n.id, n.raft and n.raft.epoch, n.raft and n.raft.role) for n in world.nodes.values()]
             raise BrokenPromiseError(f"the healed quorum does not agree: {state}")
+        self._check_succession()
+
+    def _check_succession(self) -> None:
+        """The leader's process dies. Where disks were lost, what is left may be no majority."""
+        world = self.world
+        assert world.leader is not None
+        assert world.leader.raft is not None
+        voters = world.leader.raft.voters
+        left = [node for node in world.nodes.values() if node is not world.leader and node.key in voters]
+        if len(left) >= voters.majority and (took_ms := succession_ms(world)) > SUCCESSION_MS:
+            raise BrokenPromiseError(f"the healed quorum took {took_ms:.0f} ms to replace its leader")
 
     # Faults
 
@@ -158,3 +172,12 @@ class Swarm:
         end = min(node.raft.high_watermark, node.log.flushed_end_offset)
         if end > node.log.start_offset:
             node.log.snapshot(end)
+
+
+def succession_ms(world: World) -> float:
+    """Kill the leader's process; return the time until another node leads."""
+    dead, began_ms = world.leader, world.now_ms
+    assert dead is not None
+    dead.crash(power=False)
+    world.run(HEALED_MS, lambda: world.leader is not None)
+    return world.now_ms - began_ms

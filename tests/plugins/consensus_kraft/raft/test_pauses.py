@@ -36,5 +36,8 @@ def test_a_successor_pauses_by_its_place(place: int, low_ms: float, high_ms: flo
     assert [pauses(draw=draw).successor_ms(place) for draw in (0, 1)] == [low_ms, high_ms]
 
 
-def test_a_refused_leader_is_replaced_within_the_jitter() -> None:
-    assert [pauses(draw=draw).refused_ms() for draw in (0, 1)] == [0, 30]
+@pytest.mark.parametrize(("losses", "limit_ms"), [(0, 30), (1, 60), (3, 240), (4, 300), (5_000, 300)])
+def test_a_refused_leader_is_replaced_within_the_jitter_which_doubles_with_each_loss(
+    losses: int, limit_ms: float
+) -> None:
+    assert [pauses(draw=draw, losses=losses).refused_ms() for draw in (0, 1)] == [0, limit_ms]

@@ -110,6 +110,7 @@ def test_refused_pre_votes_lead_back_to_the_leader_of_the_epoch() -> None:
     answered(replica, *first, granted=False)
     out = answered(replica, *second, granted=False)
     assert isinstance(replica.raft.role, Follower)
+    assert replica.deadline_ms == NOW_MS + 25, "half of 50 ms: the others may have lost it by then"
     assert sent(out) == [(3, FetchRequest(ME, 4, 3, 2, 0))]
     assert effects.Persist not in kinds(out), "neither epoch nor leader changed"
 
@@ -118,6 +119,74 @@ def test_unanswered_pre_votes_lead_back_to_the_leader_of_the_epoch() -> None:
     replica = Replica("112").following(3, epoch=4).prospective()
     replica.raft.tick(NOW_MS + ELECTION_MS)
     assert isinstance(replica.raft.role, Follower)
+
+
+def test_pauses_between_refused_pre_votes_get_longer_until_the_leader_answers() -> None:
+    """A leader that the others hear may refuse only this voter, and for long."""
+    replica = Replica("112").following(3, epoch=4)
+    now_ms, pauses = 1_000.0, []
+    for _ in range(7):
+        replica.raft.leader_refused(now_ms)
+        pauses.append(replica.deadline_ms - now_ms)
+        now_ms = replica.deadline_ms
+        for node_id, request in sent(replica.raft.tick(now_ms)):
+            answered(replica, node_id, request, granted=False, now_ms=now_ms)
+    assert pauses == [15, 25, 50, 100, 200, 400, 500]
+    replica.out = [effects.Send(3, FetchRequest(ME, 4, 3, 2, 0))]
+    replica.hears(FetchAnswer(ErrorCode.NONE, 4, 3, 0), now_ms)
+    replica.raft.leader_refused(now_ms)
+    assert replica.deadline_ms == now_ms + 15
+
+
+def test_a_pre_vote_beside_a_dead_leader_that_is_refused_is_asked_for_again_soon() -> None:
+    """The other voter hasn't noticed the death yet."""
+    replica = Replica("112").following(3, epoch=4).prospective()
+    (second, third) = sent(replica.out)
+    replica.raft.send_failed(*third, NOW_MS)
+    answered(replica, *second, granted=False)
+    assert isinstance(replica.raft.role, Follower)
+    assert replica.deadline_ms == NOW_MS + 25
+
+
+def test_a_candidate_that_has_one_vote_of_two_beside_a_dead_voter_tries_again_soon() -> None:
+    """Both survivors stood at once, and each voted for itself."""
+    replica = Replica("112").following(3, epoch=4).candidate()
+    (second, third) = sent(replica.out)
+    answered(replica, *second, granted=False)
+    replica.raft.send_failed(*third, NOW_MS)
+    assert replica.deadline_ms == NOW_MS + 50, "half of 100 ms: it lost once"
+    replica.raft.tick(replica.deadline_ms)
+    assert isinstance(replica.raft.role, Prospective)
+
+
+def test_a_vote_that_comes_while_a_lost_candidate_pauses_elects_it() -> None:
+    replica = Replica("112").candidate()
+    (second, third) = sent(replica.out)
+    answered(replica, *second, granted=False)
+    replica.raft.send_failed(*third, NOW_MS)
+    ((node_id, request),) = sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms))
+    answered(replica, node_id, request, granted=True)
+    assert isinstance(replica.raft.role, Leader)
+
+
+def test_voters_that_cannot_be_reached_are_asked_until_they_can() -> None:
+    """The first one of a quorum that starts again must not pause when the second one comes."""
+    replica = Replica("112").prospective()
+    for node_id, request in sent(replica.out):
+        replica.raft.send_failed(node_id, request, NOW_MS)
+    assert isinstance(replica.raft.role, Prospective)
+    assert [one for one, _ in sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms))] == [2, 3]
+
+
+def test_the_failure_of_an_earlier_elections_request_means_nothing() -> None:
+    replica = Replica("112").prospective()
+    (second, third) = sent(replica.out)
+    answered(replica, *second, granted=True)
+    assert isinstance(replica.raft.role, Candidate)
+    replica.raft.send_failed(*third, NOW_MS)
+    assert sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms)) == [], (
+        "it is asked for its vote already"
+    )
 
 
 def test_refused_pre_votes_without_a_leader_end_in_a_pause() -> None:

@@ -13,7 +13,7 @@ from blumfeld_consensus_kraft.raft.roles import (
     Unattached,
     lacks_leader,
 )
-from blumfeld_consensus_kraft.raft.voters import ReplicaKey
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
 from tests.plugins.consensus_kraft.raft.one_replica import ME, VOTERS, voters_of
 
 
@@ -42,6 +42,44 @@ def test_an_election_is_lost_once_no_majority_is_left(voters: int, rejected: int
     for other in range(2, 2 + rejected):
         ballot.count(other, granted=False)
     assert ballot.is_lost == lost
+
+
+@pytest.mark.parametrize(
+    ("voters", "rejected", "unreached", "lost"),
+    [
+        *((3, 1, 1, True), (3, 0, 2, False), (3, 1, 0, False)),
+        *((5, 1, 1, False), (5, 1, 2, True), (5, 2, 1, True), (5, 0, 4, False)),
+    ],
+)
+def test_a_voter_that_cannot_be_reached_makes_no_majority_beside_a_refusal(
+    voters: int, rejected: int, unreached: int, lost: bool
+) -> None:
+    ballot = Ballot(ME, voters_of(*range(1, voters + 1)))
+    for other in range(2, 2 + rejected):
+        ballot.count(other, granted=False)
+    for other in range(2 + rejected, 2 + rejected + unreached):
+        ballot.failed(other, 20.0)
+    assert ballot.is_lost == lost
+
+
+def test_a_voter_that_is_reached_again_may_grant() -> None:
+    ballot = Ballot(ME, VOTERS)
+    ballot.count(2, granted=False)
+    ballot.failed(3, again_ms=20.0)
+    assert ballot.is_lost
+    assert ballot.to_ask(20.0) == [3]
+    ballot.count(3, granted=True)
+    assert ballot.is_won
+    assert not ballot.is_lost
+
+
+def test_an_answer_of_another_replica_under_the_same_id_is_still_to_come() -> None:
+    """Node 3 has another disk in the new set: nobody has asked that one."""
+    ballot = Ballot(ME, VOTERS)
+    ballot.count(2, granted=False)
+    ballot.failed(3, 20.0)
+    ballot.set_voters(VoterSet(Voter(key) for key in (ME, ReplicaKey(2), ReplicaKey(3, b"B" * 16))))
+    assert not ballot.is_lost
 
 
 def test_a_candidate_outside_of_the_voters_has_no_vote_of_its_own() -> None:

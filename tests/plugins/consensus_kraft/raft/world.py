@@ -62,6 +62,10 @@ class Node:
         self.leading_epoch = -1
         self.timer = 0
         self.flush_limit = 0
+        self.refuses = False
+        """Whether its process is gone and the machine goes on: its connections end, and new ones are refused."""
+        self.callers: dict[Callable[[], None], None] = {}
+        """What ends each request to it that is under way."""
 
     # Life
 
@@ -94,8 +98,11 @@ class Node:
     def crash(self, *, power: bool) -> None:
         self.incarnation += 1
         self.raft = None
+        self.refuses = not power
         if power:
             self.log.crash()
+        else:
+            self.world.end_connections(self)
         self.parked, self.queue, self.inbox = [], [], []
 
     def lose_disk(self) -> None:
@@ -321,11 +328,25 @@ class World:
             if done[0]:
                 return
             done[0] = True
+            if target is not None:
+                target.callers.pop(lost_connection, None)
             if answer is None:
                 sender.do(lambda raft: raft.send_failed(target_id, request, self.now_ms))
             else:
                 assert isinstance(answer, VoteAnswer | EpochAnswer | FetchAnswer)
                 sender.do(lambda raft: raft.answered(target_id, request, answer, self.now_ms))
+
+        incarnation = sender.incarnation
+
+        def lost_connection() -> None:
+            if sender.incarnation == incarnation and (target_id, sender.id) not in self.cut:
+                self._deliver(sender, lambda: finish(None))
+
+        def refuse() -> None:
+            assert target is not None
+            if target.refuses and sender.raft is not None and sender.raft.leader_id == target_id:
+                sender.do(lambda raft: raft.leader_refused(self.now_ms))
+            finish(None)
 
         def answer_comes(answer: object) -> None:
             lost = self._lost(target_id, sender.id)
@@ -336,7 +357,7 @@ class World:
         def arrive() -> None:
             assert target is not None
             if target.raft is None:
-                self._deliver(sender, lambda: finish(None))
+                self._deliver(sender, refuse)
                 return
             copies = 2 if self.random.random() < self.loss / 2 else 1
             for _ in range(copies):
@@ -345,11 +366,19 @@ class World:
         sender.later(REQUEST_TIMEOUT_MS, lambda: finish(None))
         lost = target is None or self._lost(sender.id, target_id)
         self.seen(sender.id, target_id, request, lost=lost)
+        if target is not None and target.raft is not None:
+            target.callers[lost_connection] = None
         if target is not None and not lost:
             if target.raft is None:
-                self._deliver(sender, lambda: finish(None))
+                self._deliver(sender, refuse)
             else:
                 self._deliver(target, arrive)
+
+    def end_connections(self, node: Node) -> None:
+        """The process is gone: its machine ends the connections to it, where a link is there to tell."""
+        callers, node.callers = node.callers, {}
+        for lost_connection in callers:
+            lost_connection()
 
     def seen(self, source: int, target: int, message: object, *, lost: bool) -> None:
         """A message was sent."""
