@@ -50,6 +50,11 @@ class Table:
 BUY, SELL, UNKNOWN = 1, -1, 0
 """Values of ``side``: the aggressor's side of a trade; 1 for a bid and -1 for an ask in a book."""
 
+RESTART = -1
+"""``prev_id`` of a message that begins a chain anew, whatever its id: a snapshot among its changes (OKX), or a book of
+which every message is whole.
+"""
+
 _LINEAGE = [
     pa.field("k_partition", pa.int32(), nullable=False),
     pa.field("k_offset", pa.int64(), nullable=False),

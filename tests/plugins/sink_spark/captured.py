@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -42,9 +42,15 @@ def decoded(
     keep: Callable[[CapturedMessage], bool] = lambda message: True,
 ) -> Iterator[Applied]:
     """Decodes captures. The offsets continue from one capture to the next."""
-    decoders = [catalog.find(decoder)]
     feed = (message for path in paths for message in messages(path) if keep(message))
-    start = 0
+    yield from decoded_messages(feed, decoder, key, batch)
+
+
+def decoded_messages(
+    feed: Iterable[CapturedMessage], decoder: str, key: bytes | None = None, batch: int = 5000
+) -> Iterator[Applied]:
+    """Decodes messages at growing offsets."""
+    decoders, feed, start = [catalog.find(decoder)], iter(feed), 0
     while part := list(islice(feed, batch)):
         yield decode_rows(decoders, raw_rows(part, start, key), SETTINGS)
         start += len(part)

@@ -77,14 +77,14 @@ def quote(rtype: int = 0x01, action: str = "A", **fields: int) -> bytes:
     return event(rtype, action=action, levels=[BOOK], **fields)  # type: ignore[arg-type]
 
 
-def ten_levels() -> bytes:
-    """Returns a record of ``mbp-10``; four levels of the bid side are empty."""
+def ten_levels(sequence: int = 7, first: int = 0) -> bytes:
+    """Returns a record of ``mbp-10``; four levels of the bid side are empty. Sizes grow from ``24 + first`` on."""
     step = 250_000_000
     levels = [
-        (BOOK[0] - step * nth if nth < 6 else UNDEF_PRICE, BOOK[1] + step * nth, 24 + nth, 11 + nth)
+        (BOOK[0] - step * nth if nth < 6 else UNDEF_PRICE, BOOK[1] + step * nth, 24 + first + nth, 11 + nth)
         for nth in range(10)
     ]
-    return event(0x0A, action="A", side="B", levels=levels)
+    return event(0x0A, action="A", side="B", levels=levels, sequence=sequence)
 
 
 def file_of(records: bytes, version: int = 3, symbol: str = "ESH1", by_id: bool = False) -> bytes:

@@ -17,7 +17,7 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
-from blumfeld_sink_spark.book.sync import Change
+from blumfeld_sink_spark.book.change import Change
 
 
 @attrs.frozen

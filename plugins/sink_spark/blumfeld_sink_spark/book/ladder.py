@@ -9,7 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blumfeld_sink_spark.book.sync import Change
+from blumfeld_sink_spark.book.change import Change
 
 LEVELS = ("side", "price", "size")
 

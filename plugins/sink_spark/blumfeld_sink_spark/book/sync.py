@@ -5,6 +5,10 @@ after a snapshot must straddle its id (Binance) or name it (OKX); the others mus
 begin at most one id after it. Where a venue numbers nothing (Kraken, Coinbase's level2) each diff is applied as it
 comes.
 
+A venue that chains its messages may begin its numbers anew (OKX, in a maintenance): the message that does names the one
+before it and has a smaller id. A message without levels has no row, so that one may be missing here. Then a small id
+follows that the book has never seen; it is applied, and the book is broken.
+
 A snapshot asked for by REST may be older than diffs that came before it. So the last ``RECENT`` diffs are kept, and
 applied once more on top of it. A diff that doesn't fit is applied, and the book says from then on that it is broken:
 most of it is still right, and its reader decides.
@@ -21,26 +25,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from blumfeld_sink_spark.book.change import Change
+from blumfeld_sink_spark.book.depth import Depth
+from blumfeld_sink_spark.tables import RESTART
+
 RECENT = 4096
 """Diffs that are kept for a snapshot that comes late."""
 NULL = -(2**63)
-RESTART = -1
-"""``prev_id`` of a snapshot that begins a chain anew, whatever its id."""
 
 Ints = NDArray[np.int64]
-
-
-@attrs.frozen
-class Change:
-    """Rows to apply to a book, all of whole messages, in order."""
-
-    rows: pa.Table
-    replaces: bool
-    """The rows are the whole book; else they are levels that change."""
-    last_id: int | None
-    """The id of the last message in the book."""
-    broken: bool = False
-    """True where a change has been missing since the last snapshot."""
 
 
 @attrs.define
@@ -59,14 +52,29 @@ class Sync:
     dropped: int = 0
     """Diffs that the book already had."""
     snapshot_offset: int | None = None
+    _depth: Depth = attrs.field(factory=Depth)
+    _in_band: bool = False
+    """True where the snapshot stands in the chain of the diffs, so that no diff after it is older."""
+    _restart: tuple[int, int] | None = None
+    """``prev_id`` and ``last_id`` of the diff that began the numbers anew, since the last snapshot."""
     _recent: deque[pa.Table] = attrs.field(factory=deque)
     _recent_messages: int = 0
+
+    def begin(self, rows: pa.Table, last_id: int | None) -> Change:
+        """Begins with a whole book from elsewhere, and returns the step to it."""
+        self.id = last_id
+        self.synced = self.fresh = True
+        return self._depth.take(Change(rows, True, last_id))
 
     def feed(self, rows: pa.Table) -> Iterator[Change]:
         """Returns the steps for these rows of ``book_deltas``, all of one venue, symbol, topic and partition.
 
-        :param rows: with the columns first_id, last_id, prev_id, is_snapshot, k_offset and those of the levels
+        :param rows: with the columns first_id, last_id, prev_id, is_snapshot, k_offset and those of the levels; venue
+            and depth, if they have them
         """
+        yield from map(self._depth.take, self._in_order(rows))
+
+    def _in_order(self, rows: pa.Table) -> Iterator[Change]:
         messages = Messages.of(rows)
         start = 0
         for at in np.nonzero(messages.snapshot)[0].tolist():
@@ -82,15 +90,15 @@ class Sync:
             return  # the book is newer, and deeper than what REST gives
         later = [] if anew else self._newer(found)
         if anew:
-            self._recent.clear()
-            self._recent_messages = 0
+            self._forget()
+        self._in_band, self._restart = bool(message.prev[0] == RESTART), None
         self.id = None if found == NULL else found
         self.synced = self.fresh = True
         self.breaks, self.broken_at = 0, None
         self.snapshot_offset = int(message.offset[0])
         yield Change(message.rows, True, self.id)
         for part in later:
-            yield from self._apply(part)
+            yield from self._apply(part, anew=False)
 
     def _newer(self, found: int) -> list[Messages]:
         """Kept diffs that a snapshot doesn't have yet."""
@@ -102,11 +110,53 @@ class Sync:
         ]
 
     def _diffs(self, messages: Messages) -> Iterator[Change]:
-        if not len(messages):
-            return
-        self._keep(messages)
-        if self.synced:
-            yield from self._apply(messages)
+        anew = False
+        while len(messages):
+            if anew:
+                self._restart = (int(messages.prev[0]), int(messages.last[0]))
+            count = self._of_these_numbers(messages, anew)
+            part = messages.cut(0, count)
+            if len(part):
+                if anew:
+                    self._forget()
+                if self.synced:
+                    yield from self._apply(part, anew)
+                self._keep(part)
+            messages, anew = messages.cut(count, len(messages)), True
+
+    def _of_these_numbers(self, messages: Messages, anew: bool) -> int:
+        """Counts the messages before the next one that begins the numbers anew.
+
+        :param anew: the first of them does
+        """
+        begins = (messages.prev != NULL) & (messages.prev != RESTART) & (messages.last != NULL)
+        begins &= messages.last < messages.prev
+        if self._restart is not None:
+            begins &= (messages.prev != self._restart[0]) | (messages.last != self._restart[1])
+        begins |= self._unseen(messages, anew)
+        begins[0] &= not anew
+        found = np.nonzero(begins)[0]
+        return int(found[0]) if len(found) else len(messages)
+
+    def _unseen(self, messages: Messages, anew: bool) -> NDArray[np.bool_]:
+        """Finds messages of small ids that the book has never seen, where that can't be."""
+        old = (messages.prev != NULL) & (messages.last <= self._highs(messages, anew))
+        if not self._in_band or not old.any():
+            return np.zeros(len(messages), dtype=bool)
+        before = [Messages.of(kept).last for kept in self._recent]
+        known = np.concatenate([*before, [NULL if self.id is None else self.id], messages.last])
+        firsts = np.unique(known, return_index=True)
+        first = firsts[1][np.searchsorted(firsts[0], messages.last)]
+        return old & (first == len(known) - len(messages) + np.arange(len(messages)))
+
+    def _highs(self, messages: Messages, anew: bool) -> Ints:
+        """Returns for each message the greatest id before it in these numbers."""
+        floor = NULL if self.id is None or anew else self.id
+        return np.maximum.accumulate(np.concatenate([[floor], messages.last]))[:-1]
+
+    def _forget(self) -> None:
+        self._recent.clear()
+        self._recent_messages = 0
 
     def _keep(self, messages: Messages) -> None:
         kept = messages.cut(max(0, len(messages) - RECENT), len(messages))
@@ -115,14 +165,12 @@ class Sync:
         while len(self._recent) > 1 and self._recent_messages > RECENT + len(Messages.of(self._recent[0])):
             self._recent_messages -= len(Messages.of(self._recent.popleft()))
 
-    def _apply(self, messages: Messages) -> Iterator[Change]:
+    def _apply(self, messages: Messages, anew: bool) -> Iterator[Change]:
         known = messages.last != NULL
-        floor = NULL if self.id is None else self.id
-        highs = np.maximum.accumulate(np.concatenate([[floor], messages.last]))[:-1]
-        wanted = ~known | (messages.last > highs)
+        wanted = ~known | (messages.last > self._highs(messages, anew))
         self.dropped += int((~wanted).sum())
         for part in messages.only(wanted):
-            before = np.concatenate([[floor if self.id is None else self.id], part.last[:-1]])
+            before = np.concatenate([[NULL if self.id is None else self.id], part.last[:-1]])
             whole = self._judge(part, before)
             for piece, broken in ((part.cut(0, whole), False), (part.cut(whole, len(part)), True)):
                 if len(piece):

@@ -13,11 +13,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from blumfeld.spi.decoders import Continuity
+from blumfeld_sink_spark.tables import RESTART
 
 HOLES = 64
 """The number of ranges of missing ids that a stream remembers, to tell a late message from a doubled one."""
-RESTART = -1
-"""``prev_id`` of a message that begins a chain anew (OKX's snapshots)."""
 
 GAP, DUPLICATE, OUT_OF_ORDER, RESET, MORE = "gap", "duplicate", "out_of_order", "reset", "more"
 GAP_END = "gap_end"

@@ -176,6 +176,68 @@ def test_a_whole_book_takes_no_older_snapshot() -> None:
     assert everywhere([*feed, snapshot(12, p2="2")])[0] == {"2": "2"}
 
 
+RESTARTED = [
+    snapshot(15, -1, p100="1"),
+    change(None, 17, 15, p100="2"),
+    change(None, 3, 17, p100="3"),
+    change(None, 5, 3, p99="9"),
+    change(None, 6, 5, p100="0", p99="7"),
+]
+"""OKX's example of maintenance: the message that names 17 has the id 3."""
+
+
+def test_a_sequence_may_begin_anew() -> None:
+    """The message names the one before and has a smaller id; those after it go on from there."""
+    levels, sync = everywhere(RESTARTED)
+    assert (levels, sync.breaks, sync.dropped, sync.id) == ({"99": "7"}, 0, 0, 6)
+    twice = [*RESTARTED, change(None, 2, 6, p51="5"), change(None, 9, 2, p99="0")]
+    assert everywhere(twice)[0] == {"51": "5"}
+    assert everywhere(twice)[1].breaks == 0
+
+
+def test_a_sequence_that_begins_anew_in_a_hole_breaks_the_book() -> None:
+    """Something before it is missing; what comes after it is applied all the same."""
+    levels, sync = everywhere([RESTARTED[0], *RESTARTED[2:]])
+    assert (levels, sync.breaks, sync.broken_at) == ({"99": "7"}, 1, 1)
+
+
+def test_a_new_sequence_whose_first_message_is_not_there_breaks_the_book() -> None:
+    """A message without levels has no row. Small ids that nobody has seen aren't taken for old ones."""
+    levels, sync = everywhere([*RESTARTED[:2], *RESTARTED[3:]])
+    assert (levels, sync.breaks, sync.broken_at) == ({"99": "7"}, 1, 2)
+
+
+def test_doubled_messages_around_a_new_sequence_are_dropped() -> None:
+    """Each message twice, as two connections give them: the second one is old, also where the ids began anew."""
+    doubled = [RESTARTED[0], *(one for one in RESTARTED[1:] for _ in range(2))]
+    levels, sync = everywhere(doubled)
+    assert (levels, sync.breaks, sync.dropped) == ({"99": "7"}, 0, 4)
+
+
+def test_a_late_snapshot_takes_no_changes_of_an_older_sequence() -> None:
+    """Their ids say nothing beside those of the new one."""
+    feed = [change(None, 900, 800, p1="1"), change(None, 2, 900, p2="2"), change(None, 4, 2, p3="3")]
+    levels, sync = everywhere([*feed, snapshot(2, p9="9"), change(None, 5, 4, p4="4")])
+    assert (levels, sync.breaks) == ({"9": "9", "3": "3", "4": "4"}, 0)
+
+
+@settings(deadline=None, max_examples=60)
+@given(st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.integers(0, 3)), max_size=30), st.data())
+def test_a_chain_with_new_sequences_is_applied_whole(
+    steps: list[tuple[bool, int, int]], data: st.DataObject
+) -> None:
+    """Wherever it is cut."""
+    feed, wanted, last = [snapshot(100, -1, p1="1")], {"1": "1"}, 100
+    for anew, price, size in steps:
+        prev, last = last, data.draw(st.integers(1, last - 1)) if anew and last > 1 else last + price
+        feed.append(change(None, last, prev, **{f"p{price}": str(size)}))
+        wanted.pop(str(price), None)
+        wanted |= {str(price): str(size)} if size else {}
+    cuts = data.draw(st.lists(st.integers(1, len(feed)), max_size=3))
+    levels, sync = built(feed, [cut for cut in cuts if cut < len(feed)])
+    assert (levels, sync.breaks, sync.dropped) == (wanted, 0, 0)
+
+
 def test_a_venue_without_ids_is_followed_as_it_comes() -> None:
     """Each snapshot is the book."""
     feed = [change(None, None, p1="1"), snapshot(None, p5="5"), change(None, None, p6="6", p5="0")]

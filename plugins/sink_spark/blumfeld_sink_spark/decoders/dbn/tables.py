@@ -12,6 +12,7 @@ from blumfeld_sink_spark.decoders.dbn.layout import LEVEL_10, MBO, OHLCV, TRADE,
 from blumfeld_sink_spark.decoders.dbn.part import INT64_MAX, Columns, Made, Mask, Part
 from blumfeld_sink_spark.decoders.tables.arrays import chosen, decimals
 from blumfeld_sink_spark.decoders.tables.parts import OF_VENUE_SHIFT
+from blumfeld_sink_spark.tables import RESTART
 
 PRICE_SCALE = 9
 ACTIONS = {"A": "add", "M": "modify", "C": "cancel", "R": "clear", "T": "trade", "F": "fill", "N": "none"}
@@ -125,6 +126,9 @@ def _levels(part: Part) -> Columns:
     return columns | {
         "first_id": sequence,
         "last_id": sequence,
+        "prev_id": pa.repeat(
+            pa.scalar(RESTART, pa.int64()), len(record)
+        ),  # records of a packet share its number
         "side": pa.array(np.where(place < levels.shape[1], 1, -1).astype(np.int8)),
         "price": _price(price[there]),
         "size": decimals(size[there], 0),

@@ -23,7 +23,7 @@ from blumfeld_sink_spark.decoders.tables.exact import exact
 from blumfeld_sink_spark.decoders.tables.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
 from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE, book_part, quote_part, trade_part
 from blumfeld_sink_spark.decoders.venues.coinbase import side_of
-from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
+from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, RESTART, TRADES
 
 PASSED_OVER = frozenset({"subscribe", "unsubscribe", "login", "channel-conn-count", "notice"})
 """Events that give no row and no rejection. ``error`` is rejected, and so are channels that aren't read."""
@@ -88,7 +88,8 @@ def _whole_book(batch: Batch) -> Parts:
     items, _, symbol, _ = _elements(batch, ("books5",))
     levels = lv.levels(items.columns["bids"], items.columns["asks"])
     last = items.integers("seqId") if items.has("seqId") else None
-    return book_part(items, "", items.time_ns("ts"), symbol, levels, last_id=last, is_snapshot=True)
+    anew = None if last is None else np.full(len(items), RESTART)
+    return book_part(items, "", items.time_ns("ts"), symbol, levels, None, last, anew, is_snapshot=True)
 
 
 def _best(batch: Batch) -> Parts:

@@ -16,8 +16,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from blumfeld_sink_spark.book.change import Change
 from blumfeld_sink_spark.book.ladder import Ladder
-from blumfeld_sink_spark.book.sync import Change, Sync
+from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading.exports.selection import Selection
 from blumfeld_sink_spark.tables import BOOK_DELTAS

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from blumfeld_sink_spark.book.change import Change
 from blumfeld_sink_spark.book.ladder import Ladder
-from blumfeld_sink_spark.book.sync import RECENT, Change, Sync
+from blumfeld_sink_spark.book.sync import RECENT, Sync
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market import deltas
@@ -137,9 +138,7 @@ def _from_stored(stored: pa.Table, taken: list[Group]) -> Start:
 def changes(archive: Committed, book: BookOf, start: Start, sync: Sync) -> Iterator[Change]:
     """Yields the book's changes from ``start`` on, the snapshot first. They go through ``sync``, which checks them."""
     if start.stored is not None:
-        sync.id = start.stored.column("last_id")[0].as_py()
-        sync.synced = sync.fresh = True
-        yield Change(_as_deltas(start.stored), True, sync.id)
+        yield sync.begin(_as_deltas(start.stored), start.stored.column("last_id")[0].as_py())
     for rows in deltas.read(archive, book, start.groups, start.offset):
         if start.stored is not None:
             rows = rows.filter(pc.greater(rows.column("ts_event"), start.ts))

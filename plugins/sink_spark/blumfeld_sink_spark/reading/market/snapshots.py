@@ -17,8 +17,9 @@ import attrs
 import numpy as np
 import pyarrow as pa
 
+from blumfeld_sink_spark.book.change import Change
 from blumfeld_sink_spark.book.ladder import Ladder
-from blumfeld_sink_spark.book.sync import Change, Sync
+from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.naming import folder_of, staged_path
 from blumfeld_sink_spark.files.parquet import TableWriter, open_writer

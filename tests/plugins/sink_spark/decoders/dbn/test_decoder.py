@@ -6,15 +6,19 @@ from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
 from blumfeld.spi.decoders import Decoded
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.compression.payload import compress
 from blumfeld_sink_spark.apply import Applied, decode_rows
+from blumfeld_sink_spark.book.ladder import Ladder
+from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.decoders.dbn.decoder import DbnDecoder
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.testing.decoder_messages import STAMP_US, batch, rejections_of
+from blumfeld_sink_spark.tables import RESTART
+from blumfeld_sink_spark.testing.decoder_messages import FIRST_OFFSET, STAMP_US, batch, rejections_of
 from tests.plugins.sink_spark import dbn_files as dbn
 from tests.shared_facts import shared_path
 
@@ -96,6 +100,18 @@ def test_ten_levels_are_a_snapshot_without_the_empty_ones() -> None:
     assert [row["size"] for row in found[:6]] == [Decimal(24 + nth) for nth in range(6)]
     assert found[6]["price"] == Decimal("3720.5")
     assert all(row["is_snapshot"] and row["first_id"] == row["last_id"] == 7 for row in found)
+    assert {row["prev_id"] for row in found} == {RESTART}
+
+
+def test_each_book_of_ten_levels_is_the_book() -> None:
+    """Also where records have the number of one packet, or a number below that of another publisher's."""
+    books = [dbn.ten_levels(sequence=number, first=nth) for nth, number in enumerate((7, 7, 3))]
+    deltas = applied(*books).tables["book_deltas"]
+    for count in (1, 2, 3):
+        ladder = Ladder()
+        ladder.take(Sync().feed(deltas.filter(pc.less(deltas["k_offset"], FIRST_OFFSET + count))))
+        (bid,) = ladder.side(1, 1).column("size").to_pylist()
+        assert bid == 24 + count - 1
 
 
 def test_orders_keep_what_was_done_with_them() -> None:

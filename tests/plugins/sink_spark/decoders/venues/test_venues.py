@@ -292,7 +292,7 @@ def test_okx_trades_quotes_and_whole_books() -> None:
         "okx",
         '{"arg":{"channel":"books5","instId":"X"},"data":[{"asks":[],"bids":[["2","7","0","1"]],"ts":"5","seqId":8}]}',
     )
-    assert plain(five, "book_deltas", "side", "last_id", "is_snapshot") == [(1, 8, True)]
+    assert plain(five, "book_deltas", "side", "last_id", "prev_id", "is_snapshot") == [(1, 8, -1, True)]
 
 
 @pytest.mark.parametrize(
