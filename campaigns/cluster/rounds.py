@@ -24,6 +24,7 @@ from campaigns.cluster.watching import LeaderWatch, Observer
 
 DATA = "data"
 """A node's data, in its folder."""
+ENDED_CHARS = 300
 OWNED_S = 60.0
 """Longest time that a group may take until each partition has an owner, once the cluster is whole."""
 WRONG_MAX = 100
@@ -189,14 +190,18 @@ class Run:
                 notes += self._harm.end(blow.action, nodes)
         for node in self._cluster.nodes:
             if not node.is_up:
-                notes.append(f"node {node.place.id} had ended by itself: {node.printed()[-200:]}")
+                ended = f"node {node.place.id} had ended by itself: {node.printed()[-ENDED_CHARS:]}"
+                (notes if node.place.id in wave.filled else load.wrong).append(ended)
                 node.launch()
         back, returned = time.monotonic(), time.time()
-        self._await_healed(returned, notes)
-        healed = time.monotonic()
-        if offline := self._observer.offline():
+        if not self._observer.await_whole(self._settings.heal_s, returned):
             load.wrong.append(
-                f"{wave.name}: without a leader {healed - back:.0f} s later: {', '.join(offline)}"
+                f"{wave.name}: not in sync {self._settings.heal_s:.0f} s later: {self._observer.describe(returned)}"
+            )
+        healed = time.monotonic()
+        if offline := self._observer.await_led(back + self._settings.heal_s - healed):
+            load.wrong.append(
+                f"{wave.name}: without a leader {self._settings.heal_s:.0f} s later: {', '.join(offline)}"
             )
         if self._groups is not None:
             took = self._groups.await_owned(OWNED_S)

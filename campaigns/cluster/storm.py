@@ -75,11 +75,16 @@ class Wave:
         """All nodes that it hits."""
         return tuple(sorted({node for blow in self.blows for node in blow.nodes}))
 
+    @property
+    def filled(self) -> frozenset[int]:
+        """Nodes whose disk it fills: a node that is started on a full disk ends."""
+        return frozenset(node for blow in self.blows if blow.action == "fill" for node in blow.nodes)
+
     def steps(self) -> list[tuple[float, bool, Blow]]:
         """Return (time, whether it begins, blow) for the beginning and the end of each blow, in time's order."""
         both = [(blow.at_s, True, blow) for blow in self.blows]
         both += [(blow.end_s, False, blow) for blow in self.blows]
-        return sorted(both, key=lambda step: step[:2])
+        return sorted(both, key=lambda step: (step[0], not step[1]))
 
 
 def waves(seed: int, actions: Sequence[str], nodes: Sequence[int]) -> Iterator[Wave]:

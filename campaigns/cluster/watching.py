@@ -128,8 +128,15 @@ class Observer:
                 return False
             time.sleep(POLL_S)
 
-    def offline(self) -> list[str]:
-        """Return the partitions of all topics that have no leader, as the first broker that answers sees them."""
+    def await_led(self, timeout_s: float) -> list[str]:
+        """Wait until each partition of all topics has a leader; return those that have none in time."""
+        deadline = time.monotonic() + timeout_s
+        while (offline := self._offline()) and time.monotonic() < deadline:
+            time.sleep(POLL_S)
+        return offline
+
+    def _offline(self) -> list[str]:
+        """Return the partitions without a leader, as the first broker that answers sees them."""
         for node in self._cluster.brokers:
             with contextlib.suppress(OSError, DecodeError), node.connect() as connection:
                 answer = connection.ask(ClusterView.request(None), MetadataResponse, METADATA_VERSION)

@@ -11,12 +11,14 @@ from blumfeld.testing.brokers.cluster import BROKER, COMBINED, CONTROLLER, LOOPB
 from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.faults import Leadership, plan_of
+from campaigns.cluster.harm import Harm
 from campaigns.cluster.load import Load, NoLoadError
 from campaigns.cluster.namespaces import NoNamespacesError
 from campaigns.cluster.nodes import Cluster, Node, NodeError
 from campaigns.cluster.producers import CUT_SHORT_S, FINISH_S, Watcher
 from campaigns.cluster.report import ContenderReport
 from campaigns.cluster.rounds import Run, Settings
+from campaigns.cluster.storm import Blow, Wave
 from campaigns.cluster.watching import Observer, voters_behind
 from campaigns.crash.records import Account
 
@@ -148,6 +150,42 @@ def test_a_node_that_does_not_come_back_ends_the_run_and_is_told(
     monkeypatch.setattr(Node, "launch", launch)
     monkeypatch.setattr(Cluster, "start", lambda _: None)
     assert run(diary, "kill-leader", tmp_path).wrong == ("kill-leader: node 2 ended",)
+
+
+def storm(
+    diary: Diary, wave: Wave, folder: Path, monkeypatch: pytest.MonkeyPatch, up: bool = True
+) -> ContenderReport:
+    """Run one wave, without its groups; the diary begins with it."""
+    monkeypatch.setattr(Node, "is_up", property(lambda _: up))
+    monkeypatch.setattr(Node, "printed", lambda _: "no room")
+    monkeypatch.setattr(Observer, "await_led", lambda *_: [])
+    contender = this_build()
+    cluster = Cluster(contender.commands, node_places([LOOPBACK] * 3, 0, THREE), folder)
+    return Run(contender, cluster, QUICK, Wires(), lambda _: None, lambda *_: diary).run([wave])
+
+
+def test_a_waves_blows_overlap_and_then_the_cluster_is_to_be_whole(
+    diary: Diary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wave = Wave(1, (Blow(0.0, "kill", (1, 2), 0.02), Blow(0.01, "stop", (3,), 0.0)))
+    report = storm(diary, wave, tmp_path, monkeypatch)
+    assert diary.done == [
+        *("kill 1", "kill 2", "terminate 3", "await_end 3", "launch 3", "launch 1", "launch 2"),
+        "whole and following",
+    ]
+    assert report.is_good
+    assert report.faults[0].nodes == (1, 2, 3)
+
+
+def test_a_node_that_ends_by_itself_is_wrong_but_on_a_full_disk(
+    diary: Diary, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Harm, "begin", lambda *_: None)
+    monkeypatch.setattr(Harm, "end", lambda *_: [])
+    report = storm(diary, Wave(1, (Blow(0.0, "fill", (1, 3), 0.0),)), tmp_path, monkeypatch, up=False)
+    assert report.wrong == ("node 2 had ended by itself: no room",)
+    assert [note[:6] for note in report.faults[0].notes] == ["node 1", "node 3"]
+    assert diary.done[:3] == ["launch 1", "launch 2", "launch 3"]
 
 
 @pytest.mark.parametrize("error", [SystemExit(143), KeyboardInterrupt()])
