@@ -173,7 +173,7 @@ def test_a_waves_blows_overlap_and_then_the_cluster_is_to_be_whole(
         *("kill 1", "kill 2", "terminate 3", "await_end 3", "launch 3", "launch 1", "launch 2"),
         "whole and following",
     ]
-    assert report.is_good
+    assert report.wrong == ()
     assert report.faults[0].nodes == (1, 2, 3)
 
 
