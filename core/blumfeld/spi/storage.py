@@ -35,11 +35,11 @@ class TopicPartition(msgspec.Struct, frozen=True, order=True):
 
 
 class LogRead(msgspec.Struct):
-    """Bytes of whole or cut batches, in offset order, from one read."""
+    """Bytes of batches, in offset order, from one read."""
 
     parts: list[Part]
-    """Empty when there is nothing below the limit. The first batch is whole if ``minimum_one_batch``; the last
-    one may be cut.
+    """Empty when there is nothing to give. The first batch is always whole. Behind it the last one may be cut at
+    ``bytes_max``, as in Kafka: clients leave such a piece out.
     """
     size_bytes: int
     end_offset: int
@@ -192,9 +192,10 @@ class PartitionLog(Protocol):
         """Bytes from the batch that contains ``offset`` up to, not including, ``end_offset`` (which must be ≤
         written end).
 
-        ``end_offset`` inside a batch excludes that batch. ``bytes_max`` is soft for the first batch when
-        ``minimum_one_batch``. Example: batches [0..4] [5..9], ``read(7, 1, 10, True)`` gives the whole of
-        [5..9], ``end_offset`` 10.
+        ``end_offset`` inside a batch excludes that batch. A first batch that is larger than ``bytes_max`` is given
+        whole with ``minimum_one_batch``; without it nothing is given, and never a piece of it: clients take a first
+        batch that isn't whole for one that can never be fetched (KIP-74). Example: batches [0..4] [5..9],
+        ``read(7, 1, 10, True)`` gives the whole of [5..9], ``end_offset`` 10; ``read(7, 1, 10, False)`` gives no parts.
 
         :raises LookupError: ``offset`` is below the log start or above the written end: OFFSET_OUT_OF_RANGE
         """

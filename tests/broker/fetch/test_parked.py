@@ -85,13 +85,27 @@ class Waiting:
         probe = self.broker.send_frame(self.broker.frame(self.request, VERSION), self.broker.connect())
         now = told(self.broker, probe, self.request)
         errors = any(code or parting != (-1, -1) for code, *_, parting in now.values())
-        size = sum(len(records) for _, records, *_ in now.values())
+        found = self.found_bytes(now)
         over = self.broker.runtime.monotonic_ms() >= self.deadline_ms
-        due = errors or over or size >= min(self.request.min_bytes, self.request.max_bytes)
-        assert self.exchange.settled == due, (errors, over, size, self.request)
+        due = errors or over or found >= min(self.request.min_bytes, self.request.max_bytes)
+        assert self.exchange.settled == due, (errors, over, found, self.request)
         if due:
             assert told(self.broker, self.exchange, self.request) == now
         return due
+
+    def found_bytes(self, now: dict[int, tuple[Any, ...]]) -> int:
+        """The bytes of the answer, and for each partition whose first batch was too large for it what was left."""
+        given = found = 0
+        for asked in self.request.topics[0].partitions:
+            _, records, high_watermark, stable, *_ = now[asked.partition]
+            end = stable if self.request.isolation_level else high_watermark
+            if self.request.replica_id >= 0:
+                end = self.broker.log_of("t", asked.partition).written_end_offset
+            if given and not records and asked.fetch_offset < end:
+                found += min(self.request.max_bytes - given, asked.partition_max_bytes)
+            given += len(records)
+            found += len(records)
+        return found
 
 
 class ParkedFetches(RuleBasedStateMachine):

@@ -248,6 +248,39 @@ def test_fetch(pair: Pair) -> None:
     assert ours["error_code"] == ErrorCode.FETCH_SESSION_ID_NOT_FOUND
 
 
+def test_limits_of_a_fetch_over_two_partitions(pair: Pair) -> None:
+    """A first batch that doesn't fit: of the first partition it is given whole, of the second nothing is given."""
+    large = batch(bytes(3000), timestamp=int(time.time() * 1000))
+    size = len(large)
+    offsets = []
+    for partition in (0, 1):
+        kafka, ours = pair.both(produce(large, partition=partition), 9)
+        assert ours == kafka
+        offsets.append(ours["responses"][0]["partition_responses"][0]["base_offset"])
+
+    def asked(bytes_max: int, partition_bytes_max: int, min_bytes: int = 1) -> FetchRequest:
+        partitions = [
+            FetchPartition(partition=p, fetch_offset=offset, partition_max_bytes=partition_bytes_max)
+            for p, offset in enumerate(offsets)
+        ]
+        return FetchRequest(
+            max_wait_ms=10_000,
+            min_bytes=min_bytes,
+            max_bytes=bytes_max,
+            topics=[FetchTopic(topic="t", partitions=partitions)],
+        )
+
+    for version in (4, 11, 12):
+        for left in (-size, 0, 1, 16, 17, 100, size - 1, size):
+            for request in (
+                asked(size + left, 1 << 20),
+                asked(1 << 20, max(left, 0)),
+                asked(size + max(left, 0), 1 << 20, min_bytes=size + max(left, 0)),
+            ):
+                kafka, ours = pair.both(request, version)
+                assert ours == kafka, f"{left} left, {request} in v{version}"
+
+
 def test_look_ups(pair: Pair) -> None:
     now = int(time.time() * 1000)
     for version in range(1, 12):

@@ -121,7 +121,7 @@ class ParkedFetch(Completion[FetchResponse]):
         attempt, reader = self._attempt, self._reader
         try:
             attempt.again(reader)
-            if not attempt.decided and attempt.size_bytes < reader.bytes_min:
+            if not attempt.enough(reader):
                 attempt.release()
                 if reader.bytes_min > 1:
                     self._count()

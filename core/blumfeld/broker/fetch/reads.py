@@ -169,7 +169,7 @@ class PartitionRead:
     bytes_at_most: int
     """Bytes that a read would give, or more. Set while the fetch is parked, like the two fields below."""
     bytes_counted: int
-    """Bytes that the last read gave."""
+    """Bytes that the last read gave, or would have given but for the limits."""
     total_before: int
     """``WrittenBytes`` at the end of those bytes, or less."""
 
@@ -298,7 +298,7 @@ class PartitionRead:
             end = offset if reader.is_throttled(partition) else partition.log.written_end_offset
         else:
             end = self.stable if reader.read_committed else self.high_watermark
-        if offset < end and bytes_max > 0:
+        if offset < end and (bytes_max > 0 or minimum_one_batch):
             if bytes_max > self.asked.partition_bytes_max:
                 bytes_max = self.asked.partition_bytes_max
             outcome = partition.read(offset, bytes_max, end, minimum_one_batch)
@@ -367,12 +367,16 @@ class PartitionRead:
 class FetchAttempt:
     """One read of all partitions of a plan. Afterwards it is used for the answer or released: exactly one of both."""
 
-    __slots__ = ("_left", "decided", "reads", "size_bytes", "straight", "waits_for_cold")
+    __slots__ = ("_left", "decided", "found_bytes", "reads", "size_bytes", "straight", "waits_for_cold")
 
     def __init__(self, reader: Reader, plan: FetchPlan, *, read: bool = True) -> None:
         """With ``read=False`` the caller must :meth:`add` the plan's partitions itself, in their order."""
         self.reads: list[PartitionRead] = []
         self.size_bytes = 0
+        """Bytes of the answer."""
+        self.found_bytes = 0
+        """The same with the bytes of partitions whose first batch didn't fit. They count for ``bytes_min``, because no
+        wait would bring them into this answer. Kafka's ``DelayedFetch`` counts them, too."""
         self.decided = False
         """An error, a divergence or a better replica was found: the answer must not wait for ``bytes_min``."""
         self.waits_for_cold = False
@@ -397,20 +401,24 @@ class FetchAttempt:
 
     def again(self, reader: Reader) -> None:
         """Bring the outcomes up to date: read where an end moved, check where something else happened."""
-        self.size_bytes, self._left = 0, reader.bytes_max
+        self.size_bytes = self.found_bytes = 0
+        self._left = reader.bytes_max
         self.decided = self.waits_for_cold = False
         for one in self.reads:
             one.run_again(reader, self._left, not self.size_bytes)
             self._count(one)
 
     def _count(self, one: PartitionRead) -> None:
-        size = 0
+        size = found = 0
         if one.read is not None:
-            size = one.read.size_bytes
+            size = found = one.read.size_bytes
+            if not size and self.size_bytes:
+                found = min(self._left, one.asked.partition_bytes_max)
         elif one.cold is not None:
             self.waits_for_cold = True
-            size = min(self._left, one.asked.partition_bytes_max)
-        one.bytes_counted = size
+            size = found = min(self._left, one.asked.partition_bytes_max)
+        one.bytes_counted = found
+        self.found_bytes += found
         self.size_bytes += size
         self._left -= size
         if one.error or one.diverging is not None or one.preferred >= 0:
@@ -418,7 +426,7 @@ class FetchAttempt:
 
     def enough(self, reader: Reader) -> bool:
         """Whether the request can be answered without waiting for more bytes."""
-        return self.decided or self.size_bytes >= reader.bytes_min
+        return self.decided or self.found_bytes >= reader.bytes_min
 
     def cold(self) -> list[Completion[LogRead]]:
         """Returns the cold reads that are pending."""

@@ -146,8 +146,35 @@ class StorageContract(
         size = len(log.read(0, 1)[0].data)
         assert log.read_raw_size(0, 1) == size
         assert log.read_raw_size(0, size + 10) in (size, size + 10)
-        assert log.read_raw_size(0, size - 1, minimum=False) < size
-        assert log.read_raw_size(0, 0, minimum=False) == 0
+
+    @pytest.mark.parametrize("value_bytes", [10, 20_000, 1_500_000])
+    def test_a_first_batch_that_does_not_fit_is_left_out(self, node: Node, value_bytes: int) -> None:
+        """Without ``minimum_one_batch`` a read gives no piece of its first batch: the batch is whole, or the read is
+        empty. So it is for a batch in the active segment, in a sealed one, and after a start.
+
+        Clients take a piece for a batch that will never fit, and end (KIP-74).
+        """
+        log = node.open()
+        for _ in range(2):
+            log.fill(2, 2, value_bytes=value_bytes)
+            log.roll()
+        log.fill(2, 2, value_bytes=value_bytes)
+        self._first_batches_are_whole_or_absent(log)
+        log.log.close()
+        self._first_batches_are_whole_or_absent(node.open())
+        if self.survives_restart:
+            node.stop()
+            self._first_batches_are_whole_or_absent(node.restart().open())
+
+    def _first_batches_are_whole_or_absent(self, log: Log) -> None:
+        for offset in range(0, log.log.written_end_offset, 2):
+            size = log.read_raw_size(offset, 1)
+            for bytes_max in (0, 1, 12, 16, 17, 61, size - 1):
+                given = log.read_raw_size(offset, bytes_max, minimum=False)
+                assert given == 0, (
+                    f"the batch at {offset} has {size} bytes, and a read of {bytes_max} gave {given}"
+                )
+            assert [batch.base_offset for batch in log.read(offset, size, minimum=False)] == [offset]
 
     def test_offsets_outside_the_log_are_refused(self, log: Log) -> None:
         """An offset outside the log raises ``LookupError`` (OFFSET_OUT_OF_RANGE). A read at the end itself is empty."""

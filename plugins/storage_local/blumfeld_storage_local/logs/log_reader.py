@@ -83,7 +83,7 @@ class LogReader:
             limit, _ = segment.locate(end_offset)
         size = limit - position
         if size > bytes_max:
-            size = bytes_max if first_bytes <= bytes_max or not minimum_one_batch else first_bytes
+            size = bytes_max if first_bytes <= bytes_max else first_bytes if minimum_one_batch else 0
         if size <= 0:
             return LogRead([], 0, offset)
         if not recent:

@@ -1,0 +1,124 @@
+"""The limits of a fetch over several partitions: whole first batches or none, from memory, a page cache and a disk."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.storage import LogStorage
+from blumfeld.testing.crash.machine import make_storage as local_storage
+from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.storage_memory.storage import MemoryStorage
+from blumfeld.wire.messages.fetch import FetchRequest, FetchResponse
+from tests.broker.batches import batch, fetch, produce
+from tests.broker.harness import BrokerHarness
+
+VERSION = 12
+SMALL, LARGE = 500, 20_000
+"""Bytes of a value: the answer gets a copy of the small batch, and a region of the file with the large one."""
+FOLLOWER = 2
+MakeStorage = Callable[[FakeRuntime], LogStorage]
+STORAGES = [
+    pytest.param(MemoryStorage, id="storage_memory"),
+    pytest.param(local_storage(), id="storage_local"),
+]
+
+
+def filled(make_storage: MakeStorage, *sizes: int) -> BrokerHarness:
+    """A broker whose partition n of topic ``t`` has two batches with a value of ``sizes[n]`` bytes each."""
+    broker = BrokerHarness(make_storage=make_storage)
+    broker.create_topic("t", len(sizes))
+    for index, size in enumerate(sizes):
+        for _ in range(2):
+            broker.ask(produce(batch(bytes(size)), partition=index), 9)
+    return broker
+
+
+def given(answer: FetchResponse) -> dict[int, tuple[int, int]]:
+    """The error and the number of bytes of each partition in the answer."""
+    return {
+        p.partition_index: (p.error_code, len(p.records))  # type: ignore[arg-type]
+        for topic in answer.responses
+        for p in topic.partitions
+    }
+
+
+def led(index: int) -> PartitionImage:
+    """Partition ``index`` with a follower that may fetch it."""
+    return PartitionImage(
+        partition=index, replicas=(1, FOLLOWER), isr=(1,), leader=1, leader_epoch=0, partition_epoch=1
+    )
+
+
+@pytest.mark.parametrize("make_storage", STORAGES)
+@pytest.mark.parametrize("replica_id", [-1, FOLLOWER], ids=["consumer", "follower"])
+@pytest.mark.parametrize("value_bytes", [SMALL, LARGE])
+def test_a_later_partition_gives_no_piece_of_its_first_batch(
+    make_storage: MakeStorage, replica_id: int, value_bytes: int
+) -> None:
+    """Kafka gives none either, and no error: the client makes progress in the partitions before it (KIP-74)."""
+    broker = filled(make_storage, value_bytes, value_bytes)
+    for index in (0, 1):
+        broker.metadata.change_partition("t", led(index))
+    size = len(batch(bytes(value_bytes)))
+    for left in (0, 1, 16, 17, 61, size - 1, size):
+        second = size if left == size else 0
+        by_all = fetch(0, partitions=(0, 1), max_bytes=2 * size + left, replica_id=replica_id)
+        assert given(broker.ask(by_all, VERSION)) == {0: (0, 2 * size), 1: (0, second)}, left
+        by_one = fetch(0, partitions=(0, 1), partition_bytes_max=left, replica_id=replica_id)
+        assert given(broker.ask(by_one, VERSION)) == {0: (0, size), 1: (0, second)}, left
+    broker.stop()
+
+
+@pytest.mark.parametrize("make_storage", STORAGES)
+def test_a_batch_larger_than_every_limit_is_fetched_by_a_session(make_storage: MakeStorage) -> None:
+    """An incremental fetch puts the partitions with records behind the others (KIP-227), so the one that was passed
+    over comes first in the next fetch, and its batch is given whole.
+    """
+    broker = filled(make_storage, SMALL, LARGE)
+    small, large = len(batch(bytes(SMALL))), len(batch(bytes(LARGE)))
+    opened = broker.ask(fetch(0, partitions=(0, 1), partition_bytes_max=small, session_epoch=0), VERSION)
+    assert given(opened) == {0: (0, small), 1: (0, 0)}
+    for epoch, expected in ((1, {0: (0, small)}), (2, {1: (0, large)})):
+        request = FetchRequest(
+            session_id=opened.session_id, session_epoch=epoch, min_bytes=1, max_bytes=small
+        )
+        assert given(broker.ask(request, VERSION)) == expected
+    broker.stop()
+
+
+@pytest.mark.parametrize("make_storage", STORAGES)
+def test_a_fetch_does_not_wait_for_bytes_that_no_wait_brings_into_its_answer(
+    make_storage: MakeStorage,
+) -> None:
+    """A first batch that doesn't fit counts for ``min_bytes`` as far as the limits go, as in Kafka."""
+    broker = filled(make_storage, SMALL, LARGE)
+    small = len(batch(bytes(SMALL)))
+
+    def answered_at_once(min_bytes: int) -> bool:
+        asked = fetch(
+            0, partitions=(0, 1), max_wait_ms=500, min_bytes=min_bytes, partition_bytes_max=3 * small
+        )
+        waiting = broker.send(asked, VERSION)
+        at_once = waiting.settled
+        broker.runtime.advance(501)
+        assert given(broker.response(waiting, asked, VERSION)) == {0: (0, 2 * small), 1: (0, 0)}
+        return at_once
+
+    assert answered_at_once(5 * small)
+    assert not answered_at_once(5 * small + 1)
+    broker.stop()
+
+
+@pytest.mark.parametrize("make_storage", STORAGES)
+def test_limits_of_zero_give_the_first_batch(make_storage: MakeStorage) -> None:
+    """As in Kafka, where the first batch of an answer has no limit."""
+    broker = filled(make_storage, SMALL, SMALL)
+    for asked in (
+        fetch(0, partitions=(0, 1), max_bytes=0),
+        fetch(0, partitions=(0, 1), partition_bytes_max=0),
+    ):
+        assert given(broker.ask(asked, VERSION)) == {0: (0, len(batch(bytes(SMALL)))), 1: (0, 0)}
+    broker.stop()
