@@ -7,6 +7,8 @@ import sys
 from importlib import import_module
 from pathlib import Path
 
+import pytest
+
 from blumfeld.testing import pytest_plugin
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -52,6 +54,39 @@ def test_a_failure_says_what_the_contract_demands_and_where_to_read_more(tmp_pat
     assert "Read more: blumfeld.spi.assignors, docs/write-an-assignor.md" in ran.stdout
     assert ran.stdout.count("The contract demands") == 1
     assert "'two words' ==" in ran.stdout  # the kit's asserts are rewritten and show values
+
+
+STORAGE_SUITE = """
+from blumfeld.testing import StorageContract
+from blumfeld.testing.storage_memory import MemoryStorage
+
+
+class TestMine(StorageContract):
+    simulated_disk = {simulated}
+
+    def make_storage(self, runtime):
+        return MemoryStorage(runtime)
+"""
+
+
+@pytest.mark.parametrize("simulated", [True, False])
+def test_the_end_of_a_storage_kits_run_names_its_second_half(tmp_path: Path, simulated: bool) -> None:
+    """A storage that can't be simulated is told so in the list of what was not tried."""
+    (tmp_path / "test_mine.py").write_text(STORAGE_SUITE.format(simulated=simulated))
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-p",
+        "no:cacheprovider",
+        "-k",
+        "contiguous or full_disk",
+    ]
+    ran = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60, check=False)
+    assert ("TestMine: the kit drives a storage alone" in ran.stdout) == simulated, ran.stdout + ran.stderr
+    assert ("blumfeld simulate --storage NAME --seeds 0-19" in ran.stdout) == simulated
+    assert ("faults of the disk at any operation, blumfeld simulate" in ran.stdout) == (not simulated)
 
 
 def test_each_place_to_read_more_is_there() -> None:

@@ -93,7 +93,10 @@ class AuxFiles(Protocol):
     """Small named files beside a log: ``leader-epoch-checkpoint``, ``<offset>.snapshot``,
     ``partition.metadata``, ``<offset>.txnindex``.
 
-    A storage in memory keeps them too. Writes replace the whole file atomically.
+    A storage in memory keeps them too. Writes replace the whole file atomically. A storage that lasts has each file
+    again after a restart, whatever its name is, and after a power cut too once the log has been flushed. It changes
+    none of them by itself, in a roll, a truncation or a close: only the transaction index of a segment goes with that
+    segment, and all go with the log.
     """
 
     def names(self) -> list[str]:

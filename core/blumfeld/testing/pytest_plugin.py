@@ -32,6 +32,8 @@ _CONTRACTS = {
     "blumfeld.testing.transport_contract": "blumfeld.spi.transport, docs/adr/0002-transport-contract.md",
 }
 """By module of a contract kit: where a plug-in's author reads more about its contract."""
+_SIMULATED = "a storage that can be simulated"
+"""Key of a report's user property, whose value is the name of the kit's subclass. xdist sends these to its master."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -53,11 +55,33 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, pytest.TestR
         demand = " ".join((function.__doc__ or f"{name.removeprefix('test_').replace('_', ' ')}.").split())
         said = f"The contract demands: {demand}\nRead more: {page}"
         report.sections.append(("Blumfeld's contract", said))
+    kit = getattr(item, "cls", None)
+    if module.startswith("blumfeld.testing.storage_contract.") and kit is not None and kit.simulated_disk:
+        report.user_properties.append((_SIMULATED, kit.__name__))
     return report
 
 
 def pytest_terminal_summary(terminalreporter: TerminalReporter) -> None:
-    """List the promises of contract kits that no test of this run tried."""
+    """List the promises of contract kits that no test of this run tried, and name the storage kit's second half."""
+    _say_what_was_not_tried(terminalreporter)
+    simulated = {
+        name
+        for outcome in ("passed", "failed")
+        for report in terminalreporter.stats.get(outcome, [])
+        for key, name in report.user_properties
+        if key == _SIMULATED
+    }
+    if simulated:
+        terminalreporter.section("the storage kit's second half", sep="-", bold=True)
+        for line in (
+            f"{', '.join(sorted(simulated))}: the kit drives a storage alone, one fault at a time.",
+            "Run whole brokers on it too, under all faults at once (docs/write-a-storage.md):",
+            "    blumfeld simulate --storage NAME --seeds 0-19",
+        ):
+            terminalreporter.write_line(line)
+
+
+def _say_what_was_not_tried(terminalreporter: TerminalReporter) -> None:
     skipped = [
         report
         for report in terminalreporter.stats.get("skipped", [])

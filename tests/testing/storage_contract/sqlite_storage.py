@@ -1,14 +1,16 @@
-"""A storage in SQLite, which does its own I/O, and liars made of it. Only what the kit's deaths on a real disk ask."""
+"""A storage in SQLite, which does its own I/O, and liars made of it. Only what the kit's deaths on a real disk need."""
 
 from __future__ import annotations
 
 import errno
+import os
 import sqlite3
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from typing import Any
 
 from blumfeld.config.values import TopicConfig
+from blumfeld.kernel.runtime.real_files import RealFile
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import (
     AuxFiles,
@@ -22,11 +24,15 @@ from blumfeld.spi.storage import (
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_contract import StorageContract
 from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld_storage_local.storage import LocalStorage
+from tests.plugins.storage_local.test_log import Events
 
 DIRECTORY_ID = b"s" * 16
 TABLES = """
-create table if not exists batches (base integer primary key, next integer, data blob);
-create table if not exists aux (name text primary key, data blob);
+create table if not exists logs (name text primary key);
+create table if not exists batches (log text, base integer, next integer, data blob, primary key (log, base));
+create table if not exists aux (log text, name text, data blob, primary key (log, name));
+create table if not exists marks (name text primary key, mark integer);
 """
 
 
@@ -42,32 +48,38 @@ class SqliteAux:
         self._log = log
 
     def names(self) -> list[str]:
-        return sorted(name for (name,) in self._log.database.execute("select name from aux"))
+        found = self._log.database.execute("select name from aux where log = ?", (self._log.name,))
+        return sorted(name for (name,) in found)
 
     def read(self, name: str) -> bytes | None:
-        found = self._log.database.execute("select data from aux where name = ?", (name,)).fetchone()
+        select = "select data from aux where log = ? and name = ?"
+        found = self._log.database.execute(select, (self._log.name, name)).fetchone()
         return None if found is None else bytes(found[0])
 
     def write(self, name: str, data: bytes) -> None:
-        self._log.change([("insert or replace into aux values (?, ?)", (name, data))])
+        self._log.change([("insert or replace into aux values (?, ?, ?)", (self._log.name, name, data))])
 
     def delete(self, name: str) -> None:
-        self._log.change([("delete from aux where name = ?", (name,))])
+        self._log.change([("delete from aux where log = ? and name = ?", (self._log.name, name))])
 
 
 class SqliteLog:
-    """One log in one database. ``commit`` after each write; ``synchronous=full`` makes each commit last."""
+    """One log. ``commit`` after each write; ``synchronous=full`` makes each commit last."""
 
     log_start_offset = 0
+    says_flushed = False
 
-    def __init__(self, storage: SqliteStorage) -> None:
-        self.database = storage.database
+    def __init__(self, storage: SqliteStorage, name: str) -> None:
+        self.database, self.name = storage.database, name
         self.directory_id = DIRECTORY_ID
         self.aux: AuxFiles = SqliteAux(self)
-        (end,) = self.database.execute("select coalesce(max(next), 0) from batches").fetchone()
+        (end,) = self._one("select coalesce(max(next), 0) from batches where log = ?")
         self.placed_end_offset = self.written_end_offset = self.flushed_end_offset = int(end)
         self._storage = storage
         self._placed: list[RecordBatch] = []
+
+    def _one(self, select: str) -> Any:
+        return self.database.execute(select, (self.name,)).fetchone()
 
     def change(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
         """One transaction."""
@@ -89,14 +101,16 @@ class SqliteLog:
 
     def write(self, done: Callable[[WriteOutcome], None]) -> None:
         placed, self._placed = self._placed, []
-        insert = "insert into batches values (?, ?, ?)"
+        insert = "insert into batches values (?, ?, ?, ?)"
         try:
-            self.change([(insert, (b.base_offset, b.next_offset, bytes(b.data))) for b in placed])
+            self.change([(insert, (self.name, b.base_offset, b.next_offset, bytes(b.data))) for b in placed])
         except OSError as error:
             self.placed_end_offset = self.written_end_offset
             done(WriteOutcome(self.written_end_offset, error))
             return
         self.written_end_offset = self.placed_end_offset
+        if self.says_flushed:
+            self.flushed_end_offset = self.written_end_offset
         done(WriteOutcome(self.written_end_offset))
 
     def flush(self) -> Completion[int]:
@@ -115,12 +129,13 @@ class SqliteLog:
         return read
 
     def batches(self, offset: int) -> Iterator[RecordBatch]:
-        rows = self.database.execute("select data from batches where next > ? order by base", (offset,))
+        select = "select data from batches where log = ? and next > ? order by base"
+        rows = self.database.execute(select, (self.name, offset))
         for (data,) in rows.fetchall():
             yield RecordBatch(memoryview(bytearray(data)))
 
     def size_bytes(self) -> int:
-        (size,) = self.database.execute("select coalesce(sum(length(data)), 0) from batches").fetchone()
+        (size,) = self._one("select coalesce(sum(length(data)), 0) from batches where log = ?")
         return int(size)
 
     def close(self) -> None:
@@ -169,22 +184,33 @@ class SqliteStorage:
         *,
         directory_id: bytes | None = None,
     ) -> SqliteLog:
-        return SqliteLog(self)
+        name = str(partition)
+        log = self.log_class(self, name)
+        log.change([("insert or ignore into logs values (?)", (name,))])
+        return log
 
     def delete_log(self, partition: TopicPartition) -> None:
-        raise NotImplementedError
+        for table, column in (("batches", "log"), ("aux", "log"), ("logs", "name")):
+            self.database.execute(f"delete from {table} where {column} = ?", (str(partition),))
+        self.commit()
 
     def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
-        return ()
+        found = self.database.execute("select name from logs").fetchall()
+        parts = [name.rpartition("-") for (name,) in found]
+        return [(TopicPartition(topic, int(number)), bytes(16)) for topic, _, number in parts]
 
     def set_aside_log(self, partition: TopicPartition) -> None:
         raise NotImplementedError
 
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
-        raise NotImplementedError
+        marks = [(str(partition), mark) for partition, mark in high_watermarks]
+        self.database.executemany("insert or replace into marks values (?, ?)", marks)
+        self.commit()
 
     def high_watermarks(self) -> dict[TopicPartition, int]:
-        return {}
+        found = self.database.execute("select name, mark from marks").fetchall()
+        parts = [(*name.rpartition("-"), mark) for name, mark in found]
+        return {TopicPartition(topic, int(number)): mark for topic, _, number, mark in parts}
 
     def previous_broker_epoch(self) -> int:
         return -1
@@ -210,6 +236,9 @@ class FlushesNothing(SqliteStorage):
 class SwallowingLog(SqliteLog):
     """Takes what could not be written for written."""
 
+    def _one(self, select: str) -> Any:
+        return self.database.execute(select, (self.name,)).fetchone()
+
     def change(self, statements: Sequence[tuple[str, tuple[Any, ...]]]) -> None:
         with suppress(OSError):
             super().change(statements)
@@ -220,8 +249,75 @@ class SwallowsErrors(SqliteStorage):
 
     log_class = SwallowingLog
 
-    async def open_log(self, *arguments: Any, **named: Any) -> SqliteLog:
-        return SwallowingLog(self)
+
+class SwapsPartitions(SqliteStorage):
+    """A start takes the logs of two partitions for each other."""
+
+    async def open_log(self, partition: TopicPartition, *rest: Any, **named: Any) -> SqliteLog:
+        (lives,) = self.database.execute("pragma user_version").fetchone()
+        if partition.topic == "topic" and lives % 2:
+            partition = TopicPartition("topic", 1 - partition.partition)
+        return await super().open_log(partition, *rest, **named)
+
+    async def start(self, cluster_id: str, node_id: int) -> None:
+        await super().start(cluster_id, node_id)
+        (lives,) = self.database.execute("pragma user_version").fetchone()
+        self.database.execute(f"pragma user_version={lives + 1}")
+
+
+class LosesSnapshots(SqliteStorage):
+    """A start keeps of the small files only those whose names it knows."""
+
+    ending = "snapshot"
+
+    async def start(self, cluster_id: str, node_id: int) -> None:
+        await super().start(cluster_id, node_id)
+        self.database.execute("delete from aux where name like ?", (f"%{self.ending}",))
+        self.database.commit()
+
+
+class LosesEpochs(LosesSnapshots):
+    """The same of ``leader-epoch-checkpoint``."""
+
+    ending = "leader-epoch-checkpoint"
+
+
+class DeletesInMemory(SqliteStorage):
+    """Forgets a deleted log until the next start."""
+
+    def delete_log(self, partition: TopicPartition) -> None:
+        pass
+
+
+class CheckpointsLate(SqliteStorage):
+    """Writes the high watermarks of the checkpoint before."""
+
+    before: Sequence[tuple[TopicPartition, int]] = ()
+
+    def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
+        before, self.before = self.before, list(high_watermarks)
+        super().checkpoint(before)
+
+
+class SaysFlushed(FlushesNothing):
+    """Syncs when it is asked to flush, but counts everything as flushed as soon as it is written."""
+
+    async def open_log(self, *rest: Any, **named: Any) -> SqliteLog:
+        log = await super().open_log(*rest, **named)
+        log.says_flushed = True
+        return log
+
+    def sync(self) -> None:
+        fd = os.open(self._path, os.O_RDWR)
+        os.fsync(fd)
+        os.close(fd)
+
+
+class UnsyncedFile(RealFile):
+    """A file whose sync does nothing."""
+
+    def fdatasync(self) -> None:
+        pass
 
 
 class HonestKit(StorageContract):
@@ -245,3 +341,40 @@ class FlushesNothingKit(HonestKit):
 
 class SwallowsErrorsKit(HonestKit):
     storage = SwallowsErrors
+
+
+class SwapsPartitionsKit(HonestKit):
+    storage = SwapsPartitions
+
+
+class LosesSnapshotsKit(HonestKit):
+    storage = LosesSnapshots
+
+
+class LosesEpochsKit(HonestKit):
+    storage = LosesEpochs
+
+
+class DeletesInMemoryKit(HonestKit):
+    storage = DeletesInMemory
+
+
+class CheckpointsLateKit(HonestKit):
+    storage = CheckpointsLate
+
+
+class SaysFlushedKit(HonestKit):
+    storage = SaysFlushed
+
+
+class LocalKit(HonestKit):
+    """A storage whose files all go through ``runtime.files``."""
+
+    def make_storage_in(self, runtime: FakeRuntime, directory: str) -> LogStorage:
+        return LocalStorage(runtime, directory, Events())
+
+
+class FlushesNothingLocalKit(LocalKit):
+    def make_storage_in(self, runtime: FakeRuntime, directory: str) -> LogStorage:
+        runtime.files.file_class = UnsyncedFile  # type: ignore[attr-defined]
+        return super().make_storage_in(runtime, directory)

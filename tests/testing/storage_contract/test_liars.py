@@ -10,10 +10,18 @@ import pytest
 from blumfeld.testing.not_tried import said_by, summary
 from blumfeld.testing.real_disk.flushes import Unseen, unsynced_flushes
 from tests.testing.storage_contract.sqlite_storage import (
+    CheckpointsLateKit,
+    DeletesInMemoryKit,
     FlushesNothingKit,
+    FlushesNothingLocalKit,
     HonestKit,
+    LocalKit,
+    LosesEpochsKit,
+    LosesSnapshotsKit,
     OneTransactionKit,
+    SaysFlushedKit,
     SwallowsErrorsKit,
+    SwapsPartitionsKit,
 )
 
 KILLED = "test_killed_behind_a_write_it_has_all_that_was_acknowledged"
@@ -33,25 +41,60 @@ def test_an_honest_storage_passes_whatever_does_its_io(tmp_path: Path, test: str
     run(HonestKit, test, tmp_path)
 
 
+AFTER_A_KILL = "after SIGKILL behind an acknowledged write: "
+LIARS: list[tuple[type[HonestKit], str, str]] = [
+    (OneTransactionKit, KILLED, AFTER_A_KILL + r"topic-0: \d+ of \d+ batches that were ack"),
+    (OneTransactionKit, TORN, r"batches that were acknowledged are not there"),
+    (SwallowsErrorsKit, FAULTS, r"after writes that could not be done.*acknowledged are not there"),
+    (SwapsPartitionsKit, KILLED, AFTER_A_KILL + r"topic-0: .* leader-epoch-checkpoint is 'topic-1/"),
+    (
+        LosesSnapshotsKit,
+        KILLED,
+        AFTER_A_KILL + r"topic-0: 00000000000000000003.snapshot is '-'; allowed: 'topic-0/",
+    ),
+    (LosesEpochsKit, KILLED, AFTER_A_KILL + r"topic-0: leader-epoch-checkpoint is '-'; allowed: 'topic-0/"),
+    (DeletesInMemoryKit, KILLED, AFTER_A_KILL + r"the log of gone-0 is back, though it was deleted"),
+    (CheckpointsLateKit, KILLED, AFTER_A_KILL + r"topic-0: high-watermark is '-'; allowed: '\d+'"),
+    (FlushesNothingKit, FLUSH, r"flush 1 was done without a sync of records\.db"),
+    (SaysFlushedKit, FLUSH, r"^flushed_end_offset counted \d+ bytes in records\.db without a sync"),
+]
+
+
 @pytest.mark.parametrize(
     ("kit", "test", "said"),
-    [
-        (
-            OneTransactionKit,
-            KILLED,
-            r"after SIGKILL behind an acknowledged write: \d+ of \d+ batches that were ack",
-        ),
-        (OneTransactionKit, TORN, r"batches that were acknowledged are not there"),
-        (SwallowsErrorsKit, FAULTS, r"after writes that could not be done.*acknowledged are not there"),
-        pytest.param(
-            FlushesNothingKit, FLUSH, r"flush 1 was done without a sync of records\.db", marks=NEEDS_STRACE
-        ),
-    ],
-    ids=["one transaction", "one transaction, torn", "swallows errors", "flushes nothing"],
+    [pytest.param(*liar, marks=NEEDS_STRACE if liar[1] == FLUSH else ()) for liar in LIARS],
+    ids=[f"{kit.__name__.removesuffix('Kit')} {test[5:20]}" for kit, test, _ in LIARS],
 )
 def test_a_liar_is_found(tmp_path: Path, kit: type[HonestKit], test: str, said: str) -> None:
     with pytest.raises(AssertionError, match=said):
         run(kit, test, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("kit", "said"),
+    [(LocalKit, None), (FlushesNothingLocalKit, r"flush 1 was done without a sync of .*topic-0/0+\.log")],
+)
+def test_without_strace_the_calls_of_python_are_watched(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kit: type[HonestKit], said: str | None
+) -> None:
+    """A storage whose files go through ``runtime.files`` is tried on any machine."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    if said is None:
+        run(kit, FLUSH, tmp_path)
+    else:
+        with pytest.raises(AssertionError, match=said):
+            run(kit, FLUSH, tmp_path)
+
+
+def test_without_strace_a_library_in_c_is_listed_as_not_tried(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its syncs aren't seen, so it isn't blamed."""
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(
+        pytest.skip.Exception, match=r"not all of its writes go through Python's os \(strace would"
+    ):
+        run(HonestKit, FLUSH, tmp_path)
 
 
 def test_a_storage_that_says_nothing_of_a_real_disk_is_listed(tmp_path: Path) -> None:
@@ -100,6 +143,15 @@ def test_a_flush_is_a_sync_of_the_records_file_behind_its_last_write(
 ) -> None:
     wrong = unsynced_flushes(CALLS.format(sync=sync, flags=flags).splitlines(), "/d/x")
     assert (wrong == []) == passes, wrong
+
+
+@pytest.mark.parametrize("mark", ["told 80", "acked-flushed 80"])
+def test_what_is_told_to_be_flushed_without_a_flush_is_synced_too(mark: str) -> None:
+    """``flushed_end_offset``, and an ack under ``flush.messages``."""
+    for sync, count in (("12 fdatasync(5</d/x/log>) = 0", 0), ("", 1)):
+        calls = CALLS.format(sync="12 fdatasync(5</d/x/log>) = 0", flags="").splitlines()
+        written = [*calls[:3], sync, f'12 write(1<pipe:[7]>, "{mark}\\n", 8) = 8']
+        assert len(unsynced_flushes([*written, *calls], "/d/x")) == count
 
 
 def test_what_strace_does_not_show_is_not_taken_for_a_lie() -> None:

@@ -22,6 +22,8 @@ from blumfeld.testing.storage_memory.small_files import MemoryAux, MemoryDraft
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.compression.codec import Codec
 from blumfeld_storage_local.directories.checkpoint_files import Checkpoints
+from blumfeld_storage_local.logs.log_flushing import LogFlushing
+from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events
 
@@ -351,6 +353,113 @@ def not_saved(right: Any, checkpoints: Checkpoints) -> None:
     pass
 
 
+# Lies: a storage that wraps storage_local, and answers as if it had done what it was asked
+
+
+def swap_two_partitions(
+    right: Any, storage: LocalStorage, partition: TopicPartition, *rest: Any, **named: Any
+) -> Any:
+    """After a restart the logs of two partitions of a topic have changed places."""
+    other = TopicPartition(partition.topic, 1 - partition.partition)
+    found = dict(storage.partitions())
+    both = partition.topic == "topic" and found.get(partition) == found.get(other) is not None
+    return right(storage, other if both else partition, *rest, **named)
+
+
+def lose_small_files(ending: str) -> Callable[..., Any]:
+    """After a restart the small files with this ending are gone."""
+
+    async def lose(
+        right: Any, storage: LocalStorage, partition: TopicPartition, *rest: Any, **named: Any
+    ) -> Any:
+        found = partition in dict(storage.partitions())
+        log = await right(storage, partition, *rest, **named)
+        for name in log.aux.names() if found else ():
+            if name.endswith(ending):
+                log.aux.delete(name)
+        return log
+
+    lose.__name__ = f"lose_{ending.strip('.')}"
+    return lose
+
+
+def forget_epochs_at_a_cut(right: Any, log: LocalLog, offset: int) -> None:
+    right(log, offset)
+    log.aux.delete("leader-epoch-checkpoint")
+
+
+def look_up_the_next_of_one_in_16(right: Any, log: LocalLog, timestamp_ms: int) -> Any:
+    looked_up = right(log, timestamp_ms)
+    if looked_up is None:
+        return None
+    wrong: Completion[TimestampOffset | None] = Completion()
+
+    def answer(done: Completion[TimestampOffset | None]) -> None:
+        found = done.result()
+        if found is not None and found.offset % 16 == 15:
+            found = msgspec.structs.replace(found, offset=found.offset + 1)
+        wrong.complete(found)
+
+    looked_up.when_done(answer)
+    return wrong
+
+
+def delete_in_memory_only(right: Any, storage: LocalStorage, partition: TopicPartition) -> None:
+    """The directory has its name again, for the next process to find."""
+    right(storage, partition)
+    files = storage._runtime.files
+    for directory in ("/data", "/more"):
+        for name in files.list_dir(directory):
+            if name.startswith("topic-0.") and name.endswith("-delete"):
+                files.rename(f"{directory}/{name}", f"{directory}/topic-0")
+
+
+def checkpoint_the_marks_before(right: Any, storage: LocalStorage, marks: Any) -> None:
+    late = vars(storage).setdefault("marks_before", [{}])
+    late.append(dict(marks))
+    right(storage, late[-2].items())
+
+
+def flush_and_tell_at_once(right: Any, log: LocalLog) -> Completion[int]:
+    """The sync runs, and nobody waits for it."""
+    done: Completion[int] = right(log)
+    log.flushed_end_offset = log.written_end_offset
+    return done if done.done else Completion.of(log.flushed_end_offset)
+
+
+def flush_nothing(right: Any, log: LocalLog) -> Completion[int]:
+    log.flushed_end_offset = log.written_end_offset
+    return Completion.of(log.flushed_end_offset)
+
+
+def count_what_came_behind_a_cut(right: Any, flushing: LogFlushing, offset: int) -> None:
+    pass
+
+
+STOP: dict[str, object] = {"end": "stop"}
+KILL: dict[str, object] = {"end": "kill"}
+PARTITIONS = "test_each_partition_has_its_own_again"
+SMALL = "test_small_files_are_as_they_were_written"
+MARKS = "test_high_watermarks_are_those_of_the_last_checkpoint"
+BY_ANY_TIME = "test_every_record_is_found_by_its_time"
+AHEAD = "test_the_flushed_end_is_never_ahead_of_the_sync"
+CUT_OFF = "test_a_sync_proves_nothing_of_what_is_written_behind_a_cut"
+STOPPED = "test_everything_is_there_after_a_clean_stop"
+LOST_SNAPSHOTS = (LocalStorage, "open_log", lose_small_files(".snapshot"))
+LOST_EPOCHS = (LocalStorage, "open_log", lose_small_files("epoch-checkpoint"))
+LIES: list[tuple[Wrong, str, dict[str, object]]] = [
+    *[((LocalStorage, "open_log", swap_two_partitions), PARTITIONS, how) for how in (STOP, KILL)],
+    *[(lie, SMALL, how) for lie in (LOST_SNAPSHOTS, LOST_EPOCHS) for how in (STOP, KILL)],
+    *[(lie, STOPPED, {}) for lie in (LOST_SNAPSHOTS, LOST_EPOCHS)],
+    ((LocalLog, "truncate_to", forget_epochs_at_a_cut), "test_only_the_broker_changes_small_files", {}),
+    ((LocalLog, "offset_for_time", look_up_the_next_of_one_in_16), BY_ANY_TIME, {"end": None}),
+    ((LocalStorage, "delete_log", delete_in_memory_only), "test_a_deleted_log_stays_deleted", KILL),
+    *[((LocalStorage, "checkpoint", checkpoint_the_marks_before), MARKS, how) for how in (STOP, KILL)],
+    ((LocalLog, "flush", flush_and_tell_at_once), AHEAD, {}),
+    ((LocalLog, "flush", flush_nothing), AHEAD, {}),
+    ((LogFlushing, "truncated", count_what_came_behind_a_cut), CUT_OFF, {}),
+]  # fmt: skip
+
 BENEATH: list[tuple[Wrong, str, dict[str, object]]] = [
     ((FakeFile, "fdatasync", not_synced), "test_a_power_cut_leaves_a_prefix_with_all_that_was_flushed", {}),
     ((FakeFile, "fdatasync", not_synced), "test_no_crash_loses_what_was_promised", {}),
@@ -365,7 +474,9 @@ BENEATH: list[tuple[Wrong, str, dict[str, object]]] = [
 
 
 @pytest.mark.parametrize(
-    ("wrong", "test", "values"), BENEATH, ids=[f"{wrong[2].__name__}: {test}" for wrong, test, _ in BENEATH]
+    ("wrong", "test", "values"),
+    [*BENEATH, *LIES],
+    ids=[f"{wrong[2].__name__}: {test}" for wrong, test, _ in [*BENEATH, *LIES]],
 )
 @pytest.mark.filterwarnings("ignore")
 def test_what_a_storage_only_believes_is_caught(
@@ -374,5 +485,6 @@ def test_what_a_storage_only_believes_is_caught(
     plant(monkeypatch, wrong)
     with pytest.raises((AssertionError, OSError, ValueError)) as caught:
         run_contract_test(OfFiles(), test, **values)
+    print(repr(caught.value)[:200])
     del caught
     gc.collect()  # what the broken one left half done warns here, where nobody minds

@@ -13,7 +13,8 @@ from pathlib import Path
 from typing import Any
 
 from blumfeld.testing.real_disk.account import Account
-from blumfeld.testing.real_disk.life import Life, MakeIn
+from blumfeld.testing.real_disk.life import PARTITIONS, Life, MakeIn
+from blumfeld.testing.real_disk.python_calls import traced_calls
 
 KILLS = 12
 """Number of lives that end by SIGKILL, each after another number of acknowledged writes."""
@@ -27,14 +28,21 @@ FAULTS = 24
 
 
 def kills(make: MakeIn, directory: str) -> Account:
-    """Send SIGKILL as soon as a write is acknowledged. Some lives flush the log, and none stops it."""
+    """Send SIGKILL as soon as a write is acknowledged. Some lives flush the logs, write a checkpoint, or delete a log.
+    None stops the storage.
+    """
 
     def live(life: Life, number: int) -> None:
         for n in range(1 + number % 5):
             life.append(1 + (number + n) % 3)
         life.note(number)
         if number % 3 == 1:
-            life.flush()
+            for at in PARTITIONS:
+                life.flush(at)
+        if number % 2:
+            life.checkpoint()
+        if number % 4 < 2:
+            life.delete_one(number)
         life.append()
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -120,12 +128,26 @@ def faults(make: MakeIn, directory: str) -> Account:
 def syncs(make: MakeIn, directory: str) -> Account:
     """Flush again and again in this process while strace watches. ``flushes`` reads the trace."""
     life = Life(make, directory, 1, sys.stdout.fileno())
+    flushed, synced = PARTITIONS
+    life.open(flushed)
+    life.open(synced, flush_messages=1)
     for n in range(4):
-        life.append(1 + n)
-        life.append()
-        life.flush()
+        life.append(1 + n, flushed)
+        life.tell_flushed_end(flushed)
+        life.append(1, flushed)
+        life.flush(flushed)
+    for _ in range(2):
+        life.append(2, synced)
+        life.say("acked-flushed", life.bytes_unflushed)
+        life.bytes_unflushed = 0
     life.say("end")
     return Account()
+
+
+def syncs_by_python(make: MakeIn, directory: str) -> Account:
+    """The same without strace: a trace of what this process asks of Python's ``os`` goes to ``directory``.trace."""
+    with traced_calls(f"{directory}.trace"):
+        return syncs(make, directory)
 
 
 CAMPAIGNS: dict[str, Callable[[MakeIn, str], Account]] = {
@@ -133,6 +155,7 @@ CAMPAIGNS: dict[str, Callable[[MakeIn, str], Account]] = {
     "torn": torn_writes,
     "faults": faults,
     "syncs": syncs,
+    "syncs-by-python": syncs_by_python,
 }
 
 
@@ -161,7 +184,7 @@ def _fork(make: MakeIn, directory: str, number: int, live: Callable[[Life, int],
         os.close(reader)
         try:
             life = Life(make, directory, number + 1, writer)
-            life.tell_what_is_there()
+            life.open_all()
             live(life, number)
         except BaseException as error:
             where = traceback.format_exc().replace("\n", " / ")[-600:]

@@ -1,7 +1,8 @@
 """Reads a trace of strace: whether each flush synced what was written before it completed.
 
 The rule: between two flushes, the file that took most bytes holds the records. It must be synced after its last write
-and before the flush completes, or be opened so that every write is synced. Pure: tested without strace.
+and before the flush completes, or be opened so that every write is synced. The same holds where the log says without a
+flush that all is flushed, and for an ack under ``flush.messages``. Pure: tested without strace.
 """
 
 from __future__ import annotations
@@ -15,24 +16,82 @@ TRACED = (
 )
 _CALL = re.compile(r"^(?:\[pid\s+\d+\] |\d+ +)?(\w+)\((?:(\d+)<([^>]*)>)?(.*)$")
 _RESULT = re.compile(r"= (-?\d+)(?:<([^>]*)>)?")
-_MARK = re.compile(r'"(asked|flushed|end)\b')
+_MARK = re.compile(r'"(asked|flushed|told|acked-flushed|end)\b(?: (\d+))?')
+_DONE = {
+    "flushed": "flush {number} was done without a sync of {file}, to which {size} bytes were written before",
+    "told": "flushed_end_offset counted {size} bytes in {file} without a sync of it",
+    "acked-flushed": "a write was acknowledged under flush.messages=1 without a sync of {file}, "
+    "to which {size} bytes were written",
+}
 
 
 class Unseen(Exception):  # noqa: N818 - what it is
-    """The storage writes in a way that strace doesn't show: memory maps or io_uring."""
+    """The storage writes in a way that the trace doesn't show: memory maps, io_uring, or C libraries without strace."""
 
 
-def unsynced_flushes(trace: Iterable[str], directory: str) -> list[str]:
+class _Reader:
+    """Follows the calls of a trace."""
+
+    def __init__(self, directory: str, *, by_python: bool) -> None:
+        self.directory = directory
+        self.by_python = by_python
+        self.wrong: list[str] = []
+        self.written: dict[str, int] = {}
+        self.synced: set[str] = set()
+        self.always: set[str] = set()
+        self.flushes = self.bytes_asked = 0
+        self.hidden = self.asked = False
+
+    def mark(self, word: str, number: int) -> None:
+        """Take a mark that the process wrote to its pipe."""
+        if word == "asked":
+            self.asked, self.bytes_asked = True, number
+        elif word in _DONE:
+            self._done(word, self.bytes_asked if word == "flushed" else number)
+
+    def _done(self, word: str, size_bytes: int) -> None:
+        if word == "flushed":
+            self.flushes += 1
+            self.asked = False
+        if self.by_python and sum(self.written.values()) < size_bytes:
+            raise Unseen("not all of its writes go through Python's os (strace would show them)")
+        if self.written:
+            most = max(self.written, key=self.written.__getitem__)
+            if most not in self.synced and most not in self.always:
+                file = most.removeprefix(self.directory).lstrip("/")
+                said = _DONE[word].format(number=self.flushes, file=file, size=self.written[most])
+                self.wrong.append(said)
+        elif not self.hidden and word == "flushed" and size_bytes:
+            self.wrong.append(
+                f"flush {self.flushes}: nothing was written in {self.directory} since the one before"
+            )
+        self.written, self.synced = {}, set()
+
+    def call(self, call: str, path: str | None, rest: str) -> None:
+        """Take a system call."""
+        result = _RESULT.search(rest.rsplit(")", 1)[-1])
+        if call in ("open", "openat"):
+            if result is not None and result[2] and re.search(r"\bO_D?SYNC\b", rest):
+                self.always.add(result[2])
+        elif call in ("sync", "syncfs"):
+            self.synced |= set(self.written)
+        elif call in ("msync", "io_uring_enter"):
+            self.hidden = True
+        elif path is not None and path.startswith(self.directory):
+            if call in ("fsync", "fdatasync"):
+                self.synced.add(path)
+            elif call != "sync_file_range":
+                self.written[path] = self.written.get(path, 0) + max(int(result[1]) if result else 0, 0)
+                self.synced.discard(path)
+
+
+def unsynced_flushes(trace: Iterable[str], directory: str, *, by_python: bool = False) -> list[str]:
     """Return one text for each flush that didn't sync; none if every flush did.
 
+    :param by_python: the trace is that of ``python_calls``, so it may lack writes
     :raises Unseen: the trace can't tell
     """
-    wrong: list[str] = []
-    written: dict[str, int] = {}
-    synced: set[str] = set()
-    always: set[str] = set()
-    flushes, hidden = 0, False
-    asked = False
+    reader = _Reader(directory, by_python=by_python)
     for line in trace:
         found = _CALL.match(line.strip())
         if found is None:
@@ -40,41 +99,11 @@ def unsynced_flushes(trace: Iterable[str], directory: str) -> list[str]:
         call, _, path, rest = found.groups()
         mark = _MARK.search(rest) if call == "write" else None
         if mark is not None and not (path or "").startswith(directory):
-            if mark[1] == "asked":
-                asked = True
-            elif mark[1] == "flushed":
-                flushes += 1
-                asked = False
-                if written:
-                    most = max(written, key=written.__getitem__)
-                    if most not in synced and most not in always:
-                        wrong.append(_in_words(flushes, most, written[most], directory))
-                elif not hidden:
-                    wrong.append(f"flush {flushes}: nothing was written in {directory} since the one before")
-                written, synced = {}, set()
-            continue
-        if call in ("open", "openat"):
-            made = _RESULT.search(rest.rsplit(")", 1)[-1])
-            if made is not None and made[2] and re.search(r"\bO_D?SYNC\b", rest):
-                always.add(made[2])
-        elif call in ("sync", "syncfs"):
-            synced |= set(written)
-        elif call in ("msync", "io_uring_enter"):
-            hidden = True
-        elif path is not None and path.startswith(directory):
-            if call in ("fsync", "fdatasync"):
-                synced.add(path)
-            elif call != "sync_file_range":
-                size = _RESULT.search(rest.rsplit(")", 1)[-1])
-                written[path] = written.get(path, 0) + max(int(size[1]) if size else 0, 0)
-                synced.discard(path)
-    if hidden and not any(written.values()) and not wrong:
+            reader.mark(mark[1], int(mark[2] or 0))
+        else:
+            reader.call(call, path, rest)
+    if reader.hidden and not reader.wrong:
         raise Unseen("it writes by memory maps or io_uring, which strace does not show")
-    if not flushes or asked:
-        wrong.append("the process ended before a flush was done")
-    return wrong
-
-
-def _in_words(flush: int, path: str, size: int, directory: str) -> str:
-    name = path.removeprefix(directory).lstrip("/")
-    return f"flush {flush} was done without a sync of {name}, to which {size} bytes were written before"
+    if not reader.flushes or reader.asked:
+        reader.wrong.append("the process ended before a flush was done")
+    return reader.wrong

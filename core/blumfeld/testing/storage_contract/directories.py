@@ -11,11 +11,10 @@ from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.fakes.power import Adversary
-from blumfeld.testing.storage_contract.kit import StorageKit
-from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch
+from blumfeld.testing.storage_contract.kit import ANY, StorageKit
+from blumfeld.testing.storage_driver.node import PARTITION, SMALL_FILES, Log, Node, make_batch
 
 OTHER = TopicPartition("other", 0)
-ANY = r"."
 UNKNOWN_ID = bytes(range(100, 116))
 STEPS_MAX = 400
 
@@ -93,7 +92,7 @@ class StorageDirectories(StorageKit):
         log.fill(3, 3)
         log.log.advance_log_start(3)
         node.storage.checkpoint([(PARTITION, 6)])
-        with pytest.raises(ValueError, match="open"):
+        with pytest.raises(ValueError, match=ANY):
             node.storage.set_aside_log(PARTITION)
         node.stop()
         node.restart()
@@ -225,7 +224,7 @@ class StorageDirectories(StorageKit):
         node.stop()
         log = node.restart().open(segment_bytes=1500)
         assert (log.log.directory_id, log.spans()) == (target, spans)
-        assert log.log.aux.read("note") == b"moves too"
+        assert {name: log.log.aux.read(name) for name in SMALL_FILES} == SMALL_FILES
         assert node.listener.recoveries == []
 
     def test_what_is_told_of_a_move_that_runs(self, node: Node) -> None:
@@ -371,7 +370,8 @@ class StorageDirectories(StorageKit):
     def _to_move(self, node: Node) -> tuple[bytes, Log]:
         log = node.open(segment_bytes=1500, directory_id=node.directories[0])
         log.fill(*[3] * 30)
-        log.log.aux.write("note", b"moves too")
+        for name, data in SMALL_FILES.items():
+            log.log.aux.write(name, data)
         return node.directories[1], log
 
     def _lies(self, node: Node, directory: bytes, path: str) -> bool:

@@ -10,8 +10,16 @@ import pytest
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition, lasting
 from blumfeld.testing.fakes.files import Adversary, Fault
-from blumfeld.testing.storage_contract.kit import StorageKit
-from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
+from blumfeld.testing.storage_contract.kit import ANY, StorageKit
+from blumfeld.testing.storage_driver.node import (
+    PARTITION,
+    SMALL_FILES,
+    TIME_MS,
+    TOPIC_ID,
+    Log,
+    Node,
+    make_batch,
+)
 
 CRASH_SEEDS = range(60)
 
@@ -26,7 +34,8 @@ class StorageDurability(StorageKit):
         self.need_restart()
         log = node.open(segment_bytes=2000, index_interval_bytes=200)
         log.fill(*[3] * 50)
-        log.log.aux.write("note", b"kept")
+        for name, data in SMALL_FILES.items():
+            log.log.aux.write(name, data)
         log.log.advance_log_start(4)
         before, newest = log.read_all(), log.highest()
         node.stop(broker_epoch=11)
@@ -39,7 +48,7 @@ class StorageDurability(StorageKit):
         assert log.log.flushed_end_offset == 150
         assert log.read_all() == before
         assert log.highest() == newest
-        assert log.log.aux.read("note") == b"kept"
+        assert {name: log.log.aux.read(name) for name in SMALL_FILES} == SMALL_FILES
         log.fill(1)
         assert log.spans(150) == [(150, 151)]
 
@@ -65,7 +74,7 @@ class StorageDurability(StorageKit):
         node.stop()
         for cluster_id, node_id in (("other-cluster", 7), ("kit-cluster", 8)):
             other = Node(lambda _: self.make_runtime(node.runtime), self.make_storage)
-            with pytest.raises(ValueError, match=r"."):
+            with pytest.raises(ValueError, match=ANY):
                 other.start(cluster_id, node_id)
         node.restart()
 
@@ -73,7 +82,7 @@ class StorageDurability(StorageKit):
         """A second storage on the same directory can't start (``OSError``). The first one serves on."""
         self.need_restart()
         second = self.make_storage(node.runtime)
-        with pytest.raises(OSError, match=r"."):
+        with pytest.raises(OSError, match=ANY):
             node.runtime.run(second.start("kit-cluster", 7))
         node.open().fill(1)
 
@@ -193,15 +202,15 @@ class StorageDurability(StorageKit):
         self.need_simulated_disk(node)
         log.fill(2)
         node.runtime.disk.inject(Fault(operation="fdatasync"))
-        with pytest.raises(OSError, match="error"):
+        with pytest.raises(OSError, match=ANY):
             log.flush()
         assert log.log.flushed_end_offset == 0
         offline = [d.directory_id for d in node.storage.log_dirs() if not d.online]
         assert offline == [log.log.directory_id]
         _all_raise(log)
-        with pytest.raises(OSError, match="error"):
+        with pytest.raises(OSError, match=ANY):
             log.flush()
-        with pytest.raises(OSError, match="offline"):
+        with pytest.raises(OSError, match=ANY):
             node.open(TopicPartition("another", 0), directory_id=offline[0])
 
     def test_a_cut_back_that_fails_takes_the_directory_offline(self, node: Node, log: Log) -> None:
@@ -304,6 +313,6 @@ def _all_raise(log: Log) -> None:
     uses += [it.roll, it.segments] if log.node.has_segments else []
     uses += [lambda: it.read(0, 1, 1, True), lambda: it.truncate_to(0)]
     for use in uses:
-        with pytest.raises(OSError, match=r".") as raised:
+        with pytest.raises(OSError, match=ANY) as raised:
             use()
         assert raised.value.strerror, "the OSError has no strerror: it must say what is wrong"

@@ -64,9 +64,10 @@ class StorageFlushes(StorageKit):
         for.
         """
         self.need_crash(node)
-        log.fill(2)
-        log.flush()
         node.runtime.offload_delay_ms = lambda: SYNC_MS
+        _write(log, 2)
+        log.log.flush()
+        node.runtime.advance(5 * SYNC_MS)
         _write(log, 2)
         log.log.flush()
         node.runtime.run_turn()

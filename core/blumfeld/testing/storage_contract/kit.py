@@ -12,6 +12,9 @@ from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.not_tried import not_tried
 from blumfeld.testing.storage_driver.node import Log, Node
 
+ANY = r"."
+"""Any message. The contract says which exception is raised, and that it has a message, but not its wording."""
+
 
 class StorageKit:
     """The claims of a subclass about its storage, and the fixtures. Everything runs on virtual time, in one thread.
@@ -106,7 +109,9 @@ class StorageKit:
     def need_simulated_disk(self, node: Node) -> None:
         """Skip the test unless the disk is simulated, so that it can fail."""
         if not self.simulated_disk:
-            self.not_tried("simulated_disk is not claimed: faults of the disk at any operation")
+            self.not_tried(
+                "simulated_disk is not claimed: faults of the disk at any operation, blumfeld simulate"
+            )
         if not node.is_simulated:
             self.not_tried("make_runtime gives a real disk, which can't be made to fail at any operation")
 

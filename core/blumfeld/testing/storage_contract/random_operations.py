@@ -27,7 +27,7 @@ from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, 
 SEGMENT_BYTES = 1200
 OPEN: dict[str, Any] = {"segment_bytes": SEGMENT_BYTES, "index_interval_bytes": 150}
 KEYS = 6
-NAMES = ("a-note", "b-note")
+NAMES = ("leader-epoch-checkpoint", "00000000000000000003.snapshot")
 
 
 class LogMachine(RuleBasedStateMachine):

@@ -43,6 +43,17 @@ TOPIC_ID = bytes(range(16, 32))
 CLUSTER_ID = "kit-cluster"
 NODE_ID = 7
 TIME_MS = 1_700_000_000_000
+SMALL_FILES = {
+    "00000000000000000000.txnindex": b"aborted transactions",
+    "00000000000000000003-0000000001.checkpoint": b"a snapshot of the metadata",
+    "00000000000000000003.snapshot": b"producers at offset 3",
+    "00000000000000000005.snapshot": b"producers at offset 5",
+    "leader-epoch-checkpoint": b"0\n1\n0 0\n",
+    "quorum-state": b'{"votedId":-1}',
+}
+"""Small files by the names that the broker and the consensus give them. A kit that invents a name proves nothing of
+these.
+"""
 
 
 def make_batch(
