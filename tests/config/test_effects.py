@@ -33,7 +33,6 @@ from blumfeld.config.values import (
 )
 
 ALL = [*BROKER_CONFIGS.values(), *TOPIC_CONFIGS.values(), *GROUP_CONFIGS.values()]
-IDS = [f"{defn.scope}:{defn.name}" for defn in ALL]
 
 
 def of_effect(*effects: str) -> list[ConfigDef]:
@@ -134,18 +133,24 @@ def test_every_key_has_exactly_one_row() -> None:
     assert {effect_of(defn).effect for defn in ALL} == {HONOURED, FIXED, WITHOUT, REFUSED}
 
 
-@pytest.mark.parametrize("defn", ALL, ids=IDS)
-def test_a_row_is_in_plain_words(defn: ConfigDef) -> None:
+def test_every_row_is_in_plain_words() -> None:
     """One sentence that says what the key means, and a place or a reason."""
-    effect = effect_of(defn)
-    assert re.fullmatch(r"[A-Z0-9][^\n]+\.", effect.documentation)
-    assert effect.where
-    assert not effect.where.endswith(".")
+    for defn in ALL:
+        effect = effect_of(defn)
+        assert re.fullmatch(r"[A-Z0-9][^\n]+\.", effect.documentation), defn
+        assert effect.where, defn
+        assert not effect.where.endswith("."), defn
 
 
-@pytest.mark.parametrize("defn", of_effect(HONOURED), ids=lambda defn: f"{defn.scope}:{defn.name}")
-def test_an_honoured_key_is_read_where_its_row_says(defn: ConfigDef) -> None:
-    """By a module, as the default of a topic key that is honoured, as another unit, or by a section of the manifest."""
+def test_every_honoured_key_is_read_where_its_row_says() -> None:
+    for defn in of_effect(HONOURED):
+        check_reader(defn)
+
+
+def check_reader(defn: ConfigDef) -> None:
+    """Fail unless the key is read: by a module, as the default of a topic key that is honoured, as another unit, or
+    by a section of the manifest.
+    """
     effect = effect_of(defn)
     if effect.section is not None:
         return  # tests/kernel/manifest/test_config_classes.py
@@ -171,8 +176,13 @@ def test_a_module_that_does_not_read_a_key_is_seen() -> None:
     assert not reads("blumfeld_groups_kip848.members.settings", BROKER_CONFIGS["group.share.max.size"])
 
 
-@pytest.mark.parametrize("defn", of_effect(FIXED, REFUSED), ids=lambda defn: f"{defn.scope}:{defn.name}")
-def test_a_fixed_or_refused_key_takes_only_kafkas_default(defn: ConfigDef) -> None:
+def test_every_fixed_or_refused_key_takes_only_kafkas_default() -> None:
+    for defn in of_effect(FIXED, REFUSED):
+        check_refusal(defn)
+
+
+def check_refusal(defn: ConfigDef) -> None:
+    """Fail unless the key takes its default and no other value, and the refusal says where the value is made."""
     default = render(defn, defn.default)
     if default is not None:
         check_effect(defn, default)
@@ -185,9 +195,9 @@ def test_a_fixed_or_refused_key_takes_only_kafkas_default(defn: ConfigDef) -> No
         assert other not in str(refusal.value)
 
 
-@pytest.mark.parametrize("defn", of_effect(HONOURED, WITHOUT), ids=lambda defn: f"{defn.scope}:{defn.name}")
-def test_any_other_key_takes_what_kafka_takes(defn: ConfigDef) -> None:
-    check_effect(defn, render(defn, another_value(defn)))
+def test_any_other_key_takes_what_kafka_takes() -> None:
+    for defn in of_effect(HONOURED, WITHOUT):
+        check_effect(defn, render(defn, another_value(defn)))
 
 
 def test_a_default_is_recognised_however_it_is_written() -> None:

@@ -230,6 +230,8 @@ class BaseTransport:
         await self._until(lambda: not self._table.connections and not self._dialled, None)
         if self._turn is not None:
             self._turn.memory.stop()
+        # A handler may still keep exchanges of connections that are gone, and those lead here.
+        self._acceptors.clear()
 
     async def _until(self, all_gone: Callable[[], bool], grace_ms: int | None) -> None:
         """Wait until ``all_gone()``, or until the grace is over (``None``: without limit)."""

@@ -160,8 +160,9 @@ class UringTransport(BaseTransport):
 
     async def stop(self, grace_ms: int) -> None:
         """See :meth:`BaseTransport.stop`. Afterwards the kernel uses no memory of this transport."""
+        acceptors = list(self._acceptors)
         await super().stop(grace_ms)
-        for acceptor in self._acceptors:
+        for acceptor in acceptors:
             if isinstance(acceptor, UringAcceptor) and acceptor.armed:
                 closed: Completion[None] = Completion()
                 acceptor.when_closed = lambda closed=closed: closed.complete(None)

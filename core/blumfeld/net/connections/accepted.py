@@ -31,8 +31,8 @@ _unpack_size = SIZE.unpack_from
 class RequestExchange(msgspec.Struct, eq=False, gc=False):
     """One request and the place of its answer. See ``blumfeld.spi.transport.Exchange``.
 
-    One is made for each request, so it is kept out of garbage collection (``gc=False``). That leaks nothing: ``gone``
-    breaks the cycle between a connection and its newest exchange.
+    One is made for each request, so it is kept out of garbage collection (``gc=False``). That leaks nothing, because a
+    connection that is gone leads nowhere: ``gone`` drops its newest exchange, its handler and its transport.
     """
 
     connection: Any
@@ -364,7 +364,7 @@ class AcceptedConnection(Stream):
         if self._counted_bytes:
             self.turn.memory.unsent(self, self._counted_bytes, 0)
             self._counted_bytes = 0
-        # Breaks a cycle of references that garbage collection would free late or never.
+        # Garbage collection can't look into an exchange. A handler that keeps one would never be freed.
         self._newest = _NOBODY
 
         def tell() -> None:
@@ -373,5 +373,6 @@ class AcceptedConnection(Stream):
             except Exception as error:
                 self.turn.defect(error, "ConnectionHandler.closed")
             self._forget(self)
+            del self._handler, self._forget
 
         self.turn.runtime.at_end_of_turn(Phase.COMPLETE, tell)

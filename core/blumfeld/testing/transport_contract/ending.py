@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import socket
 import time
+import weakref
+from pathlib import Path
 
 import pytest
 
-from blumfeld.spi.transport import Limits
+from blumfeld.spi.transport import Limits, LoopFactory
 from blumfeld.testing.transport_contract.fixtures import TransportFixtures
 from blumfeld.testing.transport_contract.kit import (
     Client,
     Handler,
+    MakeTransport,
     Net,
     eventually,
     hold,
@@ -196,3 +200,23 @@ class LimitContract(TransportFixtures):
         assert client.is_closed()
         assert len(handler.closed_reasons) == 1
         net.answer(handler.exchanges[0], net.region(b"late"))
+
+    def test_a_handler_that_keeps_its_exchanges_is_freed_with_its_transport(
+        self, make_transport: MakeTransport, loop_factory: LoopFactory, tmp_path: Path
+    ) -> None:
+        """A transport may keep its exchanges out of garbage collection. Then it breaks the circle of handler, exchange
+        and connection itself. Otherwise every stopped broker of a test run stays in memory.
+        """
+        net = Net(make_transport, loop_factory, tmp_path)
+        net.start()
+        try:
+            handler, client = net.serve()
+            client.send(b"1", b"2")
+            assert [client.frame(), client.frame()] == [b"1", b"2"]
+        finally:
+            net.finish()
+        assert len(handler.exchanges) == 2
+        freed = weakref.ref(handler)
+        del net, handler
+        gc.collect()
+        assert freed() is None
