@@ -62,11 +62,15 @@ class Decoded:
     message's place in the batch, not falling) and the columns of its table without ``ts_recv``,
     ``k_partition`` and ``k_offset``, which the archive fills in from the message; a decoder that knows the
     time of receipt brings ``ts_recv`` itself. A column of the table that is left out is null.
+
+    ``ts_event`` is the venue's time. Where a message names none, set ``ts_event_is_recv`` (bool) to true and
+    ``ts_event`` to anything: the archive puts the time of receipt there, and readers see that it is no time of the
+    venue's. Set it to false elsewhere; left out, it is null, and a reader can't tell.
     """
     sequences: pa.Table | None = None
     """The numbers that the exchange gives, a row for each message: ``row`` int32, ``venue``, ``symbol``, ``stream``
-    strings, ``first_id``, ``last_id``, ``prev_id`` int64 (``prev_id`` null where there is none), ``ts_event`` int64 ns.
-    Messages without ids are left out.
+    strings, ``first_id``, ``last_id``, ``prev_id`` int64 (``prev_id`` null where there is none), ``ts_event`` int64 ns
+    and, as in the tables, ``ts_event_is_recv``. Messages without ids are left out.
     """
     rejected: Sequence[Rejected] = ()
     """Goes to ``quarantine`` with topic, partition, offset and bytes. A message is rejected whole or not at all.

@@ -34,6 +34,7 @@ SEQUENCES = pa.schema(
         pa.field("last_id", pa.int64()),
         pa.field("prev_id", pa.int64()),
         pa.field("ts_event", pa.int64(), nullable=False),
+        pa.field("ts_event_is_recv", pa.bool_()),
         pa.field("ts_recv", pa.int64(), nullable=False),
         pa.field("offset", pa.int64(), nullable=False),
     ]
@@ -93,9 +94,12 @@ def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: Arc
     """Runs each decoder on ``rows`` of one topic and partition, which are in the order of the offsets.
 
     ``ts_recv`` is the decoder's value, else the header ``settings.recv_header`` (ns in ASCII), else the Kafka
-    timestamp; in ``raw`` it is always the Kafka timestamp. A message with a value that the table can't hold is
-    rejected whole. ``quarantine`` has a row for each decoder that rejects a message. A decoder that raises gets the
-    batch again by halves, so that only the messages on which it raises are rejected.
+    timestamp; in ``raw`` it is always the Kafka timestamp. ``ts_event`` of a row with ``ts_event_is_recv`` becomes the
+    same time.
+
+    A message with a value that the table can't hold is rejected whole. ``quarantine`` has a row for each decoder that
+    rejects a message. A decoder that raises gets the batch again by halves, so that only the messages on which it
+    raises are rejected.
 
     :raises ArchiveError: the decoder itself is wrong (an unknown table or column), or can't work now (its schema
         registry is away). No message is quarantined, and the batch may be tried again
@@ -300,6 +304,11 @@ def _fitted(
         columns["ts_recv"] = fitting.known_or(columns["ts_recv"], lineage.received)
     else:
         columns["ts_recv"] = lineage.received
+    timeless = columns.get("ts_event_is_recv")
+    if timeless is not None and pc.any(timeless).as_py():
+        columns["ts_event"] = pc.if_else(
+            pc.fill_null(timeless, False), columns["ts_recv"], columns["ts_event"]
+        )
     wanted = schema if name == "sequences" else _with_row(schema)
     return pa.Table.from_arrays([columns[field.name] for field in wanted], schema=wanted)
 

@@ -64,6 +64,10 @@ _SENT = pa.field("ts_sent", pa.int64())
 """Time at which the venue sent the message, where it says so beside the event's time (Binance's ``E`` beside ``T``).
 Null elsewhere. Files of older archives lack the column.
 """
+_IS_RECV = pa.field("ts_event_is_recv", pa.bool_())
+"""True where the venue gave the message no time: ``ts_event`` is the time of receipt then. A join of such rows with
+others by ``ts_event`` compares two clocks. Null where a decoder doesn't say. Files of older archives lack the column.
+"""
 _WHERE = [pa.field("venue", pa.string(), nullable=False), pa.field("symbol", pa.string(), nullable=False)]
 
 
@@ -74,6 +78,7 @@ def _orders(number: pa.DataType) -> Table:
         schema=pa.schema(
             [
                 *_STAMPS,
+                _IS_RECV,
                 *_WHERE,
                 pa.field("sequence", pa.int64()),
                 pa.field("order_id", pa.int64(), nullable=False),
@@ -125,6 +130,7 @@ def _trades(number: pa.DataType, name: str = TRADES) -> Table:
             [
                 *_STAMPS,
                 _SENT,
+                _IS_RECV,
                 *_WHERE,
                 pa.field("trade_id", pa.int64()),
                 pa.field("side", pa.int8(), nullable=False),
@@ -152,6 +158,7 @@ def _book_deltas(number: pa.DataType) -> Table:
             [
                 *_STAMPS,
                 _SENT,
+                _IS_RECV,
                 *_WHERE,
                 pa.field("first_id", pa.int64()),
                 pa.field("last_id", pa.int64()),
@@ -161,6 +168,9 @@ def _book_deltas(number: pa.DataType) -> Table:
                 pa.field("size", number, nullable=False),  # 0 takes the level away
                 pa.field("is_snapshot", pa.bool_(), nullable=False),
                 pa.field("flags", pa.int32()),
+                pa.field(
+                    "depth", pa.int32()
+                ),  # levels of each side that a reader must cut the book to (Kraken)
                 *_LINEAGE,
             ]
         ),
@@ -183,6 +193,7 @@ def _bbo(number: pa.DataType) -> Table:
             [
                 *_STAMPS,
                 _SENT,
+                _IS_RECV,
                 *_WHERE,
                 pa.field("update_id", pa.int64()),
                 pa.field("bid", number),  # null: that side is empty

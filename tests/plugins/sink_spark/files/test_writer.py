@@ -224,8 +224,9 @@ def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:
 def test_prices_of_other_precision_fit_their_settings(tmp_path: Path) -> None:
     number = pa.decimal128(18, 8)
     rows = tools.trades(10)
-    rows = rows.set_column(7, pa.field("price", number, nullable=False), rows["price"].cast(number))
-    rows = rows.set_column(8, pa.field("size", number, nullable=False), rows["size"].cast(number))
+    for name in ("price", "size"):
+        place = rows.schema.get_field_index(name)
+        rows = rows.set_column(place, pa.field(name, number, nullable=False), rows[name].cast(number))
     task = TaskWriter(tools.FolderStore(tmp_path), tools.settings(decimal="18,8"), "ticks", 0)
     task.write({"trades": rows})
     (file,) = task.close()

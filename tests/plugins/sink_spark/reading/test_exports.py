@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import gzip
 import json
 from collections.abc import Iterator
@@ -126,7 +127,7 @@ def test_exports_and_bars_have_the_trades_of_the_market_in_the_logs_order(
     }
     prices = {
         "tardis": [line.split(",")[6] for line in lines_of(files[tardis][0])[1:]],
-        "csv": [line.split(",")[7] for line in lines_of(files[plain][0])[1:]],
+        "csv": [row["price"] for row in csv.DictReader(lines_of(files[plain][0]))],
         "hftbacktest": [f"{price:.2f}" for price in np.load(files[hftbacktest][0])["data"]["px"]],
         "nautilus": [
             f"{int.from_bytes(price, 'little') / 10**16:.2f}"

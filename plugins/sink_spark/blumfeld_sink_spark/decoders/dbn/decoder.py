@@ -13,7 +13,7 @@
 If a message has a header, venue and symbol come from it: its dataset, and the instrument's name on that day. Else they
 are ``publisher-<id>`` and the instrument's id. A sampled record (bbo-1s, cbbo-1m…) gets its instant, Databento's
 ``ts_recv``, as ``ts_event``, because its own ``ts_event`` is the time of the last trade. A record without ``ts_event``
-gets its ``ts_recv``, too.
+gets its ``ts_recv``, too, and ``ts_event_is_recv`` says so.
 
 DBN has no id of a trade: its ``sequence`` numbers packets, and a packet may hold several trades.
 

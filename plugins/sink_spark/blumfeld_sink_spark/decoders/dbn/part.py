@@ -63,6 +63,8 @@ class Part:
     row: npt.NDArray[np.int32]
     nth: Int64s
     ts_event: Int64s
+    is_recv: Mask
+    """True where a record has no time of its event, so that ``ts_event`` is that of receipt."""
     ts_recv: pa.Array | None
     venue: pa.Array
     symbol: pa.Array
@@ -86,13 +88,14 @@ class Part:
             if received is None
             else pa.array(received.astype(np.int64), mask=received == UNDEF_TIMESTAMP)
         )
-        return cls(kind, structs, row.astype(np.int32), nth, ts_event, ts_recv, venue, symbol)
+        timeless = (structs["ts_event"] == UNDEF_TIMESTAMP) & (not kind.sampled)
+        return cls(kind, structs, row.astype(np.int32), nth, ts_event, timeless, ts_recv, venue, symbol)
 
     def rows(self, where: Mask | None = None) -> Columns:
         """The columns that all tables have, of some records."""
         columns = {"row": pa.array(self.row), "nth": pa.array(self.nth), "ts_event": pa.array(self.ts_event)}
         if self.ts_recv is not None:
-            columns["ts_recv"] = self.ts_recv
+            columns |= {"ts_recv": self.ts_recv, "ts_event_is_recv": pa.array(self.is_recv)}
         columns |= {"venue": self.venue, "symbol": self.symbol}
         if where is None or where.all():
             return columns

@@ -162,7 +162,7 @@ def _sequences(part: Part) -> Columns:
 def _grouped(columns: Columns) -> Columns:
     names = ["row", "venue", "symbol"]
     table = pa.table(columns).group_by(names, use_threads=False)
-    latest = [("sequence", "max"), ("ts_event", "max"), ("ts_recv", "max")]
+    latest = [("sequence", "max"), ("ts_event", "max"), ("ts_recv", "max"), ("ts_event_is_recv", "any")]
     found = table.aggregate([("nth", "min"), ("sequence", "min"), *latest])
     return {
         **{name: found.column(name) for name in names},
@@ -171,4 +171,5 @@ def _grouped(columns: Columns) -> Columns:
         "last_id": found.column("sequence_max"),
         "ts_event": found.column("ts_event_max"),
         "ts_recv": found.column("ts_recv_max"),
+        "ts_event_is_recv": found.column("ts_event_is_recv_any"),
     }

@@ -25,18 +25,19 @@ _TYPES: Mapping[str, pa.DataType] = {
     "row": pa.int32(),
     "side": pa.int8(),
     "flags": pa.int32(),
-    "is_snapshot": pa.bool_(),
+    **dict.fromkeys(("is_snapshot", "ts_event_is_recv"), pa.bool_()),
     **dict.fromkeys(("venue", "symbol"), pa.string()),
     **dict.fromkeys(
         ("ts_event", "ts_recv", "trade_id", "update_id", "first_id", "last_id", "prev_id"), pa.int64()
     ),
     **dict.fromkeys(("price", "size", "bid", "bid_size", "ask", "ask_size"), NUMBER),
 }
+_TIMED = ("ts_event", "ts_event_is_recv", "ts_recv", "venue", "symbol")
 _COLUMNS = {
-    "trades": ("ts_event", "ts_recv", "venue", "symbol", "trade_id", "side", "price", "size", "flags"),
-    "bbo": ("ts_event", "ts_recv", "venue", "symbol", "update_id", "bid", "bid_size", "ask", "ask_size"),
+    "trades": (*_TIMED, "trade_id", "side", "price", "size", "flags"),
+    "bbo": (*_TIMED, "update_id", "bid", "bid_size", "ask", "ask_size"),
     "book_deltas": (
-        *("ts_event", "ts_recv", "venue", "symbol", "first_id", "last_id", "prev_id"),
+        *(*_TIMED, "first_id", "last_id", "prev_id"),
         *("side", "price", "size", "is_snapshot", "flags"),
     ),
 }
@@ -77,6 +78,7 @@ class Shape:
                 base[column] = source.constant
             elif (value := record.get(source.field)) is not None:
                 base[column] = _converted(source.field, source.convert, value)
+        base["ts_event_is_recv"] = "ts_event" not in base
         base.setdefault("ts_event", base.get("ts_recv", message.timestamp_ns))
         base.setdefault("venue", message.topic)
         if "symbol" not in base:
@@ -172,7 +174,7 @@ def sequence(name: str, row: Row) -> Row | None:
     first, last = (row.get(column) for column in _IDS[name])
     if last is None or (first is not None and first > last):
         return None
-    kept = {column: row[column] for column in ("row", "venue", "symbol", "ts_event")}
+    kept = {column: row[column] for column in ("row", "venue", "symbol", "ts_event", "ts_event_is_recv")}
     return (
         kept
         | {"stream": name, "first_id": last if first is None else first, "last_id": last}
@@ -184,7 +186,17 @@ def sequences(rows: list[Row]) -> pa.Table | None:
     """Returns the table made of rows that ``sequence`` gave."""
     if not rows:
         return None
-    names = ("row", "venue", "symbol", "stream", "first_id", "last_id", "prev_id", "ts_event")
+    names = (
+        "row",
+        "venue",
+        "symbol",
+        "stream",
+        "first_id",
+        "last_id",
+        "prev_id",
+        "ts_event",
+        "ts_event_is_recv",
+    )
     return pa.table(
         {name: pa.array([row[name] for row in rows], _TYPES.get(name, pa.string())) for name in names}
     )

@@ -41,6 +41,21 @@ class LateStrings(Protocol):
 
 
 @attrs.frozen
+class Times:
+    """The times of messages, some of which may be those of receipt."""
+
+    ns: Any
+    """int64."""
+    is_recv: Any
+    """True where the message names no time: one for all, or an array of booleans."""
+
+    @classmethod
+    def of(cls, times: Any) -> Times:
+        """Returns ``times``, which are the venue's if they are an array."""
+        return times if isinstance(times, cls) else cls(times, False)
+
+
+@attrs.frozen
 class Batch:
     """Parsed messages of one kind, in the order of their rows."""
 
@@ -56,6 +71,10 @@ class Batch:
 
     def __len__(self) -> int:
         return len(self.rows)
+
+    def received(self) -> Times:
+        """Returns the times of receipt, for messages that name none."""
+        return Times(self.stamps, True)
 
     def exploded(self, name: str) -> tuple[Batch, Any]:
         """Returns a batch of the elements of a list of objects, and for each element the index of its message here."""

@@ -3,6 +3,8 @@
 ``flags`` of a trade are bits, the same for all venues up to bit 7; from bit 8 on they are the venue's own, where it has
 some (DBN). ``flags`` of a book's level is the checksum that the venue
 sends of its whole book after the message (CRC32, as a signed int32), where it sends one.
+
+``ts_event`` is an array of the venue's times, or ``Times`` where some of them are those of receipt.
 """
 
 from __future__ import annotations
@@ -12,7 +14,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from blumfeld_sink_spark.decoders.tables.columns import Batch
+from blumfeld_sink_spark.decoders.tables.columns import Batch, Times
 from blumfeld_sink_spark.decoders.tables.json_table import Parts
 from blumfeld_sink_spark.decoders.tables.levels import Levels, spread
 from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
@@ -45,9 +47,19 @@ def sequence_part(
             "first_id": _ids(first_id, count),
             "last_id": pa.array(last_id, pa.int64()),
             "prev_id": _ids(prev_id, count),
-            "ts_event": pa.array(ts_event, pa.int64()),
+            **_timed(ts_event, count),
         }
     )
+
+
+def _timed(times: Any, count: int) -> dict[str, Any]:
+    """The columns of an event's time, and whether it is the time of receipt."""
+    found = Times.of(times)
+    is_recv = found.is_recv
+    return {
+        "ts_event": pa.array(found.ns, pa.int64()),
+        "ts_event_is_recv": pa.repeat(is_recv, count) if isinstance(is_recv, bool) else pa.array(is_recv),
+    }
 
 
 def _ids(ids: Any, count: int) -> Any:
@@ -80,7 +92,7 @@ def trade_part(
     table = pa.table(
         {
             "row": pa.array(batch.rows, pa.int32()),
-            "ts_event": pa.array(ts_event, pa.int64()),
+            **_timed(ts_event, count),
             "venue": pa.repeat(batch.venue, count),
             "symbol": symbol,
             "trade_id": _ids(trade_id, count),
@@ -111,7 +123,7 @@ def quote_part(
     table = pa.table(
         {
             "row": pa.array(batch.rows, pa.int32()),
-            "ts_event": pa.array(ts_event, pa.int64()),
+            **_timed(ts_event, len(batch)),
             "venue": pa.repeat(batch.venue, len(batch)),
             "symbol": symbol,
             "update_id": _ids(update_id, len(batch)),
@@ -139,14 +151,16 @@ def book_part(
     is_snapshot: Any = False,
     flags: Any = None,
     sent: Any = None,
+    depth: Any = None,
 ) -> Parts:
     """The levels of each message; numbered if ``stream`` isn't empty. A message without levels has no row, and is
     numbered all the same. ``is_snapshot`` is one for all, or an array.
     """
-    message = levels.message
+    message, times = levels.message, Times.of(ts_event)
+    is_recv = times.is_recv if isinstance(times.is_recv, bool) else times.is_recv[message]
     columns = {
         "row": pa.array(batch.rows[message], pa.int32()),
-        "ts_event": pa.array(ts_event[message], pa.int64()),
+        **_timed(Times(times.ns[message], is_recv), len(message)),
         "venue": pa.repeat(batch.venue, len(message)),
         "symbol": spread(symbol, message),
         "side": levels.side,
@@ -154,7 +168,8 @@ def book_part(
         "size": levels.size,
         "is_snapshot": spread(np.broadcast_to(np.asarray(is_snapshot), len(batch)), message),
     }
-    told = {"first_id": first_id, "last_id": last_id, "prev_id": prev_id, "flags": flags, "ts_sent": sent}
+    told = {"first_id": first_id, "last_id": last_id, "prev_id": prev_id}
+    told |= {"flags": flags, "ts_sent": sent, "depth": depth}
     for name, values in told.items():
         if values is not None:
             columns[name] = spread(values, message)

@@ -6,8 +6,8 @@ midnight, USD-M 21,313; USD-M numbers trades of the insurance fund and ADL in th
 another ``X``). Spot depth is consecutive (``U`` is the ``u`` before plus one), USD-M depth is chained (``pu`` is
 the ``u`` before). ``u`` of ``bookTicker`` only grows.
 
-The time of an event is ``T``, the matching engine's, where there is one, else ``E``, else the record's timestamp
-(spot ``bookTicker`` and spot snapshots carry none). Where there are both, ``E``, the sender's, is ``ts_sent``.
+The time of an event is ``T``, the matching engine's, where there is one, else ``E``, else that of receipt (spot
+``bookTicker`` and spot snapshots carry none). Where there are both, ``E``, the sender's, is ``ts_sent``.
 
 Aggregate trades (``aggTrade``) go to a table of their own: each is made of trades that the stream ``trade`` has too.
 """
@@ -110,7 +110,7 @@ def _ticker(batch: Batch, usdm: bool) -> Parts:
     return quote_part(
         batch,
         stream="bookTicker",
-        ts_event=batch.time_ns("T") if usdm else batch.stamps,
+        ts_event=batch.time_ns("T") if usdm else batch.received(),
         symbol=batch.symbols("s"),
         update_id=batch.integers("u"),
         sides=(bid, bid_size, ask, ask_size),
@@ -123,7 +123,7 @@ def _snapshot(batch: Batch, usdm: bool) -> Parts:
     return book_part(
         batch,
         stream="",
-        ts_event=batch.time_ns("T") if timed else batch.stamps,
+        ts_event=batch.time_ns("T") if timed else batch.received(),
         sent=_sent(batch) if timed else None,
         symbol=batch.key_symbols(),
         levels=lv.levels(batch.columns["bids"], batch.columns["asks"]),

@@ -2,7 +2,7 @@
 
 ``side`` of a match is the maker's: the aggressor is the other. Trade ids are consecutive for each product (97
 matches in the real capture, no hole). ``last_match`` repeats the last trade before a subscription: it is in
-``trades`` with the flag ``REPEATED``, and isn't numbered. ``snapshot`` has no time: it is the record's timestamp.
+``trades`` with the flag ``REPEATED``, and isn't numbered. ``snapshot`` has no time: it is that of receipt.
 ``l2update`` has no id. The ``sequence`` of a ``ticker`` counts all messages of the product's full channel, so that
 it only grows.
 """
@@ -71,7 +71,7 @@ def _snapshot(batch: Batch) -> Parts:
     return book_part(
         batch,
         stream="",
-        ts_event=co.iso_ns(batch.need("time"), "time") if batch.has("time") else batch.stamps,
+        ts_event=co.iso_ns(batch.need("time"), "time") if batch.has("time") else batch.received(),
         symbol=batch.symbols("product_id"),
         levels=lv.levels(batch.columns["bids"], batch.columns["asks"]),
         is_snapshot=True,
@@ -101,7 +101,7 @@ def _ticker(batch: Batch) -> Parts:
     return quote_part(
         batch,
         stream="ticker",
-        ts_event=co.iso_ns(batch.need("time"), "time") if batch.has("time") else batch.stamps,
+        ts_event=co.iso_ns(batch.need("time"), "time") if batch.has("time") else batch.received(),
         symbol=batch.symbols("product_id"),
         update_id=batch.integers("sequence"),
         sides=(sides[0], sides[1], sides[2], sides[3]),

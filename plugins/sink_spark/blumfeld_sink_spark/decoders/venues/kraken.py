@@ -5,6 +5,9 @@ v1 numbers nothing, and gives each level a time of its own: a message's time is 
 the hours-old levels of a snapshot stay together. v2 numbers trades, consecutively for each pair. The CRC32 of the
 ten best levels of each side, which both versions send with a book, is in ``flags`` of the message's levels.
 
+A client gets the best levels alone, as many as it asked for, and has to cut the book to them. v1 names the depth in the
+channel: it is in ``depth`` of the levels. v2 says it in no message of a book.
+
 Numbers of v2 are JSON numbers: they are read as decimals from their digits, not as floats.
 """
 
@@ -20,7 +23,7 @@ import pyarrow.compute as pc
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders.tables import columns as co
 from blumfeld_sink_spark.decoders.tables import levels as lv
-from blumfeld_sink_spark.decoders.tables.columns import BadMessageError, Batch
+from blumfeld_sink_spark.decoders.tables.columns import BadMessageError, Batch, Times
 from blumfeld_sink_spark.decoders.tables.exact import JSON_NUMBER, exact, narrowed
 from blumfeld_sink_spark.decoders.tables.json_table import JsonDecoder, Kind, Parts, guess_by_prefix
 from blumfeld_sink_spark.decoders.tables.parts import REPEATED, book_part, quote_part, trade_part
@@ -37,6 +40,8 @@ answers to requests (``{"method":…,"success":true}``, ``{"method":"pong"}``).
 _STRING, _LONG = pa.string(), pa.int64()
 _LEVELS = pa.list_(pa.list_(pa.string()))
 _SIDES = ("bs", "b", "as", "a")
+_BOOK = "book-"
+"""The channel of v1's books, before the depth."""
 
 
 def _as_objects(values: Any) -> Any:
@@ -49,7 +54,7 @@ def _as_objects(values: Any) -> Any:
 
 
 def _v1_book(batch: Batch) -> Parts:
-    _named(batch, "book-")
+    _named(batch, _BOOK)
     data = batch.fields("x")
     lists = {name: data.columns[name].fill_null([]) for name in _SIDES}
     there = {name: data.columns[name].is_valid().to_numpy(zero_copy_only=False) for name in _SIDES}
@@ -61,17 +66,18 @@ def _v1_book(batch: Batch) -> Parts:
         counts, values, begins = lv.tuples(lists[name], name, 3)
         message = np.repeat(np.arange(len(batch)), counts)
         np.maximum.at(times, message, co.seconds_ns(lv.at(values, begins, 2)))
-    times = np.where(times == 0, batch.stamps, times)  # an empty snapshot
+    timeless = times == 0  # an empty snapshot
     bids = pc.if_else(pa.array(whole), lists["bs"], lists["b"])
     asks = pc.if_else(pa.array(whole), lists["as"], lists["a"])
     return book_part(
         batch,
         stream="",
-        ts_event=times,
+        ts_event=Times(np.where(timeless, batch.stamps, times), timeless),
         symbol=batch.symbols("p"),
         levels=lv.levels(bids, asks),
         is_snapshot=whole,
         flags=_crc(data.columns["c"], "c"),
+        depth=pc.utf8_slice_codeunits(batch.need("n"), len(_BOOK)).cast(pa.int32()),
     )
 
 
@@ -134,7 +140,9 @@ def _v2_book(batch: Batch) -> Parts:
     return book_part(
         items,
         stream="",
-        ts_event=co.iso_ns(items.need("timestamp"), "timestamp") if items.has("timestamp") else items.stamps,
+        ts_event=co.iso_ns(items.need("timestamp"), "timestamp")
+        if items.has("timestamp")
+        else items.received(),
         symbol=items.symbols("symbol"),
         levels=lv.levels_of_objects(items.need("bids"), items.need("asks")),
         is_snapshot=whole.to_numpy(zero_copy_only=False)[message],
@@ -167,7 +175,7 @@ def _v2_trades(batch: Batch) -> Parts:
 def _v2_ticker(batch: Batch) -> Parts:
     batch.constant("channel", "ticker")
     items, _ = batch.exploded("data")
-    times = co.iso_ns(items.need("timestamp"), "timestamp") if items.has("timestamp") else items.stamps
+    times = co.iso_ns(items.need("timestamp"), "timestamp") if items.has("timestamp") else items.received()
     sides = (
         *co.null_if_zero(narrowed(items.need("bid")), narrowed(items.need("bid_qty"))),
         *co.null_if_zero(narrowed(items.need("ask")), narrowed(items.need("ask_qty"))),

@@ -24,8 +24,8 @@ from blumfeld_sink_spark.reading.exports.selection import Selection
 from blumfeld_sink_spark.tables import BOOK_DELTAS
 
 COLUMNS = (
-    "ts_event", "ts_recv", "first_id", "last_id", "prev_id", "side", "price", "size", "is_snapshot", "k_partition",
-    "k_offset", "venue", "symbol",
+    "ts_event", "ts_recv", "first_id", "last_id", "prev_id", "side", "price", "size", "is_snapshot", "depth",
+    "k_partition", "k_offset", "venue", "symbol",
 )  # fmt: skip
 
 

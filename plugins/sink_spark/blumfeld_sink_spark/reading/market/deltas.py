@@ -17,11 +17,11 @@ import pyarrow.parquet as pq
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.records import FileEntry
-from blumfeld_sink_spark.tables import BOOK_DELTAS
+from blumfeld_sink_spark.tables import BOOK_DELTAS, tables
 
 COLUMNS = (
     *("ts_event", "venue", "first_id", "last_id", "prev_id", "side", "price", "size", "is_snapshot"),
-    *("k_partition", "k_offset"),
+    *("flags", "depth", "k_partition", "k_offset"),
 )
 ROWS = 65_536
 """Rows in one piece; more where one message has more."""
@@ -120,6 +120,11 @@ def read(archive: Committed, book: BookOf, chosen: list[Group], first_offset: in
 def _group(archive: Committed, book: BookOf, group: Group) -> pa.Table:
     with archive.open_file(group.entry) as file:
         rows = pq.ParquetFile(file).read_row_group(group.number, columns=list(COLUMNS))
+    for name in COLUMNS:
+        if name not in rows.column_names:  # a file of an older archive
+            kind = tables()[BOOK_DELTAS].schema.field(name).type
+            rows = rows.append_column(name, pa.nulls(rows.num_rows, kind))
+    rows = rows.select(list(COLUMNS))
     return rows.filter(pc.equal(rows.column("venue"), book.venue)) if book.venue else rows
 
 

@@ -25,8 +25,8 @@ TIME_BINS, PRICE_BINS = 480, 180
 MARGIN_BPS = 12.0
 """Margin above and below the range of the mid price."""
 COLUMNS = (
-    "ts_event", "venue", "first_id", "last_id", "prev_id", "side", "price", "size", "is_snapshot", "k_partition",
-    "k_offset",
+    "ts_event", "venue", "first_id", "last_id", "prev_id", "side", "price", "size", "is_snapshot", "depth",
+    "k_partition", "k_offset",
 )  # fmt: skip
 
 

@@ -46,6 +46,7 @@ def test_a_trade_alone_is_exact() -> None:
             "ts_event": dbn.EVENT_NS,
             "ts_recv": dbn.RECEIVED_NS,
             "ts_sent": None,
+            "ts_event_is_recv": False,
             "venue": "publisher-1",
             "symbol": "5482",
             "trade_id": None,

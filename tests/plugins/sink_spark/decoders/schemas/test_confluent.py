@@ -103,6 +103,7 @@ def test_an_avro_trade_is_exact(registry: Registry) -> None:
         "ts_event": STAMP_US * 1000,
         "ts_recv": 1_723_161_256_001_000_000,
         "ts_sent": None,
+        "ts_event_is_recv": False,
         "venue": "XNAS",
         "symbol": "ACME",
         "trade_id": 5,
@@ -120,6 +121,7 @@ def test_what_the_record_lacks_comes_from_the_message(registry: Registry) -> Non
     applied = apply(registry, *avro(QUOTE_ID, QUOTE, QUOTED), keys=[b"ACME"])
     (row,) = applied.tables["bbo"].to_pylist()
     assert (row["venue"], row["symbol"], row["ts_event"], row["update_id"]) == ("ticks", "ACME", 12, 3)
+    assert row["ts_event_is_recv"] is False
     assert (row["bid"], row["bid_size"], row["ask"], row["ask_size"]) == (Decimal("1.5"), 10, None, None)
 
 

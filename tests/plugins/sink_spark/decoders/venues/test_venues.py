@@ -295,18 +295,68 @@ def test_okx_trades_quotes_and_whole_books() -> None:
     assert plain(five, "book_deltas", "side", "last_id", "prev_id", "is_snapshot") == [(1, 8, -1, True)]
 
 
-@pytest.mark.parametrize(
-    ("name", "message"),
-    [
-        ("binance-spot", '{"u":4,"s":"X","b":"1.5","B":"2","a":"2","A":"1"}'),
-        ("binance-spot", '{"lastUpdateId":6,"bids":[["1","2"]],"asks":[]}'),
-        ("coinbase", '{"type":"snapshot","product_id":"X","asks":[["2","3"]],"bids":[]}'),
-        (
-            "kraken",
-            '{"channel":"ticker","type":"update","data":[{"symbol":"X","bid":1,"bid_qty":2,"ask":2,"ask_qty":3}]}',
-        ),
-    ],
+_TICKER = '{"type":"ticker","sequence":6,"product_id":"X","best_bid":"1","best_ask":"2"%s}'
+_KRAKEN = (
+    '{"channel":"book","type":"snapshot","data":[{"symbol":"X","bids":[{"price":1,"qty":2}],"asks":[],'
+    '"checksum":1%s}]}'
 )
+_TIME = ',"time":"1970-01-01T00:00:01Z"'
+_STAMP = ',"timestamp":"1970-01-01T00:00:01Z"'
+TIMELESS = [
+    ("binance-spot", '{"u":4,"s":"X","b":"1.5","B":"2","a":"2","A":"1"}'),
+    ("binance-spot", '{"lastUpdateId":6,"bids":[["1","2"]],"asks":[]}'),
+    ("binance-usdm", '{"lastUpdateId":6,"bids":[["1","2"]],"asks":[]}'),
+    ("coinbase", '{"type":"snapshot","product_id":"X","asks":[["2","3"]],"bids":[]}'),
+    ("coinbase", _TICKER % ""),
+    ("kraken", _KRAKEN % ""),
+    (
+        "kraken",
+        '{"channel":"ticker","type":"update","data":[{"symbol":"X","bid":1,"bid_qty":2,"ask":2,"ask_qty":3}]}',
+    ),
+]
+
+
+@pytest.mark.parametrize(("name", "message"), TIMELESS)
+def test_a_message_without_a_time_of_the_venue_says_so(name: str, message: str) -> None:
+    """Its ``ts_event`` is another clock's: in the real spot capture 1.27 s from that of the trades beside it."""
+    decoded = one(name, message)
+    found = [row["ts_event_is_recv"] for table in decoded.tables.values() for row in table.to_pylist()]
+    assert found == [True]
+    if decoded.sequences is not None:
+        assert decoded.sequences.column("ts_event_is_recv").to_pylist() == [True]
+
+
+@pytest.mark.parametrize("name", venue_messages.VENUES)
+def test_a_message_with_a_time_of_the_venue_says_so(name: str) -> None:
+    """Each of the messages, but those that name none."""
+    timeless = {text for _, text in TIMELESS} | {
+        '{"u":400900217,"s":"BNBUSDT","b":"25.35190000","B":"31.21","a":"25.3652","A":"40.66"}',
+        '{"type":"snapshot","product_id":"A-B","asks":[["2","3"]],"bids":[["1","4"]]}',
+        '{"channel":"ticker","type":"update","data":[{"symbol":"A/B","bid":1.5,"bid_qty":2,"ask":1.6,"ask_qty":3}]}',
+    }
+    for message in venue_messages.of(name):
+        tables = one(name, message).tables.values()
+        found = {row["ts_event_is_recv"] for table in tables for row in table.to_pylist()}
+        assert found == {message.decode() in timeless}, message
+
+
+def test_the_same_message_with_and_without_its_time() -> None:
+    for name, message, time in (("coinbase", _TICKER, _TIME), ("kraken", _KRAKEN, _STAMP)):
+        ((at, is_recv),) = plain(one(name, message % time), *_TABLE[name], "ts_event", "ts_event_is_recv")
+        assert (at, is_recv) == (1_000 * MS, False)
+
+
+_TABLE = {"coinbase": ("bbo",), "kraken": ("book_deltas",)}
+
+
+def test_krakens_first_channel_says_the_depth() -> None:
+    """v2 says it in no message of a book."""
+    first = one("kraken", '[1,{"as":[["3","1","2.0"]],"bs":[["2","1","1.0"]]},"book-25","A/B"]')
+    assert plain(first, "book_deltas", "side", "depth") == [(1, 25), (-1, 25)]
+    assert plain(one("kraken", _KRAKEN % ""), "book_deltas", "depth") == [(None,)]
+
+
+@pytest.mark.parametrize(("name", "message"), TIMELESS)
 def test_a_record_s_time_beyond_int64_is_held_at_the_last_that_fits(name: str, message: str) -> None:
     """Kafka's ms may hold µs by a mistake of the producer: as ns they don't fit, and once wrapped around to 1772."""
     rows = rows_of([message])
