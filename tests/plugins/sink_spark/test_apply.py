@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from blumfeld.spi.decoders import Continuity, Decoded, Decoder, Rejected
 from blumfeld_sink_spark.apply import SEQUENCES, Applied, decode_rows, decoders_for
-from blumfeld_sink_spark.decoders.venues.binance import BinanceSpot
+from blumfeld_sink_spark.decoders import catalog
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.rows import RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
@@ -298,7 +298,7 @@ def test_an_event_without_a_time_has_that_of_its_receipt_to_the_nanosecond() -> 
     quotes = [b'{"u":%d,"s":"X","b":"1.5","B":"2","a":"2","A":"1"}' % nth for nth in (4, 5)]
     rows = rows.set_column(1, rows.schema.field(1), pa.array(quotes, pa.binary()))
     settings = ArchiveSettings(topics=("ticks",), recv_header="recv")
-    made = decode_rows([BinanceSpot()], rows, settings)
+    made = decode_rows([catalog.find("binance-spot")], rows, settings)
     for table in (made.tables["bbo"], made.sequences):
         assert table.column("ts_event").to_pylist() == [1723161256000000012, 1723161256000000034]
         assert table.column("ts_event").equals(table.column("ts_recv"))
