@@ -327,6 +327,8 @@ class Broker:
         threads_per_dir = self.cluster.config.int("num.recovery.threads.per.data.dir")
         self.partitions.start(composition.storage, composition.replication, threads_per_dir)
         self._follower.start()
+        if not composition.single_node:
+            self._lost.start()
         await self._follower.applied()
         await self.partitions.settled()
         self._upkeep.start()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from blumfeld.broker.waiting.parking import Expires
     from blumfeld.client.envelope import Forwarded
     from blumfeld.config.values import BrokerConfig, TopicConfig
-    from blumfeld.spi.cluster import ClusterImage, Membership, TopicImage
+    from blumfeld.spi.cluster import BrokerImage, ClusterImage, Membership, TopicImage
     from blumfeld.spi.completion import Completion
     from blumfeld.spi.consensus import Controller, OnBehalf, Quorum
     from blumfeld.spi.context import ParkedOperation, RequestContext
@@ -199,10 +199,18 @@ class Transactions(Protocol):
 
 
 class Lost(Protocol):
-    """Brokers whose process is gone, while the image still shows them alive."""
+    """Brokers whose process is gone: before the image shows it, and shortly after."""
 
     def settled(self, brokers: Iterable[int]) -> Completion[None] | None:
-        """Returns a completion for the time when none of these brokers is lost; ``None`` if none is now."""
+        """Returns a completion for the time when none of these brokers is waited for; ``None`` if none is now."""
+        ...
+
+    def refuses(self, broker_id: int) -> bool:
+        """Whether the broker's port refused a connection, and the image doesn't show it fenced yet."""
+        ...
+
+    def just_fenced(self) -> Iterable[BrokerImage]:
+        """Returns the brokers that were fenced a moment ago."""
         ...
 
 

@@ -91,7 +91,8 @@ class Metadata:
         self, request: MetadataRequest, context: RequestContext
     ) -> MetadataResponse | Completion[MetadataResponse]:
         """Answer at once; or, if a partition that this node leads is still being opened, once it is open; or, if the
-        process of a leader is gone, once its broker is fenced.
+        process of a leader is gone, once its broker is fenced. If that takes long, the partition has no leader
+        (LEADER_NOT_AVAILABLE), so that the client asks again soon.
 
         A client may produce as soon as it has our answer, so the partition must be open by then.
 
@@ -212,7 +213,10 @@ class Metadata:
         may_create: bool,
     ) -> MetadataResponse:
         ports, listener = self._ports, context.listener.name
-        endpoints = ((b, b.endpoint(listener)) for b in live_brokers(ports.cluster.image))
+        listed = sorted(
+            [*live_brokers(ports.cluster.image), *ports.lost.just_fenced()], key=lambda each: each.broker_id
+        )
+        endpoints = ((b, b.endpoint(listener)) for b in listed)
         return MetadataResponse(
             brokers=[
                 MetadataResponseBroker(node_id=b.broker_id, host=e.host, port=e.port, rack=b.rack)
@@ -305,6 +309,8 @@ class Metadata:
     def _partition(self, partition: PartitionImage, context: RequestContext) -> MetadataResponsePartition:
         listener = context.listener.name
         code, leader = leader_for(self._ports.cluster, partition, listener)
+        if self._ports.lost.refuses(leader):
+            code, leader = ErrorCode.LEADER_NOT_AVAILABLE, -1
         if code == ErrorCode.LISTENER_NOT_FOUND and context.api_version < LISTENER_ERROR_FROM:
             code = ErrorCode.LEADER_NOT_AVAILABLE
         return MetadataResponsePartition(
