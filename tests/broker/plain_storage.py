@@ -9,10 +9,13 @@ from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import (
     LogDirInfo,
+    LogDirNotFoundError,
     LogListener,
     LogMove,
+    LogNotOpenError,
     LogRead,
     LogReadOutcome,
+    OffsetOutOfRangeError,
     SegmentInfo,
     StorageWatcher,
     TimestampOffset,
@@ -106,7 +109,7 @@ class PlainLog:
 
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogReadOutcome:
         if not self.log_start_offset <= offset <= self.written_end_offset:
-            raise LookupError(offset)
+            raise OffsetOutOfRangeError(offset)
         read = LogRead([], 0, offset)
         for batch in self.batches(offset):
             fits = read.size_bytes + batch.size_bytes <= bytes_max
@@ -247,10 +250,10 @@ class PlainStorage:
         """Begin, or give up; :meth:`finish_move` ends it."""
         online = {info.directory_id for info in self.log_dirs() if info.online}
         if directory_id not in online:
-            raise LookupError(f"no log directory {directory_id.hex()}")
+            raise LogDirNotFoundError(f"no log directory {directory_id.hex()}")
         log = self.logs.get(partition)
         if log is None:
-            raise ValueError(f"{partition} is not open")
+            raise LogNotOpenError(f"{partition} is not open")
         self._moves.pop(partition, None)
         if directory_id != log.directory_id:
             self._moves[partition] = LogMove(

@@ -85,9 +85,8 @@ class FollowerHost(Protocol):
         :param high_watermark: the leader's. Ours becomes the same once the records are written, but never lies beyond
             our log's end
         :param log_start_offset: the leader's. Ours follows, but not beyond our high watermark
-        :raises CorruptBatch: a batch is damaged; nothing was placed
+        :raises CorruptBatch: a batch is damaged, or the offsets don't follow the log's end; nothing was placed
         :raises UnsupportedMagic: a batch of an old format; nothing was placed
-        :raises ValueError: the offsets don't follow the log's end; nothing was placed
         """
         ...
 

@@ -24,6 +24,22 @@ LACKS = frozenset({ENOSPC, EDQUOT, EMFILE, ENFILE, ENOMEM})
 """``OSError.errno`` of what failed for want of room, descriptors or memory: nothing is bad, it may be tried again."""
 
 
+class OffsetOutOfRangeError(LookupError):
+    """A read at an offset that is below the log start or above the written end. OFFSET_OUT_OF_RANGE on the wire."""
+
+
+class InconsistentTopicIdError(ValueError):
+    """The directory of a log holds the log of another topic of that name. INCONSISTENT_TOPIC_ID on the wire."""
+
+
+class LogDirNotFoundError(LookupError):
+    """There is no log directory with this id, or it is offline. LOG_DIR_NOT_FOUND on the wire."""
+
+
+class LogNotOpenError(ValueError):
+    """The log that should move is not open. REPLICA_NOT_AVAILABLE on the wire."""
+
+
 class TopicPartition(msgspec.Struct, frozen=True, order=True):
     """A topic's name and a partition's number."""
 
@@ -200,7 +216,7 @@ class PartitionLog(Protocol):
         batch that isn't whole for one that can never be fetched (KIP-74). Example: batches [0..4] [5..9],
         ``read(7, 1, 10, True)`` gives the whole of [5..9], ``end_offset`` 10; ``read(7, 1, 10, False)`` gives no parts.
 
-        :raises LookupError: ``offset`` is below the log start or above the written end: OFFSET_OUT_OF_RANGE
+        :raises OffsetOutOfRangeError: ``offset`` is below the log start or above the written end
         """
         ...
 
@@ -383,7 +399,7 @@ class LogStorage(Protocol):
             the fewest logs. A log that was found at start is opened where it lies
         :raises OSError: KAFKA_STORAGE_ERROR for the partition: its directory is offline, or none is online; one of
             ``LACKS`` leaves what was there, and it may be opened again
-        :raises ValueError: the directory holds another topic id: INCONSISTENT_TOPIC_ID
+        :raises InconsistentTopicIdError: the directory holds another topic id
         """
         ...
 
@@ -452,8 +468,8 @@ class SeveralDirectories(LogStorage, Protocol):
         Copies off the loop while the log serves, then changes over between two turns. A move outlives a restart: the
         ``-future`` directory says that it was wanted.
 
-        :raises LookupError: no such directory, or it is offline: LOG_DIR_NOT_FOUND, KAFKA_STORAGE_ERROR
-        :raises ValueError: the log is not open: REPLICA_NOT_AVAILABLE
+        :raises LogDirNotFoundError: no such directory, or it is offline
+        :raises LogNotOpenError: the log is not open
         """
         ...
 

@@ -17,7 +17,14 @@ from typing import NamedTuple, Protocol, TypeVar
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import File, Files, Runtime, Timer
-from blumfeld.spi.storage import AuxFiles, LogListener, LogRead, TimestampOffset, WriteOutcome
+from blumfeld.spi.storage import (
+    AuxFiles,
+    LogListener,
+    LogRead,
+    OffsetOutOfRangeError,
+    TimestampOffset,
+    WriteOutcome,
+)
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
 from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import BrokerError
@@ -319,7 +326,9 @@ class FlatLog:
         """A region of the file, from the batch that contains ``offset``."""
         self._check()
         if not self.log_start_offset <= offset <= self.written_end_offset:
-            raise LookupError(f"{offset} is outside of {self.log_start_offset}..{self.written_end_offset}")
+            raise OffsetOutOfRangeError(
+                f"{offset} is outside of {self.log_start_offset}..{self.written_end_offset}"
+            )
         first = last = self._at(offset)
         size_bytes = 0
         while last < len(self._stored) and self._stored[last].next_offset <= end_offset:

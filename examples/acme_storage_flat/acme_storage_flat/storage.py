@@ -25,7 +25,14 @@ from blumfeld.log.checkpoints import (
 )
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.storage import LACKS, LogDirInfo, LogListener, PartitionLog, TopicPartition
+from blumfeld.spi.storage import (
+    LACKS,
+    InconsistentTopicIdError,
+    LogDirInfo,
+    LogListener,
+    PartitionLog,
+    TopicPartition,
+)
 
 CHECKPOINT, CLEAN, LOCK, TOPIC = "checkpoint", "clean", ".lock", "topic"
 _LOG = re.compile(r"([0-9a-f]{32})-(\d+)")
@@ -191,7 +198,9 @@ class FlatStorage:
         self.check()
         held = self._topic_ids.get(partition, topic_id)
         if held != topic_id:
-            raise ValueError(f"the log of {partition} is of the topic {held.hex()}, not {topic_id.hex()}")
+            raise InconsistentTopicIdError(
+                f"the log of {partition} is of the topic {held.hex()}, not {topic_id.hex()}"
+            )
         name = _name(partition, topic_id)
         log = FlatLog(self, f"{self._path}/{name}", config, listener)
         is_new = partition not in self._topic_ids

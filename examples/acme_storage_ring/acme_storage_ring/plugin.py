@@ -12,6 +12,7 @@ from blumfeld.config.values import TopicConfig
 from blumfeld.spi.hooks import Composition, hookimpl
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (
+    InconsistentTopicIdError,
     LogDirInfo,
     LogListener,
     LogStorage,
@@ -77,7 +78,9 @@ class RingStorage:
             )
         held, log = self._logs[partition]
         if held != topic_id:
-            raise ValueError(f"the log of {partition} is of the topic {held.hex()}, not {topic_id.hex()}")
+            raise InconsistentTopicIdError(
+                f"the log of {partition} is of the topic {held.hex()}, not {topic_id.hex()}"
+            )
         log.reopen(config, listener)
         return log
 

@@ -17,7 +17,15 @@ from blumfeld.spi.compaction import CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.storage import AuxFiles, LogListener, LogRead, SegmentInfo, TimestampOffset, WriteOutcome
+from blumfeld.spi.storage import (
+    AuxFiles,
+    LogListener,
+    LogRead,
+    OffsetOutOfRangeError,
+    SegmentInfo,
+    TimestampOffset,
+    WriteOutcome,
+)
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
 
@@ -181,7 +189,9 @@ class RingLog:
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogRead:
         """Whole batches from the one that contains ``offset``."""
         if not self.log_start_offset <= offset <= self.written_end_offset:
-            raise LookupError(f"{offset} is outside of {self.log_start_offset}..{self.written_end_offset}")
+            raise OffsetOutOfRangeError(
+                f"{offset} is outside of {self.log_start_offset}..{self.written_end_offset}"
+            )
         parts: list[Part] = []
         size = 0
         for at in range(self._first_at(offset), len(self._batches)):

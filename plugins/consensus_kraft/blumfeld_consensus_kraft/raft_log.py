@@ -145,7 +145,7 @@ class RaftLog:
 
         Regions of files, or a completion of them where a device must be waited for. The caller releases the regions.
 
-        :raises LookupError: ``offset`` is below the log start or above the written end
+        :raises OffsetOutOfRangeError: ``offset`` is below the log start or above the written end
         """
         return self.log.read(offset, bytes_max, self.log.written_end_offset, True)
 

@@ -19,7 +19,7 @@ from blumfeld.spi.peers import PeerChannel, RawAnswer
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Phase, Timer
 from blumfeld.wire.codec import decode
-from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
+from blumfeld.wire.errors import BrokerError, known_code
 from blumfeld.wire.messages.fetch import FetchResponse, PartitionData
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_replication_isr.answer_slices import AnswerInWork
@@ -327,10 +327,7 @@ class Fetcher:
         follower.refusals = 0
         records = data.records
         view = records if isinstance(records, memoryview) else memoryview(b"")
-        try:
-            placed = follower.host.append_fetched(view, data.high_watermark, data.log_start_offset)
-        except ValueError as error:
-            raise BrokerError(ErrorCode.CORRUPT_MESSAGE, str(error)) from error
+        placed = follower.host.append_fetched(view, data.high_watermark, data.log_start_offset)
         key = follower.key
         if not self._has(follower):
             return

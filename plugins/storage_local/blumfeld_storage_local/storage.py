@@ -15,8 +15,10 @@ from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (
     LogDirInfo,
+    LogDirNotFoundError,
     LogListener,
     LogMove,
+    LogNotOpenError,
     PartitionLog,
     StorageWatcher,
     TopicPartition,
@@ -276,12 +278,12 @@ class LocalStorage:
         """Begin to move an open log, or give up its move; see the contract. ``__cluster_metadata`` stays."""
         target = next((at for at in self._directories if at.home.directory_id == directory_id), None)
         if target is None:
-            raise LookupError(f"no log directory {directory_id.hex()}")
+            raise LogDirNotFoundError(f"no log directory {directory_id.hex()}")
         if not target.online:
-            raise LookupError(f"the log directory {target.home.path} is offline")
+            raise LogDirNotFoundError(f"the log directory {target.home.path} is offline")
         log = self._open.get(partition)
         if log is None or partition.topic == CLUSTER_METADATA_TOPIC:
-            raise ValueError(f"the log of {partition} is not open, or can't be moved")
+            raise LogNotOpenError(f"the log of {partition} is not open, or can't be moved")
         source = self._where[partition]
         if target is source:
             self._moves.give_up(partition)

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
 
 import pytest
 
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.storage import LogStorage
+from blumfeld.spi.storage import LogStorage, OffsetOutOfRangeError
 from blumfeld.testing.crash.machine import make_storage as local_storage
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_memory.storage import MemoryStorage
+from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import FetchRequest, FetchResponse
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness
@@ -122,3 +125,61 @@ def test_limits_of_zero_give_the_first_batch(make_storage: MakeStorage) -> None:
     ):
         assert given(broker.ask(asked, VERSION)) == {0: (0, len(batch(bytes(SMALL)))), 1: (0, 0)}
     broker.stop()
+
+
+DEFECTS = [IndexError("index out of range"), KeyError("t"), ValueError("a defect")]
+
+
+@pytest.mark.parametrize("defect", DEFECTS, ids=lambda defect: type(defect).__name__)
+def test_a_defect_of_a_read_gets_no_meaning(defect: Exception) -> None:
+    """The answer is UNKNOWN_SERVER_ERROR and the log has the traceback. An IndexError is a LookupError: as such it was
+    an OFFSET_OUT_OF_RANGE, for which a client goes to the end of the log.
+    """
+    broker = BrokerHarness()
+    broker.create_topic("t")
+    broker.ask(produce(batch()), 9)
+    log = broker.log_of("t")
+
+    def fails(*_: object) -> NoReturn:
+        raise defect
+
+    cast("Any", log).read = fails
+    assert given(broker.ask(fetch(0), VERSION)) == {0: (ErrorCode.UNKNOWN_SERVER_ERROR, 0)}
+    assert broker.log.events[-1][2]["exc_info"] is defect
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [
+        *((defect, ErrorCode.UNKNOWN_SERVER_ERROR) for defect in DEFECTS),
+        (OffsetOutOfRangeError("below the log start"), ErrorCode.OFFSET_OUT_OF_RANGE),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_an_error_of_a_cold_read_has_its_own_code(error: Exception, code: ErrorCode) -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t", 2)
+    for partition in (0, 1):
+        broker.ask(produce(batch(), partition=partition), 9)
+    log = broker.log_of("t", 1)
+    log.cold = []
+    request = fetch(0, partitions=(0, 1))
+    waiting = broker.send(request, VERSION)
+    log.cold[0].fail(error)
+    assert given(broker.response(waiting, request, VERSION)) == {0: (0, len(batch())), 1: (code, 0)}
+    logged = [event[2]["exc_info"] for event in broker.log.events if "exc_info" in event[2]]
+    assert logged == ([error] if code == ErrorCode.UNKNOWN_SERVER_ERROR else [])
+
+
+def test_what_was_read_before_a_defect_is_given_back() -> None:
+    broker = filled(local_storage(), LARGE, LARGE)
+    partition = broker.broker.partitions.find("t", 1)
+    assert partition is not None
+
+    def fails(*_: object) -> NoReturn:
+        raise IndexError("index out of range")
+
+    cast("Any", partition.log).reader = SimpleNamespace(read=fails)
+    answer = broker.ask(fetch(0, partitions=(0, 1)), VERSION)
+    assert {code for code, _ in given(answer).values()} == {ErrorCode.UNKNOWN_SERVER_ERROR}
+    assert broker.runtime.disk.open_regions == 0

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import pytest
 
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.storage import LogDirNotFoundError, LogNotOpenError, TopicPartition
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -182,8 +182,10 @@ def test_nothing_moves_while_a_directory_is_offline() -> None:
 @pytest.mark.parametrize(
     ("error", "code"),
     [
-        (LookupError("no such directory"), ErrorCode.LOG_DIR_NOT_FOUND),
-        (ValueError("not open"), ErrorCode.REPLICA_NOT_AVAILABLE),
+        (LogDirNotFoundError("no such directory"), ErrorCode.LOG_DIR_NOT_FOUND),
+        (LogNotOpenError("not open"), ErrorCode.REPLICA_NOT_AVAILABLE),
+        (KeyError("a defect that is no answer"), ErrorCode.UNKNOWN_SERVER_ERROR),
+        (ValueError("a defect that is no answer"), ErrorCode.UNKNOWN_SERVER_ERROR),
         (OSError(5, "input/output error"), ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )

@@ -136,19 +136,21 @@ def test_a_partition_named_twice_is_refused(broker: BrokerHarness) -> None:
 
 
 def test_a_look_up_of_cold_bytes_is_waited_for(broker: BrokerHarness) -> None:
-    cold: list[Completion[TimestampOffset | None]] = [Completion(), Completion()]
+    cold: list[Completion[TimestampOffset | None]] = [Completion(), Completion(), Completion()]
     handed = iter(cold)
     log = broker.log_of("t")
     log.offset_for_time = lambda timestamp_ms: next(handed)  # type: ignore[method-assign]
     request = look_up(5)
     request.topics += look_up(6, topic="no").topics
-    waiting = [broker.send(request, 5), broker.send(request, 5)]
+    waiting = [broker.send(request, 5) for _ in cold]
     assert not any(exchange.settled for exchange in waiting)
     cold[0].complete(TimestampOffset(5, 2, 0))
     cold[1].fail(OSError("far away"))
+    cold[2].fail(IndexError("a defect"))
     answers = [broker.response(exchange, request, 5).topics[0].partitions[0] for exchange in waiting]
     assert (answers[0].offset, answers[0].error_code) == (2, 0)
     assert (answers[1].offset, answers[1].error_code) == (-1, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert (answers[2].offset, answers[2].error_code) == (-1, ErrorCode.UNKNOWN_SERVER_ERROR)
 
 
 def end_of_epoch(

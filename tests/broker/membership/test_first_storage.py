@@ -21,6 +21,7 @@ from blumfeld.spi.storage import (
     LogListener,
     LogRead,
     LogStorage,
+    OffsetOutOfRangeError,
     PartitionLog,
     TopicPartition,
     WriteOutcome,
@@ -80,7 +81,7 @@ class FirstLog:
 
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogRead:
         if not self.log_start_offset <= offset <= self.written_end_offset:
-            raise LookupError(offset)
+            raise OffsetOutOfRangeError(offset)
         read = LogRead([], 0, offset)
         for batch in self.batches(offset):
             fits = read.size_bytes + batch.size_bytes <= bytes_max or (minimum_one_batch and not read.parts)

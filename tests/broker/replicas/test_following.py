@@ -280,7 +280,7 @@ def test_a_marker_that_the_leaders_cleaner_emptied_is_copied_and_survives_a_rest
 def test_offsets_that_do_not_follow_are_refused(offsets: tuple[int, ...]) -> None:
     _, follower = two()
     data = b"".join(batch_bytes(offset, leader_epoch=1) for offset in offsets)
-    with pytest.raises(ValueError, match="offset"):
+    with pytest.raises(CorruptBatch, match="offset"):
         follower.host.append_fetched(memoryview(data), 3, 0)
     assert follower.log.placed_end_offset == 3
 

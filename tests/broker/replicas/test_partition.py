@@ -13,7 +13,7 @@ from blumfeld.broker.replicas.state.replica_state import GAPS_MAX
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.storage import InconsistentTopicIdError, TopicPartition
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import ErrorCode, InvalidRecord
 from tests.broker.batches import batch, produce
@@ -266,7 +266,8 @@ def test_so_many_logs_are_opened_at_once_as_it_is_configured(threads: int, at_on
     ("error", "answer"),
     [
         (OSError("no such device"), ErrorCode.KAFKA_STORAGE_ERROR),
-        (ValueError("another topic's directory"), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (InconsistentTopicIdError("another topic's directory"), ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (ValueError("a defect that is no answer"), ErrorCode.KAFKA_STORAGE_ERROR),
         (InvalidRecord("no control record"), ErrorCode.KAFKA_STORAGE_ERROR),
         (RuntimeError("a defect of the storage"), ErrorCode.KAFKA_STORAGE_ERROR),
     ],

@@ -8,13 +8,14 @@ import pytest
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
-from blumfeld.spi.storage import LogRead, TimestampOffset, TopicPartition
+from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, TimestampOffset, TopicPartition
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import TIME_MS, Log, Node
 from blumfeld.wire.errors import InvalidRecord
 from blumfeld_storage_local.logs.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
 from blumfeld_storage_local.segments.recent import RECENT_MAX
+from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events
 
@@ -163,7 +164,7 @@ def test_a_log_that_is_cut_meanwhile_is_read_as_it_is_then(node: Node, log: Log)
     gone, there = later(ask(log, 10)), later(ask(log, 2, 100_000))
     log.log.truncate_to(5)
     node.runtime.run_turn()
-    assert isinstance(gone.error, LookupError)
+    assert isinstance(gone.error, OffsetOutOfRangeError)
     assert there.result().end_offset == 5
     release(there.result().parts)
 
@@ -173,7 +174,7 @@ def test_a_segment_that_is_dropped_meanwhile_is_out_of_range(node: Node, log: Lo
     cold = later(ask(log, 2))
     log.log.drop_segments(19)
     node.runtime.run_turn()
-    assert isinstance(cold.error, LookupError)
+    assert isinstance(cold.error, OffsetOutOfRangeError)
 
 
 def test_a_disk_that_can_not_read_fails_the_read(node: Node, log: Log) -> None:
@@ -182,6 +183,19 @@ def test_a_disk_that_can_not_read_fails_the_read(node: Node, log: Log) -> None:
     cold = later(ask(log, 2))
     node.runtime.run_turn()
     assert isinstance(cold.error, OSError)
+
+
+def test_a_defect_fails_the_read_alone(node: Node, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An IndexError is a LookupError, but no OFFSET_OUT_OF_RANGE; and the task that reads must not end the node."""
+
+    def defect(self: Segment, position: int, size: int) -> None:
+        raise IndexError("index out of range")
+
+    monkeypatch.setattr(Segment, "part", defect)
+    chill(node)
+    cold = later(ask(log, 2))
+    node.runtime.run_turn()
+    assert type(cold.error) is IndexError
 
 
 def test_many_cold_readers_leave_workers_for_syncs(node: Node, log: Log) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from blumfeld.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, decode_offsets
-from blumfeld.spi.storage import LogStorage, TopicPartition, WriteOutcome
+from blumfeld.spi.storage import LogStorage, OffsetOutOfRangeError, TopicPartition, WriteOutcome
 from blumfeld.testing.fakes.files import Fault, Luck
 from blumfeld.testing.fakes.loop import SimulationError
 from blumfeld.testing.fakes.runtime import FakeRuntime
@@ -133,7 +133,7 @@ def test_nothing_is_acknowledged_or_read_before_its_sync(node: Node) -> None:
     node.runtime.advance(SYNC_MS - 1)
     assert (outcomes, log.log.written_end_offset, log.spans()) == ([], 0, [])
     assert list(log.log.batches(0)) == []
-    with pytest.raises(LookupError):
+    with pytest.raises(OffsetOutOfRangeError):
         log.log.read(1, 1000, 1, True)
     node.runtime.advance(2)
     assert [(o.written_end_offset, o.error) for o in outcomes] == [(3, None)]

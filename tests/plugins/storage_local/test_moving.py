@@ -8,7 +8,7 @@ import pytest
 
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.storage import TopicPartition, WriteOutcome
+from blumfeld.spi.storage import LogDirNotFoundError, LogNotOpenError, TopicPartition, WriteOutcome
 from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from tests.plugins.storage_local.moving_tools import (
     SMALL,
@@ -142,12 +142,12 @@ def test_only_some_run_at_a_time_and_all_come_to_their_end(node: Node) -> None:
 
 
 def test_what_can_not_be_moved_is_refused(node: Node, log: Log) -> None:
-    with pytest.raises(LookupError):
+    with pytest.raises(LogDirNotFoundError):
         node.storage.move_log(PARTITION, bytes(range(16)))
-    with pytest.raises(ValueError, match="not open"):
+    with pytest.raises(LogNotOpenError, match="not open"):
         begin(node, "/b", TopicPartition("other", 0))
     node.open(TopicPartition("__cluster_metadata", 0))
-    with pytest.raises(ValueError, match="moved"):
+    with pytest.raises(LogNotOpenError, match="moved"):
         begin(node, "/b", TopicPartition("__cluster_metadata", 0))
 
 

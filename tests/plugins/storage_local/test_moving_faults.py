@@ -10,7 +10,7 @@ import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.storage import WriteOutcome
+from blumfeld.spi.storage import LogDirNotFoundError, WriteOutcome
 from blumfeld.testing.fakes.files import Adversary, Fault
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch
@@ -120,7 +120,7 @@ def test_a_target_that_fails_is_offline_and_told_of(node: Node, log: Log) -> Non
     assert error.errno == errno.EIO
     assert log.log.directory_id == node.directories[0]
     log.fill(1)
-    with pytest.raises(LookupError, match="offline"):
+    with pytest.raises(LogDirNotFoundError, match="offline"):
         begin(node)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blumfeld.spi.storage import LogRead
+from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
 from blumfeld.testing.storage_driver.node import Node
 from blumfeld_storage_local.compaction.cleaner_passes import CleanerPasses
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
@@ -53,7 +53,7 @@ def test_another_reader_serves_what_the_local_log_lacks(node: Node) -> None:
     local = log.log
     assert isinstance(local, LocalLog)
     local.advance_log_start(5)
-    with pytest.raises(LookupError):
+    with pytest.raises(OffsetOutOfRangeError):
         local.read(2, 1000, 10, True)
     local.reader = Elsewhere(local, local._segments, local._active)
     found = local.read(2, 1000, 10, True)

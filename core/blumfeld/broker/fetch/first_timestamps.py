@@ -7,7 +7,7 @@ from collections.abc import Container, Sequence
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import FileRegion, Part, release
-from blumfeld.spi.storage import LogRead, SegmentInfo, TopicPartition
+from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, SegmentInfo, TopicPartition
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
 from blumfeld.wire.errors import BrokerError
 
@@ -68,7 +68,7 @@ def _read(partition: Partition, segment: SegmentInfo, known: dict[Key, int]) -> 
 
     try:
         answer = log.read(max(segment.base_offset, log.log_start_offset), 1, log.written_end_offset, True)
-    except LookupError:
+    except OffsetOutOfRangeError:
         return
     if isinstance(answer, Completion):
         answer.when_done(arrived)

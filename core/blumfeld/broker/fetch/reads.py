@@ -14,7 +14,7 @@ from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.parts import release
-from blumfeld.spi.storage import LogRead
+from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 CONSUMER = -1
@@ -333,22 +333,28 @@ class PartitionRead:
             return True
         return False
 
-    def settle(self) -> None:
-        """Take the result or the error of the cold read, which must be done."""
+    def settle(self) -> BaseException | None:
+        """Take the result or the error of the cold read, which must be done. Returns a defect that ended the read: the
+        caller logs it, and the partition gets UNKNOWN_SERVER_ERROR.
+        """
         cold, self.cold = self.cold, None
         if cold is None:
-            return
-        if isinstance(cold.error, BrokerError):
-            self.fail(cold.error.code)
-        elif isinstance(cold.error, LookupError):
+            return None
+        error = cold.error
+        if error is None:
+            self.read = cold.result()
+        elif isinstance(error, BrokerError):
+            self.fail(error.code)
+        elif isinstance(error, OffsetOutOfRangeError):
             self.fail(ErrorCode.OFFSET_OUT_OF_RANGE)
-        elif cold.error is not None:
-            partition = self.partition
-            if isinstance(cold.error, OSError) and partition is not None and partition.closed is None:
-                partition.fail(cold.error)
+        elif isinstance(error, OSError):
+            if self.partition is not None and self.partition.closed is None:
+                self.partition.fail(error)
             self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
-            self.read = cold.result()
+            self.fail(ErrorCode.UNKNOWN_SERVER_ERROR)
+            return error
+        return None
 
     def aborted(self, reader: Reader) -> list[tuple[int, int]] | None:
         """Returns (producer id, first offset) of each aborted transaction that overlaps the bytes that were read.
@@ -392,11 +398,15 @@ class FetchAttempt:
         """Read the next partition, within the bytes that the partitions before it left over.
 
         Only the first batch of an answer may exceed the limits (KIP-74). A cold read counts with the most that it may
-        bring, because its size is not known yet.
+        bring, because its size is not known yet. A defect costs the whole request: what was read before is given back.
         """
         one = PartitionRead(asked)
         self.reads.append(one)
-        one.run(reader, self._left, minimum_one_batch=not self.size_bytes)
+        try:
+            one.run(reader, self._left, minimum_one_batch=not self.size_bytes)
+        except Exception:
+            self.release()
+            raise
         self._count(one)
 
     def again(self, reader: Reader) -> None:
@@ -404,9 +414,13 @@ class FetchAttempt:
         self.size_bytes = self.found_bytes = 0
         self._left = reader.bytes_max
         self.decided = self.waits_for_cold = False
-        for one in self.reads:
-            one.run_again(reader, self._left, not self.size_bytes)
-            self._count(one)
+        try:
+            for one in self.reads:
+                one.run_again(reader, self._left, not self.size_bytes)
+                self._count(one)
+        except Exception:
+            self.release()
+            raise
 
     def _count(self, one: PartitionRead) -> None:
         size = found = 0

@@ -61,10 +61,10 @@ class FastProduce:
         try:
             end = position + self._prefix_bytes + frame[position + self._name_length_at]
             prefix = frame[position:end].tobytes()
-            target = self._targets.get(prefix) or self._resolve(prefix)
             at = self._records(frame, end)
         except (IndexError, struct.error):  # the frame is cut off
-            target, at = None, -1
+            prefix, at = b"", -1
+        target = self._targets.get(prefix) or self._resolve(prefix)
         if target is None or at < 0:
             self._otherwise(exchange, frame, position, correlation_id)
             return

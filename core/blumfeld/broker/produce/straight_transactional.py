@@ -43,10 +43,10 @@ class StraightTransactional:
                 return False
             end = self._shape.prefix_end(frame, position + id_bytes)
             prefix = frame[position:end].tobytes()
-            target = self._targets.get(prefix) or self._resolve(prefix, id_bytes)
             at = self._records(frame, end)
         except (IndexError, struct.error):  # the frame is cut off
             return False
+        target = self._targets.get(prefix) or self._resolve(prefix, id_bytes)
         if target is None or at < 0:
             return False
         pending = target.waiter(fast, exchange, target, correlation_id, len(frame))

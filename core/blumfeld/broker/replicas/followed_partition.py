@@ -19,7 +19,7 @@ from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import PartitionLog, TopicPartition, WriteOutcome
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
 
 
 class Followed(Protocol):
@@ -193,11 +193,11 @@ class FollowedPartition:
         """Begin the empty log where ``first`` begins: the leader's log start lies inside that batch (DeleteRecords), so
         no log that holds the batch can begin at the start that we were given.
 
-        :raises ValueError: the log has records
+        :raises CorruptBatch: the log has records
         """
         state, end_offset = self._partition.state, self.log.placed_end_offset
         if self.log.log_start_offset != end_offset:
-            raise ValueError(
+            raise CorruptBatch(
                 f"the leader sent a batch with the offset {first.base_offset}, and our log ends at {end_offset}"
             )
         state.restart_at(first.base_offset, state.epochs.entries, state.producers.snapshot(end_offset))

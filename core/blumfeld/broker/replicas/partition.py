@@ -27,7 +27,13 @@ from blumfeld.log.producers.end_marker import EndMarker
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import LeaderReplica, Replication
 from blumfeld.spi.runtime import Phase, Runtime
-from blumfeld.spi.storage import LogReadOutcome, PartitionLog, TopicPartition, WriteOutcome
+from blumfeld.spi.storage import (
+    LogReadOutcome,
+    OffsetOutOfRangeError,
+    PartitionLog,
+    TopicPartition,
+    WriteOutcome,
+)
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -168,7 +174,7 @@ class Partition:
             if watchers.telling:
                 watchers.share(asked, outcome)
             return outcome
-        except LookupError:
+        except OffsetOutOfRangeError:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE) from None
         except OSError as error:
             self.fail(error)

@@ -17,7 +17,13 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.spi.parts import join, release
-from blumfeld.spi.storage import TopicPartition, WriteOutcome, lasting
+from blumfeld.spi.storage import (
+    InconsistentTopicIdError,
+    OffsetOutOfRangeError,
+    TopicPartition,
+    WriteOutcome,
+    lasting,
+)
 from blumfeld.testing.storage_contract.compaction import StorageCompaction
 from blumfeld.testing.storage_contract.crashes import StorageCrashes
 from blumfeld.testing.storage_contract.directories import StorageDirectories
@@ -180,14 +186,14 @@ class StorageContract(
             assert [batch.base_offset for batch in log.read(offset, size, minimum=False)] == [offset]
 
     def test_offsets_outside_the_log_are_refused(self, log: Log) -> None:
-        """An offset outside the log raises ``LookupError`` (OFFSET_OUT_OF_RANGE). A read at the end itself is empty."""
+        """An offset outside the log raises ``OffsetOutOfRangeError``. A read at the end itself is empty."""
         log.fill(5)
         assert log.read(5) == []
         for offset in (6, -1):
-            with pytest.raises(LookupError):
+            with pytest.raises(OffsetOutOfRangeError):
                 log.read_raw(offset)
         log.log.advance_log_start(3)
-        with pytest.raises(LookupError):
+        with pytest.raises(OffsetOutOfRangeError):
             log.read_raw(2)
         assert log.read(3)[0].base_offset == 0
 
@@ -267,7 +273,7 @@ class StorageContract(
             assert node.runtime.files.exists(gone)
             node.runtime.advance(1500)
             assert not node.runtime.files.exists(gone)
-        with pytest.raises(LookupError):
+        with pytest.raises(OffsetOutOfRangeError):
             log.read_raw(4)
         log.fill(1)
         assert log.spans() == [(12, 13)]
@@ -383,9 +389,9 @@ class StorageContract(
         release(held.parts)
 
     def test_a_log_of_another_topic_is_refused(self, node: Node, log: Log) -> None:
-        """Opening a log with another topic id raises ``ValueError`` (INCONSISTENT_TOPIC_ID)."""
+        """Opening a log with another topic id raises ``InconsistentTopicIdError``."""
         log.log.close()
-        with pytest.raises(ValueError, match=ANY):
+        with pytest.raises(InconsistentTopicIdError, match=ANY):
             node.open(topic_id=OTHER_TOPIC_ID)
         assert node.open().log.written_end_offset == 0
 

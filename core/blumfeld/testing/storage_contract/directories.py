@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from blumfeld.spi.parts import join, release
-from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.storage import LogDirNotFoundError, LogNotOpenError, TopicPartition
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.fakes.power import Adversary
 from blumfeld.testing.storage_contract.kit import ANY, StorageKit
@@ -256,20 +256,20 @@ class StorageDirectories(StorageKit):
         assert self._names(node, target) == []
 
     def test_what_can_not_be_moved(self, node: Node) -> None:
-        """A move to an unknown or offline directory raises ``LookupError``. A move of a log that isn't open raises
-        ``ValueError``.
+        """A move to an unknown or offline directory raises ``LogDirNotFoundError``. A move of a log that isn't
+        open raises ``LogNotOpenError``.
         """
         self.need_directories(node)
         target, log = self._to_move(node)
-        with pytest.raises(LookupError):
+        with pytest.raises(LogDirNotFoundError):
             node.storage.move_log(PARTITION, UNKNOWN_ID)
-        with pytest.raises(ValueError, match=ANY):
+        with pytest.raises(LogNotOpenError):
             node.storage.move_log(OTHER, target)
         self._fail(node, target, "sync")
         bad = node.open(OTHER, directory_id=target)
         with pytest.raises(OSError, match=ANY):
             use_device(bad)
-        with pytest.raises(LookupError):
+        with pytest.raises(LogDirNotFoundError):
             node.storage.move_log(PARTITION, target)
         log.fill(1)
 

@@ -17,10 +17,12 @@ from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (
     AuxFiles,
+    InconsistentTopicIdError,
     LogDirInfo,
     LogListener,
     LogRead,
     LogStorage,
+    OffsetOutOfRangeError,
     PartitionLog,
     SegmentInfo,
     TimestampOffset,
@@ -144,7 +146,9 @@ class MemoryLog:
     def read(self, offset: int, bytes_max: int, end_offset: int, minimum_one_batch: bool) -> LogRead:
         """Return whole batches from the one that contains ``offset`` on."""
         if not self.log_start_offset <= offset <= self.written_end_offset:
-            raise LookupError(f"{offset} is outside of {self.log_start_offset}..{self.written_end_offset}")
+            raise OffsetOutOfRangeError(
+                f"{offset} is outside of {self.log_start_offset}..{self.written_end_offset}"
+            )
         parts: list[bytes | bytearray | memoryview] = []
         size = 0
         for segment in self._segments[self._at(offset) :]:
@@ -330,7 +334,9 @@ class MemoryStorage:
             )
         held, log = found
         if held != topic_id:
-            raise ValueError(f"the log of {partition} is of the topic {held.hex()}, not {topic_id.hex()}")
+            raise InconsistentTopicIdError(
+                f"the log of {partition} is of the topic {held.hex()}, not {topic_id.hex()}"
+            )
         log.config, log.listener = config, listener
         return log
 

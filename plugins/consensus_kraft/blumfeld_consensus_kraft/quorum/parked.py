@@ -9,7 +9,8 @@ import msgspec
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime, Timer
-from blumfeld.spi.storage import LogRead
+from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
+from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft.messages import FetchAnswer, FetchRequest
 from blumfeld_consensus_kraft.raft_log import RaftLog
 
@@ -88,7 +89,7 @@ class ParkedFetches:
     def _read(self, request: FetchRequest, parked: Parked, answer: FetchAnswer) -> None:
         try:
             outcome = self._log.read(request.offset, parked.limits.max_bytes)
-        except (LookupError, OSError):
+        except (OffsetOutOfRangeError, OSError):
             parked.reply(answer)  # the replica asks again
             return
         if isinstance(outcome, LogRead):
@@ -98,4 +99,9 @@ class ParkedFetches:
 
 
 def _cold(done: Completion[LogRead], parked: Parked, answer: FetchAnswer) -> None:
-    parked.reply(answer if done.error is not None else answer._replace(records=done.result().parts))
+    if done.error is None:
+        parked.reply(answer._replace(records=done.result().parts))
+    elif isinstance(done.error, OffsetOutOfRangeError | OSError):
+        parked.reply(answer)  # the replica asks again
+    else:
+        parked.reply(answer._replace(error=ErrorCode.UNKNOWN_SERVER_ERROR))

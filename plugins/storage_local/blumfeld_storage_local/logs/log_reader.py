@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import Protocol
 
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.storage import LogRead, SegmentInfo
+from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, SegmentInfo
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
@@ -52,11 +52,11 @@ class LogReader:
 
         :param look: see first that nothing would wait for a disk
         :raises ColdBytesError: only if ``look``: it would; :meth:`read_later` reads then
-        :raises LookupError: ``offset`` is outside of the log
+        :raises OffsetOutOfRangeError: ``offset`` is outside of the log
         """
         log = self._log
         if offset < log.log_start_offset or offset > log.written_end_offset:
-            raise LookupError(
+            raise OffsetOutOfRangeError(
                 f"offset {offset} is outside of {log.log_start_offset}..{log.written_end_offset}"
             )
         if log.home.error is not None or not log.is_open:
@@ -126,7 +126,7 @@ class LogReader:
                     done.complete(found)
                     return
             raise OSError(errno.EAGAIN, "the bytes never came", self._log.directory)
-        except (OSError, LookupError) as error:
+        except Exception as error:  # a defect, too, is the read's: the request that waits for it is answered
             done.fail(error)
 
     async def _bring(self, cold: ColdBytesError) -> None:

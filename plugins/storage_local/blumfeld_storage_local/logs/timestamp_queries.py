@@ -110,7 +110,9 @@ class TimestampQueries:
                     segment.learn_highest(known.highest)
                 done.complete(found)
                 return
-        except (OSError, BrokerError) as error:
+        except (
+            Exception
+        ) as error:  # a defect, too, is the look-up's: the request that waits for it is answered
             done.fail(error)
 
     def _timed(self, segment: Segment) -> TimedSegment:

@@ -17,7 +17,7 @@ from blumfeld.log.segments.file_names import (
 )
 from blumfeld.log.segments.index import RELATIVE_OFFSET_MAX
 from blumfeld.spi.runtime import Files
-from blumfeld.spi.storage import LogListener, TopicPartition
+from blumfeld.spi.storage import InconsistentTopicIdError, LogListener, TopicPartition
 from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.new_logs import write_topic_id
@@ -242,7 +242,9 @@ def _prepare(home: LogDirectory, directory: str, topic_id: bytes, sync: bool) ->
     if held == NO_TOPIC_ID:
         home.files.write_atomically(f"{directory}/{PARTITION_METADATA}", encode_partition_metadata(topic_id))
     elif held != topic_id:
-        raise ValueError(f"{directory} holds the topic with the id {held.hex()}, not {topic_id.hex()}")
+        raise InconsistentTopicIdError(
+            f"{directory} holds the topic with the id {held.hex()}, not {topic_id.hex()}"
+        )
     return created
 
 

@@ -10,7 +10,7 @@ import pytest
 from blumfeld.spi.cluster import ImageDelta, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ReplicaDriver
-from blumfeld.spi.storage import TopicPartition
+from blumfeld.spi.storage import InconsistentTopicIdError, TopicPartition
 from blumfeld.wire.errors import ErrorCode, PluginContractError
 from tests.broker.batches import batch
 from tests.broker.harness import BrokerHarness
@@ -90,7 +90,8 @@ def test_the_result_comes_when_the_log_is_open(broker: Pushed) -> None:
     ("error", "answer"),
     [
         (OSError("no such device"), ErrorCode.KAFKA_STORAGE_ERROR),
-        (ValueError("another topic's directory"), ErrorCode.INCONSISTENT_TOPIC_ID),
+        (InconsistentTopicIdError("another topic's directory"), ErrorCode.INCONSISTENT_TOPIC_ID),
+        (ValueError("a defect that is no answer"), ErrorCode.KAFKA_STORAGE_ERROR),
     ],
 )
 def test_a_log_that_cannot_be_opened_is_the_result(

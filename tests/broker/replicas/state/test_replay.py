@@ -10,7 +10,7 @@ import pytest
 from blumfeld.broker.replicas.state import replay as log_replay
 from blumfeld.broker.replicas.state.replay import written_batches
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.storage import LogRead
+from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
 from blumfeld.wire.errors import ErrorCode
 from tests.broker.coordination.test_group_coordination import Grouped
 from tests.broker.plain_storage import PlainStorage
@@ -121,7 +121,7 @@ def test_a_log_that_is_cut_meanwhile_ends_there(broker: Grouped) -> None:
     assert next(found).base_offset == 0
 
     def nothing_there(*_: Any) -> LogRead:
-        raise LookupError
+        raise OffsetOutOfRangeError
 
     log.read = nothing_there
     assert list(found) == []

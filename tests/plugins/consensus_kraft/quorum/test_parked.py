@@ -8,7 +8,7 @@ import pytest
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.leader_epochs import EpochEnd
-from blumfeld.spi.storage import LogRead
+from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.quorum.parked import FetchLimits, ParkedFetches
@@ -117,7 +117,7 @@ def test_news_of_another_kind_ends_the_wait_and_comes_without_records(
     assert leader.wake() == [answer]
 
 
-@pytest.mark.parametrize("error", [LookupError("gone"), OSError("disk")])
+@pytest.mark.parametrize("error", [OffsetOutOfRangeError("gone"), OSError("disk")])
 def test_records_that_cannot_be_read_are_asked_for_again(leader: Leader, error: Exception) -> None:
     leader.log.outcome = error
     leader.log.written_end_offset = 11
@@ -132,12 +132,22 @@ def test_a_read_off_the_loop_answers_when_it_is_done(leader: Leader) -> None:
     assert leader.told == [ANSWER._replace(records=RECORDS)]
 
 
-def test_a_read_off_the_loop_that_fails_answers_without_records(leader: Leader) -> None:
+@pytest.mark.parametrize(
+    ("error", "answer"),
+    [
+        (OSError("disk"), ANSWER),
+        (OffsetOutOfRangeError("gone"), ANSWER),
+        (IndexError("a defect"), ANSWER._replace(error=ErrorCode.UNKNOWN_SERVER_ERROR)),
+    ],
+)
+def test_a_read_off_the_loop_that_fails_answers_without_records(
+    leader: Leader, error: Exception, answer: FetchAnswer
+) -> None:
     cold = leader.log.outcome = Completion[LogRead]()
     leader.log.written_end_offset = 11
     leader.serve()
-    cold.fail(OSError("disk"))
-    assert leader.told == [ANSWER]
+    cold.fail(error)
+    assert leader.told == [answer]
 
 
 def test_each_waiting_fetch_has_its_own_answer(leader: Leader) -> None:

@@ -20,6 +20,7 @@ from blumfeld.config.replica_selectors import RACK_AWARE
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, errors_by_elements, let_go
 from blumfeld.spi.storage import LogRead
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -113,6 +114,7 @@ class Fetch:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self._defects = RepeatedEvents(ports.runtime)
         self._topic_bytes = ports.hosted.topic_bytes
         self._config: BrokerConfig | None = None
         self._bytes_max = 0
@@ -194,7 +196,7 @@ class Fetch:
         for number, read in enumerate(attempt.reads):
             if read.cold is not None and not read.cold.done:
                 yield read.cold
-            read.settle()
+            self._settle(read)
             if not number % STEP_ELEMENTS:
                 yield None
         response = yield from self._answer_in_steps(reader, plan, attempt)
@@ -267,12 +269,25 @@ class Fetch:
             left -= 1
             if not left:
                 for one in attempt.reads:
-                    one.settle()
+                    self._settle(one)
                 answered.complete(self._answer(reader, plan, attempt))
 
         for read in cold:
             read.when_done(one_done)
         return answered
+
+    def _settle(self, one: PartitionRead) -> None:
+        defect = one.settle()
+        if defect is not None:
+            asked = one.asked
+            self._defects.say(
+                self._ports.events.error,
+                "a cold read failed",
+                (asked.topic, asked.partition, type(defect)),
+                topic=asked.topic,
+                partition=asked.partition,
+                exc_info=defect,
+            )
 
     def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> FetchResponse:
         reads = attempt.reads

@@ -152,9 +152,13 @@ def _when_all(
 
     def one_done(done: Completion[Found], take: Callable[[Completion[Found]], None]) -> None:
         nonlocal left
-        take(done)
         left -= 1
-        if not left:
+        try:
+            take(done)
+        except Exception as defect:
+            if not answered.done:
+                answered.fail(defect)
+        if not left and not answered.done:
             answered.complete(response)
 
     for cold, take in waiting:

@@ -16,7 +16,13 @@ from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, drained
-from blumfeld.spi.storage import LogDirInfo, TopicPartition, several_directories
+from blumfeld.spi.storage import (
+    LogDirInfo,
+    LogDirNotFoundError,
+    LogNotOpenError,
+    TopicPartition,
+    several_directories,
+)
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirPartitionResult,
@@ -144,9 +150,9 @@ def _move(ports: Ports, at: TopicPartition, directory: LogDirInfo) -> None:
         return  # the only directory: the replica lies there already
     try:
         several.move_log(at, directory.directory_id)
-    except LookupError:
+    except LogDirNotFoundError:
         raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND) from None
-    except ValueError:
+    except LogNotOpenError:
         raise BrokerError(ErrorCode.REPLICA_NOT_AVAILABLE) from None
     except OSError as error:
         ports.events.error("replica not moved", partition=str(at), to=directory.path, error=str(error))

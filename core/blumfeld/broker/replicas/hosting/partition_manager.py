@@ -30,6 +30,7 @@ from blumfeld.spi.replication import Replication
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (
     LACKS,
+    InconsistentTopicIdError,
     LastingStorage,
     LogStorage,
     PartitionLog,
@@ -365,7 +366,7 @@ class PartitionManager:
                 await self._breathe()
             if log.directory_id in self._failed_directories:
                 raise OSError(EIO, "its log directory failed while it was opened")
-        except ValueError as error:
+        except InconsistentTopicIdError as error:
             self._events.error("log not opened", partition=str(partition), error=str(error))
             return None
         except Exception as error:

@@ -15,9 +15,9 @@ def fetched_batches(data: memoryview, end_offset: int, leader_epoch: int) -> lis
 
     The first batch may begin below ``end_offset`` if it ends above: the caller decides on that.
 
-    :raises CorruptBatch: CRC, length or format; a control batch whose record can't be read
+    :raises CorruptBatch: CRC, length or format; a control batch whose record can't be read; offsets that don't
+        ascend, or lie below ``end_offset``
     :raises UnsupportedMagic: format 0 or 1
-    :raises ValueError: offsets that don't ascend, or lie below ``end_offset``
     """
     found: list[RecordBatch] = []
     for batch in split_batches(data, allow_partial=True):
@@ -32,7 +32,7 @@ def fetched_batches(data: memoryview, end_offset: int, leader_epoch: int) -> lis
                 raise CorruptBatch(str(error)) from error
         end = found[-1].next_offset if found else min(end_offset, batch.base_offset)
         if batch.base_offset < end or batch.last_offset < max(batch.base_offset, end_offset):
-            raise ValueError(
+            raise CorruptBatch(
                 f"the leader sent a batch with the offsets {batch.base_offset} to {batch.last_offset}, where "
                 f"{max(end, end_offset)} or a later offset comes next"
             )

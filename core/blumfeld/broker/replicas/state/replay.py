@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
-from blumfeld.spi.storage import LogRead, PartitionLog
+from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, PartitionLog
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 
 READ_BYTES = 256 * 1024
@@ -34,7 +34,7 @@ def written_batches(log: PartitionLog) -> Iterator[RecordBatch | Completion[LogR
                     found.when_done(_let_go)
                     raise
                 found = found.result()
-        except LookupError:
+        except OffsetOutOfRangeError:
             if offset >= log.log_start_offset:
                 return
             offset = log.log_start_offset
