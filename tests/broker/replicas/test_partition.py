@@ -167,6 +167,15 @@ def test_a_gap_is_real_when_the_batch_behind_it_comes_again(broker: BrokerHarnes
     assert code(broker, sequence(2)) == ErrorCode.NOT_LEADER_OR_FOLLOWER, "another leader knows nothing of it"
 
 
+def test_a_real_gap_is_told_to_the_first_batch_behind_it(broker: BrokerHarness) -> None:
+    """That one was refused by another leader at first, so this one heard of a later batch before."""
+    code(broker, sequence(0))
+    broker.metadata.change_partition("t", image(3))
+    assert code(broker, sequence(6)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    assert [code(broker, sequence(late)) for late in (5, 6)] == [ErrorCode.NOT_LEADER_OR_FOLLOWER] * 2
+    assert [code(broker, sequence(late)) for late in (5, 6)] == [ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER] * 2
+
+
 def test_gaps_of_many_producers_take_a_bounded_memory(broker: BrokerHarness) -> None:
     def late(producer: int) -> ErrorCode:
         return code(broker, batch(producer_id=producer, producer_epoch=0, base_sequence=2))

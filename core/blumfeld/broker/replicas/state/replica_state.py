@@ -21,7 +21,7 @@ from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions
-from blumfeld.log.producers.snapshot import decode_snapshot
+from blumfeld.log.producers.snapshot import SEQUENCE_MASK, decode_snapshot
 from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
@@ -31,6 +31,8 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 
 REPLAY_STEP = 512
 """Batches that are replayed before other requests get their turn."""
+SEQUENCES_AHEAD_MAX = 1 << 30
+"""A sequence that is further ahead of another one lies behind it: sequences begin anew after 2^31 - 1."""
 GAPS_MAX = 1_000
 """Producers whose gap a leader remembers. Beyond that the oldest is forgotten, and told once more to try again."""
 
@@ -82,8 +84,8 @@ class ReplicaState:
         self._refused_at = 0
         """The log's end when this leader began, or last refused a batch that its producer may send again."""
         self._gaps: dict[int, tuple[int, int]] = {}
-        """Producer id → (epoch, sequence) of the batch behind a gap that was told to come again; without a sequence
-        once it has.
+        """Producer id → (epoch, sequence) of the first batch behind a gap that was told to come again; without a
+        sequence once it has.
         """
         self.epoch_unsaved = False
         """The latest epoch is not in the file yet. It is written with the epoch's first batch, or soon after it."""
@@ -263,7 +265,7 @@ class ReplicaState:
         what is already written in other partitions.
 
         So a gap is NOT_LEADER_OR_FOLLOWER at first, if the producer has written nothing since this leader began or last
-        refused a batch. The gap is real if the same batch comes again and none that fills it came before.
+        refused a batch. The gap is real if the first batch behind it comes again and none that fills it came before.
 
         Called once for each refused batch: it remembers what it has said.
         """
@@ -279,7 +281,7 @@ class ReplicaState:
         if gap_epoch == epoch and after_gap in (sequence, NO_SEQUENCE):
             self._gaps[producer_id] = epoch, NO_SEQUENCE
             return error
-        if gap_epoch != epoch:
+        if gap_epoch != epoch or (after_gap - sequence) & SEQUENCE_MASK < SEQUENCES_AHEAD_MAX:
             self._gaps[producer_id] = epoch, sequence
             if len(self._gaps) > GAPS_MAX:
                 del self._gaps[next(iter(self._gaps))]

@@ -34,6 +34,8 @@ class Batch(msgspec.Struct):
     values: list[bytes]
     acked: bool = False
     tries: int = 0
+    refused: ErrorCode = ErrorCode.NONE
+    """The answer to the newest try, unless it was acknowledged."""
     sent_s: float = 0.0
     """Virtual time of the newest try."""
 
@@ -111,6 +113,7 @@ class ClusterProducer:
         now_s, answers = self._routes.network.loop.time(), []
         for batch in burst:
             batch.tries += 1
+            batch.refused = ErrorCode.NONE
             batch.sent_s = now_s
             data = build_batch(
                 [Record(value=value, timestamp=EPOCH_MS + int(now_s * 1000)) for value in batch.values],
@@ -130,7 +133,7 @@ class ClusterProducer:
         if batch.acked:  # given up with the producer id, by the answer to a batch before it
             return
         outcome = only_outcome(answer)
-        code = ErrorCode(outcome.error_code)
+        batch.refused = code = ErrorCode(outcome.error_code)
         if code is ErrorCode.NONE:
             batch.acked = True
             first = self._first_acked.get(partition, batch.base_sequence)
@@ -143,8 +146,15 @@ class ClusterProducer:
 
     def _forgotten(self, partition: TopicPartition, burst: list[Batch], batch: Batch) -> None:
         """Judge the refusal of a batch that doesn't follow what the leader knows of the producer."""
-        if any(not earlier.acked for earlier in burst[: burst.index(batch)]):
-            return  # an earlier batch failed, and comes again first
+        earlier = next((earlier for earlier in burst[: burst.index(batch)] if not earlier.acked), None)
+        if earlier is not None:  # it comes again first
+            if earlier.refused not in FORGOTTEN:
+                # librdkafka begins a producer epoch, and sends again what is open in other partitions.
+                raise ViolationError(
+                    f"{partition}: {batch.refused.name} to a batch behind one that is to come again "
+                    f"({earlier.refused.name})"
+                )
+            return
         ledger = self._ledger.partitions[partition]
         # A producer that a partition doesn't know may begin with any sequence, as in Kafka. So once the first batches
         # failed and a later one was taken, the first ones are refused for ever.
