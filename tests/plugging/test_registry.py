@@ -7,6 +7,7 @@ from importlib.metadata import EntryPoint
 
 import pytest
 
+from blumfeld import spi
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import NoOptions
@@ -31,6 +32,14 @@ class WithUnknownRole:
 
     options_class = NoOptions
     roles = ("coffee",)
+
+
+class WithAVersion:
+    """Says which spi it was written for."""
+
+    options_class = NoOptions
+    roles = ("storage",)
+    requires_spi: object = spi.VERSION
 
 
 NO_CLASS = "a string"
@@ -81,3 +90,47 @@ def test_where_no_installed_plug_in_fills_the_role_that_is_said() -> None:
     said = r'at: found "x", which isn\'t installed; allowed: no installed plug-in fills decoders$'
     with pytest.raises(ManifestError, match=said):
         Registry(points).load("x", "decoders", "m.toml", "at")
+
+
+MAJOR, MINOR = map(int, spi.VERSION.split("."))
+
+
+@pytest.mark.parametrize(
+    ("required", "complaint"),
+    [
+        (None, None),
+        (spi.VERSION, None),
+        (f"{MAJOR}.0", None),
+        (f"{MAJOR}.{MINOR + 1}", "install a newer Blumfeld"),
+        (f"{MAJOR + 1}.0", "install a newer Blumfeld"),
+        (f"{MAJOR - 1}.7", "install a newer one of it"),
+        ("1", 'requires_spi = "MAJOR.MINOR"'),
+        (1.0, 'requires_spi = "MAJOR.MINOR"'),
+    ],
+)
+def test_a_plug_in_for_another_spi_is_refused_with_both_versions(
+    monkeypatch: pytest.MonkeyPatch, required: object, complaint: str | None
+) -> None:
+    monkeypatch.setattr(WithAVersion, "requires_spi", required)
+    registry = Registry([EntryPoint("acme", f"{__name__}:WithAVersion", GROUP)])
+    if complaint is None:
+        loaded: object = registry.load("acme", "storage", "m.toml", "storage.plugin")
+        assert loaded is WithAVersion
+        return
+    with pytest.raises(ManifestError) as refused:
+        registry.load("acme", "storage", "m.toml", "storage.plugin")
+    said = str(refused.value)
+    assert f'storage.plugin: found "acme" of unknown, which was written for spi {required}; allowed: ' in said
+    assert complaint in said
+
+
+@pytest.mark.parametrize(
+    "place", ["blumfeld.spi.never_there:X", "tests.plugging.imports_what_is_gone:Plugin"]
+)
+def test_a_plug_in_that_imports_what_blumfeld_has_no_more_is_told_of_the_version(place: str) -> None:
+    registry = Registry([EntryPoint("acme", place, GROUP)])
+    said = (
+        r"can't be imported \(.*never_there.*\); allowed: a plug-in that was written for spi \d+\.\d+, which"
+    )
+    with pytest.raises(ManifestError, match=said):
+        registry.load("acme", "storage", "m.toml", "storage.plugin")

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, cast
 
 import msgspec
 
+from blumfeld import spi
 from blumfeld.plugging.errors import ManifestError, Problem, closest, one_of
 from blumfeld.spi.hooks import Plugin
 from blumfeld.wire.errors import PluginContractError
@@ -27,6 +29,7 @@ ROLES = (
     "decoders",
 )
 """The roles that a plug-in may fill, in the order in which parts are made."""
+_SEE = " (docs/plugin-api.md)"
 
 
 class Origin(msgspec.Struct, frozen=True):
@@ -88,8 +91,14 @@ class Registry:
         except (ImportError, AttributeError) as error:
             found = f'"{name}" of {_origin(points[0])}, which can\'t be imported ({error})'
             allowed = "a plug-in whose requirements are installed"
+            if (getattr(error, "name", None) or "").partition(".")[0] == "blumfeld":
+                allowed = f"a plug-in that was written for spi {spi.VERSION}, which this Blumfeld has{_SEE}"
             raise ManifestError(source, [Problem(path, found, allowed)]) from error
-        return _checked(plugin, name, points[0])
+        checked = _checked(plugin, name, points[0])
+        problem = _version_problem(checked, path, f'"{name}" of {_origin(points[0])}')
+        if problem is not None:
+            raise ManifestError(source, [problem])
+        return checked
 
     def _not_one(self, name: str, path: str, points: Sequence[EntryPoint]) -> Problem:
         if not points:
@@ -119,6 +128,23 @@ def _origin(point: EntryPoint) -> Origin:
     if point.dist is None:
         return Origin("unknown", "")
     return Origin(point.dist.name, point.dist.version)
+
+
+def _version_problem(plugin: type[Plugin], path: str, name: str) -> Problem | None:
+    """Returns what is wrong with the version of spi that the plug-in requires, if it says one."""
+    required = getattr(plugin, "requires_spi", None)
+    if required is None:
+        return None
+    found = f"{name}, which was written for spi {required}"
+    if not isinstance(required, str) or not re.fullmatch(r"\d+\.\d+", required):
+        return Problem(path, found, f'requires_spi = "MAJOR.MINOR", as in "{spi.VERSION}"')
+    major, minor = map(int, required.split("."))
+    here, newest = map(int, spi.VERSION.split("."))
+    if major == here and minor <= newest:
+        return None
+    remedy = "install a newer one of it" if major < here else "install a newer Blumfeld"
+    served = spi.VERSION if newest == 0 else f"{here}.0 to {spi.VERSION}"
+    return Problem(path, found, f"spi {served}, which this Blumfeld has: {remedy}{_SEE}")
 
 
 def _checked(plugin: Any, name: str, point: EntryPoint) -> type[Plugin]:

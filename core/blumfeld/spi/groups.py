@@ -7,10 +7,11 @@ records, replays them when they are placed, and holds the reply until the high w
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import msgspec
 
+from blumfeld.moved import old_names
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
@@ -281,3 +282,7 @@ class GroupProtocol(Protocol):
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
         """The response that says so, for any of ``apis``."""
         ...
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_names(__name__)

@@ -188,6 +188,9 @@ class Plugin(Protocol):
 
     Life: made (for each node) → its hooks make parts → parts are started → stopped, in reverse. The hooks it implements
     are marked with ``hookimpl`` from this module. Stop without start is legal.
+
+    A class may say ``requires_spi = "1.0"``: the version of ``blumfeld.spi`` that it was written for. A build that has
+    not got it refuses the plug-in before anything opens.
     """
 
     options_class: type[msgspec.Struct]

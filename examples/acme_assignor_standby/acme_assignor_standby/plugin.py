@@ -16,6 +16,7 @@ class Plugin:
 
     options_class: type[msgspec.Struct] = NoOptions
     roles: tuple[str, ...] = ("assignors",)
+    requires_spi = "1.0"
 
     @hookimpl
     def blumfeld_assignors(self) -> Sequence[ConsumerAssignor]:

@@ -27,6 +27,7 @@ class Plugin:
 
     options_class = Options
     roles = ("observers",)
+    requires_spi = "1.0"
 
     def __init__(self) -> None:
         self._audit: Audit | None = None

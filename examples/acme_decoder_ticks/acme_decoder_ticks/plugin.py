@@ -16,6 +16,7 @@ class Plugin:
 
     options_class: type[msgspec.Struct] = NoOptions
     roles: tuple[str, ...] = ("decoders",)
+    requires_spi = "1.0"
 
     @hookimpl
     def blumfeld_decoders(self) -> Sequence[Decoder]:

@@ -18,6 +18,7 @@ class Plugin:
 
     options_class = Options
     roles = ("storage",)
+    requires_spi = "1.0"
 
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage:

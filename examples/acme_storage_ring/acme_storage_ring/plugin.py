@@ -112,6 +112,7 @@ class Plugin:
 
     options_class = Options
     roles = ("storage",)
+    requires_spi = "1.0"
 
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage:

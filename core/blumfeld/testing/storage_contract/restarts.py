@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.storage import TopicPartition, segmented
 from blumfeld.testing.fakes.files import Adversary
 from blumfeld.testing.storage_contract.kit import StorageKit
@@ -24,7 +25,7 @@ NEIGHBOURS = [
     *[TopicPartition("topic-1", number) for number in (0, 1)],
     TopicPartition("topic.1", 1),
     TopicPartition("Topic_1", 1),
-    TopicPartition("__consumer_offsets", 1),
+    TopicPartition(OFFSETS_TOPIC, 1),
 ]
 """Partitions whose names are easily taken for each other's."""
 ENDS = ["stop", "kill", "power cut"]

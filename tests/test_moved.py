@@ -1,0 +1,61 @@
+"""Public names that have moved work at their old places, with a warning, until the release that the table names."""
+
+from __future__ import annotations
+
+import sys
+import warnings
+from importlib import import_module
+
+import pytest
+
+import blumfeld
+from blumfeld import moved
+
+
+@pytest.mark.parametrize("old", moved.MODULES)
+def test_the_old_name_of_a_module_is_the_module_at_its_new_place(old: str) -> None:
+    """The warning stands at the import of the plug-in, not in Blumfeld."""
+    sys.modules.pop(old, None)
+    new = moved.MODULES[old]
+    with pytest.warns(DeprecationWarning, match=f"^{old} has moved to {new}; Blumfeld 0.2.0 ") as told:
+        found = import_module(old)
+    assert found is import_module(new)
+    assert len(told) == 1
+    assert "blumfeld/moved.py" not in told[0].filename
+
+
+@pytest.mark.parametrize(("old", "name"), moved.NAMES)
+def test_a_name_that_left_a_module_is_still_had_from_it(old: str, name: str) -> None:
+    module = import_module(old)
+    new = moved.NAMES[old, name]
+    with pytest.warns(DeprecationWarning, match=f"^{old}.{name} has moved to {new}.{name}; ") as told:
+        found = getattr(module, name)
+    assert found is getattr(import_module(new), name)
+    assert told[0].filename == __file__
+    with pytest.raises(AttributeError, match=f"module '{old}' has no attribute 'never_there'"):
+        _ = module.never_there
+
+
+def test_a_plug_ins_own_import_is_what_the_warning_names() -> None:
+    sys.modules.pop("blumfeld.wire.records", None)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        exec(compile("from blumfeld.wire.records import records", "acme/plugin.py", "exec"), {})
+    assert [one.filename for one in told] == ["acme/plugin.py"]
+
+
+def test_an_old_place_is_taken_out_by_the_release_that_was_said() -> None:
+    """Red? Take the lines of this release out of ``blumfeld.moved``."""
+    assert _numbers(blumfeld.__version__) < _numbers(moved.GONE_IN)
+
+
+def test_no_old_place_is_a_module_again() -> None:
+    """A module at an old place would hide its line."""
+    others = [finder for finder in sys.meta_path if not isinstance(finder, moved.OldPlaces)]
+    for old in moved.MODULES:
+        package = import_module(old.rpartition(".")[0])
+        assert not [f for f in others if f.find_spec(old, package.__path__) is not None], old
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    return tuple(map(int, version.split(".")))
