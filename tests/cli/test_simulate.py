@@ -58,11 +58,11 @@ def test_no_seed_begins_when_the_time_is_over(capsys: pytest.CaptureFixture[str]
 def test_a_failure_prints_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
     options = [
         "--seeds",
-        "11",
+        "19",
         "--clients",
         "4",
         "--seconds",
-        "60",
+        "30",
         "--workload",
         f"{REGISTER}:AckBeforeSync",
     ]

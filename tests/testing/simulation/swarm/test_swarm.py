@@ -40,7 +40,7 @@ def test_a_register_without_a_bug_is_one_register(seed: int) -> None:
 @pytest.mark.parametrize(
     ("planted", "first"),
     [
-        (register.AckBeforeSync, 0),
+        (register.AckBeforeSync, 11),
         pytest.param(register.NoEpoch, 2, marks=pytest.mark.slow),
         (register.StaleRead, 55),
     ],
