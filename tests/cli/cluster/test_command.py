@@ -187,6 +187,7 @@ def test_what_is_left_of_a_quorum_says_what_it_knows(cluster: Cluster) -> None:
     ("arguments", "status", "complaint"),
     [
         (("status",), 1, "has no cluster (cluster.json): begin one with"),
+        (("status", "--bootstrap", "9092"), 1, "--bootstrap: found '9092'; allowed: HOST:PORT"),
         (("up", "2", "--set", "nodse=1"), 2, "nodse: found an unknown key"),
         (("up", "1", "--listen", "127.0.0.1:0"), 1, "PLAINTEXT of node 1 has port 0"),
         (("up", "3", "--set", "nodes=2"), 2, "--set: nodes: found 2; allowed: nothing here: N says how many"),

@@ -120,6 +120,18 @@ def test_without_a_leader_each_voter_says_what_it_knows() -> None:
     assert "3 broker h:9003 running no leader, epoch 8 0 0 0" in lines
 
 
+def test_the_process_of_a_node_elsewhere_is_not_known_but_its_answer_is() -> None:
+    nodes = [
+        *NODES[:2],
+        NodeState(id=3, roles=("broker",), host="", port=0, manifest="", log="", is_ours=False),
+    ]
+    found = cluster_view(nodes, dict.fromkeys((1, 2, 3), "unknown"), [1], None, None, {})
+    lines = [" ".join(line.split()) for line in printed(found).splitlines()]
+    assert "1 broker, controller h:9001 answers 0 0 0" in lines
+    assert "2 broker, controller h:9002 no answer 0 0 0" in lines
+    assert "3 broker unknown no answer 0 0 0" in lines
+
+
 def test_lag_of_the_replicas_of_a_broker() -> None:
     partitions = [
         DescribeLogDirsPartition(partition_index=0, offset_lag=3),
@@ -141,7 +153,7 @@ def test_the_tables() -> None:
     assert lines[0] == "cluster abc"
     assert "quorum: leader 2, epoch 7, committed up to 95" in lines
     assert "1 voter 95 5 500 ms ago" in lines
-    assert "2 leader 100 0" in lines
+    assert "2 active controller 100 0" in lines
     assert "3 observer -1 101" in lines
     assert "1 broker, controller h:9001 running, no answer 2 3 1 0" in lines
     assert "2 broker, controller h:9002 running 1 3 1 40" in lines

@@ -67,15 +67,23 @@ async def asked(host: str, port: int, question: Callable[[AsyncioConnection], Aw
         return None
 
 
-async def described_quorum(connection: AsyncioConnection) -> ResponsePartitionData | None:
-    """Return the state of the metadata quorum, as its leader told; ``None`` without a leader.
+async def quorum_answer(connection: AsyncioConnection) -> DescribeQuorumResponse:
+    """Return the answer of the metadata quorum's leader, or its error.
 
     :raises NoCommonVersionError: the node doesn't answer DescribeQuorum
     """
     topic = RequestTopicData(
         topic_name=CLUSTER_METADATA_TOPIC, partitions=[RequestPartitionData(partition_index=0)]
     )
-    answer = await connection.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
+    return await connection.ask(DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse)
+
+
+async def described_quorum(connection: AsyncioConnection) -> ResponsePartitionData | None:
+    """Return the state of the metadata quorum, as its leader told; ``None`` without a leader.
+
+    :raises NoCommonVersionError: the node doesn't answer DescribeQuorum
+    """
+    answer = await quorum_answer(connection)
     partitions = [one for topic in answer.topics for one in topic.partitions]
     if answer.error_code or not partitions or partitions[0].error_code:
         return None

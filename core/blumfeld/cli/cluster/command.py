@@ -16,6 +16,7 @@ import typer
 
 from blumfeld.cli.cluster import namespaces, processes
 from blumfeld.cli.cluster.asking import ask_all, joined, quorum_leader
+from blumfeld.cli.cluster.discovering import addresses_of, discovered
 from blumfeld.cli.cluster.making import new_cluster
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, load_state, save_state
 from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED
@@ -161,11 +162,17 @@ def _named(ids: list[int]) -> str:
 @app.command()
 def status(
     directory: Directory = Path("cluster"),
+    bootstrap: Annotated[
+        str | None,
+        typer.Option(
+            metavar="HOST:PORT", help="Any cluster that a broker here belongs to, instead of --dir."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object.")] = False,
 ) -> None:
     """Show the quorum, the nodes with their partitions, and the partitions that lack something."""
     with _errors():
-        state = load_state(directory)
+        state = load_state(directory) if bootstrap is None else _discovered(bootstrap)
         # Where a node is dead, another cluster's node may listen by now.
         alive = [node for node in state.nodes if processes.state_of(node) != processes.DEAD]
         answers = asyncio.run(ask_all(alive))
@@ -181,6 +188,10 @@ def status(
     if not console.is_terminal:
         console = Console(width=WIDTH)
     print_view(view, console)
+
+
+def _discovered(bootstrap: str) -> ClusterState:
+    return asyncio.run(discovered(addresses_of(bootstrap)))
 
 
 @app.command()

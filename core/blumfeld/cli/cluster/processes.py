@@ -15,7 +15,7 @@ from blumfeld.cli.cluster.state import ClusterError, NodeState
 from blumfeld.kernel.runtime.process_ends import has_ended
 from blumfeld.kernel.supervising.restarts import READY
 
-RUNNING, PAUSED, DEAD = "running", "paused", "dead"
+RUNNING, PAUSED, DEAD, UNKNOWN = "running", "paused", "dead", "unknown"
 POLL_S = 0.02
 LAST_LINES = 5
 
@@ -38,10 +38,13 @@ def start(node: NodeState, prefix: Sequence[str] = ()) -> int:
 
 
 def state_of(node: NodeState) -> str:
-    """Return RUNNING, PAUSED or DEAD. A process with the node's pid and another start time is another one.
+    """Return RUNNING, PAUSED or DEAD; UNKNOWN for a node that isn't ours. A process with the node's pid and another
+    start time is another one.
 
     A dead one holds no port and no file any more.
     """
+    if not node.is_ours:
+        return UNKNOWN
     if node.pid is None:
         return DEAD
     try:

@@ -32,6 +32,8 @@ class NodeState(msgspec.Struct, kw_only=True):
     """Where the node's controller listener is reached; ``None`` if the node is no voter."""
     namespace: str | None = None
     """Network namespace; ``None`` if the node shares the machine's network."""
+    is_ours: bool = True
+    """Whether `blumfeld cluster up` made it. The process of another one isn't known."""
 
     @property
     def is_controller(self) -> bool:

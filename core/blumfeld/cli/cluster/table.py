@@ -6,7 +6,7 @@ from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.cli.cluster.processes import RUNNING
+from blumfeld.cli.cluster.processes import RUNNING, UNKNOWN
 from blumfeld.cli.cluster.view import ClusterView, NodeView, QuorumView
 
 
@@ -46,7 +46,7 @@ def _quorum(quorum: QuorumView) -> Table:
     title = f"quorum: {leader}, epoch {quorum.epoch}, committed up to {quorum.high_watermark}"
     table = _table(title, "#node", "part", "#log end", "#lag", "caught up")
     for one in quorum.replicas:
-        part = "leader" if one.id == quorum.leader else "voter" if one.is_voter else "observer"
+        part = "active controller" if one.id == quorum.leader else "voter" if one.is_voter else "observer"
         ago = "" if one.caught_up_ms_ago is None else f"{one.caught_up_ms_ago:,} ms ago"
         table.add_row(
             str(one.id), part, str(one.log_end_offset), str(one.lag), "" if one.id == quorum.leader else ago
@@ -70,6 +70,8 @@ def _nodes(nodes: list[NodeView]) -> Table:
     for one in nodes:
         # A paused process accepts connections and answers none, and so does one that hangs or was cut off.
         process = "running, no answer" if one.process == RUNNING and not one.answers else one.process
+        if one.process == UNKNOWN:
+            process = "answers" if one.answers else "no answer"
         is_broker = "broker" in one.roles
         counts = [str(one.leads), str(one.replicas), str(one.not_in_sync)] if is_broker else ["", "", ""]
         lag = "" if one.lag is None else str(one.lag)

@@ -31,6 +31,7 @@ class QuorumView(msgspec.Struct, kw_only=True):
     """The metadata quorum."""
 
     leader: int
+    """The active controller; -1: there is none."""
     epoch: int
     high_watermark: int
     replicas: list[VoterView]
@@ -127,7 +128,7 @@ def cluster_view(
 ) -> ClusterView:
     """Join the answers.
 
-    :param processes: node id → RUNNING, PAUSED or DEAD
+    :param processes: node id → RUNNING, PAUSED, DEAD or UNKNOWN
     :param metadata: the newest, about all topics
     :param lags: node id → records that its replicas lack
     :param places: node id → what this voter knows of the quorum
@@ -137,7 +138,7 @@ def cluster_view(
         node.id: NodeView(
             id=node.id,
             roles=node.roles,
-            address=f"{node.host}:{node.port}",
+            address=f"{node.host}:{node.port}" if node.host else "unknown",
             process=processes[node.id],
             answers=node.id in answered,
             place=(places or {}).get(node.id),

@@ -1,0 +1,90 @@
+"""Finds the nodes of a cluster from the address of one broker. It may run anywhere, and be of another build."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping, Sequence
+
+from blumfeld.cli.cluster.asking import ANSWER_S_MAX, asked, known_metadata, quorum_answer
+from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState
+from blumfeld.wire.messages.describe_quorum import DescribeQuorumResponse
+from blumfeld.wire.messages.metadata import MetadataResponse
+
+Address = tuple[str, int]
+
+
+def addresses_of(text: str) -> list[Address]:
+    """Return the addresses of ``HOST:PORT,HOST:PORT``.
+
+    :raises ClusterError: it is something else
+    """
+    found = []
+    for one in text.split(","):
+        host, _, port = one.strip().rpartition(":")
+        if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
+            raise ClusterError(
+                f"--bootstrap: found {one.strip()!r}; allowed: HOST:PORT, or several with commas"
+            )
+        found.append((host.strip("[]"), int(port)))
+    return found
+
+
+async def discovered(addresses: Sequence[Address]) -> ClusterState:
+    """Return the nodes that the first broker which answers knows.
+
+    :raises ClusterError: none answers
+    """
+    for address in addresses:
+        known, quorum = await asyncio.gather(asked(*address, known_metadata), asked(*address, quorum_answer))
+        if known is not None:
+            return ClusterState(nodes=nodes_of(known.metadata, quorum))
+    tried = ", ".join(f"{host}:{port}" for host, port in addresses)
+    raise ClusterError(
+        f"--bootstrap: no broker answered at {tried} within {ANSWER_S_MAX:g} s. Name the broker listener (PLAINTEXT) "
+        "of a node that runs, not its controller listener"
+    )
+
+
+def nodes_of(metadata: MetadataResponse, quorum: DescribeQuorumResponse | None) -> list[NodeState]:
+    """Return the brokers and the voters. A broker that isn't live has no address: replicas name it."""
+    brokers = {one.node_id: (one.host, one.port) for one in metadata.brokers}
+    replicas = {
+        node_id for topic in metadata.topics for one in topic.partitions for node_id in one.replica_nodes
+    }
+    voters = _voters(quorum)
+    return [
+        _node(node_id, brokers, voters, is_broker=node_id in brokers or node_id in replicas)
+        for node_id in sorted({*brokers, *replicas, *voters})
+    ]
+
+
+def _node(
+    node_id: int, brokers: Mapping[int, Address], voters: Mapping[int, Address | None], *, is_broker: bool
+) -> NodeState:
+    controller = voters.get(node_id)
+    host, port = brokers.get(node_id) or controller or ("", 0)
+    roles = (*(("broker",) if is_broker else ()), *(("controller",) if node_id in voters else ()))
+    return NodeState(
+        id=node_id,
+        roles=roles,
+        host=host,
+        port=port,
+        manifest="",
+        log="",
+        controller=controller,
+        is_ours=False,
+    )
+
+
+def _voters(quorum: DescribeQuorumResponse | None) -> dict[int, Address | None]:
+    """Return the controller listener of each voter; ``None`` where the leader doesn't tell it (before version 2)."""
+    if quorum is None:
+        return {}
+    told = {node.node_id: node.listeners[0] for node in quorum.nodes if node.listeners}
+    voters = [
+        one for topic in quorum.topics for partition in topic.partitions for one in partition.current_voters
+    ]
+    return {
+        one.replica_id: (at.host, at.port) if (at := told.get(one.replica_id)) is not None else None
+        for one in voters
+    }

@@ -1,0 +1,102 @@
+"""The nodes of any cluster, from the address of one broker."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from blumfeld.cli.cluster import asking
+from blumfeld.cli.cluster.discovering import addresses_of, discovered, nodes_of
+from blumfeld.cli.cluster.processes import UNKNOWN, state_of
+from blumfeld.cli.cluster.state import ClusterError, NodeState
+from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from blumfeld.wire.messages.describe_quorum import (
+    DescribeQuorumRequest,
+    DescribeQuorumResponse,
+    Listener,
+    Node,
+    ReplicaState,
+    ResponsePartitionData,
+    ResponseTopicData,
+)
+from blumfeld.wire.messages.metadata import (
+    MetadataRequest,
+    MetadataResponse,
+    MetadataResponseBroker,
+    MetadataResponsePartition,
+    MetadataResponseTopic,
+)
+from tests.cli.cluster.test_asking import FakeConnection
+
+
+def metadata(*brokers: int, replicas: tuple[int, ...] = ()) -> MetadataResponse:
+    partition = MetadataResponsePartition(replica_nodes=list(replicas))
+    return MetadataResponse(
+        brokers=[MetadataResponseBroker(node_id=one, host="h", port=one) for one in brokers],
+        topics=[MetadataResponseTopic(name="t", partitions=[partition])],
+    )
+
+
+def quorum(*voters: int, told: tuple[int, ...] = ()) -> DescribeQuorumResponse:
+    partition = ResponsePartitionData(
+        leader_id=1, current_voters=[ReplicaState(replica_id=one) for one in voters]
+    )
+    nodes = [Node(node_id=one, listeners=[Listener(name="C", host="c", port=100 + one)]) for one in told]
+    return DescribeQuorumResponse(topics=[ResponseTopicData(partitions=[partition])], nodes=nodes)
+
+
+def told(nodes: list[NodeState]) -> list[tuple[int, tuple[str, ...], str, int, tuple[str, int] | None]]:
+    return [(one.id, one.roles, one.host, one.port, one.controller) for one in nodes]
+
+
+def test_brokers_and_voters_are_the_nodes() -> None:
+    found = nodes_of(metadata(1, 2), quorum(1, 7, told=(1, 7)))
+    assert told(found) == [
+        (1, ("broker", "controller"), "h", 1, ("c", 101)),
+        (2, ("broker",), "h", 2, None),
+        (7, ("controller",), "c", 107, ("c", 107)),
+    ]
+    assert {state_of(one) for one in found} == {UNKNOWN}
+
+
+def test_a_broker_that_is_away_is_known_by_its_replicas_and_has_no_address() -> None:
+    assert told(nodes_of(metadata(1, replicas=(1, 3)), None)) == [
+        (1, ("broker",), "h", 1, None),
+        (3, ("broker",), "", 0, None),
+    ]
+
+
+def test_a_voter_whose_listener_is_not_told_is_a_voter_all_the_same() -> None:
+    """DescribeQuorum before version 2."""
+    assert told(nodes_of(metadata(1), quorum(1))) == [(1, ("broker", "controller"), "h", 1, None)]
+
+
+def test_the_first_broker_that_answers_is_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def opened(_host: str, port: int) -> Any:
+        if port == 1:
+            raise ConnectionRefusedError
+        return FakeConnection(
+            {
+                ApiVersionsRequest: ApiVersionsResponse(finalized_features_epoch=4),
+                MetadataRequest: metadata(1, 2),
+                DescribeQuorumRequest: quorum(1),
+            }
+        )
+
+    monkeypatch.setattr(asking, "opened", opened)
+    state = asyncio.run(discovered([("h", 1), ("h", 2)]))
+    assert [one.id for one in state.nodes] == [1, 2]
+    with pytest.raises(ClusterError, match=r"no broker answered at h:1 within 2 s. Name the broker listener"):
+        asyncio.run(discovered([("h", 1)]))
+
+
+def test_addresses_are_told_apart_by_commas() -> None:
+    assert addresses_of("a:1, [::1]:9092") == [("a", 1), ("::1", 9092)]
+
+
+@pytest.mark.parametrize("text", ["", "a", "a:", ":1", "a:x", "a:0", "a:65536", "a:1,"])
+def test_what_is_no_address_is_refused(text: str) -> None:
+    with pytest.raises(ClusterError, match=r"--bootstrap: found .*; allowed: HOST:PORT"):
+        addresses_of(text)
