@@ -156,7 +156,8 @@ class PartitionLog(Protocol):
     Every method is called on the loop's thread and never blocks for long.
 
     ``OSError`` from any method means the log directory is bad: its partitions go offline with
-    KAFKA_STORAGE_ERROR.
+    KAFKA_STORAGE_ERROR. One of ``LACKS`` takes no directory offline. A read that lacked something may be asked again. A
+    change that lacked something may be half done: the owner closes the log and opens it again, which recovers it.
     """
 
     log_start_offset: int
@@ -265,7 +266,11 @@ class PartitionLog(Protocol):
         ...
 
     def close(self) -> None:
-        """Flush and close: the log was shut down cleanly. May be called twice."""
+        """Flush and close: the log was shut down cleanly. May be called twice.
+
+        Where only room was lacking, for an index say, it closes all the same and raises nothing: the next opening
+        recovers it.
+        """
         ...
 
 
@@ -410,7 +415,10 @@ class LogStorage(Protocol):
         ...
 
     async def stop(self, broker_epoch: int) -> None:
-        """Close every log, checkpoint, write the clean-shutdown file, release the lock. Legal without start."""
+        """Close every log, checkpoint, write the clean-shutdown file, release the lock. Legal without start.
+
+        On a full disk there is no clean-shutdown file, and nothing is raised: the next start recovers.
+        """
         ...
 
 

@@ -237,9 +237,7 @@ class LocalStorage:
         delay_ms = self._delete_delay_ms if log is None else log.config.file_delete_delay_ms
         known = self._where.get(partition)
         if log is not None and known is not None:
-            was_clean = known.all_clean
             log.discard()
-            known.all_clean = was_clean
         self._where.pop(partition, None)
         if self._round is not None:
             self._round.forget(partition)

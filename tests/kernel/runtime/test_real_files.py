@@ -248,3 +248,10 @@ def test_what_promises_to_last_asks_the_device(
         ("fsync", str(tmp_path)),
     ]
     opened.close()
+
+
+def test_a_small_file_that_finds_no_room_is_named(tmp_path: Path) -> None:
+    full = tmp_path / "full"
+    (tmp_path / "full.tmp").symlink_to("/dev/full")
+    with pytest.raises(OSError, match=r"No space left on device: .*/full"):
+        RealFiles().write_atomically(str(full), b"x")

@@ -349,7 +349,7 @@ class PartitionRead:
             self.fail(ErrorCode.OFFSET_OUT_OF_RANGE)
         elif isinstance(error, OSError):
             if self.partition is not None and self.partition.closed is None:
-                self.partition.fail(error)
+                self.partition.fail_if_bad(error)
             self.fail(ErrorCode.KAFKA_STORAGE_ERROR)
         else:
             self.fail(ErrorCode.UNKNOWN_SERVER_ERROR)

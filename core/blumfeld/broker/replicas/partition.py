@@ -28,6 +28,7 @@ from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import LeaderReplica, Replication
 from blumfeld.spi.runtime import Phase, Runtime
 from blumfeld.spi.storage import (
+    LACKS,
     LogReadOutcome,
     OffsetOutOfRangeError,
     PartitionLog,
@@ -177,7 +178,7 @@ class Partition:
         except OffsetOutOfRangeError:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE) from None
         except OSError as error:
-            self.fail(error)
+            self.fail_if_bad(error)
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
 
     def check_leader_epoch(self, current_leader_epoch: int) -> ErrorCode:
@@ -446,14 +447,22 @@ class Partition:
         self.state.log_start_moved(self.log.log_start_offset)
         self.watchers.wake(CHANGED)
 
+    def fail_if_bad(self, error: OSError) -> None:
+        """Take this partition offline, unless only room, descriptors or memory were lacking (``LACKS``) for work that
+        changed nothing. The next request may try it again."""
+        if error.errno not in LACKS:
+            self.fail(error)
+
     def fail(self, error: OSError) -> None:
-        """Take this partition offline because its log directory failed. Every waiter gets KAFKA_STORAGE_ERROR."""
+        """Take this partition offline: its log directory failed, or a change of its log was broken off. Every waiter
+        gets KAFKA_STORAGE_ERROR. If only room was lacking, the log is opened again soon."""
         self.state.give_up_epochs()
         self._shut(ErrorCode.KAFKA_STORAGE_ERROR)
         self._failed(self, error)
 
     def close(self, code: ErrorCode) -> None:
-        """Write what is placed, answer waiters, save the producers for the next start, close the log. Raises OSError.
+        """Write what is placed, answer waiters, save the producers for the next start, close the log. Without room the
+        producers stay unsaved: the next start finds them in the batches. Raises OSError.
 
         :param code: the error for requests that still wait, and for later ones
         """
@@ -464,8 +473,14 @@ class Partition:
         if self.closed is not None:
             return
         self._shut(code)
-        self.state.save_producers(self.log.written_end_offset)
-        self.log.close()
+        try:
+            self.state.save_producers(self.log.written_end_offset)
+        except OSError as error:
+            if error.errno not in LACKS:
+                raise
+        finally:
+            self.state.give_up_epochs()
+            self.log.close()
 
     def abandon(self) -> None:
         """Close the log of a deleted topic without saving anything."""

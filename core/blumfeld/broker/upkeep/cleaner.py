@@ -102,7 +102,7 @@ class Cleaner:
             try:
                 plan = plan_cleaning(cleanable(partition, self._first_timestamps), now_ms)
             except OSError as error:
-                partition.fail(error)
+                partition.fail_if_bad(error)
                 continue
             if plan.end_offset > plan.first_dirty_offset:
                 self._plans[plan.partition] = plan

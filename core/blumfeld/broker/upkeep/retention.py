@@ -91,7 +91,7 @@ class Upkeep:
                 try:
                     partition.state.save_aborted()
                 except OSError as error:
-                    partition.fail(error)
+                    partition.fail_if_bad(error)
         if self._unsaved:
             self._timers["save"] = self._runtime.call_later(0, self._save_some)
 
@@ -109,7 +109,7 @@ class Upkeep:
                 try:
                     retain(partition, now_ms)
                 except OSError as error:
-                    partition.fail(error)
+                    partition.fail_if_bad(error)
         if self._unretained:
             self._timers["retain"] = self._runtime.call_later(0, self._retain_some)
 

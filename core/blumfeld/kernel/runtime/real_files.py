@@ -202,10 +202,14 @@ class RealFiles:
         The order matters: the new file is synced before it takes the name, and the name afterwards.
         """
         temporary = path + ".tmp"
-        with open(temporary, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+        try:
+            with open(temporary, "wb") as file:
+                file.write(data)
+                file.flush()
+                os.fsync(file.fileno())
+        except OSError as error:
+            error.filename = path  # the error of a call on a descriptor has no path
+            raise
         os.rename(temporary, path)
         self.sync_dir(os.path.dirname(path) or ".")
 

@@ -40,7 +40,6 @@ class DirectoryLogs:
         """Copies of interrupted moves that the start found: the log, and the path of its copy."""
         self.broker_epoch: int | None = None
         """Broker epoch in the clean-shutdown file that the start found; ``None`` if there was none."""
-        self.all_clean = True
         self._closing: dict[TopicPartition, ClosedLog] = {}
         """Logs that were closed while one of their syncs ran."""
         self._checkpoints: Checkpoints | None = None
@@ -96,7 +95,6 @@ class DirectoryLogs:
         """Take down how a log was closed, or that it was discarded."""
         self.note_offsets(log)
         if not log.clean:
-            self.all_clean = False
             return
         self.clean[log.partition] = None
         if log.waits_for_last_sync:
@@ -137,7 +135,10 @@ class DirectoryLogs:
         self.checkpoints.forget(partition)
 
     async def stop(self, logs: Sequence[LocalLog], broker_epoch: int) -> None:
-        """Close these logs, checkpoint, and leave the clean-shutdown file if all went well. Raises ``OSError``."""
+        """Close these logs, checkpoint, and leave the clean-shutdown file if all went well and there was room for it.
+
+        :raises OSError: the directory is offline, or its disk is bad
+        """
         home = self.home
         try:
             if self.online:
@@ -157,12 +158,27 @@ class DirectoryLogs:
                     home.events.error("log not closed", log=log.directory, error=str(error))
             for partition in list(self._closing):
                 await self.last_sync(partition)
-            await self.checkpoints.save_all()
-            # A log that nobody opened since a crash is not recovered yet: the next start must still do it.
-            if self.all_clean and all(partition in self.clean for partition in self.found):
-                await home.runtime.offload(leave_clean_shutdown, home, broker_epoch)
+            await self._leave_marks(broker_epoch)
         finally:
             self.leave()
+
+    async def _leave_marks(self, broker_epoch: int) -> None:
+        """Write the last checkpoint, and the clean-shutdown file if all went well. On a full disk neither can be
+        written: the next start then recovers the directory, as after a kill."""
+        home = self.home
+        try:
+            await self.checkpoints.save_all()
+            # A log that nobody opened since a crash is not recovered yet: the next start must still do it.
+            if all(partition in self.clean for partition in self.found):
+                await home.runtime.offload(leave_clean_shutdown, home, broker_epoch)
+        except OSError as error:
+            if not can_be_undone(error):
+                raise
+            home.events.warning(
+                "no room for the last checkpoint: the next start recovers this directory",
+                path=home.path,
+                error=str(error),
+            )
 
 
 def _parent(path: str) -> str:

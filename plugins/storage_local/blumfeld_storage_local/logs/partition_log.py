@@ -324,7 +324,10 @@ class LocalLog:
         self._flushing.configure()
 
     def close(self) -> None:
-        """Flush and close. A directory that is offline is not synced: that would not say what is on the device."""
+        """Flush and close. A directory that is offline is not synced: that would not say what is on the device.
+
+        A log whose indexes find no room is not closed cleanly: it is recovered when it is opened again.
+        """
         if not self.is_open:
             return
         self._end()
@@ -332,10 +335,9 @@ class LocalLog:
         try:
             self.cleaner.leave()
             self.home.check()
-            if self._active.writer is not None:
-                self._active.writer.seal()
+            sealed = self._seal()
             self._flushing.sync_all()
-            self.clean = self._active.as_closed
+            self.clean = sealed and self._active.as_closed
         except OSError as error:
             failed = error
             self.home.fail(error)
@@ -344,6 +346,25 @@ class LocalLog:
             self._segments.close()
             self._callbacks.closed(self)
             self._flushing.tell_the_rest(failed)
+
+    def _seal(self) -> bool:
+        try:
+            if self._active.writer is not None:
+                self._active.writer.seal()
+        except OSError as error:
+            if not can_be_undone(error):
+                raise
+            self.home.events.warning("log closed without its indexes", log=self.directory, error=str(error))
+            return False
+        return True
+
+    def broken_off(self, error: OSError) -> None:
+        """A change of the files has failed in its middle, so that files and memory no longer say the same. If only room
+        was lacking, the log is recovered when it is opened again. Else the directory is bad."""
+        if can_be_undone(error):
+            self._active.as_closed = False
+        else:
+            self.home.fail(error)
 
     def discard(self) -> None:
         """Close without keeping anything: its directory goes."""

@@ -36,6 +36,10 @@ class TruncatedLog(Protocol):
         """Tell the storage that no record from ``offset`` on can be promised any more."""
         ...
 
+    def broken_off(self, error: OSError) -> None:
+        """A change of the files has failed in its middle."""
+        ...
+
     def ends_at(self, offset: int) -> None:
         """Move every end of the log down to ``offset``, and write on there. Raises ``OSError``."""
         ...
@@ -76,8 +80,7 @@ class Truncation:
         try:
             self._cut_to(offset)
         except OSError as error:
-            # Files and memory no longer say the same, or a sync has failed.
-            log.home.fail(error)
+            log.broken_off(error)
             raise
 
     def _cut_to(self, offset: int) -> None:
@@ -114,7 +117,7 @@ class Truncation:
                 log.home.files.sync_dir(log.directory)
             self._segments.add(start_offset)
         except OSError as error:
-            log.home.fail(error)
+            log.broken_off(error)
             raise
         log.log_start_offset = start_offset
         log.ends_at(start_offset)

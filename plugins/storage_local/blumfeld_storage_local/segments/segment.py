@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterator
+from contextlib import suppress
 
 from blumfeld.log.segments.file_names import Mark, Suffix, segment_name
 from blumfeld.log.segments.index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
@@ -20,6 +21,7 @@ from blumfeld_storage_local.segments.index_files import highest_timestamp, map_i
 from blumfeld_storage_local.segments.open_files import OpenFiles
 from blumfeld_storage_local.segments.recent import RecentBatches
 from blumfeld_storage_local.segments.scan import damaged, read_batches, scan
+from blumfeld_storage_local.sync.durability import can_be_undone
 
 COPY_BYTES_MAX = 16_384
 """Size up to which an answer gets a copy: a file region takes two more system calls to send, and these cost more."""
@@ -46,6 +48,7 @@ class Segment:
         "created_ms",
         "cuts",
         "directory",
+        "index_unsaved",
         "index_unsynced",
         "mark",
         "next_offset",
@@ -70,6 +73,8 @@ class Segment:
         """Bytes that are known to be whole batches, so that a reader may have them."""
         self.index_unsynced = False
         """The index files were written after their last sync."""
+        self.index_unsaved = False
+        """The index files are missing: there was no room for them."""
         self.touched = False
         """As of ``open_files.Opener``."""
         self._files = files
@@ -232,7 +237,7 @@ class Segment:
         """Take indexes that were read. Save them if they were rebuilt."""
         if isinstance(read, RecoveredSegment):
             self.set_indexes(read.offsets, read.times)
-            self.save_indexes()
+            self.save_rebuilt_indexes()
             return
         self.set_indexes(*read)
         if self._counted is not None:
@@ -260,6 +265,20 @@ class Segment:
                     self.index_unsynced = True
             finally:
                 file.close()
+        self.index_unsaved = False
+
+    def save_rebuilt_indexes(self) -> None:
+        """Write both index files. On a full disk they stay in memory alone, and are rebuilt when they are next needed:
+        what fits of a file would be taken for the whole."""
+        try:
+            self.save_indexes()
+        except OSError as error:
+            if not can_be_undone(error):
+                raise
+            self.index_unsaved, self.index_unsynced = True, False
+            for suffix in (Suffix.OFFSET_INDEX, Suffix.TIME_INDEX):
+                with suppress(FileNotFoundError):
+                    self._files.unlink(self.path(suffix))
 
     def sync_indexes(self) -> None:
         """Sync both index files. Blocks."""

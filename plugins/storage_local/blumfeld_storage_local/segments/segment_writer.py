@@ -71,14 +71,17 @@ class SegmentWriter:
         self.segment = segment
         self._failed = failed
         self._reserved = False
-        self._index_saved = segment.size != 0
         self._offset_max = segment.base_offset + RELATIVE_OFFSET_MAX
         self._first_timestamp_ms = NO_TIMESTAMP
         self._jitter_ms = jitter_ms
         self.configure(config)
         self.indexer = self._resume(config.index_interval_bytes)
         segment.created_ms = now_ms
-        self._saved_offsets, self._saved_times = len(segment.offsets), len(segment.times)
+        unsaved = segment.index_unsaved
+        self._index_saved = segment.size != 0 and not unsaved
+        self._saved_offsets, self._saved_times = (
+            (0, 0) if unsaved else (len(segment.offsets), len(segment.times))
+        )
         self._note_fullness()
 
     def _resume(self, interval_bytes: int) -> SegmentIndexer:

@@ -48,8 +48,9 @@ class Recovery:
             raise damaged(segment.file(), found.end.position, found.end.problem)
         segment.checked.from_here_on = 0
         segment.set_indexes(found.offsets, found.times)
-        await self._home.runtime.offload(segment.save_indexes)
-        await self._home.runtime.offload(segment.sync_indexes)
+        await self._home.runtime.offload(segment.save_rebuilt_indexes)
+        if not segment.index_unsaved:
+            await self._home.runtime.offload(segment.sync_indexes)
 
     async def recover(self, start: int) -> None:
         """Recover segments from number ``start`` on. The log ends before the first batch that is not whole.
@@ -128,7 +129,7 @@ class Recovery:
                 kept.append(set_aside_end(self._home.files, segment, found.end.position))
                 segment.file().truncate(found.end.position)
                 segment.size = found.end.position
-        segment.save_indexes()
+        segment.save_rebuilt_indexes()
         return [path for path in kept if path is not None]
 
 

@@ -34,14 +34,16 @@ class State:
     def __init__(self, clock: Clock, log: list[State]) -> None:
         self.epoch_unsaved = True
         self.fails: OSError | None = None
+        self.tries = 0
         self._clock = clock
         self._log = log
 
     def save_epochs(self) -> None:
-        self.epoch_unsaved = False
+        self.tries += 1
         self._clock.synced_ms += SYNC_MS
         if self.fails is not None:
             raise self.fails
+        self.epoch_unsaved = False
         self._log.append(self)
 
 
@@ -116,6 +118,27 @@ def test_a_write_at_once_that_fails_is_raised_and_does_not_stop_the_next_ones(be
     states = bench.due(2)
     list(bench.slices())
     assert bench.saved == states
+
+
+def test_a_full_disk_is_tried_again_until_there_is_room(bench: Bench) -> None:
+    """No failure is told, and meanwhile the disk is asked once a second, however many files are due."""
+    states = bench.due(1)
+    full = OSError(errno.ENOSPC, "no space left")
+    bench.saved.clear()
+    states[0].epoch_unsaved, states[0].fails = True, full
+    bench.clock.advance(10)
+    bench.files.save(states[0], bench.failed.append)
+    states += bench.due(2)
+    for state in states:
+        state.fails = full
+    bench.clock.advance(5_000)
+    assert not bench.saved
+    assert not bench.failed
+    assert states[0].tries <= 7
+    for state in states:
+        state.fails = None
+    bench.clock.advance(2_000)
+    assert sorted(bench.saved, key=states.index) == states
 
 
 # The replica

@@ -211,7 +211,7 @@ class Lookup:
         try:
             return self._look_up(partition)
         except OSError as error:
-            partition.fail(error)
+            partition.fail_if_bad(error)
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
 
     def _look_up(self, partition: Partition) -> Completion[Found] | None:
@@ -256,5 +256,5 @@ class Lookup:
             self._answer.error_code = int(error.code)
         except OSError as error:
             if self._partition is not None and self._partition.closed is None:
-                self._partition.fail(error)
+                self._partition.fail_if_bad(error)
             self._answer.error_code = int(ErrorCode.KAFKA_STORAGE_ERROR)

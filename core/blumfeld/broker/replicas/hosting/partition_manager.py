@@ -26,6 +26,7 @@ from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (
@@ -73,6 +74,7 @@ class PartitionManager:
         self._counts_bytes = False
         self.refused_writes = RefusedWrites(runtime, events)
         self._epoch_files = EpochFiles(runtime)
+        self._lacking = RepeatedEvents(runtime)
         self.throttles = Throttles(cluster.config, node_id)
         self._node_id = node_id
         self._runtime = runtime
@@ -199,7 +201,7 @@ class PartitionManager:
             return ErrorCode.NONE
         if image.leader_epoch < hosted.leader_epoch:
             return ErrorCode.FENCED_LEADER_EPOCH
-        if hosted.closed is not None:  # its directory failed: it is offline until the next start
+        if hosted.closed is not None:  # offline until the next start, or until there is room again
             hosted.image = image
             return hosted.closed
         self._lead_or_follow(hosted, image)
@@ -289,11 +291,40 @@ class PartitionManager:
                 partition.reconfigure(self._cluster.topic_config(name))
 
     def failed(self, partition: Partition, error: OSError) -> None:
-        """Take note that a partition's log failed. The partition stays hosted and answers KAFKA_STORAGE_ERROR."""
+        """Take note that a partition's log failed. The partition stays hosted and answers KAFKA_STORAGE_ERROR until the
+        next start; if only room was lacking, until there is room again."""
         self.refused_writes.offline(partition.partition)
-        if partition.log.directory_id not in self._failed_directories:
-            self._events.error("partition offline", partition=str(partition.partition), error=str(error))
+        at = str(partition.partition)
+        if partition.log.directory_id in self._failed_directories:
+            pass  # its own event has said so for all
+        elif error.errno in LACKS:
+            self._say_lacking("a log lacks room and is opened again", partition.partition, error)
+            self._runtime.call_later(REOPEN_MS, lambda: self._lacked(partition))
+        else:
+            self._events.error("partition offline", partition=at, error=str(error))
         self._changed(partition)
+
+    def _lacked(self, partition: Partition) -> None:
+        self._runtime.spawn(self._open_again(partition), "open a log again")
+
+    async def _open_again(self, partition: Partition) -> None:
+        """Close the log of a partition that failed for lack of room, and open it as after a crash."""
+        at = partition.partition
+        if self.stopped or self.find(at.topic, at.partition) is not partition:
+            return
+        with suppress(OSError):  # a disk that is bad takes its directory offline
+            await partition.log.flush()  # off the loop, so that the close has little to sync
+        image = partition.image
+        if self.stopped or self.find(at.topic, at.partition) is not partition or image is None:
+            return
+        if partition.log.directory_id in self._failed_directories:
+            return
+        self._forget(at)
+        self._high_watermarks[at] = partition.high_watermark
+        self._offline[at] = (partition.topic_id, image)
+        with suppress(OSError):
+            partition.log.close()
+        self._reopen(at, partition.topic_id)
 
     def directory_failed(self, directory_id: bytes, error: OSError) -> int:
         """Take every replica in this log directory offline until the next start. Returns their number.
@@ -371,6 +402,7 @@ class PartitionManager:
             return None
         except Exception as error:
             # Also a batch with a right CRC that can't be read, or a defect: one log must not hold up the start.
+            state.give_up_epochs()
             self._not_opened(partition, topic_id, image, error, opened)
             return None
         self._high_watermarks.pop(partition, None)
@@ -398,14 +430,21 @@ class PartitionManager:
         opened: list[PartitionLog],
     ) -> None:
         """Take the replica offline. If only space, descriptors or memory were lacking, it is tried again later."""
-        defect = {} if isinstance(error, OSError | BrokerError) else {"exc_info": error}
-        self._events.error("log not opened", partition=str(partition), error=str(error), **defect)
+        at = str(partition)
         self._offline[partition] = (topic_id, image)
         for log in opened:
             with suppress(OSError):  # the first error is already in the log
                 log.close()
         if isinstance(error, OSError) and error.errno in LACKS:
+            self._say_lacking("log not opened for lack of room, tried again", partition, error)
             self._runtime.call_later(REOPEN_MS, lambda: self._reopen(partition, topic_id))
+            return
+        defect = {} if isinstance(error, OSError | BrokerError) else {"exc_info": error}
+        self._events.error("log not opened", partition=at, error=str(error), **defect)
+
+    def _say_lacking(self, event: str, partition: TopicPartition, error: OSError) -> None:
+        key = (event, error.errno)
+        self._lacking.say(self._events.warning, event, key, partition=str(partition), error=str(error))
 
     def _reopen(self, partition: TopicPartition, topic_id: bytes) -> None:
         held = self._offline.get(partition)

@@ -13,6 +13,7 @@ from collections.abc import Callable
 from typing import Protocol
 
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.storage import LACKS
 
 SLICE_MS = 2.0
 """Time for these writes in one turn. A write is not interrupted, so a slice may take a write longer."""
@@ -21,6 +22,8 @@ SLICE_WRITES_MAX = 8
 REST_MS_MIN = 1.0
 REST = 4.0
 """After a slice the loop serves others for so many times as long as the slice took."""
+FULL_MS = 1_000.0
+"""Pause after a write that found no room, no descriptors or no memory. Nothing is lost meanwhile."""
 
 
 class Unsaved(Protocol):
@@ -34,7 +37,8 @@ class Unsaved(Protocol):
 
 
 class EpochFiles:
-    """The files of a node that are due. A file that is due alone is written at once."""
+    """The files of a node that are due. A file that is due alone is written at once. One that finds the disk full is
+    tried again."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -46,35 +50,45 @@ class EpochFiles:
         (``epoch_unsaved`` is false) is left out.
 
         :param failed: called with the error of a later write
-        :raises OSError: it was written now, and that failed
+        :raises OSError: it was written now, and the disk is bad
         """
         if self._rests:
             self._due.append((state, failed))
             return
         began_ms = self._runtime.monotonic_ms()
         try:
-            state.save_epochs()
+            self._write(state, failed)
         finally:
-            self._rest(self._runtime.monotonic_ms() - began_ms)
+            self._rest(REST * (self._runtime.monotonic_ms() - began_ms))
 
-    def _rest(self, took_ms: float) -> None:
-        self._rests = True
-        self._runtime.call_later(max(took_ms * REST, REST_MS_MIN), self._slice)
+    def _write(self, state: Unsaved, failed: Callable[[OSError], None]) -> None:
+        try:
+            state.save_epochs()
+        except OSError as error:
+            if error.errno not in LACKS:
+                raise
+            self._due.append((state, failed))
+            self._rest(FULL_MS)
+
+    def _rest(self, pause_ms: float) -> None:
+        if not self._rests:
+            self._rests = True
+            self._runtime.call_later(max(pause_ms, REST_MS_MIN), self._slice)
 
     def _slice(self) -> None:
         self._rests = False
         began_ms = self._runtime.monotonic_ms()
         took_ms = 0.0
         written = 0
-        while self._due and written < SLICE_WRITES_MAX and took_ms < SLICE_MS:
+        while self._due and written < SLICE_WRITES_MAX and took_ms < SLICE_MS and not self._rests:
             state, failed = self._due.popleft()
             if not state.epoch_unsaved:
                 continue
             written += 1
             try:
-                state.save_epochs()
+                self._write(state, failed)
             except OSError as error:
                 failed(error)
             took_ms = self._runtime.monotonic_ms() - began_ms
         if written:
-            self._rest(took_ms)
+            self._rest(REST * took_ms)

@@ -25,7 +25,7 @@ from blumfeld.log.producers.snapshot import SEQUENCE_MASK, decode_snapshot
 from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
-from blumfeld.spi.storage import PartitionLog, segment_bases, segmented
+from blumfeld.spi.storage import LACKS, PartitionLog, segment_bases, segmented
 from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, NO_SEQUENCE, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -40,12 +40,14 @@ GAPS_MAX = 1_000
 class ReplicaState:
     """Implements ``LogListener``. Make it, open the log with it, call :meth:`attach`, then exhaust :meth:`replay`.
 
-    Every method that may touch a file raises ``OSError``: the log directory has failed.
+    Every method that may touch a file raises ``OSError``: the log directory has failed, or one of ``LACKS``: there was
+    no room, and the log is to be closed and opened again.
     """
 
     __slots__ = (
         "_epoch_files",
         "_epochs_due",
+        "_epochs_stale",
         "_gaps",
         "_index",
         "_log",
@@ -75,6 +77,8 @@ class ReplicaState:
         self._epoch_files = epoch_files
         self._epochs_due = False
         """The unsaved epochs have records, and their file waits in ``_epoch_files``."""
+        self._epochs_stale = False
+        """The disk was full when the file had to lose epochs. The next write, roll or clean close writes it."""
         self.log_name = log_name
         self.producers = ProducerState()
         self.epochs = LeaderEpochCache()
@@ -144,7 +148,7 @@ class ReplicaState:
             return log.log_start_offset
         cut = self.epochs.truncate_from_end(log.written_end_offset)
         if self.epochs.truncate_from_start(log.log_start_offset) or cut:
-            self.save_epochs()
+            self._save_epochs_unless_full()
         return SOUND
 
     def replay(self) -> Iterator[None]:
@@ -161,7 +165,7 @@ class ReplicaState:
             for entry in self.producers.written(end):
                 self._index.append(entry)
             if self.epoch_unsaved:
-                self.save_epochs()
+                self._save_epochs_unless_full()
         self._recovered.clear()
         self._replay_from = end
         self.replaying = False
@@ -315,12 +319,22 @@ class ReplicaState:
 
     def give_up_epochs(self) -> None:
         """Write nothing any more: the log has failed, or is to be deleted."""
-        self.epoch_unsaved = self._epochs_due = False
+        self.epoch_unsaved = self._epochs_due = self._epochs_stale = False
 
     def save_epochs(self) -> None:
         """Write the leader epochs to their file."""
-        self.epoch_unsaved = self._epochs_due = False
         self._log.aux.write(EPOCHS, self.epochs.encode())
+        self.epoch_unsaved = self._epochs_due = self._epochs_stale = False
+
+    def _save_epochs_unless_full(self) -> None:
+        """Write the leader epochs. On a full disk the file keeps what it has until the next write. That is safe: the
+        batches of the active segment tell its epochs, and no producer snapshot is written before this file."""
+        try:
+            self.save_epochs()
+        except OSError as error:
+            if error.errno not in LACKS:
+                raise
+            self.epoch_unsaved = self._epochs_stale = True
 
     def save_aborted(self) -> None:
         """Bring the transaction indexes of all segments up to date; cheap if no transaction was aborted since."""
@@ -334,7 +348,7 @@ class ReplicaState:
             the segments, which may be many, are not listed
         """
         if self.epochs.truncate_from_start(log_start_offset):
-            self._log.aux.write(EPOCHS, self.epochs.encode())
+            self._save_epochs_unless_full()
         if segments_dropped and (self._snapshots.offsets or len(self.aborted)):
             first_offset = segment_bases(self._log)[0]
             self._index.segments_dropped(first_offset)
@@ -359,7 +373,7 @@ class ReplicaState:
 
     def save_producers(self, end_offset: int) -> None:
         """Write a snapshot at a clean close, so that the next start needs no replay. As in Kafka, it may be empty."""
-        if self._epochs_due:
+        if self._epochs_due or self._epochs_stale:
             self.save_epochs()
         self.save_aborted()
         if end_offset > max(self._snapshots.latest, 0):
@@ -429,7 +443,7 @@ class ReplicaState:
         """
         if self.epoch_unsaved:
             self.epochs.truncate_from_end(self._log.written_end_offset)
-            self.epoch_unsaved = self._epochs_due
+            self.epoch_unsaved = self._epochs_due or self._epochs_stale
 
     def _truncated(self, log: PartitionLog) -> Iterator[None]:
         start, end = log.log_start_offset, log.written_end_offset
@@ -438,7 +452,7 @@ class ReplicaState:
         self._index.forget_from(end)
         cut = self.epochs.truncate_from_end(end)
         if self.epochs.truncate_from_start(start) or cut:
-            self.save_epochs()
+            self._save_epochs_unless_full()
         # A replay that this truncation interrupts leaves producers that are good only up to where it came.
         if self.producers.end_offset >= end and self.producers.truncate_to(end):
             self.replaying = False

@@ -60,6 +60,8 @@ class Injector:
         self._on_error = on_error
         self._tasks: list[asyncio.Task[None]] = []
         self._keepers: list[asyncio.Task[None]] = []
+        self._was_bad: set[str] = set()
+        """Addresses of machines whose disk answered EIO, or rotted."""
         self._network = NetworkFaults(world, self.counts)
         self._bring: dict[FaultClass, Callable[[random.Random], Awaitable[None]]] = {
             FaultClass.KILL: self._kill,
@@ -99,8 +101,9 @@ class Injector:
     def heal(self) -> None:
         """End every fault. Machines that are down are started again.
 
-        A process that says that a partition is offline is killed, as its operator would do once the disk is well: such
-        a partition stays offline as long as the process lives.
+        A process whose disk was bad, and that says that a partition is offline, is killed, as its operator would do
+        once the disk is well: such a partition stays offline as long as the process lives. A full disk excuses nothing:
+        once there is room, each replica must come back by itself.
         """
         for task in self._tasks:
             task.cancel()
@@ -117,7 +120,7 @@ class Injector:
             machine.clock.jump(-machine.clock.offset_ms)
             if machine.turn_cost_s:
                 machine.load(0.0)
-            if any(machine.said[event] for event in STAYS_OFFLINE):
+            if machine.address in self._was_bad and any(machine.said[event] for event in STAYS_OFFLINE):
                 machine.crash(power_cut=False)
 
     def end(self) -> None:
@@ -347,7 +350,12 @@ class Injector:
         machine.disk.inject(fault)
         await self._last(chance)
         machine.disk.withdraw(fault)
-        self.counts[one.value] += not fault.times
+        if not fault.times:
+            self.counts[one.value] += 1
+            self._was_bad.add(machine.address)
 
     async def _rot(self, chance: random.Random) -> None:
-        self.counts[FaultClass.BIT_ROT.value] += self._flip(self._machine(chance), chance)
+        machine = self._machine(chance)
+        if self._flip(machine, chance):
+            self.counts[FaultClass.BIT_ROT.value] += 1
+            self._was_bad.add(machine.address)
