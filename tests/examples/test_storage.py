@@ -86,15 +86,7 @@ def test_it_passes_the_contract_kit_as_its_author_would_run_it(stranger: Strange
 
 
 def test_it_passes_the_simulation(stranger: Stranger) -> None:
-    """Kills, power cuts and full disks of a whole broker: nothing acknowledged is lost."""
-    printed = stranger.run(
-        "blumfeld.testing.simulation", "--storage", "storage_flat", "--seeds", "0-1", "--hours", "0.2"
-    )
-    assert "0 lost, 0 doubled, 0 out of order" in printed
-
-
-def test_it_passes_the_simulation_of_three_nodes(stranger: Stranger) -> None:
-    """Failing syncs among other faults: with these seeds a flush once waited for ever behind one that failed."""
+    """Whole brokers under all faults. With these seeds a flush once waited for ever behind a sync that failed."""
     printed = stranger.run(
         *("blumfeld.cli.main", "simulate", "--storage", "storage_flat", "--seeds", "9,12", "--nodes", "3"),
         *("--clients", "6", "--seconds", "120"),

@@ -265,38 +265,26 @@ class SwapsPartitions(SqliteStorage):
         self.database.execute(f"pragma user_version={lives + 1}")
 
 
-class LosesSnapshots(SqliteStorage):
-    """A start keeps of the small files only those whose names it knows."""
-
-    ending = "snapshot"
+class LosesSmallFiles(SqliteStorage):
+    """A start keeps no small file."""
 
     async def start(self, cluster_id: str, node_id: int) -> None:
         await super().start(cluster_id, node_id)
-        self.database.execute("delete from aux where name like ?", (f"%{self.ending}",))
+        self.database.execute("delete from aux")
         self.database.commit()
 
 
-class LosesEpochs(LosesSnapshots):
-    """The same of ``leader-epoch-checkpoint``."""
-
-    ending = "leader-epoch-checkpoint"
-
-
-class DeletesInMemory(SqliteStorage):
-    """Forgets a deleted log until the next start."""
-
-    def delete_log(self, partition: TopicPartition) -> None:
-        pass
-
-
-class CheckpointsLate(SqliteStorage):
-    """Writes the high watermarks of the checkpoint before."""
+class LagsBehind(SqliteStorage):
+    """Writes the high watermarks of the checkpoint before, and forgets a deleted log until the next start."""
 
     before: Sequence[tuple[TopicPartition, int]] = ()
 
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         before, self.before = self.before, list(high_watermarks)
         super().checkpoint(before)
+
+    def delete_log(self, partition: TopicPartition) -> None:
+        pass
 
 
 class SaysFlushed(FlushesNothing):
@@ -347,20 +335,12 @@ class SwapsPartitionsKit(HonestKit):
     storage = SwapsPartitions
 
 
-class LosesSnapshotsKit(HonestKit):
-    storage = LosesSnapshots
+class LosesSmallFilesKit(HonestKit):
+    storage = LosesSmallFiles
 
 
-class LosesEpochsKit(HonestKit):
-    storage = LosesEpochs
-
-
-class DeletesInMemoryKit(HonestKit):
-    storage = DeletesInMemory
-
-
-class CheckpointsLateKit(HonestKit):
-    storage = CheckpointsLate
+class LagsBehindKit(HonestKit):
+    storage = LagsBehind
 
 
 class SaysFlushedKit(HonestKit):

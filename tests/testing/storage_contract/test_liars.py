@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from pathlib import Path
 
@@ -10,14 +11,12 @@ import pytest
 from blumfeld.testing.not_tried import said_by, summary
 from blumfeld.testing.real_disk.flushes import Unseen, unsynced_flushes
 from tests.testing.storage_contract.sqlite_storage import (
-    CheckpointsLateKit,
-    DeletesInMemoryKit,
     FlushesNothingKit,
     FlushesNothingLocalKit,
     HonestKit,
+    LagsBehindKit,
     LocalKit,
-    LosesEpochsKit,
-    LosesSnapshotsKit,
+    LosesSmallFilesKit,
     OneTransactionKit,
     SaysFlushedKit,
     SwallowsErrorsKit,
@@ -42,21 +41,33 @@ def test_an_honest_storage_passes_whatever_does_its_io(tmp_path: Path, test: str
 
 
 AFTER_A_KILL = "after SIGKILL behind an acknowledged write: "
-LIARS: list[tuple[type[HonestKit], str, str]] = [
-    (OneTransactionKit, KILLED, AFTER_A_KILL + r"topic-0: \d+ of \d+ batches that were ack"),
-    (OneTransactionKit, TORN, r"batches that were acknowledged are not there"),
-    (SwallowsErrorsKit, FAULTS, r"after writes that could not be done.*acknowledged are not there"),
-    (SwapsPartitionsKit, KILLED, AFTER_A_KILL + r"topic-0: .* leader-epoch-checkpoint is 'topic-1/"),
+LIARS: list[tuple[type[HonestKit], str, list[str]]] = [
     (
-        LosesSnapshotsKit,
+        OneTransactionKit,
         KILLED,
-        AFTER_A_KILL + r"topic-0: 00000000000000000003.snapshot is '-'; allowed: 'topic-0/",
+        [AFTER_A_KILL + r"topic-0: \d+ of \d+ batches that were acknowledged are not there"],
     ),
-    (LosesEpochsKit, KILLED, AFTER_A_KILL + r"topic-0: leader-epoch-checkpoint is '-'; allowed: 'topic-0/"),
-    (DeletesInMemoryKit, KILLED, AFTER_A_KILL + r"the log of gone-0 is back, though it was deleted"),
-    (CheckpointsLateKit, KILLED, AFTER_A_KILL + r"topic-0: high-watermark is '-'; allowed: '\d+'"),
-    (FlushesNothingKit, FLUSH, r"flush 1 was done without a sync of records\.db"),
-    (SaysFlushedKit, FLUSH, r"^flushed_end_offset counted \d+ bytes in records\.db without a sync"),
+    (OneTransactionKit, TORN, [r"batches that were acknowledged are not there"]),
+    (SwallowsErrorsKit, FAULTS, [r"after writes that could not be done.*acknowledged are not there"]),
+    (SwapsPartitionsKit, KILLED, [AFTER_A_KILL + r"topic-0: .* leader-epoch-checkpoint is 'topic-1/"]),
+    (
+        LosesSmallFilesKit,
+        KILLED,
+        [
+            AFTER_A_KILL + r"topic-0: leader-epoch-checkpoint is '-'; allowed: 'topic-0/",
+            AFTER_A_KILL + r"topic-0: 0+3\.snapshot is '-'; allowed: 'topic-0/",
+        ],
+    ),
+    (
+        LagsBehindKit,
+        KILLED,
+        [
+            AFTER_A_KILL + r"the log of gone-0 is back, though it was deleted",
+            AFTER_A_KILL + r"topic-0: high-watermark is '-'; allowed: '\d+'",
+        ],
+    ),
+    (FlushesNothingKit, FLUSH, [r"flush 1 was done without a sync of records\.db"]),
+    (SaysFlushedKit, FLUSH, [r"^flushed_end_offset counted \d+ bytes in records\.db without a sync"]),
 ]
 
 
@@ -65,9 +76,10 @@ LIARS: list[tuple[type[HonestKit], str, str]] = [
     [pytest.param(*liar, marks=NEEDS_STRACE if liar[1] == FLUSH else ()) for liar in LIARS],
     ids=[f"{kit.__name__.removesuffix('Kit')} {test[5:20]}" for kit, test, _ in LIARS],
 )
-def test_a_liar_is_found(tmp_path: Path, kit: type[HonestKit], test: str, said: str) -> None:
-    with pytest.raises(AssertionError, match=said):
+def test_a_liar_is_found(tmp_path: Path, kit: type[HonestKit], test: str, said: list[str]) -> None:
+    with pytest.raises(AssertionError) as found:
         run(kit, test, tmp_path)
+    assert [words for words in said if not re.search(words, str(found.value))] == []
 
 
 @pytest.mark.parametrize(
