@@ -64,6 +64,10 @@ class Applied:
     """Number of messages that each decoder read, quarantined and passed over."""
     has_row: npt.NDArray[np.bool_]
     """For each message, whether a table (``quarantine`` too) has a row of it."""
+    messages: pa.Table
+    """For each message: ``offset``, ``ts_recv``; ``unread``: a decoder rejected it and none read it (``raw`` reads
+    nothing); ``bad_recv``: its header with the time of receipt holds none.
+    """
 
 
 def decoders_for(topic: str, settings: ArchiveSettings) -> list[Decoder]:
@@ -108,7 +112,7 @@ def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: Arc
     parts: dict[str, list[pa.Table]] = {}
     sequences = []
     fates = {}
-    has_row = np.zeros(rows.num_rows, np.bool_)
+    has_row, known, rejected = (np.zeros(rows.num_rows, np.bool_) for _ in range(3))
     for decoder in decoders:
         account = _Account(rows.num_rows)
         for start, decoded in _decode(decoder, rows, 0):
@@ -116,16 +120,28 @@ def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: Arc
             for name, table in made.tables:
                 parts.setdefault(name, []).append(table)
                 account.take(name, table)
+                if name not in (RAW, QUARANTINE):
+                    known[table.column("row").to_numpy()] = True
             sequences.append(made.sequences)
             account.passed_over(decoder, decoded, start)
         fates[decoder.name] = account.fates(rows)
         has_row |= account.read | account.rejected
+        rejected |= account.rejected
+        known[account.named()] = True
     return Applied(
         tables={name: _in_order(parts[name]).drop_columns("row") for name in sorted(parts)},
         sequences=_in_order(sequences) if sequences else _NO_SEQUENCES,
         decoders={decoder.name: decoder.version for decoder in decoders},
         fates=fates,
         has_row=has_row,
+        messages=pa.table(
+            {
+                "offset": rows.column("offset"),
+                "ts_recv": frame.received,
+                "unread": rejected & ~known,
+                "bad_recv": frame.bad_recv,
+            }
+        ),
     )
 
 
@@ -154,6 +170,10 @@ class _Account:
                     f"{len(self.read) - start}"
                 )
             self._kinds[start + one.row] = one.kind
+
+    def named(self) -> list[int]:
+        """Returns the messages of which the decoder says that it passed them over."""
+        return list(self._kinds)
 
     def fates(self, rows: pa.RecordBatch) -> Fates:
         """Returns the sums. A message without a row counts as passed over even if the decoder didn't name it."""
@@ -210,6 +230,7 @@ class _Frame:
     rows: pa.RecordBatch
     schemas: dict[str, pa.Schema]
     received: pa.Array
+    bad_recv: npt.NDArray[np.bool_]
     stamped: pa.Array
     partition: int
     lineages: dict[tuple[int, int, int, int], tuple[pa.Array, _Lineage]] = attrs.field(factory=dict)
@@ -220,10 +241,10 @@ class _Frame:
     @classmethod
     def of(cls, rows: pa.RecordBatch, settings: ArchiveSettings) -> _Frame:
         stamped = stamps.kafka_ns(rows)
-        received = stamps.received_ns(rows, stamped, settings.recv_header)
+        received, bad_recv = stamps.received_ns(rows, stamped, settings.recv_header)
         partition = rows.column("partition")[0].as_py() if rows.num_rows else 0
         schemas = {table.name: table.schema for table in tables(*settings.price_type).values()}
-        return cls(rows, schemas, received, stamped, partition)
+        return cls(rows, schemas, received, bad_recv, stamped, partition)
 
     def schema(self, name: str) -> pa.Schema:
         """Returns the schema of a table that a decoder may fill.

@@ -33,20 +33,29 @@ def kafka_ns(rows: pa.RecordBatch) -> pa.Array:
     return pc.multiply(held, 1000)
 
 
-def received_ns(rows: pa.RecordBatch, stamped: pa.Array, header: str) -> pa.Array:
-    """Returns the number in ``header`` (ASCII digits; the last one if a record has several), else ``stamped``.
+def received_ns(
+    rows: pa.RecordBatch, stamped: pa.Array, header: str
+) -> tuple[pa.Array, npt.NDArray[np.bool_]]:
+    """Returns the number in ``header`` (ASCII digits; the last one if a record has several), else ``stamped``; and for
+    each record whether it has the header and no number in it.
 
-    A header that isn't a number up to ``NS_MAX`` is ignored.
+    A number beyond ``NS_MAX`` is none.
     """
+    bad = np.zeros(rows.num_rows, dtype=bool)
     if not header or "headers" not in rows.schema.names:
-        return stamped
+        return stamped, bad
     headers = rows.column("headers")
     message, pairs = pc.list_parent_indices(headers), pc.list_flatten(headers)
     key, value = pc.struct_field(pairs, 0), pc.struct_field(pairs, 1)
-    named = pc.and_(pc.equal(key, header), pc.match_substring_regex(value, r"\A[0-9]{1,19}\z"))
+    named = pc.equal(key, header)
     message, value = message.filter(named), value.filter(named)
+    bad[message.to_numpy()] = True
+    digits = pc.fill_null(pc.match_substring_regex(value, r"\A[0-9]{1,19}\z"), False)
+    message, value = message.filter(digits), value.filter(digits)
     ns = value.cast(pa.string()).cast(pa.uint64())
     fits = pc.less_equal(ns, pa.scalar(NS_MAX, pa.uint64()))
+    there = message.filter(fits).to_numpy()
     received = np.array(stamped)
-    received[message.filter(fits).to_numpy()] = ns.filter(fits).to_numpy(zero_copy_only=False)
-    return pa.array(received)
+    received[there] = ns.filter(fits).to_numpy(zero_copy_only=False)
+    bad[there] = False
+    return pa.array(received), bad

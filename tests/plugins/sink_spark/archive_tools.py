@@ -117,7 +117,7 @@ def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, row
         writer.write(applied.tables)
         made = {name: table.num_rows for name, table in applied.tables.items()}
         tally.add(batch, applied.has_row, made, applied.fates)
-        summariser.add(applied.sequences, applied.tables)
+        summariser.add(applied.sequences, applied.tables, applied.messages)
         quarantined += applied.tables["quarantine"].num_rows if "quarantine" in applied.tables else 0
         versions = applied.decoders
     return msgspec.json.decode(  # as Spark carries it

@@ -105,16 +105,34 @@ def result_of(
     for left, right in itertools.pairwise(edges):
         part = messages[left:right]
         summariser.add(sequences(part, range(start + left, start + right)), tables or {})
+    return _result(summariser, topic, partition, start, len(messages))
+
+
+def result_at(messages: Sequence[Message], offsets: Sequence[int], unread: Sequence[int]) -> TaskResult:
+    """Returns a task's result for messages at these offsets, with messages among them that no decoder could read."""
+    summariser = Summariser("feed", 0, CONTINUITY, skew_ms=10_000)
+    every = sorted([*offsets, *unread])
+    told = {
+        "offset": every,
+        "ts_recv": every,
+        "unread": [at in unread for at in every],
+        "bad_recv": [False] * len(every),
+    }
+    summariser.add(sequences(messages, offsets), {}, pa.table(told))
+    return _result(summariser, "feed", 0, every[0] if every else -1, len(every))
+
+
+def _result(summariser: Summariser, topic: str, partition: int, start: int, messages: int) -> TaskResult:
     return TaskResult(
         topic=topic,
         partition=partition,
-        messages=len(messages),
+        messages=messages,
         first_offset=start,
-        last_offset=start + len(messages) - 1,
+        last_offset=start + messages - 1,
         bytes_in=0,
         files=(),
         sequences=summariser.result(),
         quarantined=0,
         decoders={},
-        count=count_of(topic, partition, start, start + len(messages)),
+        count=count_of(topic, partition, max(start, 0), max(start, 0) + messages),
     )

@@ -290,6 +290,8 @@ def test_the_header_says_when_it_was_received() -> None:
     for start in (0, 3):
         made = decode_rows([Words()], rows.slice(start), settings).tables["trades"]
         assert made.column("ts_recv").to_pylist() == [12, *kafka[1:5], 2**63 - 1, 5, 6, kafka[8]][start:]
+        bad = decode_rows([Words()], rows.slice(start), settings).messages.column("bad_recv")
+        assert bad.to_pylist() == [False, False, False, True, True, False, False, False, True][start:]
 
 
 def test_an_event_without_a_time_has_that_of_its_receipt_to_the_nanosecond() -> None:
@@ -303,6 +305,19 @@ def test_an_event_without_a_time_has_that_of_its_receipt_to_the_nanosecond() -> 
         assert table.column("ts_event").to_pylist() == [1723161256000000012, 1723161256000000034]
         assert table.column("ts_event").equals(table.column("ts_recv"))
         assert table.column("ts_event_is_recv").to_pylist() == [True, True]
+
+
+def test_a_message_that_one_decoder_reads_is_not_unread() -> None:
+    """Two venues in one topic: each decoder rejects the other's messages. Null values aren't unread, nor is what is
+    passed over.
+    """
+    values = [b"A 1", b'{"u":4,"s":"X","b":"1.5","B":"2","a":"2","A":"1"}', b"?", b"pong", None]
+    decoders = [Words(), catalog.find("binance-spot"), catalog.find("raw")]
+    made = decode_rows(decoders, batch(values[:4]), SETTINGS)
+    assert made.messages.column("unread").to_pylist() == [False, False, True, False]
+    assert made.messages.column("offset").to_pylist() == [FIRST_OFFSET + nth for nth in range(4)]
+    alone = decode_rows([catalog.find("raw")], batch(values), SETTINGS)
+    assert alone.messages.column("unread").to_pylist() == [False] * 5
 
 
 def test_raw_keeps_the_records_timestamp_whatever_the_header_says() -> None:

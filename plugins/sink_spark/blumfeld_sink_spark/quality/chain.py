@@ -18,7 +18,19 @@ from blumfeld_sink_spark.tables import RESTART
 HOLES = 64
 """The number of ranges of missing ids that a stream remembers, to tell a late message from a doubled one."""
 
+SOON, LATER = 8, 64
+"""So many late messages that follow one another begin a chain anew: fewer if they are newer than all before them, more
+if they are as new. Older ones never do: they came late, or again.
+"""
+WINDOW = 64
+"""Messages among which the next new beginning is looked for at once, behind one; twice as many behind each such window.
+"""
+
 GAP, DUPLICATE, OUT_OF_ORDER, RESET, MORE = "gap", "duplicate", "out_of_order", "reset", "more"
+UNREAD = "unread"
+"""A gap with a message in it that no decoder could read, or that the topic no longer had. The venue may have sent what
+is missing.
+"""
 GAP_END = "gap_end"
 """The last id came that a gap had missed."""
 
@@ -51,6 +63,10 @@ class Block(msgspec.Struct):
     prev: Ints
     ts: Ints
     offset: Ints
+    time: Ints
+    """The time of the event, or of receipt where that is earlier: an event can't be later than its message."""
+    unread: Ints
+    """Messages of the partition before this one that no decoder could read."""
 
     def __len__(self) -> int:
         return len(self.last)
@@ -73,7 +89,7 @@ class Block(msgspec.Struct):
         return cls(*(np.array(lists[name], dtype=np.int64) for name in BLOCK))
 
 
-BLOCK = ("first", "last", "prev", "ts", "offset")
+BLOCK = ("first", "last", "prev", "ts", "offset", "time", "unread")
 
 
 class Chain(msgspec.Struct):
@@ -94,6 +110,12 @@ class Chain(msgspec.Struct):
     """
     fresh: bool = False
     """True where the chain began anew after this value was first made."""
+    run: int = 0
+    """Messages up to the last that follow one another, ``LATER`` at most."""
+    newest: int = -(2**63)
+    """The greatest ``time`` seen."""
+    unread: int = 0
+    """``unread`` of the message before."""
 
     def open_hole(self, hole: list[int]) -> None:
         """These ids are missing."""
@@ -104,6 +126,11 @@ class Chain(msgspec.Struct):
                 if other[2:] == dropped[2:]:
                     del other[2:]  # a part of the gap is forgotten, so its end can't be told any more
         del self.holes[:-HOLES]
+
+    def forget_gaps(self) -> None:
+        """Forgets which gap each hole is of, so that no end of one is told."""
+        for hole in self.holes:
+            del hole[2:]
 
     def classify(self, low: int, high: int) -> Late:
         """Judges a message with ids below the greatest that came. It is late if its ids were missing (now they aren't
@@ -129,6 +156,22 @@ class Chain(msgspec.Struct):
             [gap for gap in touched if gap and gap not in still_open],
         )
 
+    def void(self, low: int) -> tuple[int, list[list[int]]]:
+        """Forgets the ids from ``low`` on that were taken for missing, where ``low`` was one of them.
+
+        :return: their number, and the gaps of which nothing is missing any more
+        """
+        if not any(start <= low <= end for start, end, *_ in self.holes):
+            return 0, []
+        void = [hole for hole in self.holes if hole[1] >= low]
+        self.holes = [hole for hole in self.holes if hole[1] < low]
+        still_open = [hole[2:] for hole in self.holes]
+        gaps: list[list[int]] = []
+        for hole in void:
+            if hole[2:] and hole[2:] not in still_open and hole[2:] not in gaps:
+                gaps.append(hole[2:])
+        return sum(end - start + 1 for start, end, *_ in void), gaps
+
 
 class Late(NamedTuple):
     """The verdict of ``classify``."""
@@ -143,22 +186,27 @@ class Late(NamedTuple):
         """The message's finding, then the ends of the gaps that it closed."""
         finding.kind = self.kind
         finding.missing = -self.filled if self.filled and rule is Continuity.CONSECUTIVE else None
-        chained = rule is Continuity.CHAINED
-        return [finding] + [
-            Finding(
-                kind=GAP_END,
-                expected=low - 1 if chained else low,
-                got=high if chained else high + 1,
-                ts_before=ts,
-                offset_before=offset,
-                ts=finding.ts,
-                offset=finding.offset,
-                low=low,
-                high=high,
-                sure=finding.sure,
-            )
-            for low, high, ts, offset in self.closed
-        ]
+        return [finding, *ends(rule, self.closed, finding)]
+
+
+def ends(rule: Continuity, gaps: list[list[int]], at: Finding) -> list[Finding]:
+    """Returns the ends of gaps, which a message closed."""
+    chained = rule is Continuity.CHAINED
+    return [
+        Finding(
+            kind=GAP_END,
+            expected=low - 1 if chained else low,
+            got=high if chained else high + 1,
+            ts_before=ts,
+            offset_before=offset,
+            ts=at.ts,
+            offset=at.offset,
+            low=low,
+            high=high,
+            sure=at.sure,
+        )
+        for low, high, ts, offset in gaps
+    ]
 
 
 class Walk(msgspec.Struct):
@@ -203,47 +251,105 @@ def advance(rule: Continuity, chain: Chain | None, block: Block, walk: Walk, roo
     if chain is None:
         chain = _begun(block, low, 0)
         start = 1
-    for reset in _resets(rule, chain.last if start == 0 else None, block):
-        if reset < start:
-            continue
-        chain = _advance(rule, chain, block.cut(start, reset), low[start:reset], walk, room)
-        walk.add(_reset(chain, block, reset), room)
-        chain = _begun(block, low, reset)
-        chain.fresh = True
-        start = reset + 1
-    return _advance(rule, chain, block.cut(start), low[start:], walk, room)
+    window = WINDOW
+    while start < len(block):
+        part, least = block.cut(start, start + window), low[start : start + window]
+        at = _anew(rule, chain, part)
+        chain = _advance(rule, chain, part.cut(0, at), least[:at], walk, room)
+        start, window = start + at, 2 * window
+        if at < len(part):
+            chain = _reset(rule, chain, part, least, at, walk, room)
+            start, window = start + 1, WINDOW
+    return chain
 
 
 def _begun(block: Block, low: Ints, at: int) -> Chain:
     last = int(block.last[at])
     return Chain(
-        high=last, floor=int(low[at]) - 1, last=last, ts=int(block.ts[at]), offset=int(block.offset[at])
+        high=last,
+        floor=int(low[at]) - 1,
+        last=last,
+        ts=int(block.ts[at]),
+        offset=int(block.offset[at]),
+        run=1,
+        newest=int(block.time[at]),
+        unread=int(block.unread[at]),
     )
 
 
-def _resets(rule: Continuity, last: int | None, block: Block) -> list[int]:
-    """Returns the messages at which a chain begins anew: the venue says so, or the message names the one before and has
-    a smaller id.
+def _anew(rule: Continuity, chain: Chain, block: Block) -> int:
+    """Returns the first message at which the chain begins anew; ``len(block)`` where none does.
+
+    The venue says so; or a message names the one before and has a smaller id; or so many late messages follow one
+    another that the ids before them were wrong, or the venue counts from a smaller number again.
     """
-    if rule is not Continuity.CHAINED:
-        return []
-    before = np.concatenate([[block.last[0] if last is None else last], block.last[:-1]])
-    falls = (block.prev == before) & (block.last < before)
-    found: list[int] = np.nonzero((block.prev == RESTART) | falls)[0].tolist()
-    return found
+    before = np.concatenate([[chain.last], block.last[:-1]])
+    follows = _follows(rule, block, before)
+    begins = np.zeros(len(block), dtype=bool)
+    if rule is Continuity.CHAINED:
+        begins |= (block.prev == RESTART) | (follows & (block.last < before))
+    high = np.maximum.accumulate(np.concatenate([[chain.high], block.last]))[:-1]
+    late = _late(rule, block, high)
+    if late.any():
+        newest = np.maximum.accumulate(np.concatenate([[chain.newest], block.time]))[:-1]
+        enough = np.where(block.time > newest, SOON, LATER)
+        begins |= late & (block.time >= newest) & (_runs(chain.run, follows) >= enough)
+    found = np.nonzero(begins)[0]
+    return int(found[0]) if len(found) else len(block)
 
 
-def _reset(chain: Chain, block: Block, at: int) -> Finding:
-    return Finding(
+def _follows(rule: Continuity, block: Block, before: Ints) -> NDArray[np.bool_]:
+    """Returns for each message whether it comes right after the one before it, which has the id ``before``."""
+    if rule is Continuity.CONSECUTIVE:
+        return block.first == before + 1
+    if rule is Continuity.CHAINED:
+        return block.prev == before
+    return block.last > before
+
+
+def _runs(run: int, follows: NDArray[np.bool_]) -> Ints:
+    """Returns for each message the number of those up to it that follow one another."""
+    place = np.arange(len(follows))
+    broken = np.maximum.accumulate(np.where(follows, -run, place))
+    runs: Ints = np.minimum(place - broken + 1, LATER)
+    return runs
+
+
+def _late(rule: Continuity, block: Block, high: Ints) -> NDArray[np.bool_]:
+    late = block.last <= high
+    if rule is Continuity.CHAINED:
+        late &= ~((block.last == high) & (block.prev == high))  # a heartbeat
+    return late
+
+
+def _reset(rule: Continuity, chain: Chain, block: Block, low: Ints, at: int, walk: Walk, room: int) -> Chain:
+    """Begins the chain anew at a message.
+
+    Where it is one of those that are missing, the ids behind it never were: a wrong id had made the gap.
+    """
+    consecutive = rule is Continuity.CONSECUTIVE
+    void, gaps = chain.void(int(low[at])) if consecutive else (0, [])
+    finding = Finding(
         kind=RESET,
-        expected=chain.high,
-        got=int(block.prev[at]),
+        expected=chain.high + consecutive,
+        got=int(
+            (block.prev if rule is Continuity.CHAINED else block.first if consecutive else block.last)[at]
+        ),
+        missing=-void or None,
         ts_before=chain.ts,
         offset_before=chain.offset,
         ts=int(block.ts[at]),
         offset=int(block.offset[at]),
+        low=int(low[at]),
         sure=True,
     )
+    for one in (finding, *ends(rule, gaps, finding)):
+        walk.add(one, room)
+    begun = _begun(block, low, at)
+    begun.fresh = True
+    begun.run = int(_runs(chain.run, _follows(rule, block.cut(at, at + 1), np.array([chain.last])))[0])
+    begun.newest = max(chain.newest, begun.newest)
+    return begun
 
 
 def _advance(rule: Continuity, chain: Chain, block: Block, low: Ints, walk: Walk, room: int) -> Chain:
@@ -254,15 +360,16 @@ def _advance(rule: Continuity, chain: Chain, block: Block, low: Ints, walk: Walk
     before = highs[:-1]
     grows = block.last > before
     gaps = _gaps(rule, block, before, grows)
-    late = ~grows
-    if rule is Continuity.CHAINED:
-        late &= ~((block.last == before) & (block.prev == before))  # a heartbeat
-    events = np.nonzero(gaps | late)[0]
+    events = np.nonzero(gaps | _late(rule, block, before))[0]
     roomy = events[: max(0, room - len(walk.findings))]
     _name(rule, chain, block, low, (before, gaps), roomy.tolist(), walk)
     _overflow(rule, chain, block, (before, gaps), events[len(roomy) :], walk)
+    follows = _follows(rule, block, np.concatenate([[chain.last], block.last[:-1]]))
+    chain.run = int(_runs(chain.run, follows)[-1])
+    chain.newest = max(chain.newest, int(block.time.max()))
     chain.high = int(highs[-1])
     chain.last, chain.ts, chain.offset = int(block.last[-1]), int(block.ts[-1]), int(block.offset[-1])
+    chain.unread = int(block.unread[-1])
     return chain
 
 
@@ -326,16 +433,17 @@ def _gap(
     def missed(low: int, high: int) -> None:
         chain.open_hole([low, high, *([low, high, place["ts"], place["offset"]] if named else ())])
 
+    kind = UNREAD if block.unread[at] != (block.unread[at - 1] if at else chain.unread) else GAP
     if rule is Continuity.CONSECUTIVE:
         expected, got = before + 1, int(block.first[at])
         missed(expected, got - 1)
         return Finding(
-            kind=GAP, expected=expected, got=got, missing=got - expected, sure=chain.fresh, **place
+            kind=kind, expected=expected, got=got, missing=got - expected, sure=chain.fresh, **place
         )
     got = int(block.prev[at])
     if got > before:
         missed(before + 1, got)
-    return Finding(kind=GAP, expected=before, got=got, sure=chain.fresh, **place)
+    return Finding(kind=kind, expected=before, got=got, sure=chain.fresh, **place)
 
 
 def _overflow(

@@ -11,7 +11,14 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 SKEW, STALE, LOCKED, CROSSED = "skew", "stale", "locked", "crossed"
-KINDS = {"skew": ("", SKEW, STALE), "cross": ("", LOCKED, CROSSED)}
+UNREAD, BAD_RECV = "unread", "bad_recv"
+"""Of the messages of a partition: no decoder could read them; the header with the time of receipt holds none."""
+KINDS = {
+    "skew": ("", SKEW, STALE),
+    "cross": ("", LOCKED, CROSSED),
+    UNREAD: ("", UNREAD),
+    BAD_RECV: ("", BAD_RECV),
+}
 """Check → the kind of each of its values; 0 is well."""
 
 Ints = NDArray[np.int64]
@@ -133,6 +140,13 @@ def cross(table: pa.Table) -> Course:
     nothing = np.full(len(table), -1, dtype=np.int64)
     ids, ts = ints(table, "update_id"), ints(table, "ts_event")
     return Course(locked + crossed, nothing, ids, ts, ints(table, "k_offset"), nothing)
+
+
+def flagged(messages: pa.Table, flag: str) -> Course:
+    """Returns for each message whether it has this flag."""
+    nothing = np.full(len(messages), -1, dtype=np.int64)
+    value = messages.column(flag).to_numpy().astype(np.int64)
+    return Course(value, nothing, nothing, ints(messages, "ts_recv"), ints(messages, "offset"), nothing)
 
 
 def ints(table: pa.Table, column: str) -> Ints:

@@ -21,11 +21,14 @@ from blumfeld_sink_spark.quality.chain import (
     GAP_END,
     MORE,
     OUT_OF_ORDER,
+    RESET,
+    UNREAD,
     Block,
     Chain,
     Finding,
     Walk,
     advance,
+    ends,
 )
 from blumfeld_sink_spark.quality.runs import Change, Runs, Watch
 from blumfeld_sink_spark.quality.summary import HEAD, ROOM, StreamSummary, Summary, key_of
@@ -33,7 +36,7 @@ from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.tables import GAPS, tables
 
 DATA_LOSS = "data_loss"
-_GROUPS = ("chains", "checks", "ts")
+_GROUPS = ("chains", "checks", "ts", "unread")
 """The fields of ``State`` that have a key for each partition: the first two words of a key are topic and partition."""
 
 Row = dict[str, Any]
@@ -49,6 +52,8 @@ class State(msgspec.Struct):
     checks: dict[str, Watch] = {}
     ts: dict[str, int] = {}
     """The latest event seen, by ``[topic, partition]``."""
+    unread: dict[str, int] = {}
+    """Messages that no decoder could read or that the topic no longer had, by ``[topic, partition]``."""
 
 
 def stitch(
@@ -64,15 +69,22 @@ def stitch(
     """
     carried = msgspec.convert(state, State)
     rows: list[Row] = []
+    uncounted = sorted(lost, key=lambda gone: gone.start)
     for result in sorted(results, key=lambda one: (one.topic, one.partition, one.first_offset)):
+        where = key_of(result.topic, str(result.partition))
+        before = [gone for gone in uncounted if _is_before(gone, result)]
+        uncounted = [gone for gone in uncounted if gone not in before]
+        _miss(carried, before)
         summary = msgspec.convert(result.sequences, Summary)
         for key, stream in summary.streams.items():
-            rows += _streamed(carried, result, key, stream)
+            rows += _streamed(carried, result, key, stream, carried.unread.get(where, 0))
         for key, course in summary.checks.items():
             rows += _checked(carried, result, key, course)
         if summary.ts is not None:
-            where = key_of(result.topic, str(result.partition))
             carried.ts[where] = max(summary.ts, carried.ts.get(where, summary.ts))
+        if summary.unread:
+            carried.unread[where] = carried.unread.get(where, 0) + summary.unread
+    _miss(carried, uncounted)
     rows += [_lost(carried, gone) for gone in lost]
     rows.sort(key=lambda row: tuple(row[name] for name in _ORDER))
     for group in _GROUPS:
@@ -105,13 +117,30 @@ def _key(result: TaskResult, words: list[str]) -> str:
     return key_of(result.topic, str(result.partition), *words)
 
 
-def _streamed(carried: State, result: TaskResult, key: str, stream: StreamSummary) -> list[Row]:
+def _is_before(gone: OffsetRange, result: TaskResult) -> bool:
+    place = (gone.topic, gone.partition)
+    return place == (result.topic, result.partition) and gone.start < result.first_offset
+
+
+def _miss(carried: State, lost: Sequence[OffsetRange]) -> None:
+    """Counts messages that the topic no longer had."""
+    for gone in lost:
+        where = key_of(gone.topic, str(gone.partition))
+        carried.unread[where] = carried.unread.get(where, 0) + gone.end - gone.start
+
+
+def _streamed(carried: State, result: TaskResult, key: str, stream: StreamSummary, unread: int) -> list[Row]:
+    """
+    :param unread: messages of the partition that nobody read, in the ranges before
+    """
     venue, symbol, name = words = msgspec.json.decode(key, type=list[str])
     whole = _key(result, words)
     walk = Walk()
     rule, head = Continuity(stream.rule), Block.of(stream.head)
+    head.unread += unread
     chain = advance(rule, carried.chains.get(whole), head, walk, HEAD + ROOM)
     if stream.middle is not None and stream.tail is not None and chain is not None:
+        stream.tail.unread += unread
         chain = _joined(rule, chain, stream.middle, stream.tail, stream.walk, walk)
     if chain is not None:
         chain.fresh = False
@@ -143,6 +172,7 @@ def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: W
         walk.findings += _again(rule, chain, middle.high, ahead, finding)
     if found.more and found.more_from:
         walk.count(found.more, found.more_from)
+    tail.newest = max(tail.newest, chain.newest)
     if tail.fresh:
         return tail
     if ahead > middle.high:
@@ -160,7 +190,16 @@ def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: W
         )
     known = [hole for hole in chain.holes if hole[1] <= middle.high]
     new = [hole for hole in tail.holes if hole[0] > middle.high]
-    joined = Chain(tail.high, chain.floor, tail.last, tail.ts, tail.offset)
+    joined = Chain(
+        tail.high,
+        chain.floor,
+        tail.last,
+        tail.ts,
+        tail.offset,
+        run=tail.run,
+        newest=tail.newest,
+        unread=tail.unread,
+    )
     joined.floor = max(chain.floor, tail.floor if tail.floor > middle.high else chain.floor)
     for hole in known + new:
         joined.open_hole(hole)
@@ -169,11 +208,13 @@ def _joined(rule: Continuity, chain: Chain, middle: Chain, tail: Chain, found: W
 
 def _again(rule: Continuity, chain: Chain, middle: int, ahead: int, finding: Finding) -> list[Finding]:
     """Judges a finding of the tail again with the ranges before, and adds the ends of gaps that began in them."""
+    if finding.kind == RESET and finding.missing:
+        return [finding, *ends(rule, chain.void(finding.low)[1], finding)]
     if finding.sure or rule is Continuity.MONOTONE:
         return [finding]
     if finding.kind in (DUPLICATE, OUT_OF_ORDER) and finding.high <= middle:
         return chain.classify(finding.low, finding.high).told(rule, finding)
-    if finding.kind == GAP and ahead > middle and finding.high <= ahead:
+    if finding.kind in (GAP, UNREAD) and ahead > middle and finding.high <= ahead:
         return []
     if finding.kind == GAP_END and finding.high < ahead > middle:
         return []  # the ids came in the ranges before, so it never was a gap

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.quality import clocks, runs
-from blumfeld_sink_spark.quality.chain import BLOCK, Block, Chain, Walk, advance
+from blumfeld_sink_spark.quality.chain import BLOCK, Block, Chain, Ints, Walk, advance
 from blumfeld_sink_spark.quality.runs import Course, Runs
 from blumfeld_sink_spark.quality.streams import Columns, messages, split
 from blumfeld_sink_spark.tables import AGG_TRADES, BBO, BOOK_DELTAS, TRADES
@@ -29,7 +29,10 @@ ROWS = 65_536
 """Rows that are judged at once. With so many, a thousand symbols cost twice as much as one."""
 
 SEQUENCES = "sequences"
-NUMBERED = ("venue", "symbol", "stream", "first_id", "last_id", "prev_id", "ts_event", "offset")
+NUMBERED = ("venue", "symbol", "stream", "first_id", "last_id", "prev_id", "ts_event", "ts_recv", "offset")
+MESSAGES = "messages"
+OFFSETS = "offsets"
+"""The stream of findings about the messages of a partition, whatever is in them."""
 JUDGED = ("venue", "symbol", "ts_event", "ts_recv", "k_offset")
 ALSO = {TRADES: ("trade_id",), AGG_TRADES: ("trade_id",), BBO: ("update_id", "bid", "ask")}
 TIMED = (TRADES, AGG_TRADES, BOOK_DELTAS, BBO)
@@ -56,6 +59,8 @@ class Summary(msgspec.Struct):
     checks: dict[str, Runs] = {}
     ts: int | None = None
     """The time of the latest event seen."""
+    unread: int = 0
+    """Messages that no decoder could read."""
 
 
 class Summariser:
@@ -83,9 +88,18 @@ class Summariser:
         self._ts: int | None = None
         self._waiting: dict[str, list[pa.Table]] = {}
         self._rows = 0
+        self._unread = 0
+        """Messages that no decoder could read, up to the last judgement."""
 
-    def add(self, sequences: pa.Table, tables: Mapping[str, pa.Table]) -> None:
-        """Adds rows that ``apply.decode_rows`` gave. The cut of the rows into calls makes no difference."""
+    def add(
+        self, sequences: pa.Table, tables: Mapping[str, pa.Table], messages_read: pa.Table | None = None
+    ) -> None:
+        """Adds rows that ``apply.decode_rows`` gave. The cut of the rows into calls makes no difference.
+
+        :param messages_read: ``Applied.messages``
+        """
+        if messages_read is not None:
+            self._wait(MESSAGES, messages_read)
         self._wait(SEQUENCES, sequences.select(NUMBERED))
         for name in TIMED:
             if name in tables and tables[name].num_rows:
@@ -99,22 +113,37 @@ class Summariser:
 
     def _judge(self) -> None:
         """Judges the waiting rows."""
-        for name, parts in self._waiting.items():
-            rows = pa.concat_tables(parts)
+        waiting = {name: pa.concat_tables(parts) for name, parts in self._waiting.items()}
+        self._waiting, self._rows = {}, 0
+        unread = self._judge_messages(waiting.pop(MESSAGES, None))
+        for name, rows in waiting.items():
             if not rows.num_rows:
                 continue
             self._saw(int(runs.ints(rows, "ts_event").max()))
             if name == SEQUENCES:
-                self._follow(rows)
+                self._follow(rows, unread)
                 continue
             if self._skew_ms:
                 self._check(name, "skew", rows, clocks.course(name, rows, self._skew_ms))
             if name == BBO:
                 self._check(name, "cross", rows, runs.cross(rows))
-        self._waiting, self._rows = {}, 0
+        self._unread += len(unread)
 
-    def _follow(self, rows: pa.Table) -> None:
-        for (venue, symbol, stream), columns in split(rows, ("venue", "symbol", "stream"), _numbers(rows)):
+    def _judge_messages(self, messages_read: pa.Table | None) -> Ints:
+        """Judges the messages of the partition. Returns the offsets of those that no decoder could read."""
+        if messages_read is None or not messages_read.num_rows:
+            return np.zeros(0, dtype=np.int64)
+        for check in (runs.UNREAD, runs.BAD_RECV):
+            key, course = key_of("", "", OFFSETS, check), runs.flagged(messages_read, check)
+            self._checks[key] = runs.extend(self._checks.get(key), course, ROOM)
+        unread = messages_read.filter(messages_read.column(runs.UNREAD))
+        offsets: Ints = unread.column("offset").to_numpy()
+        return offsets
+
+    def _follow(self, rows: pa.Table, unread: Ints) -> None:
+        numbers = _numbers(rows)
+        numbers["unread"] = self._unread + np.searchsorted(unread, numbers["offset"])
+        for (venue, symbol, stream), columns in split(rows, ("venue", "symbol", "stream"), numbers):
             rule = self._continuity.get(stream, Continuity.NONE)
             block = _block(rule, columns)
             if rule is not Continuity.NONE and len(block):
@@ -140,6 +169,7 @@ class Summariser:
             {key: self._streams[key].summary() for key in sorted(self._streams)},
             {key: self._checks[key] for key in sorted(self._checks)},
             self._ts,
+            self._unread,
         )
         made: dict[str, Any] = msgspec.to_builtins(summary)
         return made
@@ -166,7 +196,9 @@ class _Stream:
         if not len(rest) or self._head is None:
             return
         if self._middle is None:
-            self._middle = advance(self._rule, None, self._head, Walk(), 0)
+            self._middle = advance(self._rule, None, self._head, Walk(), HEAD)
+            if self._middle is not None:
+                self._middle.forget_gaps()  # the driver names the ends of gaps that began in the head
             self._tail = msgspec.convert(msgspec.to_builtins(self._middle), Chain)
             self._tail.fresh = False
         self._tail = advance(self._rule, self._tail, rest, self._walk, ROOM)
@@ -180,8 +212,9 @@ def _numbers(rows: pa.Table) -> dict[str, np.ndarray[Any, Any]]:
     """Returns the parts of a block, and the ids that it has."""
     numbers: dict[str, np.ndarray[Any, Any]] = {
         name: runs.ints(rows, column)
-        for name, column in zip(BLOCK, ("first_id", "last_id", "prev_id", "ts_event", "offset"), strict=True)
+        for name, column in zip(BLOCK, ("first_id", "last_id", "prev_id", "ts_event", "offset"), strict=False)
     }
+    numbers["time"] = np.minimum(numbers["ts"], runs.ints(rows, "ts_recv"))
     without = rows.column("first_id").is_null().to_numpy()
     numbers["first"] = np.where(without, numbers["last"], numbers["first"])
     numbers["has_last"] = rows.column("last_id").is_valid().to_numpy()

@@ -9,8 +9,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.errors import SettingsError
-from blumfeld_sink_spark.quality.chain import DUPLICATE, GAP, GAP_END, MORE, OUT_OF_ORDER, RESET
-from blumfeld_sink_spark.quality.runs import CROSSED, LOCKED, SKEW, STALE
+from blumfeld_sink_spark.quality.chain import DUPLICATE, GAP, GAP_END, MORE, OUT_OF_ORDER, RESET, UNREAD
+from blumfeld_sink_spark.quality.runs import BAD_RECV, CROSSED, LOCKED, SKEW, STALE
 from blumfeld_sink_spark.quality.stitch import DATA_LOSS
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.times import iso_of
@@ -18,7 +18,7 @@ from blumfeld_sink_spark.tables import GAPS, tables
 
 KINDS = (
     *(GAP, GAP_END, DUPLICATE, OUT_OF_ORDER, RESET, DATA_LOSS, STALE, MORE),
-    *(f"{kind}{end}" for kind in (SKEW, LOCKED, CROSSED) for end in ("", "_end")),
+    *(f"{kind}{end}" for kind in (UNREAD, BAD_RECV, SKEW, LOCKED, CROSSED) for end in ("", "_end")),
 )
 
 
@@ -74,7 +74,10 @@ def closed(rows: pa.Table) -> tuple[int, int, int]:
     Ids are counted where the venue numbers without holes. Where messages name only the one before, a gap says that
     something is missing, not how much.
     """
-    kinds = rows.column("kind")
-    gaps, ends = (pc.sum(pc.equal(kinds, kind)).as_py() or 0 for kind in (GAP, GAP_END))
-    counted = rows.filter(pc.is_in(kinds, pa.array([GAP, OUT_OF_ORDER])))
+    numbered = rows.filter(
+        pc.not_equal(rows.column("symbol"), "")
+    )  # the others are of a partition's messages
+    kinds = numbered.column("kind")
+    gaps, ends = (pc.sum(pc.is_in(kinds, pa.array(some))).as_py() or 0 for some in ([GAP, UNREAD], [GAP_END]))
+    counted = numbered.filter(pc.is_in(kinds, pa.array([GAP, UNREAD, OUT_OF_ORDER, RESET])))
     return gaps, ends, pc.sum(counted.column("missing")).as_py() or 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+from collections.abc import Set
 from typing import Any
 
 import attrs
@@ -13,22 +14,33 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld_sink_spark.quality import Summariser, stitch
-from blumfeld_sink_spark.quality.chain import HOLES
+from blumfeld_sink_spark.quality.chain import HOLES, LATER, SOON
 from blumfeld_sink_spark.quality.summary import HEAD, ROOM
 from blumfeld_sink_spark.records import OffsetRange
-from tests.plugins.sink_spark.feeds import CONTINUITY, Message, result_of, sequences, trades
+from tests.plugins.sink_spark.feeds import CONTINUITY, Message, result_at, result_of, sequences, trades
 
 Rows = list[dict[str, Any]]
 
 
-def archived(messages: list[Message], cuts: list[int] | None = None) -> tuple[dict[str, Any], Rows]:
-    """State and gaps of a feed from offset 100, a batch between each two cuts, the state through JSON each time."""
+def archived(
+    messages: list[Message], cuts: list[int] | None = None, unread: Set[int] = frozenset()
+) -> tuple[dict[str, Any], Rows]:
+    """State and gaps of a feed from offset 100, a batch between each two cuts, the state through JSON each time.
+
+    :param unread: offsets at which a message stands that no decoder could read; the others move up
+    """
     state: dict[str, Any] = {}
     rows: Rows = []
+    offsets = [at for at in range(100, 100 + len(messages) + len(unread)) if at not in unread]
     edges = [0, *sorted(cuts or []), len(messages)]
     for start, end in itertools.pairwise(edges):
-        part = messages[start:end]
-        state, found = stitch(json.loads(json.dumps(state)), [result_of(part, 100 + start, [len(part) // 2])])
+        part, places = messages[start:end], offsets[start:end]
+        result = result_of(part, 100 + start, [len(part) // 2])
+        if unread:
+            result = result_at(
+                part, places, [at for at in unread if places and places[0] - 2 < at < places[-1]]
+            )
+        state, found = stitch(json.loads(json.dumps(state)), [result])
         rows += found.to_pylist()
     return state, rows
 
@@ -182,6 +194,137 @@ def test_a_venue_may_begin_a_chain_anew() -> None:
     feed += [Message(3, 3, -1, "depth"), Message(4, 4, 3, "depth"), Message(1, 1, 4, "depth")]
     feed += [Message(2, 2, 1, "depth")]
     assert [row[:3] for row in everywhere(feed)] == [("reset", 103, 102), ("reset", 105, 104)]
+
+
+WRONG = 1_746_194_730_000_123
+"""An id of 16 digits, as a time in its place would be."""
+
+
+def at_times(feed: list[Message], first: int = 0) -> list[Message]:
+    """The messages a second apart."""
+    return [attrs.evolve(one, ts=(first + nth) * 1000) for nth, one in enumerate(feed)]
+
+
+def summed(rows: Rows) -> int:
+    """The ids that are still missing, as the archive's page says."""
+    counted = [row for row in rows if row["kind"] in ("gap", "unread", "out_of_order", "reset")]
+    return sum(row["missing"] or 0 for row in counted)
+
+
+def test_trades_recover_from_one_wrong_id() -> None:
+    """Some are late beside it; then they are newer and follow one another, and the chain begins anew. The gap of 14
+    digits was none.
+    """
+    feed = at_times(trades([1, 2, WRONG, *range(3, 40)]))
+    assert everywhere(feed) == [
+        ("gap", 102, 101, WRONG - 3),
+        *(("out_of_order", 103 + nth, 102 + nth, -1) for nth in range(SOON - 1)),
+        ("gap_end", 110, 102, None),
+        ("reset", 110, 109, -(WRONG - 10)),
+    ]
+    rows = archived(feed)[1]
+    assert (rows[-1]["expected"], rows[-1]["got"], summed(rows)) == (WRONG + 1, 10, 0)
+
+
+@pytest.mark.parametrize(
+    "feed",
+    [
+        trades([1, 5, WRONG, *range(6, 40)], stream="bbo"),
+        [*chained([5, 9, WRONG]), *chained(list(range(9, 60, 3)))[1:]],
+        [Message(1, 5), Message(6, WRONG), *(Message(one, one + 1) for one in range(10, 60, 2))],
+        trades([5000, 5001, 5002, *range(1, 40)]),
+        trades([5000, *range(1, 40)], stream="bbo"),
+    ],
+    ids=["grows", "chained", "a wrong range", "counts from one again", "grows from one again"],
+)
+def test_every_kind_of_stream_recovers(feed: list[Message]) -> None:
+    """From a wrong id, and where the venue counts from a smaller number again: told as ``reset``, once."""
+    found = [kind for kind, *_ in everywhere(at_times(feed))]
+    assert found.count("reset") == 1
+    assert len(found) <= SOON + 2
+    assert found[-1] == "reset"
+
+
+def test_a_wrong_id_with_a_wrong_time_is_recovered_from() -> None:
+    """An event isn't later than its message, so a time far ahead makes the others no older."""
+    feed = at_times(trades([1, 2, WRONG, *range(3, 40)]))
+    feed = [attrs.evolve(one, recv=one.ts) for one in feed]
+    for time in (2**60, 0):
+        feed[2] = attrs.evolve(feed[2], ts=time)
+        assert everywhere(feed)[-1][:2] == ("reset", 110)
+
+
+def test_what_comes_late_or_again_begins_nothing_anew() -> None:
+    """A producer's batch that is sent again behind the next one is older: all is counted, and the gap is closed."""
+    order = [*range(1, 10), *range(40, 60), *range(10, 40), *range(60, 70)]
+    rows = archived(trades(order), [25, 33])[1]
+    assert [row["kind"] for row in rows[-2:]] == ["gap_end", "out_of_order"]
+    assert {row["kind"] for row in rows} == {"gap", "gap_end", "out_of_order"}
+    assert summed(rows) == 0
+    again = [*range(1, 60), *range(20, 60), *range(60, 70)]
+    assert {row["kind"] for row in archived(trades(again), [30, 90])[1]} == {"duplicate"}
+
+
+def test_messages_of_one_time_begin_anew_later() -> None:
+    """Their times say nothing, so more of them must follow one another."""
+    feed = [attrs.evolve(one, ts=7) for one in trades([1, WRONG, *range(2, 2 * LATER)])]
+    rows = archived(feed)[1]
+    assert [row["k_offset"] for row in rows if row["kind"] == "reset"] == [101 + LATER]
+    assert summed(rows) == 0
+
+
+def test_heartbeats_begin_nothing_anew() -> None:
+    """A venue repeats its last id for hours."""
+    feed = at_times(
+        [*chained([5, 9]), *(Message(9, 9, 9, "depth") for _ in range(3 * LATER)), *chained([9, 14])[1:]]
+    )
+    assert archived(feed)[1] == []
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.sampled_from(["trade", "depth", "bbo"]),
+    st.lists(st.tuples(st.integers(1, 90), st.integers(1, 10**16)), max_size=3),
+    st.lists(st.integers(0, 100), max_size=4),
+)
+def test_wrong_ids_are_told_the_same_wherever_ranges_are_cut(
+    stream: str, wrong: list[tuple[int, int]], cuts: list[int]
+) -> None:
+    """And after each the stream is well again."""
+    feed = [Message(at, at, at - 1, stream) for at in range(1, 101)]
+    for at, bad in wrong:
+        feed[at] = Message(bad, bad, feed[at].prev, stream)
+    feed = at_times(feed)
+    whole = archived(feed)
+    assert archived(feed, cuts) == whole
+    latest = max((at for at, _ in wrong), default=0)
+    assert all(row["k_offset"] <= 100 + latest + SOON for row in whole[1])
+
+
+def test_a_message_that_nobody_could_read_is_not_the_venues_loss() -> None:
+    """It is in quarantine: its ids are missing, and the finding says why they may be."""
+    feed = trades([1, 2, 4, 5, 7, 8])
+    for cuts in ([], [1], [2], [3], [1, 2, 3, 4, 5, 6, 7]):
+        rows = archived(feed, cuts, unread={102})[1]
+        found = [(row["kind"], row["stream"], row["k_offset"], row["missing"]) for row in rows]
+        assert found == [
+            ("unread", "offsets", 102, None),
+            ("unread_end", "offsets", 103, None),
+            ("unread", "trade", 103, 1),
+            ("gap", "trade", 105, 1),
+        ], cuts
+
+
+def test_ids_that_went_with_lost_offsets_are_not_the_venues_loss() -> None:
+    state, _ = stitch({}, [result_of(trades([1, 2]), 100)])
+    lost = OffsetRange("feed", 0, 102, 150)
+    state, rows = stitch(state, [result_of(trades([9, 10]), 150)], [lost])
+    assert [(row["kind"], row["stream"], row["missing"]) for row in rows.to_pylist()] == [
+        ("data_loss", "offsets", 48),
+        ("unread", "trade", 6),
+    ]
+    _, rows = stitch(state, [result_of(trades([12]), 152)])
+    assert [row["kind"] for row in rows.to_pylist()] == ["gap"]
 
 
 def test_snapshots_by_rest_break_no_chain() -> None:

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from typer.testing import CliRunner
 
@@ -86,3 +87,39 @@ def test_a_swap_leaves_no_gap_open(tmp_path: Path) -> None:
         "1 gaps, 1 of them closed by messages that came late; 0 numbered messages are still missing" in told
     )
     assert "gap_end" in told
+
+
+def test_a_message_that_could_not_be_read_is_told_and_is_not_the_venues_loss(tmp_path: Path) -> None:
+    """A trade without a price goes to quarantine. Its id is missing, and the finding says where to look; ``raw`` reads
+    everything and reads nothing.
+    """
+    rows = captured([write_capture(tmp_path / "feed")], "feed")
+    values = rows["value"].to_pylist()
+    values[12] = values[12].replace(b'"p":"', b'"p":"x')
+    rows = rows.set_column(1, rows.schema.field(1), pa.array(values, pa.binary()))
+    archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm", "raw"))
+    root = str(tmp_path / "archive")
+    found = [json.loads(line) for line in run("--root", root, "--json").output.splitlines()]
+    assert [(row["stream"], row["kind"], row["k_offset"], row["missing"]) for row in found] == [
+        ("offsets", "unread", 12, None),
+        ("offsets", "unread_end", 13, None),
+        ("trade", "unread", 16, 1),
+    ]
+    told = run("--root", root).output
+    assert (
+        "1 gaps, 0 of them closed by messages that came late; 1 numbered messages are still missing" in told
+    )
+
+
+def test_a_header_that_holds_no_time_is_told(tmp_path: Path) -> None:
+    """Its messages have Kafka's milliseconds, which nobody would see in the rows."""
+    rows = captured([write_capture(tmp_path / "feed")], "feed", recv_header="recv_ns")
+    pairs = rows["headers"].to_pylist()
+    for at in range(40, 60):
+        pairs[at] = [{"key": "recv_ns", "value": b"abc"}]
+    at = rows.schema.get_field_index("headers")
+    rows = rows.set_column(at, rows.schema.field(at), pa.array(pairs, rows.schema.field(at).type))
+    archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm",))
+    output = run("--root", str(tmp_path / "archive"), "--json").output
+    found = [(row["stream"], row["kind"], row["k_offset"]) for row in map(json.loads, output.splitlines())]
+    assert found == [("offsets", "bad_recv", 40), ("offsets", "bad_recv_end", 60)]

@@ -64,7 +64,7 @@ class PartitionWork:
         applied = apply.decode_rows(self._decoders, rows, self._settings)
         made = {name: table.num_rows for name, table in applied.tables.items()}
         self._tally.add(rows, applied.has_row, made, applied.fates)
-        self._summariser.add(applied.sequences, applied.tables)
+        self._summariser.add(applied.sequences, applied.tables, applied.messages)
         self._writer.write(applied.tables)
         offsets = rows.column("offset")
         if self._first < 0:
