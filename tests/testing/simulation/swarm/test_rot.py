@@ -17,7 +17,7 @@ from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_local.start import recovering
 from tests.testing.simulation.clients.test_oracle import AT, a_ledger
 
-SHAPE = Shape(seed=65, clients=12, seconds=60.0, workload="rot")
+SHAPE = Shape(seed=67, clients=12, seconds=60.0, workload="rot")
 """Bits flip in this seed; processes are killed, and not all of them."""
 
 
