@@ -107,14 +107,31 @@ def test_no_op_records_begin_with_the_metadata_version() -> None:
     assert controller.noop(Driven().moment()).records == []
 
 
-def taken_over(driven: Driven, own: int | None, incarnation: bytes | None = None) -> Driven:
+def taken_over(
+    driven: Driven,
+    own: int | None,
+    incarnation: bytes | None = None,
+    silent: tuple[int, float] | None = None,
+) -> Driven:
     """The same cluster under the next controller, whose clock is another."""
     after = Driven.__new__(Driven)
     after.__dict__.update(driven.__dict__)
     after.controller = Controller(driven.image.copy(), driven.controller.state.config)
     after._now_ms = 1_000_000.0
-    after.controller.take_over(after.now_ms, own, incarnation)
+    after.controller.take_over(after.now_ms, own, incarnation, silent)
     return after
+
+
+def test_the_broker_beside_the_former_controller_has_been_silent_for_as_long_as_that_one() -> None:
+    driven = Driven()
+    driven.join(1, 2)
+    after = taken_over(driven, None, silent=(2, 1_000_000.0 - 2_300))
+    after.now_ms += 9_000 - 2_300 - 1
+    assert after.controller.fence_expired(after.now_ms) is None
+    after.now_ms += 1
+    fenced = after.controller.fence_expired(after.now_ms)
+    assert fenced is not None
+    assert fenced[0] == 2
 
 
 @pytest.mark.parametrize("own", [None, 1])

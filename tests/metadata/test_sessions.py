@@ -47,6 +47,22 @@ def test_the_sessions_are_looked_at_often_enough_to_see_a_pause() -> None:
     assert (looks, now_ms) == (8, TIMEOUT_MS)
 
 
+@pytest.mark.parametrize(
+    ("silent_ms", "ends_ms"),
+    [(97_500.0, 106_500.0), (60_000.0, 104_500.0), (100_000.0, 109_000.0), (101_000.0, 109_000.0)],
+)
+def test_a_session_of_a_silent_process_ends_earlier_and_has_half_of_its_time_at_least(
+    silent_ms: float, ends_ms: float
+) -> None:
+    sessions = BrokerSessions(TIMEOUT_MS)
+    sessions.heard(1, epoch=1, now_ms=100_000.0)
+    sessions.silent_since(1, silent_ms)
+    sessions.silent_since(7, silent_ms)  # a controller alone has no session
+    run(sessions, 100_000.0, ends_ms - 1)
+    assert sessions.expired(ends_ms - 1) == []
+    assert sessions.expired(ends_ms) == [1]
+
+
 @pytest.mark.parametrize("first", ["timer", "heartbeat"])
 def test_a_controller_that_was_paused_fences_nobody_for_it(first: str) -> None:
     """Broker 1 has been silent for 4 s when the pause begins. Behind it, it has the 5 s left that it had before."""

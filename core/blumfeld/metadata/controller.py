@@ -232,9 +232,16 @@ class Controller:
         return ControllerDecision(records, BrokerHeartbeatResponse())
 
     def take_over(
-        self, now_ms: float, own_broker_id: int | None, own_incarnation_id: bytes | None = None
+        self,
+        now_ms: float,
+        own_broker_id: int | None,
+        own_incarnation_id: bytes | None = None,
+        silent: tuple[int, float] | None = None,
     ) -> None:
         """Give every unfenced broker a full session, because this controller has just become active.
+
+        The broker beside the former controller is an exception: they are one process. Its session goes on from when
+        that process was heard from last (``silent``: its node id, and that moment).
 
         The broker of this node (``own_broker_id``) may be another process than this one (``own_incarnation_id``): the
         one before it, which has ended. That session doesn't keep the new process from registering.
@@ -250,3 +257,5 @@ class Controller:
             note(broker.broker_id, broker.epoch, now_ms)
             if broker.in_controlled_shutdown:
                 self.sessions.shutting_down(broker.broker_id, self.image.offset)
+        if silent is not None:
+            self.sessions.silent_since(*silent)

@@ -93,12 +93,19 @@ class ActiveController:
         return self._controller is not None
 
     def lead(
-        self, epoch: int, leader_change: bytearray, bootstrap: Sequence[Message], *, abort: bool
+        self,
+        epoch: int,
+        leader_change: bytearray,
+        bootstrap: Sequence[Message],
+        *,
+        abort: bool,
+        silent: tuple[int, float] | None,
     ) -> None:
         """Begin an epoch: LeaderChange first, and then what a new controller writes.
 
         :param bootstrap: records that a new cluster begins with, where the metadata has no ``metadata.version``
         :param abort: the log ends within a transaction
+        :param silent: the former controller, and when it was heard from last
         :raises OSError: the log takes no records
         :raises Exception: a defect: the log contradicts itself
         """
@@ -110,7 +117,9 @@ class ActiveController:
         for step in behind:
             controller.replay(step.records, step.last_offset - len(step.records) + 1, step.epoch)
         composition = self._composition
-        controller.take_over(self._runtime.monotonic_ms(), composition.node_id, composition.incarnation_id)
+        controller.take_over(
+            self._runtime.monotonic_ms(), composition.node_id, composition.incarnation_id, silent
+        )
         self._controller = controller
         self._epoch = epoch
         self.place(Batch(leader_change, []))

@@ -342,7 +342,8 @@ class KraftMetadata:
         self._leading = ControllerId(self._node_id, epoch)
         abort, self._opened.loaded.transaction_open = self._opened.loaded.transaction_open, False
         try:
-            self._active.lead(epoch, change, self._opened.bootstrap, abort=abort)
+            silent = self._driver.raft.heard
+            self._active.lead(epoch, change, self._opened.bootstrap, abort=abort, silent=silent)
             if voters is not None:
                 self.membership.opened(base_offset)
         except OSError as error:

@@ -373,6 +373,19 @@ def test_no_living_broker_is_fenced_when_the_controller_changes(cluster: Cluster
     assert seen == {victim}
 
 
+def test_the_broker_of_a_paused_controller_gets_no_new_session_from_the_next_one(cluster: Cluster) -> None:
+    """Its process answered the other voters last before the pause, whatever its heartbeats were."""
+    cluster.until(lambda: not any(fenced(cluster, one) for one in (1, 2, 3)))
+    victim = cluster.leader
+    assert victim is not None
+    cluster.machines[victim].pause()
+    other = next(one for one in (1, 2, 3) if one != victim)
+    took_s = cluster.until(lambda: fenced(cluster, other) == [victim], 12)
+    assert 8.3 < took_s < 9.3, "the session of 9 s; the next controller was elected after 2 s"
+    cluster.machines[victim].resume()
+    cluster.until(lambda: fenced(cluster, other) == [], 10)
+
+
 def test_silence_alone_fences_a_broker_when_its_session_ends(cluster: Cluster) -> None:
     """A paused process accepts connections, or doesn't answer; its port refuses nothing. The same without power."""
     leader = cluster.leader

@@ -1,7 +1,7 @@
 """Broker sessions: when each broker was last heard from. Soft state, lost with the controller. Pure.
 
 Sessions are not in the log. A new controller therefore gives every unfenced broker a full session before it
-may fence it.
+may fence it. It knows more about one of them: the broker beside the former controller, if that one fell silent.
 
 A session's time passes only while the controller runs. When a controller was paused itself (SIGSTOP, a suspended
 machine, a loop that was held up), the brokers' heartbeats lie unread in its sockets. Without this rule it would fence
@@ -54,6 +54,16 @@ class BrokerSessions:
         """Note an accepted heartbeat."""
         self.runs(now_ms)
         self._by_broker[broker_id] = _Session(epoch, now_ms, metadata_offset)
+
+    def silent_since(self, broker_id: int, at_ms: float) -> None:
+        """Count a session from an earlier moment: the broker's process wasn't heard from since.
+
+        Half of the timeout is left at least. The broker may live all the same, cut off from the other voters only, and
+        needs time to find the new controller.
+        """
+        session = self._by_broker.get(broker_id)
+        if session is not None:
+            session.heard_ms = max(min(at_ms, session.heard_ms), session.heard_ms - self.timeout_ms / 2)
 
     def ended(self, broker_id: int, epoch: int, now_ms: float) -> None:
         """Note that the broker's process is gone, and its next one expected: it may register at once, and until the

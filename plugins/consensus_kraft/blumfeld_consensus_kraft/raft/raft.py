@@ -80,6 +80,8 @@ class Raft:
         # If the log has an epoch that the file lacks, nobody knows whether this replica voted in it.
         self._may_not_vote_in = self.epoch if stored.epoch < self.epoch else self._led
         self.leader_id = NO_LEADER
+        self.heard: tuple[int, float] | None = None
+        """The last leader, if this replica fetched from it, and when it answered last; ``None`` if it led itself."""
         self.high_watermark, self._told_high_watermark = log.start_offset, -1
         self._log = log
         self._settings = settings
@@ -364,6 +366,7 @@ class Raft:
             return
         role.deadline_ms = now_ms + self._settings.fetch_timeout_ms
         role.has_fetched = True
+        self.heard = (node_id, now_ms)
         self._pauses.losses = 0
         if (request.offset, request.last_epoch) != (self._log.end_offset, self._log.last_epoch):
             return  # an earlier fetch, from before this log changed
@@ -411,6 +414,7 @@ class Raft:
 
     def _become(self, role: Role, epoch: int, leader_id: int, voted: ReplicaKey | None) -> None:
         if isinstance(self.role, Leader):
+            self.heard = None
             self._out.append(effects.StopLeading(self.epoch))
         known = (self.epoch, self.leader_id)
         self.role, self.epoch, self.leader_id, self.voted = role, epoch, leader_id, voted

@@ -387,6 +387,16 @@ def test_a_replica_that_is_called_the_leader_does_not_follow_itself() -> None:
     assert isinstance(replica.raft.role, Unattached)
 
 
+def test_a_replica_knows_when_it_heard_of_the_last_leader() -> None:
+    replica = Replica("112").following(3, epoch=4)
+    assert replica.raft.heard is None
+    replica.hears(FetchAnswer(ErrorCode.NONE, 4, 3, 0), 1_200.0)
+    replica.leading(5_000.0)
+    assert replica.raft.heard == (3, 1_200.0)
+    replica.raft.resign(6_000.0)
+    assert replica.raft.heard is None, "the last leader is this replica itself"
+
+
 def test_a_refused_leader_brings_the_deadline_near() -> None:
     replica = Replica("112").following(3, epoch=4)
     replica.hears(FetchAnswer(ErrorCode.NONE, 4, 3, 0), NOW_MS)
