@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
+import struct
 from typing import Any
+
+from crc32c import crc32c
 
 from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.record_batch import CRC_FROM
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+
+CRC_AT, LAST_OFFSET_DELTA_AT, COUNT_AT = 17, 23, 57
 
 
 def batch(*values: bytes, key: bytes | None = b"k", timestamp: int = EPOCH_MS, **options: Any) -> bytearray:
     """One batch of these values (``b"v"`` if none is given)."""
     return build_batch([Record(key, value, (), timestamp) for value in values or (b"v",)], **options)
+
+
+def declaring(data: bytearray, count: int) -> bytearray:
+    """The batch with another number of records in its header, and last offset delta and CRC to match."""
+    struct.pack_into(">i", data, LAST_OFFSET_DELTA_AT, count - 1)
+    struct.pack_into(">i", data, COUNT_AT, count)
+    struct.pack_into(">I", data, CRC_AT, crc32c(data[CRC_FROM:]))
+    return data
 
 
 def produce(

@@ -37,7 +37,7 @@ from blumfeld.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from blumfeld.wire.schema import Message
-from tests.broker.batches import batch, produce
+from tests.broker.batches import batch, declaring, produce
 from tests.broker.harness import BrokerHarness
 from tests.kafka_peer import kafka_on, peer_script
 
@@ -192,6 +192,11 @@ def test_produce(pair: Pair) -> None:
         "gzip": made(codec=Codec.GZIP),
         "zstd": made(codec=Codec.ZSTD),
         "large": made(bytes(300)),
+        "more records than bytes": declaring(made(), 1 << 20),
+        **{
+            f"more records than {codec.name} can hold": declaring(made(bytes(40), codec=codec), 1 << 24)
+            for codec in Codec
+        },
         "large and broken": bytearray(made(bytes(300))[:-1] + b"!"),
     }
     for name, data in batches.items():

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
+from blumfeld.wire.compression.codec import EXPANSION_MAX, Codec, DecompressedTooLarge
 from blumfeld.wire.compression.payload import compress, decompress
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 
@@ -62,6 +62,13 @@ def bomb(codec: Codec) -> bytes:
         packer = zlib.compressobj(9, zlib.DEFLATED, 31)
         return b"".join(packer.compress(bytes(MIB)) for _ in range(256)) + packer.flush()
     return bytes(cramjam.zstd.compress(bytes(256 * MIB)))
+
+
+@pytest.mark.parametrize("codec", PACKED)
+def test_no_codec_makes_more_of_a_byte_than_its_bound(codec: Codec) -> None:
+    """And the bound isn't far from what it can do."""
+    ratio = 256 * MIB / len(bomb(codec))
+    assert EXPANSION_MAX[codec] * 0.9 < ratio <= EXPANSION_MAX[codec]
 
 
 @pytest.mark.parametrize("codec", PACKED)

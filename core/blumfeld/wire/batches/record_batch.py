@@ -19,6 +19,9 @@ from blumfeld.wire.errors import CorruptBatch, InvalidRecord
 MAGIC = 2
 HEADER_BYTES = 61
 """Size of the header; a batch without records is exactly this long."""
+RECORD_BYTES_MIN = 7
+"""Size of the smallest record, before compression: one byte for each of its length, attributes, timestamp delta, offset
+delta, key length, value length and number of headers."""
 LOG_OVERHEAD_BYTES = 12
 """Size of ``baseOffset`` and ``batchLength``, which ``batchLength`` does not include."""
 CRC_FROM = 21

@@ -27,6 +27,14 @@ class Codec(IntEnum):
     ZSTD = 4
 
 
+EXPANSION_MAX = {Codec.NONE: 1, Codec.GZIP: 1032, Codec.SNAPPY: 22, Codec.LZ4: 255, Codec.ZSTD: 32_768}
+"""Bytes that one byte of data can become at most.
+
+gzip copies 258 bytes for 2 bits, snappy 64 for 3 bytes. An LZ4 sequence grows by 255 for each byte of its length. A
+zstd block of 4 bytes repeats one byte 128 KiB times.
+"""
+
+
 class DecompressedTooLarge(BrokerError):  # noqa: N818 - the noun says whose fault it is
     """The data exceed the caller's limit. MESSAGE_TOO_LARGE on the wire: the producer then splits its batch."""
 

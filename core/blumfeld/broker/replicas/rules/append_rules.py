@@ -15,11 +15,13 @@ from blumfeld.wire.batches.record_batch import (
     CODEC_MASK,
     CONTROL_BIT,
     CRC_FROM,
+    HEADER_BYTES,
     LOG_APPEND_TIME_BIT,
     NO_TIMESTAMP,
+    RECORD_BYTES_MIN,
     RecordBatch,
 )
-from blumfeld.wire.compression.codec import Codec
+from blumfeld.wire.compression.codec import EXPANSION_MAX, Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
 
 _REFUSED_BITS = CONTROL_BIT | LOG_APPEND_TIME_BIT
@@ -78,7 +80,8 @@ class AppendRules:
         self.changes_batches = self.looks_inside or self.log_append_time
 
     def check(self, batch: RecordBatch, now_ms: int) -> None:
-        """Refuse a client's batch that may not be placed. A good batch passes with one expression.
+        """Refuse a client's batch that may not be placed. A good batch passes with one expression; one that packs its
+        records into less than 7 bytes each needs a second look.
 
         :raises BrokerError: MESSAGE_TOO_LARGE, INVALID_RECORD, CORRUPT_MESSAGE, INVALID_TIMESTAMP,
             RECORD_LIST_TOO_LARGE
@@ -91,6 +94,7 @@ class AppendRules:
             or batch.attributes & _CODEC_AND_REFUSED_BITS > ZSTD
             or batch.last_offset_delta + 1 != count
             or count <= 0
+            or count * RECORD_BYTES_MIN > batch.size_bytes - HEADER_BYTES
             or (batch.producer_id >= 0 and batch.base_sequence < 0)
             or batch.max_timestamp > now_ms + self.after_ms_max
             or batch.base_timestamp < now_ms - self.before_ms_max
@@ -113,6 +117,7 @@ class AppendRules:
             raise _malformed(batch)
         if batch.attributes & CODEC_MASK > ZSTD:
             raise InvalidRecord(f"no codec has the number {batch.attributes & CODEC_MASK}")
+        _check_room(batch)
         if not self.log_append_time:
             self._check_time(batch, now_ms)
         if batch.size_bytes > self.segment_bytes:
@@ -134,6 +139,19 @@ class AppendRules:
                 ErrorCode.INVALID_TIMESTAMP,
                 f"timestamp {earliest} is more than message.timestamp.before.max.ms before {now_ms}",
             )
+
+
+def _check_room(batch: RecordBatch) -> None:
+    """Refuse a batch that declares more records than its bytes can hold, whatever its codec makes of them.
+
+    Nothing is decompressed: a compressed batch is believed up to what its codec can hold.
+    """
+    records_bytes = batch.size_bytes - HEADER_BYTES
+    count_max = records_bytes * EXPANSION_MAX[batch.codec] // RECORD_BYTES_MIN
+    if batch.record_count > count_max:
+        raise InvalidRecord(
+            f"the header says {batch.record_count} records, and {records_bytes} bytes hold {count_max} at most"
+        )
 
 
 def _malformed(batch: RecordBatch) -> BrokerError:
