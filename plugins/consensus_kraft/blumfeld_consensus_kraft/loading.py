@@ -112,22 +112,29 @@ def _lacks(log: PartitionLog, snapshot: CheckpointId) -> bool:
 
 
 def _epochs_before(log: PartitionLog, start: int) -> list[EpochEntry]:
-    """Epochs that begin below ``start``, from the file; or from the log, if there is no file that can be read.
+    """Epochs that begin below ``start``: from the file, and from the log where the file doesn't know them.
+
+    A crash may bring the log back to an earlier start than the file has: the file begins anew with each snapshot that
+    the log starts behind, and the start itself is written later. A leader that lacks its older epochs would take the
+    log of a replica that diverged in them for its own.
 
     From ``start`` on the log itself is asked: the file is written after it.
     """
     if start <= log.log_start_offset:
         return []
     try:
-        known = LeaderEpochCache.decode(log.aux.read(EPOCHS_NAME) or b"")
+        known = LeaderEpochCache.decode(log.aux.read(EPOCHS_NAME) or b"").entries
     except MalformedFile:
-        known = LeaderEpochCache()
-    if not known.entries:
-        for batch in log.batches(log.log_start_offset):
-            if batch.base_offset >= start:
-                break
-            known.assign(batch.partition_leader_epoch, batch.base_offset)
-    return [entry for entry in known.entries if entry.start_offset < start]
+        known = []
+    found = LeaderEpochCache()
+    known_from = known[0].start_offset if known else start
+    for batch in log.batches(log.log_start_offset) if log.log_start_offset < known_from else ():
+        if batch.base_offset >= known_from:
+            break
+        found.assign(batch.partition_leader_epoch, batch.base_offset)
+    for entry in known:
+        found.assign(*entry)
+    return [entry for entry in found.entries if entry.start_offset < start]
 
 
 def _newest_snapshot(

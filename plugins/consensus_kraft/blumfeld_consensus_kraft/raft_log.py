@@ -62,6 +62,9 @@ class RaftLog:
         self.epochs = LeaderEpochCache()
         """Epochs of all that is placed."""
         self.snapshots = KeptSnapshots(runtime, log.aux) if snapshots is None else snapshots
+        # A crash may have kept the files that went with the log's start. The oldest snapshot is the one that the log
+        # goes on behind: by its epoch a leader knows a log whose divergence lies below its own start.
+        self.snapshots.delete_before(CheckpointId(log.log_start_offset, 0))
         self._runtime = runtime
         self._committed = committed
         self._failed = failed

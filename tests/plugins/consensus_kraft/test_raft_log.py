@@ -15,6 +15,10 @@ from blumfeld.testing.fakes.files import FakeDisk, Fault
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import CorruptBatch
 from blumfeld_consensus_kraft.kept_snapshots import HOLD_MS
+from blumfeld_consensus_kraft.quorum.log_view import RaftLogView
+from blumfeld_consensus_kraft.raft.fetching import divergence, needed_snapshot
+from blumfeld_consensus_kraft.raft.messages import FetchRequest
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.snapshots import Snapshots
 from tests.plugins.consensus_kraft.kraft_node import Events
@@ -391,6 +395,53 @@ def test_whole_segments_below_a_snapshot_go() -> None:
     again = LogNode(node.disk, seed=1).start()
     assert again.raft.end_offset == 24
     assert again.warnings == []
+
+
+def test_a_snapshot_below_the_log_start_that_a_crash_brings_back_is_none(node: LogNode) -> None:
+    """A follower whose last record is of epoch 3 must take a snapshot: whether its log is the leader's below offset 8
+    the leader can't know. By the older snapshot it would seem to be, and the two logs would differ for ever.
+    """
+    older, newer, file = start_behind_a_snapshot(node)
+    node.stop()
+    again = LogNode(node.disk, seed=1).start()
+    again.raft.log.aux.write(older.name, file)
+    again.stop()
+    last = LogNode(node.disk, seed=2).start()
+    assert last.raft.start_offset == 8
+    assert last.raft.earliest_snapshot_id == newer
+    assert needed_snapshot(RaftLogView(last.raft), DIVERGED) == (8, 4)
+    last.runtime.advance(10)
+    assert older.name not in last.raft.log.aux.names()
+
+
+def test_a_log_that_a_crash_brings_back_has_its_epochs(node: LogNode) -> None:
+    """The start of the log is written later than the file of epochs, which begins behind the snapshot then."""
+    start_behind_a_snapshot(node)
+    assert node.epochs() == [(4, 8)]
+    node.runtime.crash(power_cut=False)
+    again = LogNode(node.disk, seed=1).start()
+    assert again.raft.start_offset == 0
+    assert again.epochs() == [(1, 0), (4, 6)]
+    assert divergence(RaftLogView(again.raft), DIVERGED) == (1, 6)
+
+
+DIVERGED = FetchRequest(ReplicaKey(3), epoch=5, offset=9, last_epoch=3)
+"""A fetch of a follower whose records from offset 6 on are of epoch 3, which the leader doesn't have."""
+
+
+def start_behind_a_snapshot(node: LogNode) -> tuple[CheckpointId, CheckpointId, bytes]:
+    """Let the log of two epochs start behind the second one of two snapshots; return both, and the first one's file."""
+    node.follow(*history((1, 3), (4, 3)))
+    node.raft.commit_to(12)
+    older, newer = CheckpointId(4, 1), CheckpointId(8, 4)
+    node.write_snapshot(older, "a")
+    node.write_snapshot(newer, "b")
+    file = node.raft.log.aux.read(older.name)
+    assert file is not None
+    node.raft.start_at(newer)
+    node.settle()
+    node.runtime.advance(10)
+    return older, newer, bytes(file)
 
 
 def test_a_snapshot_that_a_follower_fetches_from_is_held_for_a_minute(node: LogNode) -> None:
