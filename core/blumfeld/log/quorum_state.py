@@ -1,7 +1,8 @@
 """``quorum-state``: the vote and epoch that a voter of the metadata quorum must remember, as JSON (KIP-595).
 
 Pure. The file must be on the device before a granted vote is answered (KIP-595). Versions 0 and 1 belong to
-``kraft.version`` 0 and 1 (KIP-853).
+``kraft.version`` 0 and 1 (KIP-853). Numbers that no quorum comes to are neither written nor read: a voter that went on
+with them would bring the whole quorum to the end of its epochs.
 """
 
 from __future__ import annotations
@@ -17,6 +18,14 @@ from blumfeld.wire.primitives import uuid_text
 FILE_NAME = "quorum-state"
 NOBODY = -1
 NO_ID = bytes(16)
+ID_MAX = 2**31 - 1
+EPOCH_MAX = 2**31 - 2
+"""The last epoch that a quorum may reach. The protocol can name one more, so a voter can always name the next one."""
+WAY_ON = (
+    f"stop every voter of the quorum, remove {FILE_NAME} from each of them, and start them together. Their epochs go "
+    "on behind the last one of their logs"
+)
+"""One voter alone must not forget its vote. When all of them begin anew, no vote of before counts beside a new one."""
 
 
 class QuorumState(msgspec.Struct, frozen=True, kw_only=True):
@@ -39,8 +48,9 @@ class QuorumState(msgspec.Struct, frozen=True, kw_only=True):
 def encode_quorum_state(state: QuorumState) -> bytes:
     """The JSON of ``state.data_version``, without spaces, as Kafka writes it.
 
-    :raises ValueError: no such version
+    :raises ValueError: no such version, or a number that :func:`decode_quorum_state` would refuse
     """
+    _check(state)
     fields: dict[str, Any]
     if state.data_version == 0:
         fields = {
@@ -67,7 +77,7 @@ def encode_quorum_state(state: QuorumState) -> bytes:
 def decode_quorum_state(data: bytes, source: str = FILE_NAME) -> QuorumState:
     """Decode either version.
 
-    :raises MalformedFile: no JSON object, another version, or a field is missing or malformed
+    :raises MalformedFile: no JSON object, another version, or a field is missing, malformed or impossible
     """
     try:
         fields = json.loads(data)
@@ -78,7 +88,7 @@ def decode_quorum_state(data: bytes, source: str = FILE_NAME) -> QuorumState:
     version = _integer(fields, "data_version", source)
     if version not in (0, 1):
         raise MalformedFile(source, f"data_version {version}, where 0 and 1 are known")
-    return QuorumState(
+    state = QuorumState(
         leader_id=_integer(fields, "leaderId", source),
         leader_epoch=_integer(fields, "leaderEpoch", source),
         voted_id=_integer(fields, "votedId", source),
@@ -88,6 +98,24 @@ def decode_quorum_state(data: bytes, source: str = FILE_NAME) -> QuorumState:
         applied_offset=_integer(fields, "appliedOffset", source) if version == 0 else 0,
         data_version=version,
     )
+    try:
+        _check(state)
+    except ValueError as error:
+        raise MalformedFile(source, f"{error}. To go on, {WAY_ON}") from None
+    return state
+
+
+def _check(state: QuorumState) -> None:
+    """Refuse numbers that no quorum comes to."""
+    voters = [("currentVoters", voter, 0, ID_MAX) for voter in state.current_voters]
+    for name, value, low, high in (
+        ("leaderEpoch", state.leader_epoch, -1, EPOCH_MAX),
+        ("leaderId", state.leader_id, NOBODY, ID_MAX),
+        ("votedId", state.voted_id, NOBODY, ID_MAX),
+        *voters,
+    ):
+        if not low <= value <= high:
+            raise ValueError(f"{name} {value} is impossible: {low} to {high} are allowed")
 
 
 def _integer(fields: dict[str, Any], name: str, source: str) -> int:

@@ -9,6 +9,7 @@ import msgspec
 from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS_NAME
 from blumfeld.log.leader_epochs import LeaderEpochCache
+from blumfeld.log.quorum_state import EPOCH_MAX
 from blumfeld.metadata.image.checkpoint import CheckpointId, batch_records
 from blumfeld.metadata.image.checkpoint_reader import CheckpointReader
 from blumfeld.metadata.image.cluster_image import MetadataImage
@@ -27,6 +28,12 @@ from blumfeld_consensus_kraft.control_records import RecordedVoters, recorded_ch
 from blumfeld_consensus_kraft.publishing import Placed
 
 NO_EPOCH = -1
+OFFSET_MAX = 2**63 - 1
+_IMPOSSIBLE = (
+    f"no quorum comes to it ({EPOCH_MAX} is the last epoch, {OFFSET_MAX} the last offset). To go on, move "
+    "__cluster_metadata-0 away while the other voters have a leader: this node fetches it from them. A voter without "
+    "others needs a copy of it"
+)
 
 
 class Loaded(msgspec.Struct):
@@ -49,9 +56,15 @@ class Loaded(msgspec.Struct):
 
 
 def checkpoints(log: PartitionLog) -> list[CheckpointId]:
-    """The finished snapshots beside the log, oldest first."""
-    found = (CheckpointId.of(name) for name in log.aux.names())
-    return sorted(one for one in found if one is not None)
+    """The finished snapshots beside the log, oldest first.
+
+    :raises ValueError: one has an epoch or an offset that no log comes to
+    """
+    found = sorted(one for name in log.aux.names() if (one := CheckpointId.of(name)) is not None)
+    for one in found:
+        if one.epoch > EPOCH_MAX or one.end_offset > OFFSET_MAX:
+            raise ValueError(f"__cluster_metadata-0/{one.name}: {_IMPOSSIBLE}")
+    return found
 
 
 def load(
@@ -87,6 +100,8 @@ def load(
             continue
         try:
             batch.verify_crc()
+            if batch.partition_leader_epoch > EPOCH_MAX:
+                raise ValueError(f"epoch {batch.partition_leader_epoch}: {_IMPOSSIBLE}")
             _add(loaded, batch)
             epochs.assign(batch.partition_leader_epoch, batch.base_offset)
         except (BrokerError, DecodeError, BrokenMetadata, ValueError) as error:

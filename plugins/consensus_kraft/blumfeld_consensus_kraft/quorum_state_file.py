@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from blumfeld.log.quorum_state import FILE_NAME, QuorumState, decode_quorum_state, encode_quorum_state
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import AuxFiles
 from blumfeld_consensus_kraft.aux_file_writer import AuxFileWriter
+
+_SOURCE = f"{CLUSTER_METADATA_TOPIC}-0/{FILE_NAME}"
 
 
 class QuorumStateFile:
@@ -20,7 +23,7 @@ class QuorumStateFile:
 
     def __init__(self, runtime: Runtime, aux: AuxFiles) -> None:
         data = aux.read(FILE_NAME)
-        self.state = QuorumState(data_version=0) if data is None else decode_quorum_state(data)
+        self.state = QuorumState(data_version=0) if data is None else decode_quorum_state(data, _SOURCE)
         """The state that is on the device."""
         self._writer = AuxFileWriter(runtime, aux, FILE_NAME)
         self._pending = 0

@@ -9,6 +9,7 @@ import pytest
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS_NAME
+from blumfeld.log.quorum_state import EPOCH_MAX
 from blumfeld.metadata.image.checkpoint import CheckpointId
 from blumfeld.spi.completion import Completion
 from blumfeld.testing.fakes.files import FakeDisk, Fault
@@ -566,6 +567,21 @@ def test_a_start_mends_the_file_of_epochs(node: LogNode, file: bytes | None) -> 
     node.runtime.crash()
     again = LogNode(node.disk, seed=1).start()
     assert again.epochs() == epochs_of(sent) == [tuple(one) for one in again.raft.epochs.entries]
+
+
+def test_a_log_in_an_epoch_behind_the_last_one_does_not_start(node: LogNode) -> None:
+    node.follow(batch(0, EPOCH_MAX, "a"), batch(1, EPOCH_MAX + 1, "b"))
+    node.runtime.crash()
+    with pytest.raises(ValueError, match=r"at offset 1: epoch 2147483647: no quorum comes to it.*To go on"):
+        LogNode(node.disk, seed=1).start()
+
+
+@pytest.mark.parametrize("snapshot", [CheckpointId(4, EPOCH_MAX + 1), CheckpointId(2**63, 1)])
+def test_a_snapshot_that_no_log_comes_to_is_not_loaded(node: LogNode, snapshot: CheckpointId) -> None:
+    node.raft.log.aux.write(snapshot.name, b"")
+    node.runtime.crash()
+    with pytest.raises(ValueError, match=f"{snapshot.name}: no quorum comes to it"):
+        LogNode(node.disk, seed=1).start()
 
 
 def test_a_lost_file_of_epochs_is_mended_from_below_the_snapshot(node: LogNode) -> None:

@@ -14,6 +14,7 @@ from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.peers import PeerClient
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import FetchRequest as WireFetch
@@ -31,6 +32,7 @@ from blumfeld_consensus_kraft.quorum.wire_form import (
 )
 from blumfeld_consensus_kraft.quorum_state_file import QuorumStateFile
 from blumfeld_consensus_kraft.raft import effects
+from blumfeld_consensus_kraft.raft.checks import leaps
 from blumfeld_consensus_kraft.raft.messages import (
     BeginEpoch,
     EndEpoch,
@@ -122,6 +124,7 @@ class RaftDriver:
         self._log = log
         self._owner = owner
         self._events = events
+        self._repeated = RepeatedEvents(runtime)
         self._peers = peers
         self._listener = listener
         self._own_endpoints = own_endpoints
@@ -174,8 +177,8 @@ class RaftDriver:
         """A snapshot can't be had."""
         self._step(lambda now_ms: self.raft.download_failed(epoch, now_ms))
 
-    def handle(self, message: Message) -> Completion[Message]:
-        """Answer a request of another replica.
+    def handle(self, message: Message, peer_host: str) -> Completion[Message]:
+        """Answer a request of another replica. A request whose epoch leaps is logged with the address of its sender.
 
         Fails with BrokerError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, NOT_LEADER_OR_FOLLOWER while stopping.
         """
@@ -186,6 +189,8 @@ class RaftDriver:
         if self._stopped:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         request = from_wire(message, self.raft.me.id)
+        if not isinstance(request, FetchRequest) and leaps(request.epoch, self.raft.epoch):
+            self._log_leap(request, peer_host)
 
         def reply(answer: VoteAnswer | EpochAnswer | FetchAnswer) -> None:
             if not answered.done:
@@ -196,6 +201,18 @@ class RaftDriver:
             limits = FetchLimits(message.max_wait_ms, max(message.max_bytes, 1))
         self._step(lambda now_ms: _handled(self.raft, request, now_ms), reply, limits)
         return answered
+
+    def _log_leap(self, request: Request, peer_host: str) -> None:
+        self._repeated.say(
+            self._events.warning,
+            "a request names an epoch that is too far ahead, and is refused: it is not from a voter of this quorum, or "
+            "this node was away for long and learns the epoch by itself now",
+            peer_host,
+            request=type(request).__name__,
+            peer=peer_host,
+            epoch=request.epoch,
+            own_epoch=self.raft.epoch,
+        )
 
     def leader_node(self, leader_id: int) -> list[tuple[int, str, int]]:
         """The leader as (node id, host, port), where it is known."""

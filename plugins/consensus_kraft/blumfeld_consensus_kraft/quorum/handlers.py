@@ -48,7 +48,7 @@ def quorum_handlers(
     def handle(request: Message, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return driver().handle(request)
+        return driver().handle(request, context.peer_host)
 
     def snapshot(request: FetchSnapshotRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):

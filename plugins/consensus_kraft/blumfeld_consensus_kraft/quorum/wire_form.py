@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
+from blumfeld.log.quorum_state import EPOCH_MAX
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC as TOPIC
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC_ID as TOPIC_ID
@@ -230,7 +231,8 @@ def _fetch_answer(answer: FetchAnswer, nodes: Nodes) -> Message:
 def answer_from_wire(message: Any) -> VoteAnswer | EpochAnswer | FetchAnswer:
     """Returns the answer of a message.
 
-    :raises BrokerError: the answer has an error for the whole request (INCONSISTENT_CLUSTER_ID…), or no partition
+    :raises BrokerError: the answer has an error for the whole request (INCONSISTENT_CLUSTER_ID…), no partition, or an
+        epoch behind the last one
     """
     if message.error_code:
         raise BrokerError(known_code(message.error_code))
@@ -238,6 +240,11 @@ def answer_from_wire(message: Any) -> VoteAnswer | EpochAnswer | FetchAnswer:
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the answer has no partition of {TOPIC}")
     partition: Any = topics[0].partitions[0]
+    told = partition.current_leader if isinstance(message, fetch.FetchResponse) else partition
+    if told.leader_epoch > EPOCH_MAX:
+        raise BrokerError(
+            ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {told.leader_epoch} is behind the last one, {EPOCH_MAX}"
+        )
     error = known_code(partition.error_code)
     if isinstance(message, vote.VoteResponse):
         return VoteAnswer(error, partition.leader_epoch, partition.leader_id, partition.vote_granted)

@@ -18,7 +18,7 @@ def grants(
     """
     has_records = (request.last_epoch, request.end_offset) >= (log.last_epoch, log.end_offset)
     if request.pre_vote:
-        return has_records and may_be_asked_first(role)
+        return has_records and not hears_leader(role)
     if voted is not None:
         return may_vote_for_others(role) and voted.matches(request.candidate)
     return has_records and is_free and may_vote_for_others(role)
@@ -29,6 +29,8 @@ def may_vote_for_others(role: Role) -> bool:
     return isinstance(role, Unattached | Prospective)
 
 
-def may_be_asked_first(role: Role) -> bool:
-    """Whether a replica in this role answers a pre-vote by what the candidate has: it hears no leader (KIP-996)."""
-    return not (isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched))
+def hears_leader(role: Role) -> bool:
+    """Whether a replica in this role leads, or was answered by its leader. Then it refuses pre-votes (KIP-996), and no
+    request takes it into a later epoch.
+    """
+    return isinstance(role, Leader) or (isinstance(role, Follower) and role.has_fetched)

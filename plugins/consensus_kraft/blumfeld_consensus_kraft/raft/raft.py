@@ -5,6 +5,8 @@
   a record of the leader's own epoch is among it.
 * A replica asks by pre-votes first whether it would win. So a replica that lost its links disturbs no leader.
 * Whoever the leader is, it steps down if no majority fetches from it.
+* No request moves the epoch of a replica that hears its leader. It asks the voter that claims a later epoch, and
+  believes the answer. Where no leader is heard, a request moves the epoch by ``EPOCH_LEAP_MAX`` at most.
 
 Unlike Kafka's, a follower whose leader's port refuses connections doesn't wait (:meth:`Raft.leader_refused`), nor does
 a voter that starts where no voter knows a leader.
@@ -14,13 +16,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
+from blumfeld.log.quorum_state import EPOCH_MAX, WAY_ON
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.checks import EPOCH_COUNTS, begin_error, end_error, fetch_error, vote_error
 from blumfeld_consensus_kraft.raft.due import Sender, due, is_flushed
 from blumfeld_consensus_kraft.raft.fetching import truncation_point, with_way_back
-from blumfeld_consensus_kraft.raft.granting import grants
+from blumfeld_consensus_kraft.raft.granting import grants, hears_leader
 from blumfeld_consensus_kraft.raft.leading import Leadership
 from blumfeld_consensus_kraft.raft.log_view import LogView
 from blumfeld_consensus_kraft.raft.messages import (
@@ -47,7 +50,7 @@ from blumfeld_consensus_kraft.raft.roles import (
     Unattached,
     lacks_leader,
 )
-from blumfeld_consensus_kraft.raft.settings import Settings, Stored
+from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Settings, Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory, VoterSet
 
 
@@ -91,6 +94,8 @@ class Raft:
         self._may_vote = may_vote
         self._persisted = stored
         self._out: list[effects.Effect] = []
+        self._ask_next_at = 0.0
+        """When another voter may be asked whether it leads: requests may come as often as their sender likes."""
         self.role: Role = Unattached(FOREVER_MS)
 
     @property
@@ -219,12 +224,12 @@ class Raft:
     def vote(self, request: VoteRequest, now_ms: float) -> list[effects.Effect]:
         """Answer a vote or a pre-vote.
 
-        A higher epoch is taken over from a pre-vote, too: a replica that was a candidate alone would else never find
-        back to the others, whose leader it doesn't accept.
+        A pre-vote begins no epoch, so its epoch is never taken over. A replica that was a candidate alone finds back
+        to the others all the same: their leader tells it of its epoch, and learns the later one from the answer.
         """
         error = vote_error(request, self.epoch, self.me)
         granted = False
-        if error in EPOCH_COUNTS:
+        if error in EPOCH_COUNTS and not request.pre_vote and not hears_leader(self.role):
             self._observe(request.epoch, NO_LEADER, now_ms)
         if error is ErrorCode.NONE:
             is_free = self.leader_id == NO_LEADER and self._may_not_vote_in != self.epoch
@@ -238,16 +243,21 @@ class Raft:
     def begin_epoch(self, request: BeginEpoch, now_ms: float) -> list[effects.Effect]:
         """The sender says that it leads."""
         error = begin_error(request, self.epoch, self.me)
-        if error in EPOCH_COUNTS:
-            self._observe(request.epoch, request.leader_id, now_ms)
+        if error in EPOCH_COUNTS and request.epoch > self.epoch and hears_leader(self.role):
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH
+            self._ask_whether_it_leads(request.leader_id, now_ms)
+        elif error in EPOCH_COUNTS:
+            self._observe(request.epoch, self._voter_or_none(request.leader_id), now_ms)
         self._out.append(effects.Reply(EpochAnswer(error, self.epoch, self.leader_id)))
         return self._effects(now_ms)
 
     def end_epoch(self, request: EndEpoch, now_ms: float) -> list[effects.Effect]:
         """The leader resigned. The first of its successors tries at once; each other one pauses longer."""
-        error = end_error(request, self.epoch)
+        error = end_error(request, self.epoch, self.me)
+        if error is ErrorCode.NONE and request.epoch > self.epoch and hears_leader(self.role):
+            error = ErrorCode.UNKNOWN_LEADER_EPOCH
         if error is ErrorCode.NONE:
-            self._observe(request.epoch, request.leader_id, now_ms)
+            self._observe(request.epoch, self._voter_or_none(request.leader_id), now_ms)
             role = self.role
             if isinstance(role, Follower) and role.leader_id == request.leader_id and self.is_voter:
                 role.has_fetched = False
@@ -298,7 +308,7 @@ class Raft:
         else:
             if isinstance(self.role, Resigned) and isinstance(request, EndEpoch):
                 self.role.unacknowledged.discard(node_id)
-            self._observe(answer.epoch, answer.leader_id, now_ms)
+            self._learn(node_id, answer, now_ms)
         return self._effects(now_ms)
 
     def send_failed(self, node_id: int, request: Request, now_ms: float) -> list[effects.Effect]:
@@ -319,7 +329,7 @@ class Raft:
         return self._effects(now_ms)
 
     def _vote_answered(self, node_id: int, request: VoteRequest, answer: VoteAnswer, now_ms: float) -> None:
-        if self._observe(answer.epoch, answer.leader_id, now_ms):
+        if self._learn(node_id, answer, now_ms):
             return
         if (election := self._election_of(request)) is not None:
             election.ballot.count(node_id, answer.granted and answer.error is ErrorCode.NONE)
@@ -349,7 +359,7 @@ class Raft:
         self, node_id: int, request: FetchRequest, answer: FetchAnswer, now_ms: float
     ) -> None:
         role = self.role
-        if self._observe(answer.epoch, answer.leader_id, now_ms) or request.epoch != self.epoch:
+        if self._learn(node_id, answer, now_ms) or request.epoch != self.epoch:
             return
         if isinstance(role, Unattached):
             role.fetching = False
@@ -412,6 +422,33 @@ class Raft:
             self._become_unattached(epoch, now_ms)
         return True
 
+    def _learn(self, node_id: int, answer: VoteAnswer | EpochAnswer | FetchAnswer, now_ms: float) -> bool:
+        """A replica that was asked tells its epoch and leader; whether that changed this one's role.
+
+        A voter that says it leads itself is believed against what a request told: BeginQuorumEpoch may have named
+        another leader of the same epoch.
+        """
+        misled = isinstance(self.role, Follower | Prospective) and self.leader_id not in (NO_LEADER, node_id)
+        if misled and (answer.epoch, answer.leader_id) == (self.epoch, node_id):
+            self._become_follower(self.epoch, node_id, now_ms)
+            return True
+        return self._observe(answer.epoch, answer.leader_id, now_ms)
+
+    def _voter_or_none(self, leader_id: int) -> int:
+        """A leader that a request names, if it is a voter. Another one is not followed, but looked for at the voters:
+        it may be a new voter, or nobody.
+        """
+        return leader_id if leader_id in self.voters.voters else NO_LEADER
+
+    def _ask_whether_it_leads(self, node_id: int, now_ms: float) -> None:
+        """Ask a voter that is said to lead a later epoch. A pre-vote changes nothing there, and is answered with the
+        epoch and its leader.
+        """
+        if node_id in self.voters.voters and self._ask_next_at <= now_ms:
+            self._ask_next_at = now_ms + self._settings.retry_backoff_ms
+            question = self._sender().vote(node_id, pre_vote=True)
+            self._out.append(effects.Send(node_id, question))
+
     def _become(self, role: Role, epoch: int, leader_id: int, voted: ReplicaKey | None) -> None:
         if isinstance(self.role, Leader):
             self.heard = None
@@ -466,6 +503,11 @@ class Raft:
 
     def _stand(self, now_ms: float) -> None:
         """Begin an epoch as a candidate, with this replica's own vote."""
+        if self.epoch >= EPOCH_MAX:
+            raise BrokenQuorumError(
+                f"epoch {self.epoch} is the last one that there is, so nobody can be elected. Unless the metadata log "
+                f"has records of it, {WAY_ON}"
+            )
         role = Candidate(Ballot(self.me, self.voters), now_ms + self._pauses.election_ms())
         self._pauses.losses += 1
         self._become(role, self.epoch + 1, NO_LEADER, self.me)
@@ -505,13 +547,16 @@ class Raft:
     # Requests that are due
 
     def _effects(self, now_ms: float) -> list[effects.Effect]:
-        tell_again_ms = self._settings.fetch_timeout_ms / 2
-        sender = Sender(
-            self.me, self.epoch, self.voters, self._others(), self._log, self.high_watermark, tell_again_ms
-        )
-        self._out += [effects.Send(node_id, request) for node_id, request in due(self.role, sender, now_ms)]
+        sends = due(self.role, self._sender(), now_ms)
+        self._out += [effects.Send(node_id, request) for node_id, request in sends]
         out, self._out = self._out, []
         return out
+
+    def _sender(self) -> Sender:
+        tell_again_ms = self._settings.fetch_timeout_ms / 2
+        return Sender(
+            self.me, self.epoch, self.voters, self._others(), self._log, self.high_watermark, tell_again_ms
+        )
 
     def _others(self) -> list[int]:
         return [*(one for one in self.voters.ids if one != self.me.id), *self._bootstrap]

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.log.quorum_state import QuorumState
+from blumfeld.log.quorum_state import EPOCH_MAX, QuorumState
 from blumfeld.spi.completion import Completion
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -73,7 +73,7 @@ class Driven:
 
     def __init__(self, *, elect_when_refused: bool = True) -> None:
         self.runtime = FakeRuntime(0)
-        self.file, self.peers, self.owner = StateFile(), Peers(), Owner()
+        self.file, self.peers, self.owner, self.events = StateFile(), Peers(), Owner(), Events()
         log = log_of("112")
         raft = Raft(ME, VoterHistory(VOTERS), log, SETTINGS, Stored(2), lambda below: below / 2)
         self.driver = RaftDriver(
@@ -81,7 +81,7 @@ class Driven:
             raft,
             cast(RaftLog, log),
             cast(ReplicaOwner, self.owner),
-            Events(),
+            self.events,
             state_file=cast(QuorumStateFile, self.file),
             peers=lambda: cast(Any, self.peers),
             endpoints=QuorumEndpoints({}),
@@ -98,7 +98,7 @@ class Driven:
     ) -> Completion[Message]:
         message: Any = to_wire(request, WIRE, [])
         message.cluster_id = cluster_id
-        return self.driver.handle(message)
+        return self.driver.handle(message, "10.0.0.9")
 
     def follow(self, leader_id: int, epoch: int) -> None:
         """Let the open fetch name the leader, and the file be written."""
@@ -140,7 +140,7 @@ def test_a_request_for_another_topic_is_invalid(driven: Driven) -> None:
     message: Any = to_wire(CANDIDATE, WIRE, [])
     message.topics[0].topic_name = "another"
     with pytest.raises(BrokerError) as refused:
-        driven.driver.handle(message)
+        driven.driver.handle(message, "10.0.0.9")
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 
@@ -230,3 +230,24 @@ def test_a_leader_whose_connection_breaks_is_waited_for() -> None:
     driven.peers.sent[-1][2].fail(ConnectionResetError())
     driven.runtime.advance(SETTINGS.refused_jitter_ms)
     assert not isinstance(driven.driver.raft.role, Prospective)
+
+
+def test_epochs_that_leap_are_logged_once_an_interval(driven: Driven) -> None:
+    """Their sender may send as many as it likes."""
+    leaping = CANDIDATE._replace(epoch=EPOCH_MAX, pre_vote=True)
+    for _ in range(100):
+        assert driven.handle(leaping).done
+    assert [level for level, event in driven.events.told if "names an epoch" in event] == ["warning"]
+    assert driven.driver.raft.epoch == 2
+    assert driven.file.writes == []
+
+
+def test_an_answer_behind_the_last_epoch_counts_as_none() -> None:
+    driven = Driven()
+    _, _, done = driven.peers.sent[-1]
+    partition = fetch.PartitionData(
+        current_leader=fetch.LeaderIdAndEpoch(leader_id=2, leader_epoch=EPOCH_MAX + 1)
+    )
+    done.complete(fetch.FetchResponse(responses=[fetch.FetchableTopicResponse(partitions=[partition])]))
+    assert driven.driver.raft.epoch == 2
+    assert ("warning", "a voter refuses this node") in driven.events.told

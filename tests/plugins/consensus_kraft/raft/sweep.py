@@ -1,7 +1,7 @@
 """Many seeds of a swarm of pure replicas, and what they add up to.
 
-``python -m tests.plugins.consensus_kraft.raft.sweep raft|voters [--seeds 0-299] [--minutes N]`` ends with status 1 at
-the first seed that breaks a promise, and prints the totals as JSON otherwise.
+``python -m tests.plugins.consensus_kraft.raft.sweep raft|voters|hostile [--seeds 0-299] [--minutes N]`` ends with
+status 1 at the first seed that breaks a promise, and prints the totals as JSON otherwise.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from collections import Counter
 from collections.abc import Sequence
 
 from blumfeld.testing.simulation.seeds import seeds_of
+from tests.plugins.consensus_kraft.raft.hostile_swarm import HostileSwarm
 from tests.plugins.consensus_kraft.raft.swarm import Swarm
 from tests.plugins.consensus_kraft.raft.voter_swarm import VoterSwarm
 
-SWARMS: dict[str, type[Swarm]] = {"raft": Swarm, "voters": VoterSwarm}
+SWARMS: dict[str, type[Swarm]] = {"raft": Swarm, "voters": VoterSwarm, "hostile": HostileSwarm}
 
 
 class Totals:

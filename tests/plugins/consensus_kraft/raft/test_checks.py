@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from blumfeld.log.quorum_state import EPOCH_MAX
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_consensus_kraft.raft.checks import EPOCH_LEAP_MAX
 from blumfeld_consensus_kraft.raft.messages import BeginEpoch, EndEpoch, EpochAnswer, VoteAnswer
 from blumfeld_consensus_kraft.raft.roles import Follower, Unattached
 from blumfeld_consensus_kraft.raft.settings import Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
-from tests.plugins.consensus_kraft.raft.one_replica import ME, Replica, replies
+from tests.plugins.consensus_kraft.raft.one_replica import ME, Replica, replies, voters_of
 
 DISK_A, DISK_B = b"A" * 16, b"B" * 16
 
@@ -75,6 +77,47 @@ def test_a_vote_for_another_disk_tells_its_epoch_all_the_same() -> None:
     assert replica.raft.voted is None
 
 
+LEAP = 2 + EPOCH_LEAP_MAX
+"""The latest epoch into which one request moves a replica that is in epoch 2."""
+
+
+@pytest.mark.parametrize("pre", [False, True])
+@pytest.mark.parametrize("epoch", [LEAP + 1, EPOCH_MAX, EPOCH_MAX + 1])
+def test_a_vote_that_leaps_is_refused(epoch: int, pre: bool) -> None:
+    replica = Replica("112")
+    assert replica.vote(epoch, (2, 9), pre=pre) == VoteAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 2)
+    assert isinstance(replica.raft.role, Unattached)
+
+
+@pytest.mark.parametrize("epoch", [LEAP + 1, EPOCH_MAX])
+def test_the_begin_and_the_end_of_an_epoch_that_leaps_are_refused(epoch: int) -> None:
+    replica = Replica("112")
+    assert begin(replica, BeginEpoch(epoch, 2, ME)) == EpochAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 2)
+    (answer,) = replies(replica.raft.end_epoch(EndEpoch(epoch, 2, (ME,)), 0.0))
+    assert answer == EpochAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 2)
+    assert isinstance(replica.raft.role, Unattached)
+
+
+def test_a_small_leap_of_a_voter_counts() -> None:
+    """Some elections may have passed this replica by."""
+    assert Replica("112").vote(LEAP, (2, 9)).granted
+    assert begin(Replica("112"), BeginEpoch(LEAP, 2, ME)) == EpochAnswer(ErrorCode.NONE, LEAP, 2)
+
+
+def test_a_small_leap_behind_the_last_epoch_is_refused() -> None:
+    replica = Replica("112", stored=Stored(EPOCH_MAX - 1))
+    assert replica.vote(EPOCH_MAX + 1, (2, 9)).error is ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert replica.vote(EPOCH_MAX, (2, 9)).granted
+
+
+def test_no_request_comes_from_this_replica_itself() -> None:
+    replica = Replica("112")
+    assert replica.vote(3, (2, 9), candidate=ME).error is ErrorCode.INVALID_REQUEST
+    assert begin(replica, BeginEpoch(3, ME.id, ME)).error is ErrorCode.INVALID_REQUEST
+    (answer,) = replies(replica.raft.end_epoch(EndEpoch(3, ME.id, ()), 0.0))
+    assert answer == EpochAnswer(ErrorCode.INVALID_REQUEST, 2)
+
+
 def begin(replica: Replica, request: BeginEpoch) -> EpochAnswer:
     (answer,) = replies(replica.raft.begin_epoch(request, 5_000.0))
     assert isinstance(answer, EpochAnswer)
@@ -94,7 +137,7 @@ def test_a_leader_without_a_node_id_is_refused() -> None:
 
 
 def test_node_0_may_lead_resign_and_stand() -> None:
-    replica = Replica("112")
+    replica = Replica("112", voters=voters_of(0, 1, 2))
     assert begin(replica, BeginEpoch(3, 0, ME)) == EpochAnswer(ErrorCode.NONE, 3, 0)
     (answer,) = replies(replica.raft.end_epoch(EndEpoch(3, 0, (ME,)), 0.0))
     assert answer == EpochAnswer(ErrorCode.NONE, 3, 0)

@@ -30,7 +30,8 @@ from tests.plugins.consensus_kraft.raft.one_replica import Replica, kinds, only,
 def test_a_log_is_compared_by_its_last_epoch_and_then_by_its_end(
     last: tuple[int, int], granted: bool, pre: bool
 ) -> None:
-    assert Replica("112").vote(4, last, pre=pre) == VoteAnswer(ErrorCode.NONE, 4, granted=granted)
+    answer = Replica("112").vote(4, last, pre=pre)
+    assert answer == VoteAnswer(ErrorCode.NONE, 2 if pre else 4, granted=granted)
 
 
 def test_unflushed_records_of_the_voter_count() -> None:
@@ -190,11 +191,25 @@ def test_which_roles_grant_a_pre_vote(role: str) -> None:
     assert (answer.error, answer.granted) == (ErrorCode.NONE, granted)
 
 
-@pytest.mark.parametrize("role", ROLES)
-def test_each_role_grants_a_vote_in_a_later_epoch(role: str) -> None:
+HEARING = ("leader", "follower that heard its leader")
+"""Roles in which a replica leads, or hears the leader."""
+
+
+@pytest.mark.parametrize("role", [role for role in ROLES if role not in HEARING])
+def test_a_role_that_hears_no_leader_grants_a_vote_in_a_later_epoch(role: str) -> None:
     replica = ROLES[role][0]()
     assert replica.vote(4, (3, 99)).granted
     assert isinstance(replica.raft.role, Unattached)
+
+
+@pytest.mark.parametrize("role", HEARING)
+def test_a_vote_moves_no_replica_that_hears_its_leader(role: str) -> None:
+    """One frame of anybody would end a leadership else."""
+    replica = ROLES[role][0]()
+    before, leader_id = replica.raft.role, replica.raft.leader_id
+    assert replica.vote(4, (3, 99)) == VoteAnswer(ErrorCode.NONE, 3, leader_id, granted=False)
+    assert replica.raft.role is before
+    assert effects.Persist not in kinds(replica.out)
 
 
 @pytest.mark.parametrize("role", ROLES)
@@ -212,11 +227,16 @@ def test_a_pre_vote_counts_before_and_after_a_vote() -> None:
     assert replica.vote(3, (2, 3), candidate=3, pre=True).granted
 
 
-def test_a_pre_vote_of_a_later_epoch_is_taken_over_without_a_vote() -> None:
-    """As in Kafka: a candidate that was alone in its epochs would else find no way back."""
-    replica = heard(Replica("112").following(3, epoch=3))
-    assert replica.vote(6, (2, 3), pre=True) == VoteAnswer(ErrorCode.NONE, 6, granted=True)
-    assert only(replica.out, effects.Persist) == effects.Persist(6, -1, None)
+@pytest.mark.parametrize("role", ROLES)
+def test_the_epoch_of_a_pre_vote_is_never_taken_over(role: str) -> None:
+    """Unlike Kafka's. A pre-vote begins no epoch, so nothing of it may outlive its answer."""
+    make, _, granted = ROLES[role]
+    replica = make()
+    before = replica.raft.role
+    answer = replica.vote(6, (3, 99), pre=True)
+    assert (answer.error, answer.epoch, answer.granted) == (ErrorCode.NONE, 3, granted)
+    assert replica.raft.role is before
+    assert effects.Persist not in kinds(replica.out)
 
 
 def test_a_prospective_voter_that_knows_the_leader_gives_no_vote_in_its_epoch() -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
+from blumfeld.log.quorum_state import EPOCH_MAX
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.messages import (
@@ -26,7 +27,7 @@ from blumfeld_consensus_kraft.raft.roles import (
     Resigned,
     Unattached,
 )
-from blumfeld_consensus_kraft.raft.settings import Stored
+from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from tests.plugins.consensus_kraft.raft.one_replica import (
     ME,
@@ -343,16 +344,109 @@ def test_each_start_of_an_only_voter_begins_an_epoch() -> None:
 
 
 def test_a_later_epoch_ends_a_leadership_before_anything_else() -> None:
+    """A voter that was a candidate alone finds back so: the leader tells it of its epoch, and learns the later one."""
     replica = Replica("112").leading()
-    assert replica.vote(9, (3, 99)).granted
-    assert replica.out[0] == effects.StopLeading(3)
-    assert kinds(replica.out)[1:] == [
-        effects.Persist,
-        effects.LeaderIs,
-        effects.Persist,
-        effects.Reply,
-        effects.Send,
-    ]
+    out = replica.raft.answered(
+        3, BeginEpoch(3, 1, ReplicaKey(3)), EpochAnswer(ErrorCode.FENCED_LEADER_EPOCH, 9), NOW_MS
+    )
+    assert out[0] == effects.StopLeading(3)
+    assert kinds(out)[1:] == [effects.Persist, effects.LeaderIs, effects.Send]
+    assert replica.raft.epoch == 9
+
+
+# Requests that claim a later epoch
+
+
+def hearing(leads: bool) -> Replica:
+    """A replica in epoch 3 that leads, or that its leader, node 3, has answered."""
+    if leads:
+        return Replica("112").leading()
+    replica = Replica("112").following(3, epoch=3)
+    replica.hears(FetchAnswer(ErrorCode.NONE, 3, 3, 0), 10.0)
+    return replica
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_replica_that_hears_its_leader_asks_the_voter_that_claims_a_later_epoch(leads: bool) -> None:
+    replica = hearing(leads)
+    role = replica.raft.role
+    replica.following(2, epoch=4, now_ms=NOW_MS)
+    assert only(replica.out, effects.Reply).answer == EpochAnswer(
+        ErrorCode.UNKNOWN_LEADER_EPOCH, 3, replica.raft.leader_id
+    )
+    assert replica.raft.role is role
+    ((node_id, question),) = sent(replica.out)
+    assert isinstance(question, VoteRequest)
+    assert (node_id, question.epoch, question.pre_vote) == (2, 3, True)
+    answer = VoteAnswer(ErrorCode.FENCED_LEADER_EPOCH, 4, 2)
+    replica.raft.answered(node_id, question, answer, NOW_MS)
+    assert isinstance(replica.raft.role, Follower)
+    assert (replica.raft.epoch, replica.raft.leader_id) == (4, 2)
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_a_claim_that_the_asked_voter_denies_changes_nothing(leads: bool) -> None:
+    replica = hearing(leads)
+    role = replica.raft.role
+    replica.following(2, epoch=4, now_ms=NOW_MS)
+    ((node_id, question),) = sent(replica.out)
+    replica.raft.answered(node_id, question, VoteAnswer(ErrorCode.NONE, 3, 3), NOW_MS)
+    replica.raft.send_failed(node_id, question, NOW_MS)
+    assert replica.raft.role is role
+
+
+def test_claims_in_a_row_bring_one_question() -> None:
+    """Their sender may send as many as it likes."""
+    replica = hearing(leads=True)
+    asked = [len(sent(replica.following(2, epoch=4 + n, now_ms=NOW_MS + n).out)) for n in range(3)]
+    assert asked == [1, 0, 0]
+    again_ms = NOW_MS + SETTINGS.retry_backoff_ms
+    assert len(sent(replica.following(2, epoch=4, now_ms=again_ms).out)) == 1
+
+
+def test_a_node_that_is_no_voter_is_not_asked() -> None:
+    assert sent(hearing(leads=True).following(9, epoch=4, now_ms=NOW_MS).out) == []
+
+
+@pytest.mark.parametrize("leads", [True, False])
+def test_the_end_of_a_later_epoch_moves_no_replica_that_hears_its_leader(leads: bool) -> None:
+    replica = hearing(leads)
+    role = replica.raft.role
+    replica.told_of_the_end([1], NOW_MS, epoch=4, leader_id=2)
+    answer = only(replica.out, effects.Reply).answer
+    assert answer == EpochAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 3, replica.raft.leader_id)
+    assert replica.raft.role is role
+
+
+def test_the_real_leader_of_an_epoch_is_believed_against_a_claim_that_came_first() -> None:
+    """A request named node 2. The pre-vote that follows its silence finds node 3, which says that it leads."""
+    replica = Replica("112").following(2, epoch=3).prospective()
+    (node_id, request) = next(one for one in sent(replica.out) if one[0] == 3)
+    replica.raft.answered(node_id, request, VoteAnswer(ErrorCode.NONE, 3, 3), NOW_MS)
+    assert isinstance(replica.raft.role, Follower)
+    assert replica.raft.leader_id == 3
+
+
+def test_a_voter_that_names_another_leader_is_not_believed_against_a_claim() -> None:
+    replica = Replica("112").following(2, epoch=3).prospective()
+    (node_id, request) = next(one for one in sent(replica.out) if one[0] == 3)
+    replica.raft.answered(node_id, request, VoteAnswer(ErrorCode.NONE, 3, 1), NOW_MS)
+    assert isinstance(replica.raft.role, Prospective)
+
+
+def test_a_leader_that_is_no_voter_is_looked_for_and_not_followed() -> None:
+    """It may be a new voter, which the others know; or nobody, and a fetch timeout would be lost."""
+    replica = Replica("112").following(9, epoch=3)
+    assert isinstance(replica.raft.role, Unattached)
+    assert (replica.raft.epoch, replica.raft.leader_id) == (3, -1)
+    replica.told_of_the_end([1], NOW_MS, epoch=4, leader_id=9)
+    assert (replica.raft.epoch, replica.raft.leader_id) == (4, -1)
+
+
+def test_nobody_stands_behind_the_last_epoch() -> None:
+    replica = Replica("112", stored=Stored(EPOCH_MAX))
+    with pytest.raises(BrokenQuorumError, match="2147483646 is the last one"):
+        replica.candidate()
 
 
 def test_a_new_leader_is_on_the_device_before_it_is_asked_for_records() -> None:

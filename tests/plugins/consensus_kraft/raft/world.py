@@ -361,7 +361,7 @@ class World:
                 return
             copies = 2 if self.random.random() < self.loss / 2 else 1
             for _ in range(copies):
-                self._handle(target, request, answer_comes)
+                self.handle(target, request, answer_comes)
 
         sender.later(REQUEST_TIMEOUT_MS, lambda: finish(None))
         lost = target is None or self._lost(sender.id, target_id)
@@ -389,7 +389,7 @@ class World:
     def _deliver(self, node: Node, action: Callable[[], None]) -> None:
         node.later(self.random.uniform(0.1, 3), action)
 
-    def _handle(self, node: Node, request: Request, reply: Callable[[object], None]) -> None:
+    def handle(self, node: Node, request: Request, reply: Callable[[object], None]) -> None:
         def step(raft: Raft) -> list[effects.Effect]:
             if isinstance(request, VoteRequest):
                 return raft.vote(request, self.now_ms)
