@@ -205,8 +205,7 @@ class RaftDriver:
     def _log_leap(self, request: Request, peer_host: str) -> None:
         self._repeated.say(
             self._events.warning,
-            "a request names an epoch that is too far ahead, and is refused: it is not from a voter of this quorum, or "
-            "this node was away for long and learns the epoch by itself now",
+            "a request whose epoch is too far ahead is refused",
             peer_host,
             request=type(request).__name__,
             peer=peer_host,

@@ -237,7 +237,7 @@ def test_epochs_that_leap_are_logged_once_an_interval(driven: Driven) -> None:
     leaping = CANDIDATE._replace(epoch=EPOCH_MAX, pre_vote=True)
     for _ in range(100):
         assert driven.handle(leaping).done
-    assert [level for level, event in driven.events.told if "names an epoch" in event] == ["warning"]
+    assert [level for level, event in driven.events.told if "too far ahead" in event] == ["warning"]
     assert driven.driver.raft.epoch == 2
     assert driven.file.writes == []
 
