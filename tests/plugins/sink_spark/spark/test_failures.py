@@ -8,7 +8,7 @@ import pytest
 
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
-from blumfeld_sink_spark.spark.run.failures import as_archive_error, java_exception
+from blumfeld_sink_spark.spark.run.failures import as_archive_error, java_exception, why_no_start
 from tests.kafka_facts import error_codes
 
 WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure:
@@ -73,6 +73,73 @@ def test_kafkas_java_client_tells_the_same_errors(fact: dict[str, Any]) -> None:
     assert isinstance(as_archive_error(WORKER.format(line=f"{name}: x")), AwayError) == fact["retriable"]
     if fact["retriable"]:
         assert java_exception(ErrorCode(fact["code"])) == name
+
+
+def test_a_python_worker_that_doesnt_start_in_time_can_pass_and_is_named() -> None:
+    """As Spark told it where a worker took over 10 s on a busy machine."""
+    text = (
+        "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in "
+        "stage 0.0 (TID 0) (10.0.0.1 executor driver): org.apache.spark.SparkException: Python worker failed to "
+        "connect back.\n\tat org.apache.spark.api.python.PythonWorkerFactory.createSimpleWorker(P.scala:299)\nCaused "
+        "by: java.net.SocketTimeoutException: Timed out while waiting for the Python worker to connect back\n\t... 23 "
+        "more\n\nDriver stacktrace:\n=== Streaming Query ===\n"
+    )
+    found = as_archive_error(text)
+    assert isinstance(found, AwayError)
+    assert str(found) == (
+        "Spark couldn't start a Python worker in time. Is the machine very busy, or short of memory? "
+        "(SocketTimeoutException: Timed out while waiting for the Python worker to connect back)"
+    )
+
+
+SHELL = """WARNING: Using incubator modules: jdk.incubator.vector
+Setting default log level to "WARN".
+To adjust logging level use sc.setLogLevel(newLevel). For SparkR, use setLogLevel(newLevel).
+"""
+CALL = "An error occurred while calling {name}.\n: {cause}\n\tat org.apache.spark.X.y(X.scala:41)\n"
+GATEWAY = "[JAVA_GATEWAY_EXITED] Java gateway process exited before sending its port number."
+
+
+@pytest.mark.parametrize(
+    ("error", "output", "why"),
+    [
+        pytest.param(
+            CALL.format(
+                name="None.org.JavaSparkContext", cause="java.net.BindException: bind(..) failed: Cannot"
+            ),
+            f"{SHELL}ERROR SparkContext: Error initializing SparkContext.\n",
+            "BindException: bind(..) failed: Cannot",
+            id="an address that isn't this machine's",
+        ),
+        pytest.param(
+            CALL.format(
+                name="o45.addFile", cause="java.lang.NullPointerException: Cannot invoke SparkEnv$.get()"
+            ),
+            f"{SHELL}ERROR StandaloneSchedulerBackend: Application has been killed. Reason: All masters are "
+            "unresponsive! Giving up.\n",
+            "Application has been killed. Reason: All masters are unresponsive! Giving up.",
+            id="a dead master",
+        ),
+        pytest.param(
+            GATEWAY,
+            'WARNING: Using\nException in thread "main" org.apache.spark.SparkException: Executor memory must be a '
+            "positive number\n\tat org.apache.spark.deploy.SparkSubmit.main(SparkSubmit.scala)\n",
+            "SparkException: Executor memory must be a positive number",
+            id="a wrong setting",
+        ),
+        pytest.param(
+            GATEWAY,
+            "Error occurred during initialization of VM\nCould not reserve enough space for object heap\n",
+            "Could not reserve enough space for object heap",
+            id="no memory",
+        ),
+        pytest.param("[Errno 111] Connection refused", SHELL, "", id="a JVM that was killed"),
+    ],
+)
+def test_a_failed_start_is_told_by_its_cause_and_not_by_what_follows(
+    error: str, output: str, why: str
+) -> None:
+    assert why_no_start(error, output) == why
 
 
 def test_another_failure_is_its_last_cause_in_one_line() -> None:

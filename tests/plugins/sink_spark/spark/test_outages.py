@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import logging
+import os
+import signal
 import subprocess
 import sys
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -17,12 +20,14 @@ pytest.importorskip("pyspark")
 
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
-from blumfeld_sink_spark.spark.run import driver
+from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.run import driver, patience
 from blumfeld_sink_spark.spark.run.driver import archive
 from blumfeld_sink_spark.spark.run.progress import Back, Event, Notice, Step, Waiting
 from blumfeld_sink_spark.spark.run.watchman import Watchman
 from blumfeld_sink_spark.spark.runtime import session as session_module
-from blumfeld_sink_spark.spark.runtime.session import Session, _not_py4j
+from blumfeld_sink_spark.spark.runtime.java import Java
+from blumfeld_sink_spark.spark.runtime.session import Session, _in_jvm, _not_py4j
 from tests.plugins.sink_spark.spark_tools import make_topic, produce
 
 
@@ -79,6 +84,40 @@ def test_an_outage_is_told_while_the_query_waits_and_so_is_its_end(
     assert [type(event) for event in told].count(Back) == 1
 
 
+def test_a_run_outlives_a_worker_that_didnt_start_and_tells_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """After a worker's kill on a busy machine the next worker was late, and the run ended with status 1."""
+    cause = "org.apache.spark.SparkException: Python worker failed to connect back."
+    stop, events = threading.Event(), list[Event]()
+
+    class Failed(_Query):
+        isActive = False  # noqa: N815
+
+        def exception(self) -> Any:
+            return cause
+
+    queries = iter([Failed(), Failed()])
+
+    def start(self: Any, spark: Any) -> _Query:
+        query = next(queries, None)
+        if query is None:
+            stop.set()
+        return query or _Query()
+
+    monkeypatch.setattr(patience, "BACKOFF_S", 0.01)
+    monkeypatch.setattr(driver._Run, "_start", start)
+    with EmbeddedBroker() as broker:
+        settings = make_topic(broker.bootstrap_servers, "slow", root=tmp_path)
+        archive(settings, "run", stop, events.append, _session())
+        told = [event.text for event in events if isinstance(event, Waiting)]
+        assert len(told) == 2
+        assert "(SparkException: Python worker failed to connect back.)" in told[0]
+        queries = iter([Failed()])
+        with pytest.raises(AwayError, match="couldn't start a Python worker"):
+            archive(settings, "once", stop, events.append, _session())
+
+
 def test_a_jvm_that_died_is_one_line_whatever_py4j_says(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -96,6 +135,49 @@ def test_a_jvm_that_died_is_one_line_whatever_py4j_says(
     assert str(caught.value) == (
         "Spark's JVM (process 7) ended by signal SIGKILL. Nothing is lost: start again, and it goes on"
     )
+
+
+def test_a_jvm_that_dies_before_spark_answers_is_known() -> None:
+    """pyspark's launcher says only that it is gone."""
+    from pyspark import java_gateway
+
+    session = object.__new__(Session)
+    session._tail = str  # type: ignore[method-assign]
+    with session._kept_process():
+        java_gateway.Popen([sys.executable, "-c", "import os; os.kill(os.getpid(), 9)"])
+    session._process.wait(30)
+    assert session.ended() == f"Spark's JVM (process {session._process.pid}) ended by signal SIGKILL"
+
+
+def test_a_start_that_fails_ends_its_jvm_and_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    started: list[Any] = []
+
+    def fail(self: Session, *given: Any) -> None:
+        self._process = subprocess.Popen(["cat"], stdin=subprocess.PIPE)
+        started.append(self._process)
+        os.write(self._output.fileno(), b"ERROR Backend: All masters are unresponsive! Giving up.\n")
+        raise RuntimeError("calling o45.addFile")
+
+    monkeypatch.setattr(Session, "_start", fail)
+    java = Java(home="", command="/bin/java", version="17.0.1", origin="PATH")
+    with pytest.raises(ArchiveError, match=r"\(Java 17.0.1\): All masters are unresponsive! Giving up\.$"):
+        Session(ArchiveSettings(topics=("t",)), None, java)
+    assert started[0].poll() == 0
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the system has no such signal")
+def test_a_jvm_ends_with_the_process_that_started_it() -> None:
+    """Linux goes by the thread, so a thread that ends stands for a process that is killed."""
+    started: list[subprocess.Popen[bytes]] = []
+
+    def start() -> None:
+        ready = partial(_in_jvm, None)
+        started.append(subprocess.Popen(["sleep", "60"], preexec_fn=ready))  # noqa: PLW1509
+
+    thread = threading.Thread(target=start)
+    thread.start()
+    thread.join(30)
+    assert started[0].wait(30) == -signal.SIGTERM
 
 
 @pytest.mark.parametrize(

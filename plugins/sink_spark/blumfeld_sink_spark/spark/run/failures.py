@@ -1,4 +1,5 @@
-"""Turns the text of a failed query into one of our errors: our own from inside a worker, or Spark's innermost cause.
+"""Turns the texts of a failed query and of a failed start into one of our errors: our own from inside a worker, or
+Spark's innermost cause.
 
 Spark hands a worker's exception over as the text of a Java exception, so only texts and class names can be matched.
 """
@@ -25,11 +26,15 @@ _KAFKA = {
     ),
     "java.lang.OutOfMemoryError": "Spark's memory is full; give spark.driver.memory more",
 }
+_SLOW_WORKER = "Spark couldn't start a Python worker in time. Is the machine very busy, or short of memory?"
 _AWAY = {
     "UnknownTopicOrPartitionException": "a topic is missing on the broker",
     "Cannot fetch record for offset": "the broker didn't give records that were planned. Is it up?",
     "org.apache.kafka.common.errors.TimeoutException": "the broker doesn't answer. Is it up?",
     "org.apache.kafka.common.errors.DisconnectException": "the broker let go of the connection. Is it up?",
+    "Python worker failed to connect back": _SLOW_WORKER,
+    "while waiting for the Python worker to connect back": _SLOW_WORKER,
+    "Python daemon failed to launch worker": _SLOW_WORKER,
 }
 """Failures that can pass by themselves, beside the retriable errors of Kafka's table."""
 _OTHERWISE = {
@@ -45,9 +50,16 @@ _KINDS: dict[str, type[ArchiveError]] = {
     "LedgerConflictError": LedgerConflictError,
 }
 _CAUSE = re.compile(
-    r"^(?:Caused by: )?(?P<name>[\w.$]+(?:Error|Exception))(?:: (?P<text>.*))?$", re.MULTILINE
+    r"^(?:Caused by: |: |Exception in thread \"[^\"]*\" )?(?P<name>[\w.$]+(?:Error|Exception))(?:: (?P<text>.*))?$",
+    re.MULTILINE,
 )
 _PLAIN = 300
+_LOGGED = re.compile(r"^ERROR (?P<logger>[\w$]+): (?P<text>.+)$", re.MULTILINE)
+"""A line of Spark's log in the form that ``session`` sets."""
+_COMPLAINT = re.compile(r"Error|Invalid|Unrecognized|Could not|[Cc]annot|No such|not found")
+"""Signs of a line in which the JVM or a shell says why it doesn't start."""
+_FOLLOWING = ("Error initializing SparkContext.", "Error occurred during initialization of")
+"""Signs of lines that announce the cause of a failed start and don't have it."""
 
 
 def as_archive_error(text: str) -> ArchiveError:
@@ -77,10 +89,32 @@ def java_exception(code: ErrorCode) -> str:
     return f"org.apache.kafka.common.errors.{name}Exception"
 
 
+def why_no_start(error: str, output: str) -> str:
+    """Returns the reason why Spark didn't start, in one line; empty where neither text has one.
+
+    :param error: the exception's text
+    :param output: output of the JVM, with Spark's log of errors
+    """
+    logged = [found["text"].strip()[:_PLAIN] for found in _LOGGED.finditer(output)]
+    complaints = [line.strip()[:_PLAIN] for line in output.splitlines() if _COMPLAINT.search(line)]
+    # The log first: where a master doesn't answer, the exception is what some later call met.
+    causes = [*logged, _named_cause(error), _named_cause(output), *complaints]
+    return next((cause for cause in causes if cause and not any(sign in cause for sign in _FOLLOWING)), "")
+
+
 def _last_cause(text: str) -> str:
-    causes = [found for found in _CAUSE.finditer(text) if "SparkException" not in found["name"]]
-    if causes:
-        name = causes[-1]["name"].rpartition(".")[2]
-        return f"{name}: {causes[-1]['text']}"[:_PLAIN] if causes[-1]["text"] else name
+    cause = _named_cause(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return (lines[0] if lines else "Spark gave no reason")[:_PLAIN]
+    return cause or (lines[0] if lines else "Spark gave no reason")[:_PLAIN]
+
+
+def _named_cause(text: str) -> str:
+    """Returns the innermost exception in a text, ``SparkException`` only where there is no other; empty where there is
+    none.
+    """
+    found = list(_CAUSE.finditer(text))
+    found = [cause for cause in found if "SparkException" not in cause["name"]] or found
+    if not found:
+        return ""
+    name = found[-1]["name"].rpartition(".")[2]
+    return f"{name}: {found[-1]['text']}"[:_PLAIN] if found[-1]["text"] else name

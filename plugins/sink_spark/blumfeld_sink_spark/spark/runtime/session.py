@@ -1,7 +1,10 @@
-"""The Spark session of an archive: on loopback, without logs, in UTC, with a Java and the connector's jars."""
+"""The Spark session of an archive: on loopback, in UTC, with a Java and the connector's jars, and without logs once it
+has started.
+"""
 
 from __future__ import annotations
 
+import ctypes
 import logging
 import os
 import re
@@ -11,8 +14,9 @@ import sys
 import tempfile
 import time
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
@@ -22,6 +26,7 @@ import pyspark
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.settings import ArchiveSettings
+from blumfeld_sink_spark.spark.run.failures import why_no_start
 from blumfeld_sink_spark.spark.runtime.jars import Jars, find_jars
 from blumfeld_sink_spark.spark.runtime.java import Java, cache_folder, find_java
 from blumfeld_sink_spark.spark.runtime.python import worker_python
@@ -35,6 +40,12 @@ DEAD_S = 2.0
 
 DUMP_S = 120.0
 """Time that a JVM has to end when it writes its class archive."""
+
+PR_SET_PDEATHSIG = 1
+"""Number of the option of ``prctl`` that names the signal at the parent's end."""
+
+_set_process_option = getattr(ctypes.CDLL(None), "prctl", None)
+"""Linux has it. Elsewhere a killed driver's JVM ends when it reads its standard input."""
 
 SPOKEN = b"blumfeld archive: "
 """Prefix of the lines that our code in workers prints for people."""
@@ -54,10 +65,14 @@ sixth to a fifth of a task's time. The price: a worker's peak is 0.71 GB instead
 idle minute.
 """
 
-_QUIET = """rootLogger.level = off
-rootLogger.appenderRef.none.ref = none
-appender.none.type = Null
-appender.none.name = none
+_LOGGING = """rootLogger.level = error
+rootLogger.appenderRef.output.ref = output
+appender.output.type = Console
+appender.output.name = output
+appender.output.target = SYSTEM_ERR
+appender.output.layout.type = PatternLayout
+appender.output.layout.pattern = ERROR %c{1}: %m%n
+appender.output.layout.alwaysWriteExceptions = false
 """
 
 
@@ -65,6 +80,9 @@ class Session:
     """A Spark session and its JVM, which ends with it.
 
     The output of the JVM and its workers goes to a temporary file; ``said`` returns our own lines of it.
+
+    The JVM also ends if this process is killed. Linux ends it with the thread that made the session, so that thread
+    must outlive the session.
     """
 
     def __init__(self, settings: ArchiveSettings, jars: Jars | None, java: Java | None = None) -> None:
@@ -77,17 +95,17 @@ class Session:
         os.environ["JAVA_HOME"] = java.home
         self._home: tempfile.TemporaryDirectory[str] | None = None
         set_python(worker_python(local=is_local(settings.master)))
-        self._output = tempfile.TemporaryFile(prefix="blumfeld-spark-")  # noqa: SIM115 — closed by stop
+        self._output = tempfile.TemporaryFile(prefix="blumfeld-spark-")  # noqa: SIM115 — closed by _close
         self._rest = b""
         try:
             self.spark = self._start(settings, configuration(settings, jars, java))
         except BaseException as error:
-            told = self._tail()
-            self._output.close()
+            why = self._why_not(error) if isinstance(error, Exception) else ""
+            self._close(END_S)
             if not isinstance(error, Exception):
                 raise
             raise ArchiveError(
-                f"Spark didn't start with {java.command} (Java {java.version}): {told or _brief(error)}"
+                f"Spark didn't start with {java.command} (Java {java.version}): {why}"
             ) from error
 
     def _start(self, settings: ArchiveSettings, values: dict[str, str]) -> Any:
@@ -103,9 +121,8 @@ class Session:
         # between two.
         popen = {"stdout": self._output, "stderr": self._output, "start_new_session": True}
         logging.getLogger().addFilter(_not_py4j)
-        with self._spark_home(settings.master):
+        with self._spark_home(settings.master), self._kept_process():
             gateway = launch_gateway(conf, popen)
-        self._process = gateway.proc
         context = SparkContext(conf=conf, gateway=gateway)
         with suppress(AttributeError):  # an internal of Spark: it prints a traceback when the JVM is killed
             context._accumulatorServer.handle_error = lambda *given: None
@@ -114,8 +131,32 @@ class Session:
             ship(context)
         return SparkSession(context)
 
+    @contextmanager
+    def _kept_process(self) -> Iterator[None]:
+        """Keeps the process that ``launch_gateway`` starts, also where it ends before the gateway is there."""
+        from pyspark import java_gateway
+
+        def keep(command: list[str], **options: Any) -> Any:
+            ready = options.pop("preexec_fn", None)
+            self._process = before(command, preexec_fn=partial(_in_jvm, ready), **options)
+            return self._process
+
+        before = java_gateway.Popen
+        java_gateway.Popen = keep
+        try:
+            yield
+        finally:
+            java_gateway.Popen = before
+
+    def _why_not(self, error: Exception) -> str:
+        """Returns why Spark didn't start, in one line."""
+        printed = os.pread(self._output.fileno(), 1 << 16, 0).decode(errors="replace")
+        return why_no_start(str(error), printed) or self.ended() or self._tail() or _brief(error)
+
     def ended(self) -> str:
         """Returns a sentence on how the JVM ended; empty while it runs. Waits for ``DEAD_S`` at most."""
+        if self._process is None:
+            return ""
         try:
             status = self._process.wait(DEAD_S)
         except subprocess.TimeoutExpired:
@@ -157,6 +198,9 @@ class Session:
         """Ends Spark and its JVM. Never raises: a JVM that died has nothing left to stop."""
         with suppress(Exception):
             self.spark.stop()
+        self._close(patience_s)
+
+    def _close(self, patience_s: float) -> None:
         _end_jvm(self._process, patience_s)
         logging.getLogger().removeFilter(_not_py4j)
         self._output.close()
@@ -184,6 +228,18 @@ def open_session(settings: ArchiveSettings, jars: Jars | None) -> Session:
 def _not_py4j(record: logging.LogRecord) -> bool:
     """Keeps py4j's tracebacks out of the root logger: its exceptions reach us, and we report them in one line."""
     return "py4j" not in Path(record.pathname).parts
+
+
+def _in_jvm(ready: Callable[[], None] | None) -> None:
+    """Runs in the new process before it becomes the JVM: the system is to end it when this process ends.
+
+    A JVM ends by itself when its standard input is closed, but it first reads it when it has started, which takes 20 s
+    on a busy machine.
+    """
+    if ready is not None:
+        ready()
+    if _set_process_option is not None:
+        _set_process_option(PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def link_home(home: Path, spark: Path) -> None:
@@ -223,7 +279,7 @@ def _end_jvm(process: Any, patience_s: float) -> None:
 
 def configuration(settings: ArchiveSettings, jars: Jars | None, java: Java) -> dict[str, str]:
     """Returns Spark's configuration: our defaults, overridden by ``archive.spark``."""
-    options = [f"-Dlog4j2.configurationFile={_quiet_file().as_uri()}"]
+    options = [f"-Dlog4j2.configurationFile={_log_file().as_uri()}"]
     archive = class_archive(java)
     if archive.exists():
         options.append(f"-XX:SharedArchiveFile={archive} -Xlog:disable -Xlog:all=off")
@@ -331,11 +387,11 @@ def _home(package: str) -> Path:
     return Path(spec.origin).parent
 
 
-def _quiet_file() -> Path:
-    path = cache_folder() / "log4j2-off.properties"
+def _log_file() -> Path:
+    path = cache_folder() / "log4j2-errors.properties"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(_QUIET)
+        path.write_text(_LOGGING)
     return path
 
 
