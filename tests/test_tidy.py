@@ -89,7 +89,8 @@ LINES_MAX_OF = {
     # One heart: its roles move into each other.
     "plugins/consensus_kraft/blumfeld_consensus_kraft/raft/raft.py": 580,
     # One state each: a partition, and the partitions that a node hosts.
-    "core/blumfeld/broker/replicas/partition.py": 540,
+    "core/blumfeld/broker/replicas/partition.py": 560,
+    "core/blumfeld/broker/replicas/state/replica_state.py": 520,
     "core/blumfeld/broker/replicas/hosting/partition_manager.py": 570,
 }
 FUNCTION_LINES_MAX = 70  # TigerBeetle's limit; a longer function hides a second idea

@@ -56,10 +56,10 @@ def sequence(number: int) -> bytearray:
     return batch(producer_id=4, producer_epoch=0, base_sequence=number)
 
 
-def gap(broker: BrokerHarness, number: int) -> ErrorCode:
-    """Send a batch behind a gap, and again: a leader that has just begun believes it then."""
-    assert code(broker, sequence(number)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    return code(broker, sequence(number))
+def gap(broker: BrokerHarness, data: bytearray) -> ErrorCode:
+    """Send a batch out of order, and again: a leader that has just begun believes it then."""
+    assert code(broker, bytearray(data)) == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    return code(broker, data)
 
 
 def restarted(broker: BrokerHarness, *, clean: bool = True) -> BrokerHarness:
@@ -115,7 +115,41 @@ def test_producers_are_known_after_a_clean_restart(broker: BrokerHarness) -> Non
     assert "00000000000000000001.snapshot" in again.log_of("t").aux.files
     assert code(again, sequence(0)) == ErrorCode.NONE
     assert again.log_of("t").written_end_offset == 1
-    assert gap(again, 5) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert gap(again, sequence(5)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def offset_of(broker: BrokerHarness, data: bytearray) -> tuple[ErrorCode, int]:
+    """Produce a batch; return the answer's code and base offset."""
+    answer = broker.ask(produce(data, acks=-1), 9).responses[0].partition_responses[0]
+    return ErrorCode(answer.error_code), answer.base_offset
+
+
+def test_batches_whose_answers_were_lost_are_known_after_a_clean_restart(broker: BrokerHarness) -> None:
+    """A client repeats up to five. The producer snapshot of a clean stop has the last one only, as Kafka's."""
+    lengths = (2, 1, 3, 1, 1)
+    starts = [sum(lengths[:nth]) for nth in range(len(lengths))]
+    batches = [
+        batch(*[b"v"] * length, producer_id=4, producer_epoch=0, base_sequence=start)
+        for length, start in zip(lengths, starts, strict=True)
+    ]
+    offsets = []
+    for data in batches:
+        offsets.append(offset_of(broker, bytearray(data))[1])
+        for _ in range(5):  # others write here, too
+            code(broker, batch())
+    again = restarted(broker)
+    end_offset = again.log_of("t").written_end_offset
+    assert [offset_of(again, bytearray(data)) for data in batches] == [(ErrorCode.NONE, at) for at in offsets]
+    assert again.log_of("t").written_end_offset == end_offset
+    assert offset_of(again, sequence(sum(lengths))) == (ErrorCode.NONE, end_offset)
+
+
+def test_a_batch_that_no_batch_of_the_log_is_like_is_no_repetition(broker: BrokerHarness) -> None:
+    for number in range(3):
+        code(broker, sequence(number))
+    again = restarted(broker)
+    other = batch(b"v", b"w", producer_id=4, producer_epoch=0, base_sequence=0)
+    assert gap(again, other) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
 
 
 def test_a_gap_at_a_new_leader_is_a_request_that_came_too_early(broker: BrokerHarness) -> None:

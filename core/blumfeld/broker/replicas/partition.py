@@ -24,6 +24,7 @@ from blumfeld.broker.replicas.watching.end_watchers import (
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.producers.end_marker import EndMarker
+from blumfeld.log.producers.state import Duplicate
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import LeaderReplica, Replication
 from blumfeld.spi.runtime import Phase, Runtime
@@ -217,7 +218,10 @@ class Partition:
         rules.check(batch, now_ms)
         self.append_ms = -1
         if batch.producer_id >= 0:
-            duplicate = self.state.producers.check(batch)
+            try:
+                duplicate = self.state.producers.check(batch)
+            except BrokerError as error:
+                duplicate = self._forgotten_original(batch, error)
             if duplicate is not None:
                 self._wait_for(duplicate.last_offset + 1, acks, waiter)
                 self.append_ms = duplicate.timestamp_ms
@@ -227,6 +231,16 @@ class Partition:
             if rules.log_append_time:
                 self.append_ms = now_ms
         return self.place(batch, acks, waiter)
+
+    def _forgotten_original(self, batch: RecordBatch, refusal: BrokerError) -> Duplicate:
+        try:
+            original = self.state.original_of(batch)
+        except OSError as error:
+            self.fail(error)
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
+        if original is None:
+            raise refusal
+        return original
 
     def place(self, batch: RecordBatch, acks: int, waiter: AppendWaiter) -> int:
         """Place a batch that was checked, or that this node made itself (a coordinator's). Returns its base offset.

@@ -21,8 +21,9 @@ from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.log.leader_epochs import LeaderEpochCache
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions
+from blumfeld.log.producers.rules import BATCHES_KEPT
 from blumfeld.log.producers.snapshot import SEQUENCE_MASK, decode_snapshot
-from blumfeld.log.producers.state import ProducerState
+from blumfeld.log.producers.state import Duplicate, ProducerState
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import LACKS, PartitionLog, segment_bases, segmented
@@ -33,6 +34,10 @@ REPLAY_STEP = 512
 """Batches that are replayed before other requests get their turn."""
 SEQUENCES_AHEAD_MAX = 1 << 30
 """A sequence that is further ahead of another one lies behind it: sequences begin anew after 2^31 - 1."""
+PRODUCERS_SHARES = (1, 4, 16)
+"""How many records of all producers there are for each of one producer where a forgotten batch is looked for."""
+SEARCHED_MAX = 256
+"""Batches that are looked at for each share: their headers take about 2 ms."""
 GAPS_MAX = 1_000
 """Producers whose gap a leader remembers. Beyond that the oldest is forgotten, and told once more to try again."""
 
@@ -254,6 +259,36 @@ class ReplicaState:
         """Move the placed producer state below ``end_offset`` to the written one: those batches are written."""
         for entry in self.producers.written(end_offset):
             self._index.append(entry)
+
+    def original_of(self, batch: RecordBatch) -> Duplicate | None:
+        """Returns the batch of the log that a refused one repeats, where the producer's entry has forgotten it.
+
+        A snapshot has the last batch of each producer only, as in Kafka. After a clean restart a client repeats those
+        that it had no answer for, up to five. OUT_OF_ORDER_SEQUENCE_NUMBER to the first one is fatal for librdkafka. So
+        the log is searched back from the oldest batch that the entry has: about as far as the producer wrote in
+        between, as other producers write there, too.
+
+        :raises OSError: the log can't be read
+        """
+        entry = self.producers.producer(batch.producer_id)
+        if entry is None or entry.epoch != batch.producer_epoch or not 0 < len(entry.batches) < BATCHES_KEPT:
+            return None
+        oldest = entry.batches[0]
+        end_offset = oldest.last_offset - oldest.offset_delta
+        records_back = (oldest.first_sequence - batch.base_sequence) & SEQUENCE_MASK
+        if not 0 < records_back < SEQUENCES_AHEAD_MAX:
+            return None
+        wanted = batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
+        log = self._log
+        for share in PRODUCERS_SHARES:
+            start_offset = max(log.log_start_offset, end_offset - records_back * share)
+            for known in islice(log.batches(start_offset), SEARCHED_MAX):
+                if known.base_offset >= end_offset:
+                    break
+                found = known.producer_id, known.producer_epoch, known.base_sequence, known.last_sequence
+                if found == wanted:
+                    return Duplicate(known.base_offset, known.last_offset, known.max_timestamp, placed=False)
+        return None
 
     def doubt_gaps(self) -> None:
         """Take note that batches of any producer may have been refused until now, and may come again."""
