@@ -11,7 +11,7 @@ CLIENTS ?=
 # Of the cluster that the clients run against; a single broker without it.
 NODES ?=
 
-.PHONY: setup demo test lint format bench archive clients cluster-faults clean archive-setup archive-test wheel-test
+.PHONY: setup demo test test-all lint format bench archive clients cluster-faults clean archive-setup archive-test wheel-test
 
 # The demo needs the broker and one real client, and no more: 70 MB.
 $(VENV)/.demo: pyproject.toml
@@ -35,6 +35,9 @@ demo: $(VENV)/.demo  ## a market feed through a broker of this build, with a rea
 
 test: setup  ## the everyday suite
 	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile -m "not slow and not clients and not wheel and not archive and not spark"
+
+test-all: setup  ## the everyday suite and the slow tests, among them those beside Apache Kafka where it is there: about an hour
+	$(BIN)/python -m pytest -q -n $(WORKERS) --dist loadfile --hypothesis-profile=whole -m "not clients and not wheel and not archive and not spark"
 
 lint: setup
 	$(BIN)/ruff check .

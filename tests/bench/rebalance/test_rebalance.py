@@ -54,6 +54,7 @@ def test_a_cluster_is_refused() -> None:
         specs_with(["default", "default --nodes 3"], SMALL)
 
 
+@pytest.mark.slow
 def test_groups_of_all_protocols_are_formed_broken_and_stable_again(tmp_path: Path) -> None:
     """A machine that stands still for as long as a session disturbs it: then it is measured again."""
     for _ in range(TRIES):

@@ -210,8 +210,8 @@ def test_the_ceiling_is_above_what_a_step_asks_for() -> None:
     """Each shape of a step has one: produce, produce and consume, consume."""
     produce = Produce(connections=4, rate_per_s=1000, in_flight=5)
     shapes = (
-        Step(name="ends", produce=produce, consume=Consume(), measure_s=0.3),
-        Step(name="reads", consume=Consume(start="earliest"), measure_s=0.3),
+        Step(name="ends", produce=produce, consume=Consume(), measure_s=0.1),
+        Step(name="reads", consume=Consume(start="earliest"), measure_s=0.1),
     )
     for step in shapes:
         driver = make_driver(workload(step))
