@@ -69,6 +69,11 @@ class Tops:
                 self.bids, self.asks = Side(), Side()
             yield from self._rows(change.rows)
 
+    def nearest(self, depth: int) -> tuple[list[tuple[int, int]], list[tuple[int, int]]]:
+        """Returns price and size of the best asks, and of the best bids. Looks at the whole book."""
+        bids = [(-price, size) for price, size in self.bids.nearest(depth)]
+        return self.asks.nearest(depth), bids
+
     def _rows(self, rows: pa.Table) -> Iterator[Best]:
         if not rows.num_rows:
             return

@@ -60,6 +60,11 @@ class Sync:
     _recent: deque[pa.Table] = attrs.field(factory=deque)
     _recent_messages: int = 0
 
+    @property
+    def depth(self) -> int | None:
+        """Levels of each side that the book is cut to; None where it isn't."""
+        return self._depth.levels
+
     def begin(self, rows: pa.Table, last_id: int | None) -> Change:
         """Begins with a whole book from elsewhere, and returns the step to it."""
         self.id = last_id

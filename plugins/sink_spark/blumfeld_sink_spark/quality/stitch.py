@@ -7,14 +7,15 @@ Beyond them the other findings are counted (kind ``more``), and the chain contin
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
 import pyarrow as pa
 
 from blumfeld.spi.decoders import Continuity
-from blumfeld_sink_spark.quality import clocks, runs
+from blumfeld_sink_spark.quality import books, clocks, runs
+from blumfeld_sink_spark.quality.books import Book
 from blumfeld_sink_spark.quality.chain import (
     DUPLICATE,
     GAP,
@@ -33,10 +34,10 @@ from blumfeld_sink_spark.quality.chain import (
 from blumfeld_sink_spark.quality.runs import Change, Runs, Watch
 from blumfeld_sink_spark.quality.summary import HEAD, ROOM, StreamSummary, Summary, key_of
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
-from blumfeld_sink_spark.tables import GAPS, tables
+from blumfeld_sink_spark.tables import BOOK_DELTAS, GAPS, tables
 
 DATA_LOSS = "data_loss"
-_GROUPS = ("chains", "checks", "ts", "unread")
+_GROUPS = ("chains", "checks", "ts", "unread", "books")
 """The fields of ``State`` that have a key for each partition: the first two words of a key are topic and partition."""
 
 Row = dict[str, Any]
@@ -54,10 +55,24 @@ class State(msgspec.Struct):
     """The latest event seen, by ``[topic, partition]``."""
     unread: dict[str, int] = {}
     """Messages that no decoder could read or that the topic no longer had, by ``[topic, partition]``."""
+    books: dict[str, Book] = {}
+    """By ``[topic, partition, venue, symbol]``."""
+
+
+BooksOf = Callable[[TaskResult], Iterable[tuple[str, str, Iterable[pa.Table]]]]
+"""Returns venue, symbol and rows of each book of a range that is to be held against its checksums, sorted."""
+
+
+def no_books(result: TaskResult) -> Iterable[tuple[str, str, Iterable[pa.Table]]]:
+    """Returns nothing."""
+    return ()
 
 
 def stitch(
-    state: dict[str, Any], results: Sequence[TaskResult], lost: Sequence[OffsetRange] = ()
+    state: dict[str, Any],
+    results: Sequence[TaskResult],
+    lost: Sequence[OffsetRange] = (),
+    books_of: BooksOf = no_books,
 ) -> tuple[dict[str, Any], pa.Table]:
     """Returns the state after these ranges, and their findings as rows of ``gaps``.
 
@@ -66,6 +81,7 @@ def stitch(
 
     :param state: the state of the commit before, ``{}`` at the start; it isn't changed
     :param lost: ranges that the topic no longer had
+    :param books_of: reads the rows of books
     """
     carried = msgspec.convert(state, State)
     rows: list[Row] = []
@@ -80,6 +96,8 @@ def stitch(
             rows += _streamed(carried, result, key, stream, carried.unread.get(where, 0))
         for key, course in summary.checks.items():
             rows += _checked(carried, result, key, course)
+        for venue, symbol, parts in books_of(result):
+            rows += _followed(carried, result, venue, symbol, parts)
         if summary.ts is not None:
             carried.ts[where] = max(summary.ts, carried.ts.get(where, summary.ts))
         if summary.unread:
@@ -145,6 +163,20 @@ def _streamed(carried: State, result: TaskResult, key: str, stream: StreamSummar
     if chain is not None:
         chain.fresh = False
         carried.chains[whole] = chain
+    return _told(result, venue, symbol, name, walk)
+
+
+def _followed(
+    carried: State, result: TaskResult, venue: str, symbol: str, parts: Iterable[pa.Table]
+) -> list[Row]:
+    key = _key(result, [venue, symbol])
+    book, walk = books.follow(carried.books.pop(key, None), parts, ROOM)
+    if book is not None:
+        carried.books[key] = book
+    return _told(result, venue, symbol, BOOK_DELTAS, walk)
+
+
+def _told(result: TaskResult, venue: str, symbol: str, name: str, walk: Walk) -> list[Row]:
     rows = [_row(result, venue, symbol, name, finding) for finding in walk.findings]
     if walk.more and walk.more_from:
         offset_before, ts_before, offset, ts = walk.more_from

@@ -9,6 +9,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.errors import SettingsError
+from blumfeld_sink_spark.quality.books import CHECKSUM
 from blumfeld_sink_spark.quality.chain import DUPLICATE, GAP, GAP_END, MORE, OUT_OF_ORDER, RESET, UNREAD
 from blumfeld_sink_spark.quality.runs import BAD_RECV, CROSSED, LOCKED, SKEW, STALE
 from blumfeld_sink_spark.quality.stitch import DATA_LOSS
@@ -18,7 +19,7 @@ from blumfeld_sink_spark.tables import GAPS, tables
 
 KINDS = (
     *(GAP, GAP_END, DUPLICATE, OUT_OF_ORDER, RESET, DATA_LOSS, STALE, MORE),
-    *(f"{kind}{end}" for kind in (UNREAD, BAD_RECV, SKEW, LOCKED, CROSSED) for end in ("", "_end")),
+    *(f"{kind}{end}" for kind in (UNREAD, BAD_RECV, CHECKSUM, SKEW, LOCKED, CROSSED) for end in ("", "_end")),
 )
 
 

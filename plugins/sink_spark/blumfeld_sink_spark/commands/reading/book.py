@@ -89,6 +89,7 @@ def _json(standing: Standing, book: BookOf, depth: int) -> str:
         "snapshot": standing.snapshot,
         "breaks": standing.sync.breaks,
         "broken_at": standing.sync.broken_at,
+        "checksum": standing.checksum,
         **sides,
     }
     return msgspec.json.encode(told).decode()
@@ -133,6 +134,12 @@ def _print(standing: Standing, book: BookOf, depth: int) -> None:
         console.print(
             f"{standing.sync.breaks} changes since that snapshot don't follow the one before, the first at offset "
             f"{standing.sync.broken_at}: levels may be wrong (blumfeld archive gaps)",
+            style="yellow",
+            highlight=False,
+        )
+    if standing.checksum is False:
+        console.print(
+            f"{standing.venue}'s checksum after that update is another: levels are wrong (blumfeld archive gaps)",
             style="yellow",
             highlight=False,
         )

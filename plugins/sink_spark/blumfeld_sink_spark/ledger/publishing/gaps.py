@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import attrs
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.parquet as pq
 
+from blumfeld_sink_spark.book.checksums import CHECKED
 from blumfeld_sink_spark.files import naming
 from blumfeld_sink_spark.files.hashed_file import HashedFile
 from blumfeld_sink_spark.files.parquet import open_writer
 from blumfeld_sink_spark.files.splitting import split
 from blumfeld_sink_spark.quality import stitch
-from blumfeld_sink_spark.records import CommitRecord, FileEntry, TaskResult
+from blumfeld_sink_spark.quality.books import COLUMNS
+from blumfeld_sink_spark.records import CommitRecord, FileEntry, StagedFile, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.stores.contract import ArchiveStore
-from blumfeld_sink_spark.tables import GAPS, tables
+from blumfeld_sink_spark.tables import BOOK_DELTAS, GAPS, tables
 
 
 @attrs.frozen
@@ -38,13 +42,14 @@ def stage(
     results: Sequence[TaskResult],
     settings: ArchiveSettings,
 ) -> Stitched:
-    """Stitches the summaries to the state and stages the rows of ``gaps``: one file for each date and symbol.
+    """Stitches the summaries to the state and stages the rows of ``gaps``: one file for each date and symbol. Reads the
+    staged books of venues with checksums.
 
     The same summaries and state give the same bytes.
 
     :raises StoreError: the store is full; the files staged so far are removed
     """
-    state, rows = stitch(state, results, draft.lost)
+    state, rows = stitch(state, results, draft.lost, lambda result: _books(store, result))
     found: list[tuple[str, FileEntry]] = []
     staged: list[str] = []
     try:
@@ -80,3 +85,47 @@ def _write(store: ArchiveStore, staged: str, path: str, part: Any, settings: Arc
         ts_min=bounds["min"].as_py(),
         ts_max=bounds["max"].as_py(),
     )
+
+
+def _books(store: ArchiveStore, result: TaskResult) -> Iterator[tuple[str, str, Iterator[pa.Table]]]:
+    """Yields venue, symbol and rows of each staged book whose venue sends checksums.
+
+    A decoder of a venue has its name.
+    """
+    for venue in sorted(set(CHECKED) & result.decoders.keys()):
+        staged: dict[str, list[StagedFile]] = {}
+        for file in sorted(result.files, key=lambda file: file.date):
+            if file.table == BOOK_DELTAS:
+                staged.setdefault(file.symbol, []).append(file)
+        for symbol in sorted(staged):
+            yield venue, symbol, _messages(store, staged[symbol], venue)
+
+
+def _messages(store: ArchiveStore, files: Sequence[StagedFile], venue: str) -> Iterator[pa.Table]:
+    """Yields a venue's rows in whole messages, in the order of the offsets."""
+    held = None
+    for rows in _groups(store, files):
+        rows = rows.filter(pc.equal(rows["venue"], venue))
+        rows = rows if held is None else pa.concat_tables([held, rows])
+        if not rows.num_rows:
+            continue
+        count = int(np.searchsorted(rows["k_offset"].to_numpy(), rows["k_offset"][-1].as_py()))
+        held = rows.slice(count)  # the last message may go on in the next row group
+        yield rows.slice(0, count)
+    if held is not None:
+        yield held
+
+
+def _groups(store: ArchiveStore, files: Sequence[StagedFile]) -> Iterator[pa.Table]:
+    """Yields the row groups of one file. Those of several, of both sides of a midnight, are one table by offset."""
+    if len(files) > 1:
+        parts = [rows for file in files for rows in _groups(store, [file])]
+        yield pa.concat_tables(parts).sort_by("k_offset")
+        return
+    source = store.open_input(files[0].staged)
+    try:
+        file = pq.ParquetFile(source)
+        for group in range(file.metadata.num_row_groups):
+            yield file.read_row_group(group, columns=list(COLUMNS))
+    finally:
+        source.close()

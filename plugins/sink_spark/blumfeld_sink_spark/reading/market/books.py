@@ -10,7 +10,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from blumfeld_sink_spark.book.best import integers
 from blumfeld_sink_spark.book.change import Change
+from blumfeld_sink_spark.book.checksums import CHECKED, LEVELS, Checksum
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import RECENT, Sync
 from blumfeld_sink_spark.errors import ArchiveError
@@ -39,6 +41,8 @@ class Standing:
     """Offset of that message; None where the book is a stored snapshot alone."""
     snapshot: str
     """The snapshot that the book was started from, for people."""
+    checksum: bool | None = None
+    """Whether the venue's checksum after the last message fits the book; None where it sends none that we compute."""
 
 
 @attrs.define
@@ -170,7 +174,21 @@ def at(archive: Committed, book: BookOf, at_ns: int) -> Standing:
     origin = f"the snapshot at offset {sync.snapshot_offset}"
     if sync.snapshot_offset is None:
         origin = f"the snapshot stored for {iso_of(start.ts)}"
-    return Standing(ladder, sync, row["venue"], row["ts_event"], row["last_id"], row.get("k_offset"), origin)
+    fits = _fits(ladder, row["venue"], row.get("flags"))
+    return Standing(
+        ladder, sync, row["venue"], row["ts_event"], row["last_id"], row.get("k_offset"), origin, fits
+    )
+
+
+def _fits(ladder: Ladder, venue: str, given: int | None) -> bool | None:
+    if venue not in CHECKED or given is None:
+        return None
+    best = [ladder.side(side, LEVELS) for side in (-1, 1)]
+    levels = [
+        list(zip(integers(side.column("price")), integers(side.column("size")), strict=True)) for side in best
+    ]
+    scale = best[0].schema.field("price").type.scale
+    return Checksum(scale).of(levels[0], levels[1], given & 0xFFFFFFFF) == given & 0xFFFFFFFF
 
 
 def _upto(archive: Committed, book: BookOf, start: Start, sync: Sync, at_ns: int) -> Iterator[Change]:
