@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from typing import Any
 
 from hypothesis import given
@@ -37,6 +38,25 @@ def test_the_first_is_logged_at_once_and_the_others_are_one_line() -> None:
     assert len(lines.lines) == 2
     events.say(lines.info, "e", "key", number=9)
     assert lines.lines[2:] == [{"number": 9}]
+
+
+class DefectError(Exception):
+    """One that a weak reference can be made to."""
+
+
+def test_a_traceback_is_written_once_and_not_kept() -> None:
+    """Its frames would keep the request that met the defect."""
+    runtime, lines = FakeRuntime(), Lines()
+    events = RepeatedEvents(runtime)
+    defect, other = DefectError(), DefectError()
+    alive = [weakref.ref(defect), weakref.ref(other)]
+    events.say(lines.info, "e", "key", exc_info=defect)
+    assert lines.lines.pop() == {"exc_info": defect}
+    events.say(lines.info, "e", "key", exc_info=other)
+    del defect, other
+    assert [one() for one in alive] == [None, None]
+    runtime.advance(INTERVAL_MS)
+    assert lines.lines == [{"suppressed": 1}]
 
 
 @given(keys=st.lists(st.integers(0, 9), max_size=60), kinds_max=st.integers(1, 5))

@@ -106,7 +106,8 @@ class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):
     max_version: int
     handle: Handle
     error_response: Callable[[Any, int, str | None], Message]
-    """(request, error code, message) → the response that says so for everything asked."""
+    """(request, error code, message) → the response that says so for everything asked, in its newest form: what the
+    request's version has no place for at the top of the response is left out."""
     listeners: tuple[str, ...] = ("broker",)
     in_steps: Callable[[Any, RequestContext], Steps[Any] | None] | None = None
     """Serves a request of more than some hundred elements in steps (:mod:`blumfeld.spi.steps`), with the same response

@@ -52,15 +52,19 @@ class RepeatedEvents:
             key = _OTHERS
             kind = kinds.get(key)
         if kind is None:
-            kinds[key] = _Kind(write, event, values)
+            kinds[key] = _Kind(write, event, _kept(values))
             write(event, **values)
         else:
             kind.suppressed += 1
-            kind.values = values
+            kind.values = _kept(values)
 
     def _interval_ended(self) -> None:
         kinds, self._kinds = self._kinds, {}
         for kind in kinds.values():
             if kind.suppressed:
-                kind.values.pop("exc_info", None)  # the first line has the traceback
                 kind.write(kind.event, **kind.values, suppressed=kind.suppressed)
+
+
+def _kept(values: dict[str, Any]) -> dict[str, Any]:
+    """The values of the line that counts. The first line has the traceback, whose frames would keep a whole request."""
+    return {name: value for name, value in values.items() if name != "exc_info"}

@@ -14,7 +14,7 @@ from typing import Any, TypeAlias, TypeVar, cast
 from blumfeld.wire.generation.decoder import decoder_source
 from blumfeld.wire.generation.encoder import encoder_source
 from blumfeld.wire.primitives import DecodeError, EncodeError, Part
-from blumfeld.wire.schema import Message
+from blumfeld.wire.schema import AnyStruct, Message, fields_of
 
 M = TypeVar("M", bound=Message)
 Buffer: TypeAlias = bytes | bytearray | memoryview
@@ -159,6 +159,18 @@ def encode(message: Message, version: int) -> bytes:
         return b"".join([*cast("list[bytes]", parts), *out])
     except TypeError:
         raise EncodeError(f"{type(message).__name__} holds records that are not in memory") from None
+
+
+def leave_out(message: AnyStruct, version: int) -> None:
+    """Reset the fields at the top of a message, or of a struct in it, that ``version`` has no place for, so that it can
+    be encoded in it.
+
+    An error's answer is made in its newest form. An older one has no error of the whole, and its elements have it; a
+    newer one may have it in the elements alone.
+    """
+    for field in fields_of(type(message)):
+        if version not in field.versions and not field.ignorable:
+            setattr(message, field.name, field.default_of())
 
 
 def encode_parts(message: Message, version: int, prefix: bytes = b"") -> list[Part]:

@@ -53,6 +53,7 @@ async def serve_snapshot(
         answer = ResponsePartitionSnapshot(
             index=0 if asked is None else asked.partition,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
+            unaligned_records=b"",
         )
         return _response(name, answer, known)
     snapshot = CheckpointId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)

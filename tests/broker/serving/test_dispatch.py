@@ -202,6 +202,16 @@ def test_a_defect_is_logged_and_answered_as_unknown(broker: BrokerHarness, way: 
     assert [event[1] for event in broker.log.events if event[0] == "error"] == ["handler failed"]
 
 
+def test_a_defect_that_a_client_causes_again_and_again_has_one_traceback(broker: BrokerHarness) -> None:
+    broker.broker.register([heartbeats(raised(ZeroDivisionError()))])
+    for _ in range(50):
+        broker.ask(HeartbeatRequest(), 4)
+    broker.runtime.advance(INTERVAL_MS)
+    told = [values for level, event, values in broker.log.events if event == "handler failed"]
+    assert ["exc_info" in values for values in told] == [True, False]
+    assert told[1]["suppressed"] == 49
+
+
 def test_an_answer_that_cannot_be_encoded_closes_the_connection(broker: BrokerHarness) -> None:
     broker.broker.register([heartbeats(lambda request, context: HeartbeatResponse(error_code=1 << 20))])
     assert broker.send(HeartbeatRequest(), 4).unanswered

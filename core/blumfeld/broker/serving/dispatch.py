@@ -18,14 +18,16 @@ from blumfeld.broker.serving.request import HEADER_BYTES, ConnectionState, Reque
 from blumfeld.broker.serving.slices import Slices
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, Principal
+from blumfeld.spi.defects import place_of
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.parts import Parts, size_of
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.steps import TakesSteps, error_steps
 from blumfeld.spi.transport import Connection, Exchange, Listener
 from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
-from blumfeld.wire.codec import Decoder, StepDecoder, decoder, encode_parts, step_decoder
+from blumfeld.wire.codec import Decoder, StepDecoder, decoder, encode_parts, leave_out, step_decoder
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.headers import response_header, response_is_flexible
 from blumfeld.wire.primitives import DecodeError, skip_tags
@@ -125,6 +127,7 @@ class Dispatcher:
         self.authorizer = authorizer
         self.observing = observing
         self.monotonic_ms = runtime.monotonic_ms
+        self.defects = RepeatedEvents(runtime)
         self._refusals = Refusals(runtime, events)
         self._routes: dict[int, Serve] = {}
         self._handlers: dict[int, list[ApiHandler]] = {}
@@ -383,7 +386,9 @@ class Route:
 
     def error_answer(self, request: Message, error: BaseException) -> Message:
         """Returns the response with this error for every element of the request. A defect is logged."""
-        return self._handler.error_response(request, *self._told(error))
+        answer = self._handler.error_response(request, *self._told(error))
+        leave_out(answer, self.version)
+        return answer
 
     def error_in_steps(self, request: Message, error: BaseException) -> Steps[Message]:
         """:meth:`error_answer` for many elements."""
@@ -425,6 +430,8 @@ class Route:
         exchange.connection.close("internal error")
 
     def log_defect(self, error: BaseException) -> None:
-        """Log a defect of this broker."""
+        """Log a defect of this broker. A client may cause it as often as it likes."""
         name = API_BY_KEY[self._handler.key].name
-        self._dispatcher.events.error("handler failed", api=name, version=self.version, exc_info=error)
+        log, key = self._dispatcher.events.error, (name, place_of(error))
+        values = {"api": name, "version": self.version, "exc_info": error}
+        self._dispatcher.defects.say(log, "handler failed", key, **values)

@@ -12,7 +12,7 @@ from blumfeld.spi.parts import Parts
 from blumfeld.spi.steps import STEP_ELEMENTS, PartlyFailed, let_go, waited
 from blumfeld.spi.transport import OWNED_FRAME_BYTES, Exchange
 from blumfeld.wire.api import ApiKey
-from blumfeld.wire.codec import encode_parts_in_steps
+from blumfeld.wire.codec import encode_parts_in_steps, leave_out
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message, Struct
 
@@ -129,6 +129,7 @@ class LargeRequest:
             route.throttle(context, answer)
         parts: Any = None
         if not isinstance(answer, NoAnswer):
+            leave_out(answer, route.version)  # a part of it may be an error's answer
             prefix = route.prefix(context.correlation_id)
             parts = yield from encode_parts_in_steps(answer, route.version, prefix)
         self._answered = True

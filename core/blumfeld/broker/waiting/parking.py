@@ -9,7 +9,9 @@ from typing import Protocol
 from blumfeld.broker.waiting.deadlines import EARLY_MS, Deadlines, WaitCounts
 from blumfeld.broker.waiting.purgatory import Purgatory
 from blumfeld.spi.context import ParkedOperation
+from blumfeld.spi.defects import place_of
 from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Phase, Runtime, Timer
 
 
@@ -27,6 +29,7 @@ class PurgatoryParking:
     def __init__(self, runtime: Runtime, events: EventLog) -> None:
         self._runtime = runtime
         self._events = events
+        self._defects = RepeatedEvents(runtime)
         self._timer: Timer | None = None
         self._timer_due_ms = 0.0
         self._deadlines: Deadlines[Expires] = Deadlines()
@@ -108,4 +111,6 @@ class PurgatoryParking:
             self._set_timer(min(due))
 
     def _defect(self, operation: Expires, error: Exception) -> None:
-        self._events.error("parked operation failed", operation=type(operation).__name__, exc_info=error)
+        name = type(operation).__name__
+        log, key = self._events.error, (name, place_of(error))
+        self._defects.say(log, "parked operation failed", key, operation=name, exc_info=error)

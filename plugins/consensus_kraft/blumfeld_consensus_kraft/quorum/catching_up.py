@@ -9,6 +9,7 @@ from blumfeld.metadata.image.checkpoint import CheckpointId
 from blumfeld.metadata.image.sections import SectionKinds
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, EventLog
+from blumfeld.wire.codec import leave_out
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from blumfeld.wire.schema import Message
@@ -72,18 +73,19 @@ class CatchingUp:
         """Fetch nothing any more: another leader, or the end of this node."""
         self._fetcher.stop()
 
-    def serve(self, request: FetchSnapshotRequest) -> Completion[Message]:
+    def serve(self, request: FetchSnapshotRequest, version: int) -> Completion[Message]:
         """Answer a follower. Only the leader has snapshots for others; a part that it gives counts as a fetch.
 
+        :param version: the request's, which the answer has, too
         Fails with BrokerError: INCONSISTENT_CLUSTER_ID, KAFKA_STORAGE_ERROR.
         """
         if request.cluster_id not in (None, self._composition.cluster_id):
             raise BrokerError(ErrorCode.INCONSISTENT_CLUSTER_ID)
         served: Completion[Message] = Completion()
-        self._composition.runtime.spawn(self._serve(request, served), "serve a metadata snapshot")
+        self._composition.runtime.spawn(self._serve(request, version, served), "serve a metadata snapshot")
         return served
 
-    async def _serve(self, request: FetchSnapshotRequest, served: Completion[Message]) -> None:
+    async def _serve(self, request: FetchSnapshotRequest, version: int, served: Completion[Message]) -> None:
         raft = self._driver.raft
         known = KnownLeader(
             raft.leader_id, raft.epoch, raft.leadership is not None, self._driver.leader_node(raft.leader_id)
@@ -97,6 +99,7 @@ class CatchingUp:
         if answer.topics[0].partitions[0].error_code == ErrorCode.NONE:
             directory_id = request.topics[0].partitions[0].replica_directory_id
             self._driver.took_snapshot(ReplicaKey(request.replica_id, directory_id))
+        leave_out(answer, version)
         served.complete(answer)
 
     def _ask(self, leader_id: int, request: Message) -> Completion[Message]:

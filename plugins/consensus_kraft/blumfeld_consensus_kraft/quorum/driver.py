@@ -177,8 +177,10 @@ class RaftDriver:
         """A snapshot can't be had."""
         self._step(lambda now_ms: self.raft.download_failed(epoch, now_ms))
 
-    def handle(self, message: Message, peer_host: str) -> Completion[Message]:
+    def handle(self, message: Message, peer_host: str, version: int) -> Completion[Message]:
         """Answer a request of another replica. A request whose epoch leaps is logged with the address of its sender.
+
+        :param version: the request's, which the answer has, too
 
         Fails with BrokerError: INCONSISTENT_CLUSTER_ID, INVALID_REQUEST, NOT_LEADER_OR_FOLLOWER while stopping.
         """
@@ -194,7 +196,8 @@ class RaftDriver:
 
         def reply(answer: VoteAnswer | EpochAnswer | FetchAnswer) -> None:
             if not answered.done:
-                answered.complete(answer_to_wire(answer, message, self.leader_node(answer.leader_id)))
+                nodes = self.leader_node(answer.leader_id)
+                answered.complete(answer_to_wire(answer, message, nodes, version))
 
         limits = None
         if isinstance(message, WireFetch):

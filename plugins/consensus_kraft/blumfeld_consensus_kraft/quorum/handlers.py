@@ -48,12 +48,12 @@ def quorum_handlers(
     def handle(request: Message, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return driver().handle(request, context.peer_host)
+        return driver().handle(request, context.peer_host, context.api_version)
 
     def snapshot(request: FetchSnapshotRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return catching_up().serve(request)
+        return catching_up().serve(request, context.api_version)
 
     def describe(request: DescribeQuorumRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):

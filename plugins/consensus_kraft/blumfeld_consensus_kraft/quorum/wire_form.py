@@ -10,6 +10,7 @@ from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC as TOPIC
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC_ID as TOPIC_ID
 from blumfeld.spi.leader_epochs import EpochEnd
+from blumfeld.wire.codec import leave_out
 from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
 from blumfeld.wire.messages import begin_quorum_epoch as begin
 from blumfeld.wire.messages import end_quorum_epoch as end
@@ -170,11 +171,23 @@ def _only(topics: Sequence[Any]) -> Any:
 # Answers
 
 
-def answer_to_wire(answer: VoteAnswer | EpochAnswer | FetchAnswer, request: Message, nodes: Nodes) -> Message:
-    """Returns the message of an answer.
+def answer_to_wire(
+    answer: VoteAnswer | EpochAnswer | FetchAnswer, request: Message, nodes: Nodes, version: int
+) -> Message:
+    """Returns the message of an answer, as far as the request's version has a place for it.
 
     :param nodes: the address of the leader, if it is known
     """
+    message = _answer_to_wire(answer, request, nodes)
+    leave_out(message, version)
+    if isinstance(message, fetch.FetchResponse):
+        leave_out(message.responses[0].partitions[0], version)
+    return message
+
+
+def _answer_to_wire(
+    answer: VoteAnswer | EpochAnswer | FetchAnswer, request: Message, nodes: Nodes
+) -> Message:
     if isinstance(answer, VoteAnswer):
         voted = vote.ResponsePartitionData(
             error_code=answer.error,

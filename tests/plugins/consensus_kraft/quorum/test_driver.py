@@ -98,7 +98,7 @@ class Driven:
     ) -> Completion[Message]:
         message: Any = to_wire(request, WIRE, [])
         message.cluster_id = cluster_id
-        return self.driver.handle(message, "10.0.0.9")
+        return self.driver.handle(message, "10.0.0.9", 2)
 
     def follow(self, leader_id: int, epoch: int) -> None:
         """Let the open fetch name the leader, and the file be written."""
@@ -140,7 +140,7 @@ def test_a_request_for_another_topic_is_invalid(driven: Driven) -> None:
     message: Any = to_wire(CANDIDATE, WIRE, [])
     message.topics[0].topic_name = "another"
     with pytest.raises(BrokerError) as refused:
-        driven.driver.handle(message, "10.0.0.9")
+        driven.driver.handle(message, "10.0.0.9", 2)
     assert refused.value.code is ErrorCode.INVALID_REQUEST
 
 

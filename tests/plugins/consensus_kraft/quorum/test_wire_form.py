@@ -8,6 +8,7 @@ import pytest
 
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.leader_epochs import EpochEnd
+from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages import begin_quorum_epoch, end_quorum_epoch, fetch, vote
 from blumfeld_consensus_kraft.quorum.wire_form import (
@@ -66,7 +67,7 @@ ANSWERS: list[tuple[Any, Any]] = [
 
 @pytest.mark.parametrize(("asked", "answer"), ANSWERS, ids=repr)
 def test_an_answer_is_the_same_behind_the_wire_and_names_the_leaders_address(asked: Any, answer: Any) -> None:
-    message = answer_to_wire(answer, asked, NODES)
+    message = answer_to_wire(answer, asked, NODES, asked.meta.valid.last)
     assert answer_from_wire(message) == answer
     assert nodes_of(message) == NODES
 
@@ -114,3 +115,11 @@ def test_an_answer_without_a_partition_is_none() -> None:
     with pytest.raises(BrokerError) as refused:
         answer_from_wire(fetch.FetchResponse())
     assert refused.value.code is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+@pytest.mark.parametrize(("asked", "answer"), ANSWERS)
+def test_an_answer_has_no_more_than_its_version(asked: Any, answer: Any) -> None:
+    """Vote, BeginQuorumEpoch and EndQuorumEpoch v0 know no addresses, Fetch knows no leader before v12."""
+    for version in range(asked.meta.valid.first, asked.meta.valid.last + 1):
+        message = answer_to_wire(answer, asked, NODES, version)
+        assert decode(type(message), encode(message, version), version)

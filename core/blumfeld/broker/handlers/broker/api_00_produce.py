@@ -26,6 +26,8 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.rules.append_rules import ZSTD_FROM, TooMuchAtOnce, check_codec
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
+from blumfeld.spi.defects import place_of
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.steps import CHUNK_ELEMENTS, errors_by_elements, waited
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch, TruncatedBatch
@@ -88,6 +90,7 @@ class Produce:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self._defects = RepeatedEvents(ports.runtime)
         self._check: CheckOf | None = None
         self._transactional: Any = None
         """The module of the checks, once there was a transactional batch."""
@@ -182,7 +185,8 @@ class Produce:
         except BrokerError as error:
             waiter.refused(error)
         except Exception as error:
-            self._ports.events.error("a batch could not be looked into", exc_info=error)
+            log, key = self._ports.events.error, place_of(error)
+            self._defects.say(log, "a batch could not be looked into", key, exc_info=error)
             waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
         else:
             self._append_looked(partition, batch, waiter, found)
