@@ -1,4 +1,4 @@
-"""Producers of the load: librdkafka in this process, the Java client and franz-go in processes of their own.
+"""Producers of the load: librdkafka in this process, the others in processes of their own.
 
 Each sends numbered records at a steady rate over all partitions in turn, idempotent and with acks=all, and tells of
 each record once. The cluster is measured, not the patience of its client. So each gives a request up after 2 s and
@@ -11,6 +11,7 @@ import contextlib
 import json
 import logging
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -22,7 +23,7 @@ from confluent_kafka import KafkaError, Message, Producer
 
 from campaigns.clients.programs import franz_go_command, java_command
 
-CLIENTS = ("librdkafka", "java", "franz-go")
+CLIENTS = ("librdkafka", "java", "franz-go", "kafka-python")
 SEND_AT_ONCE = 500
 FINISH_S = 120.0
 """Longest wait for the acknowledgements that are open when the last fault is over."""
@@ -243,7 +244,9 @@ def maker_of(client: str, peer: Path | None, log_path: Path | None = None) -> Ma
     :raises NoClientError: the client can't be run here
     """
     if client == "java":
-        return _java(java_command(peer, "SteadyProducer.java"))
+        return _told_by_arguments(java_command(peer, "SteadyProducer.java"))
+    if client == "kafka-python":
+        return _told_by_arguments((sys.executable, "-m", "campaigns.cluster.kafka_python_producer"))
     if client == "franz-go":
         return _franz_go(franz_go_command())
     return Librdkafka if log_path is None else partial(Librdkafka, **_logged(log_path))
@@ -258,7 +261,7 @@ def _logged(path: Path) -> dict[str, Any]:
     return {"debug": "eos", "log_level": 7, "logger": logger}
 
 
-def _java(command: Sequence[str]) -> Make:
+def _told_by_arguments(command: Sequence[str]) -> Make:
     def make(bootstrap: str, topic: str, partitions: int, rate_per_s: float) -> SteadyProducer:
         return Program([*command, bootstrap, topic, str(partitions), str(rate_per_s)], "", partitions)
 

@@ -127,6 +127,7 @@ def test_a_client_that_cannot_run_says_what_is_absent() -> None:
         maker_of("java", None)
     maker_of("java", Path("peer"))
     maker_of("librdkafka", None)
+    maker_of("kafka-python", None)
 
 
 def test_a_partition_that_cannot_be_read_is_not_lost(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ from collections import Counter
 import pytest
 
 from blumfeld.testing.simulation.cluster.workload import Cluster
-from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm
+from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm, SwarmFailure
+from blumfeld_consensus_kraft.raft.pauses import Pauses
 
 
 @pytest.mark.parametrize("seed", [0, 3])
@@ -26,6 +27,12 @@ def test_without_faults_everything_is_done_and_nothing_is_excused() -> None:
         assert counts[name], name
     assert not counts["excuses"]
     assert not counts["ids given up"]
+
+
+def test_a_controller_that_is_replaced_late_fails_the_seed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Pauses, "refused_ms", lambda _: 1_000.0)
+    with pytest.raises(SwarmFailure, match=r"no controller 0\.9 s after node \d's process died"):
+        Swarm(Shape(seed=0, clients=4, seconds=1.0, faults=()), Cluster()).run()
 
 
 @pytest.mark.slow

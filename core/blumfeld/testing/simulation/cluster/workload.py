@@ -21,6 +21,7 @@ from blumfeld.testing.simulation.cluster.reader import ClusterReader
 from blumfeld.testing.simulation.cluster.routes import RETRY_S, Routes
 from blumfeld.testing.simulation.cluster.watch import Watch, hosted, metadata_of
 from blumfeld.testing.simulation.machine.host import ADDRESS, Machine, address_of, plan_of
+from blumfeld.testing.simulation.network.links import Weather
 from blumfeld.testing.simulation.network.network import Vantage
 from blumfeld.testing.simulation.swarm.faults import FaultClass, chance_of
 from blumfeld.testing.simulation.swarm.shape import Shape
@@ -40,6 +41,9 @@ APART_CHANCE = 0.3
 MORE_CHANCE = 0.3
 """Probability that a seed has one or two brokers more than ``--nodes``."""
 LOOK_S = 0.1
+SUCCESSION_S = 0.9
+"""Longest time from the death of the controller's process to the next controller, where nothing else is wrong. It is
+shorter than the election timeout: nobody waits for that one."""
 SMALL_FETCHES_CHANCE = 0.3
 """Probability that followers fetch one batch at a time, as from a leader with much to copy."""
 SMALL_FETCHES = {"replica.fetch.max.bytes": 1}
@@ -191,7 +195,7 @@ class Cluster:
         return False
 
     async def converge(self, world: World) -> None:
-        """Wait until every partition is led and whole, and takes a record."""
+        """Wait until every partition is led and whole, and takes a record; also without the controller of then."""
         await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
         routes = self._routes(world, "last", world.client_address(0))
         producer = ClusterProducer(routes, self.ledger, list(self.ledger.partitions), 0.0)
@@ -199,6 +203,24 @@ class Cluster:
             await producer.deliver(partition, 1)
         routes.close()
         await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
+        if len(self._voters) == VOTERS:
+            await self._check_succession(world)
+            await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
+
+    async def _check_succession(self, world: World) -> None:
+        """End the controller's process in good weather, and wait for the next controller."""
+        world.network.links.set_weather(Weather(slow_chance=0.0))
+        former = self._watch.controller()
+        assert former is not None
+        died_s = world.loop.time()
+        world.machines[former[1] - 1].crash(power_cut=False)
+        while (known := self._watch.controller()) is None or known <= former:
+            if world.loop.time() - died_s > SUCCESSION_S:
+                raise ViolationError(
+                    f"no controller {SUCCESSION_S:g} s after node {former[1]}'s process died"
+                )
+            await asyncio.sleep(LOOK_S / 10)
+        self.ledger.counts["succession ms"] += round((world.loop.time() - died_s) * 1000)
 
     async def _until(
         self, condition: Callable[[], bool], told: Callable[[], str | None] = lambda: "no quorum"

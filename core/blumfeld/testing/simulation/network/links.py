@@ -73,6 +73,12 @@ class Links:
             found = self._links[source, destination] = Link(self._weather)
         return found
 
+    def set_weather(self, weather: Weather) -> None:
+        """Give every link this weather, and those that are still to come."""
+        self._weather = weather
+        for link in self._links.values():
+            link.weather = weather
+
     def all_cut(self) -> list[tuple[str, str]]:
         """Return (source, destination) of every link that is cut."""
         return [ends for ends, link in self._links.items() if link.cut]
