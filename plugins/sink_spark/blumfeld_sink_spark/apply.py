@@ -186,6 +186,10 @@ class _Account:
         return Fates(int((self.read & ~self.rejected).sum()), int(self.rejected.sum()), kinds)
 
 
+RAISED_CHARS = 300
+"""Characters of an exception that quarantine keeps."""
+
+
 def _decode(decoder: Decoder, rows: pa.RecordBatch, start: int) -> Iterator[tuple[int, Decoded]]:
     """Yields (index of the piece's first row, its decoded rows): one piece, or more where the decoder raises."""
     try:
@@ -194,7 +198,8 @@ def _decode(decoder: Decoder, rows: pa.RecordBatch, start: int) -> Iterator[tupl
         raise _told(decoder, error) from error
     except Exception as error:
         if rows.num_rows <= 1:
-            yield start, Decoded({}, None, [Rejected(0, f"the decoder raised {type(error).__name__}")])
+            told = f"the decoder raised {type(error).__name__}: {error}"
+            yield start, Decoded({}, None, [Rejected(0, told[:RAISED_CHARS])])
             return
     else:
         yield start, decoded

@@ -196,7 +196,7 @@ def test_a_number_too_big_for_its_column_rejects_the_message() -> None:
 def test_a_decoder_that_raises_costs_only_the_message_at_which_it_does(raises: type[BaseException]) -> None:
     values = [b"A 1", b"raise", b"?", b"A 2", b"A 3", b"raise"]
     applied = apply(*values, decoders=[Words(raises=raises)])
-    said = f"the decoder raised {raises.__name__}"
+    said = f"the decoder raised {raises.__name__}: {raises('as I was told')}"
     assert errors(applied) == {1: said, 2: "not words", 5: said}
     assert applied.tables["trades"].column("k_offset").to_pylist() == [1000, 1003, 1004]
     assert applied.sequences.column("row").to_pylist() == [0, 3, 4]

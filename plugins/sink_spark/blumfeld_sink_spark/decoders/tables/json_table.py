@@ -32,6 +32,7 @@ from blumfeld_sink_spark.decoders.tables import columns as co
 from blumfeld_sink_spark.decoders.tables import shapes
 from blumfeld_sink_spark.decoders.tables.columns import BadMessageError, Batch
 from blumfeld_sink_spark.decoders.tables.exact import hold_exponents
+from blumfeld_sink_spark.decoders.tables.words import plain, plain_json
 
 UNKNOWN = -1
 """The guess for a message whose first bytes fit no kind."""
@@ -216,13 +217,13 @@ class _Run:
         if kind is None or len(self._rejected) > rejected:
             return
         if kind == picked.kind and text == picked.values[0].as_py():
-            self._reject(row, f"{self._decoder.kinds[kind].name}: {_words_of(error)}")
+            self._reject(row, f"{self._decoder.kinds[kind].name}: {plain(str(error), text)}")
             return
         again = _Picked(kind, picked.rows, pa.array([text], pa.binary()))
         try:
             self._take(again)
         except _FAILURES as other:
-            self._reject(row, f"{self._decoder.kinds[kind].name}: {_words_of(other)}")
+            self._reject(row, f"{self._decoder.kinds[kind].name}: {plain(str(other), text)}")
 
     def _take(self, picked: _Picked) -> None:
         """Reads messages as their kind. A message without content (an update without levels) is passed over.
@@ -317,11 +318,6 @@ def _loads(text: bytes) -> Any:
     except UnicodeDecodeError as error:
         raise BadMessageError(f"no UTF-8: byte 0x{text[error.start]:02x} at {error.start}") from error
     except json.JSONDecodeError as error:
-        raise BadMessageError(f"no JSON: {error.msg} at {error.pos} of {len(text)}") from error
+        raise BadMessageError(plain_json(error)) from error
     except (ValueError, RecursionError) as error:
         raise BadMessageError(f"no JSON that can be read: {error}") from error
-
-
-def _words_of(error: Exception) -> str:
-    """Arrow's words without the place, which is ours alone to know."""
-    return str(error).removeprefix("JSON parse error: ").removesuffix(" in row 0")

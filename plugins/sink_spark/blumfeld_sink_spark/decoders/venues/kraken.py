@@ -248,7 +248,7 @@ class Kraken(JsonDecoder):
             return "pong"
         if message.get("success") is True and method is not None:
             return "result"
-        if word not in _V2_CHANNELS or "event" in message:
+        if not isinstance(word, str) or word not in _V2_CHANNELS or "event" in message:
             raise BadMessageError(f"unknown kind {str(word)[:40]!r}")
         return _V2_CHANNELS[word]
 

@@ -98,16 +98,34 @@ def test_the_words_are_the_same_alone_and_among_many_and_are_one_line(name: str)
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("truncated", "no JSON: Expecting value at 133 of 133"),
+        ("truncated", "no JSON: it is cut off after 133 characters"),
+        ("no JSON", "no JSON: Expecting value at 0 of 5, where 'hello' is"),
+        ("two objects", 'no JSON: it ends at 153 of 306, and \'{"stream":"btcusdt@t\' follows'),
+        ("a byte order mark", "no JSON: it begins with a byte order mark"),
+        (
+            "a newline inside a string",
+            'no JSON: Invalid control character at 90 of 154, where \'\\nUSDT","t":7,"p":"61\' is',
+        ),
+        ("a string where a number is expected", "trade: data.t is a text and must be a number"),
+        ("an id past 64 bits", "trade: t '9223372036854775808' is no whole number that fits"),
+        ("no number", "trade: p 'dear' is no decimal number"),
+        ("an empty number", "trade: a number is an empty text"),
+        (
+            "more digits before the point than fit",
+            "trade: a number has more digits before the point than the table keeps",
+        ),
         ("empty", "the value is empty"),
         ("a missing key", "trade: q is missing or null"),
         (
             "a number where a decimal string is expected",
-            "trade: Column(/data/p) changed from string to number",
+            "trade: data.p is a number and must be a text",
         ),
-        ("more digits after the point than fit", "trade: Rescaling Decimal value would cause data loss"),
+        (
+            "more digits after the point than fit",
+            "trade: a number has more digits behind the point than the table keeps",
+        ),
         ("an unknown kind", "unknown kind e='tirade'"),
-        ("a key that is read, doubled", "trade: Column(/data/t) was specified twice"),
+        ("a key that is read, doubled", "trade: data.t is there twice"),
         ("no UTF-8", "no UTF-8: byte 0xff at 90"),
     ],
 )
