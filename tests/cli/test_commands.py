@@ -42,11 +42,11 @@ def test_run_imports_no_cli_table_or_log_library(tmp_path: Path) -> None:
         ),
         (
             ["run", "absent.toml"],
-            "blumfeld: absent.toml: found No such file or directory; allowed: a TOML file\n",
+            "blumfeld: absent.toml: no such file\n",
         ),
         (
             ["plan", "absent.toml"],
-            "blumfeld: absent.toml: found No such file or directory; allowed: a TOML file\n",
+            "blumfeld: absent.toml: no such file\n",
         ),
         (["run", "binary.toml"], "blumfeld: binary.toml: found no UTF-8; allowed: a TOML file\n"),
     ],

@@ -153,12 +153,16 @@ def test_a_path_that_is_no_directory_is_refused(tmp_path: Path) -> None:
     assert line.endswith("Not a directory")
 
 
-def test_a_directory_of_another_node_is_refused(running: Running, tmp_path: Path) -> None:
+def test_a_directory_of_another_node_or_cluster_is_refused_for_good(running: Running, tmp_path: Path) -> None:
     running.stop()
     data = str(tmp_path / "data")
-    status, line = refused("--data-dir", data, "--listen", "127.0.0.1:0", "--set", "node.id=2")
-    assert status == 1
-    assert "of node 1, not 2 (node.id)" in line
+    for wrong, said in (
+        ("node.id=2", "of node 1, not 2 (node.id)"),
+        ("node.cluster_id=x", ", not x (node.cluster_id)"),
+    ):
+        status, line = refused("--data-dir", data, "--listen", "127.0.0.1:0", "--set", wrong)
+        assert status == 2, "a supervisor must not start it again"
+        assert said in line
 
 
 def test_the_health_port_is_there_when_it_is_asked_for(tmp_path: Path) -> None:

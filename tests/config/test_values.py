@@ -150,14 +150,20 @@ def test_a_secret_is_in_no_error_and_no_synonym() -> None:
     assert config.synonyms("ssl.key.password") == (Synonym("ssl.key.password", None, Source.STATIC_BROKER),)
 
 
-def test_a_key_that_is_none_gets_the_close_ones() -> None:
-    """In the error, the closest first."""
-    with pytest.raises(UnknownConfigError, match=r"log\.segment\.bytes or") as caught:
+def test_a_key_that_is_none_is_said_once_with_the_key_that_was_meant() -> None:
+    with pytest.raises(UnknownConfigError) as caught:
         BrokerConfig({"log.segment.byte": 1})
-    assert caught.value.close[0] == "log.segment.bytes"
+    assert caught.value.close == ("log.segment.bytes",)
+    said = "log.segment.byte: no broker key of Kafka's; did you mean log.segment.bytes?"
+    assert caught.value.message == said
     assert suggest("retention.mss", TOPIC_CONFIGS)[0] == "retention.ms"
-    with pytest.raises(UnknownConfigError, match=r"one of Kafka's keys$"):
-        TopicConfig({"zzzzzzz": "1"})
+    for key, said in (
+        ("retnetion.ms", "retnetion.ms: no topic key of Kafka's; did you mean retention.ms?"),
+        ("zzzzzzz", "zzzzzzz: no topic key of Kafka's"),
+    ):
+        with pytest.raises(UnknownConfigError) as caught:
+            TopicConfig({key: "1"})
+        assert caught.value.message == said
 
 
 def test_a_listeners_prefix_is_looked_through() -> None:

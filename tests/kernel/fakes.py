@@ -418,6 +418,17 @@ class Refuses(StorageFake):
         raise CompositionRefused("node.data_dirs", "2 directories", "one: it keeps one file")
 
 
+class RefusesGroups:
+    """A group protocol that can't be part of this composition."""
+
+    options_class: type[msgspec.Struct] = NoOptions
+    roles: tuple[str, ...] = ("groups",)
+
+    @hookimpl
+    def blumfeld_make_group_protocol(self, composition: Composition) -> Any:
+        raise CompositionRefused("", "a broker with another protocol", "one protocol")
+
+
 class PaperAcls:
     """A plug-in with a section of the image and a command."""
 
@@ -479,6 +490,7 @@ def registry(**more: str) -> Registry:
         "lacks_methods": "LacksMethods",
         "misspelled": "Misspelled",
         "refuses": "Refuses",
+        "refuses_groups": "RefusesGroups",
         "unmarked": "Unmarked",
         "groups_fake": "GroupsFake",
         "makes_nothing": "MakesNothing",

@@ -442,9 +442,11 @@ def test_sections_and_commands_that_do_not_fit_are_refused(tmp_path: Path, plugi
         with_node(planned(tmp_path, f"groups.assignors=[{named}]"), never)
 
 
-def test_a_plugin_that_cant_do_what_the_configuration_says_fails_with_its_path(tmp_path: Path) -> None:
+def test_plugins_that_cant_be_part_of_the_node_are_all_told_with_their_paths(tmp_path: Path) -> None:
     plan = planned(
-        tmp_path, 'groups.plugins=["groups_kip848"]', 'config."group.consumer.assignors"=["sticky"]'
+        tmp_path,
+        'groups.plugins=["groups_kip848", "refuses_groups"]',
+        'config."group.consumer.assignors"=["sticky"]',
     )
 
     async def body(node: Node) -> None:
@@ -452,5 +454,9 @@ def test_a_plugin_that_cant_do_what_the_configuration_says_fails_with_its_path(t
 
     with pytest.raises(ManifestError) as caught:
         with_node(plan, body)
-    found = 'test.toml: config."group.consumer.assignors": found "sticky"; '
-    assert str(caught.value) == f"{found}allowed: some of uniform, range: what this build brings"
+    assert str(caught.value) == (
+        'test.toml: config."group.consumer.assignors": found "sticky"; allowed: some of uniform, range; '
+        "for another one, name its plug-in in groups.assignors\n"
+        "test.toml: groups.plugins[1]: found a broker with another protocol; allowed: one protocol "
+        "(plug-in refuses_groups)"
+    )

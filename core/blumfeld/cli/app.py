@@ -22,7 +22,7 @@ from blumfeld.kernel.composing.description import describe, describe_nodes
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.manifest.sections import NO_FILE
 from blumfeld.kernel.supervising.derivation import node_manifests
-from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.errors import Faults, ManifestError
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet
 from blumfeld.plugging.registry import Registry
 from blumfeld.spi.hooks import NoOptions
@@ -171,8 +171,10 @@ def plan(
 ) -> None:
     """Show what a manifest composes: plug-ins, APIs, the meaning of an ack, missing parts. Opens nothing."""
     try:
-        loaded, source = load_manifest(manifest, overrides or (), data_dir, listen), manifest or NO_FILE
-        planned = [make_plan(one, source) for one in node_manifests(loaded, source)]
+        source = manifest or NO_FILE
+        faults = Faults(source)
+        loaded = load_manifest(manifest, overrides or (), data_dir, listen, faults)
+        planned = [make_plan(one, source, faults=faults) for one in node_manifests(loaded, source, faults)]
         if len(planned) > 1:
             typer.echo(describe_nodes(planned))
         typer.echo(asyncio.run(describe(planned[0])), nl=False)

@@ -18,7 +18,7 @@ from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.kernel.supervising.preparing import check_directories, format_nodes
 from blumfeld.log.checkpoints import MetaProperties
-from blumfeld.plugging.errors import ManifestError, Problem
+from blumfeld.plugging.errors import Faults, ManifestError, Problem
 from blumfeld.wire.errors import PluginContractError
 from blumfeld.wire.primitives import uuid_text
 
@@ -63,15 +63,16 @@ def format_data_dir(
     directory. With `nodes = N` all nodes are formatted.
     """
     try:
-        loaded = _in_cluster(load_manifest(manifest, overrides or (), data_dir), cluster_id)
+        source = manifest or NO_FILE
+        faults = Faults(source)
+        loaded = _in_cluster(load_manifest(manifest, overrides or (), data_dir, faults=faults), cluster_id)
         formatting = Formatting(
             quorum=_quorum(standalone, controllers, no_initial_controllers),
             features=tuple(features or ()),
             release_version=release_version,
             ignore_formatted=ignore_formatted,
         )
-        source = manifest or NO_FILE
-        plans = [make_plan(one, source) for one in node_manifests(loaded, source)]
+        plans = [make_plan(one, source, faults=faults) for one in node_manifests(loaded, source, faults)]
         formatted = asyncio.run(_formatted(loaded, plans, formatting))
     except (ManifestError, PluginContractError) as error:
         for line in str(error).splitlines():

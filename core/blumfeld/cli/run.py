@@ -14,7 +14,7 @@ from blumfeld.kernel.manifest.sections import NO_FILE, Manifest, read_manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.process import Process
 from blumfeld.kernel.watching.event_log import EventLogs, structlog_renderer
-from blumfeld.plugging.errors import ManifestError, Problem
+from blumfeld.plugging.errors import Faults, ManifestError, file_problem
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
 
@@ -28,26 +28,28 @@ def run(arguments: Sequence[str]) -> int:
     """Run a node until SIGTERM or SIGINT.
 
     :return: 0 after a clean stop, 1 if the node could not start or a defect ended it, 2 if the manifest
-        cannot be run
+        can't be run, or not on these directories and in this cluster
     """
     given = _parser().parse_args(arguments)
     try:
         forced = ["consensus.options.force_empty_metadata=true"] if given.force_empty_metadata else []
         source = given.manifest or NO_FILE
-        manifest = load_manifest(given.manifest, [*given.set, *forced], given.data_dir, given.listen)
+        faults = Faults(source)
+        overrides = [*given.set, *forced]
+        manifest = load_manifest(given.manifest, overrides, given.data_dir, given.listen, faults)
         if given.node is not None:
             from blumfeld.kernel.supervising.derivation import node_manifest
 
-            manifest = node_manifest(manifest, given.node, source)
+            manifest = node_manifest(manifest, given.node, source, faults)
         elif manifest.nodes > 1:
             from blumfeld.cli.run_nodes import run_nodes
 
-            return run_nodes(manifest, source, arguments)
-        plan = make_plan(manifest, source)
+            return run_nodes(manifest, source, arguments, faults)
+        plan = make_plan(manifest, source, faults=faults)
     except (ManifestError, PluginContractError) as error:
         return _complain(str(error), BAD_MANIFEST)
     except StartError as error:
-        return _complain(f"could not start: {error}", NOT_STARTED)
+        return _complain(f"could not start: {error}", BAD_MANIFEST if error.is_final else NOT_STARTED)
     if given.supervisor is not None:
         from blumfeld.kernel.supervising.orphans import stop_with
 
@@ -58,7 +60,7 @@ def run(arguments: Sequence[str]) -> int:
     try:
         return Process(plan, logs, say_ready).run()
     except StartError as error:
-        return _complain(f"could not start: {error}", NOT_STARTED)
+        return _complain(f"could not start: {error}", BAD_MANIFEST if error.is_final else NOT_STARTED)
     except (ManifestError, PluginContractError) as error:
         return _complain(str(error), BAD_MANIFEST)
     finally:
@@ -70,10 +72,12 @@ def load_manifest(
     overrides: Sequence[str] = (),
     data_dir: str | None = None,
     listen: str | None = None,
+    faults: Faults | None = None,
 ) -> Manifest:
-    """The manifest from a file (``None`` is the default one), overlaid with the command line's values.
+    """Returns the manifest from a file (``None`` is the default one), overlaid with the command line's values.
 
-    :raises ManifestError: the file cannot be read, or the manifest cannot be run
+    :param faults: as for :func:`~blumfeld.kernel.manifest.sections.read_manifest`
+    :raises ManifestError: the file can't be read, or as ``read_manifest``
     """
     text = None
     if path is not None:
@@ -81,9 +85,9 @@ def load_manifest(
             with open(path, encoding="utf-8") as file:
                 text = file.read()
         except (OSError, UnicodeDecodeError) as error:
-            reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
-            raise ManifestError(path, [Problem("", str(reason), "a TOML file")]) from None
-    return read_manifest(text, path or NO_FILE, overrides=overrides, data_dir=data_dir, listen=listen)
+            raise ManifestError(path, [file_problem(error)]) from None
+    source = path or NO_FILE
+    return read_manifest(text, source, overrides=overrides, data_dir=data_dir, listen=listen, faults=faults)
 
 
 def say_ready(node: Node) -> None:

@@ -20,19 +20,22 @@ from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.kernel.supervising.preparing import prepare_nodes
 from blumfeld.kernel.supervising.supervisor import SupervisedNode, Supervisor, run_on_a_loop
 from blumfeld.kernel.watching.event_log import EventLogs, structlog_renderer
+from blumfeld.plugging.errors import Faults
 from blumfeld.spi.transport import Listener
 
 
-def run_nodes(manifest: Manifest, source: str, arguments: Sequence[str]) -> int:
+def run_nodes(manifest: Manifest, source: str, arguments: Sequence[str], faults: Faults) -> int:
     """Run all nodes until SIGTERM or SIGINT.
 
     :param arguments: of this `blumfeld run`; each node gets them too
+    :param faults: what was wrong already when the manifest was read
     :return: 0 after a clean stop, 1 if a node could not start, 2 if a node's manifest can't be run
-    :raises ManifestError: no nodes can be derived from the manifest
+    :raises ManifestError: no nodes can be derived from the manifest, one can't be run, or a directory is of another
+        node or cluster
     :raises PluginContractError: a plug-in broke its contract
     :raises StartError: a directory can't be used
     """
-    plans = [make_plan(one, source) for one in node_manifests(manifest, source)]
+    plans = [make_plan(one, source, faults=faults) for one in node_manifests(manifest, source, faults)]
     gc.enable()
     try:
         asyncio.run(_prepare(manifest, plans))

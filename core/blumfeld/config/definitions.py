@@ -56,20 +56,21 @@ class ConfigError(BrokerError):
     :param allowed: the allowed values, in words
     """
 
-    def __init__(self, key: str, found: object, allowed: str) -> None:
-        super().__init__(ErrorCode.INVALID_CONFIG, f"{key}: found {found!r}, allowed is {allowed}")
+    def __init__(self, key: str, found: object, allowed: str, said: str | None = None) -> None:
+        said = f"found {found!r}, allowed is {allowed}" if said is None else said
+        super().__init__(ErrorCode.INVALID_CONFIG, f"{key}: {said}")
         self.key = key
         self.found = found
         self.allowed = allowed
 
 
 class UnknownConfigError(ConfigError):
-    """A key that is not in the table; ``allowed`` names the closest ones."""
+    """A key that is not in the table of its scope; ``close`` has the keys that may have been meant."""
 
-    def __init__(self, key: str, close: tuple[str, ...]) -> None:
-        allowed = f"one of Kafka's keys: {' or '.join(close)}?" if close else "one of Kafka's keys"
-        super().__init__(key, key, allowed)
+    def __init__(self, key: str, close: tuple[str, ...], scope: str = "broker") -> None:
         self.close = close
+        self.said = f"no {scope} key of Kafka's" + (f"; did you mean {' or '.join(close)}?" if close else "")
+        super().__init__(key, key, f"a {scope} key of Kafka's", self.said)
 
 
 class ConfigDef(NamedTuple):
@@ -173,13 +174,27 @@ class Definitions(Mapping[str, ConfigDef]):
                 rest = ".".join(parts[start:])
                 if rest in self._rows:
                     return self[rest]
-        raise UnknownConfigError(name, self.suggest(name))
+        raise UnknownConfigError(name, self.suggest(name), self._scope)
 
     def suggest(self, name: str) -> tuple[str, ...]:
-        """Returns up to three keys that resemble ``name``, the closest first."""
-        from difflib import get_close_matches  # imported late: only an error needs it
+        """Returns the keys that ``name`` may have been meant for, up to three, the likeliest first: that of this scope
+        for the same thing, as ``log.retention.ms`` for a topic's ``retention.ms``, or those that a slip leads to.
+        """
+        from blumfeld.config.typos import likely_meant  # imported late: only an error needs it
 
-        return tuple(get_close_matches(name, self._rows, n=3, cutoff=0.7))
+        own = {word: word for word in self._rows}
+        meant = likely_meant(name, words := _twins(self._scope) | own)
+        return tuple(dict.fromkeys(words[word] for word in meant))[:3]
+
+
+def _twins(scope: str) -> dict[str, str]:
+    """Returns keys of other scopes with the key of this scope that says the same."""
+    pairs = [(row[0], broker_key) for row in (*TOPIC_ROWS, *GROUP_ROWS) for broker_key in row[8]]
+    if scope == "broker":
+        return dict(reversed(pairs))  # the strongest synonym is the first
+    rows = TOPIC_ROWS if scope == "topic" else GROUP_ROWS
+    own = {row[0] for row in rows}
+    return {broker_key: key for key, broker_key in pairs if key in own}
 
 
 BROKER_CONFIGS = Definitions("broker", BROKER_ROWS)
@@ -188,7 +203,7 @@ GROUP_CONFIGS = Definitions("group", GROUP_ROWS)
 
 
 def suggest(name: str, definitions: Definitions = BROKER_CONFIGS) -> tuple[str, ...]:
-    """Returns up to three keys that resemble ``name``, the closest first."""
+    """Returns up to three keys that ``name`` may have been meant for, the likeliest first."""
     return definitions.suggest(name)
 
 

@@ -9,6 +9,11 @@ from blumfeld.log.checkpoints import META_PROPERTIES, MetaProperties, decode_met
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.primitives import uuid_text
 
+
+class IdentityError(ValueError):
+    """The directories are not those of the manifest's node and cluster. Another start would end the same way."""
+
+
 _CLUSTER_ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 
 
@@ -28,22 +33,22 @@ def cluster_id_of(
     :param wanted: the manifest's ``node.cluster_id``
     :param may_be_new: whether the node may begin a cluster; one of several nodes would begin a cluster without the
         others
-    :raises ValueError: a directory belongs to another cluster or node, two belong to different clusters or are one, or
-        a ``meta.properties`` can't be understood; or there is no cluster id, and the node may not begin a cluster
+    :raises IdentityError: a directory belongs to another cluster or node, two belong to different clusters or are one,
+        or a ``meta.properties`` can't be understood; or there is no cluster id, and the node may not begin a cluster
     :raises OSError: the first directory can't be read
     """
     found = formatted_directories(runtime, data_dirs)
     for path, meta in found.items():
         if wanted is not None and wanted != meta.cluster_id:
-            raise ValueError(
+            raise IdentityError(
                 f"{path}: the directory is of cluster {meta.cluster_id}, not {wanted} (node.cluster_id)"
             )
         if meta.node_id != node_id:
-            raise ValueError(f"{path}: the directory is of node {meta.node_id}, not {node_id} (node.id)")
+            raise IdentityError(f"{path}: the directory is of node {meta.node_id}, not {node_id} (node.id)")
     for meta in found.values():
         return meta.cluster_id
     if wanted is None and not may_be_new:
-        raise ValueError(
+        raise IdentityError(
             f"{data_dirs[0]} isn't formatted, and a node of a cluster needs the cluster's id: run `blumfeld format "
             "--cluster-id ID` first, or set node.cluster_id"
         )
@@ -53,7 +58,7 @@ def cluster_id_of(
 def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[str, MetaProperties]:
     """Returns path of ``meta.properties`` → its content, for each directory that has one, in order.
 
-    :raises ValueError: they contradict each other, or one can't be understood
+    :raises IdentityError: they contradict each other, or one can't be understood
     :raises OSError: the first directory can't be read
     """
     found: dict[str, MetaProperties] = {}
@@ -67,7 +72,10 @@ def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[st
             data = None
         if data is None:
             continue
-        meta = decode_meta_properties(data, path)
+        try:
+            meta = decode_meta_properties(data, path)
+        except ValueError as error:
+            raise IdentityError(str(error)) from error
         for other_path, other in found.items():
             _check_together(path, meta, other_path, other)
         found[path] = meta
@@ -76,11 +84,11 @@ def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[st
 
 def _check_together(path: str, meta: MetaProperties, other_path: str, other: MetaProperties) -> None:
     if meta.cluster_id != other.cluster_id:
-        raise ValueError(
+        raise IdentityError(
             f"{path}: the directory is of cluster {meta.cluster_id}, but {other_path} says {other.cluster_id}"
         )
     if meta.directory_id == other.directory_id:
-        raise ValueError(
+        raise IdentityError(
             f"{path}: directory.id {uuid_text(meta.directory_id)} is that of {other_path} too: one is a copy"
         )
 

@@ -6,7 +6,8 @@ stages have this order.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,13 +17,13 @@ from blumfeld.config.addresses import host_and_port
 from blumfeld.config.values import BrokerConfig, ConfigError
 from blumfeld.kernel.composing.composition import NodeComposition
 from blumfeld.kernel.composing.plan import Plan
-from blumfeld.kernel.identity import cluster_id_of
+from blumfeld.kernel.identity import IdentityError, cluster_id_of
 from blumfeld.kernel.manifest.kafka_config import keys_without_effect, transport_limits
 from blumfeld.kernel.runtime.real_files import absolute_path
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.kernel.watching.metrics import NodeMetrics
-from blumfeld.plugging.errors import ManifestError, Problem, shown
-from blumfeld.plugging.plugins import PluginSet, RefusedBy
+from blumfeld.plugging.errors import Faults, ManifestError, Problem, shown
+from blumfeld.plugging.plugins import PlannedPlugin, PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.cluster import Membership
 from blumfeld.spi.completion import Completion
@@ -37,7 +38,7 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.security import Authorizer, BrokerConnectionHandler
 from blumfeld.spi.storage import several_directories
 from blumfeld.spi.transport import ConnectionHandler, Limits, Listener
-from blumfeld.wire.errors import PluginContractError
+from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
@@ -138,6 +139,10 @@ class StartError(Exception):
     def __init__(self, part: str, cause: Exception) -> None:
         super().__init__(f"{part}: {_in_words(cause)}")
         self.part = part
+        self.is_final = isinstance(cause, IdentityError) or (
+            isinstance(cause, BrokerError) and cause.code is ErrorCode.INCONSISTENT_CLUSTER_ID
+        )
+        """Whether another start would end the same way: the node's id or its cluster's is wrong."""
 
 
 def _in_words(cause: Exception) -> str:
@@ -238,16 +243,22 @@ class Node:
         """Stage → what stops its parts, in the order of the start."""
         self._grace_ms = GRACE_MS
         self.metrics_port: int | None = None
-        try:
+        self._faults = Faults(plan.source)
+        with self._faulty_parts():
             self.broker = self._make_parts(make_broker)
+        self._faults.tell()
+
+    @contextmanager
+    def _faulty_parts(self) -> Iterator[None]:
+        """Note that a part can't be made, and go on. Whatever needs the part is left to the caller."""
+        try:
+            yield
         except ConfigError as error:
-            problem = Problem(f'config."{error.key}"', shown(error.found), error.allowed)
-            raise ManifestError(plan.source, [problem]) from error
+            self._faults.add([Problem(f'config."{error.key}"', shown(error.found), error.allowed)])
         except RefusedBy as error:
             refused = error.refused
             allowed = f"{refused.allowed} (plug-in {error.plan.name})"
-            problem = Problem(refused.path or error.plan.path, refused.found, allowed)
-            raise ManifestError(plan.source, [problem]) from error
+            self._faults.add([Problem(refused.path or error.plan.path, refused.found, allowed)])
 
     def _make_parts(self, make_broker: MakeBroker) -> BrokerPart:
         composition, plugins = self.composition, self.plugins
@@ -272,8 +283,7 @@ class Node:
         for plan in plugins.of_role("security"):
             composition.security = plugins.make(plan, "blumfeld_make_security", composition)
         composition.observers = tuple(
-            (plan.name, plugins.make(plan, "blumfeld_make_observer", composition))
-            for plan in plugins.of_role("observers")
+            (plan.name, part) for plan, part in self._each_made("observers", "blumfeld_make_observer")
         )
         security = composition.security
         broker = make_broker(composition, None if security is None else security.authorizer, self.metrics)
@@ -282,17 +292,25 @@ class Node:
         composition.provide("local_partitions", broker.local_partitions)
         composition.provide("peers", broker.peers)
         composition.provide("membership", broker.membership)
-        coordinates = "broker" in composition.roles
-        composition.group_protocols = tuple(
-            plugins.make(plan, "blumfeld_make_group_protocol", composition)
-            for plan in plugins.of_role("groups")
-            if coordinates
-        )
-        for plan in plugins.of_role("transactions") if coordinates else ():
-            composition.transactions = plugins.make(plan, "blumfeld_make_transactions", composition)
+        if "broker" in composition.roles:
+            composition.group_protocols = tuple(
+                part for _, part in self._each_made("groups", "blumfeld_make_group_protocol")
+            )
+            for _, part in self._each_made("transactions", "blumfeld_make_transactions"):
+                composition.transactions = part
+        self._faults.tell()  # handlers may need the parts
         for _, handlers in plugins.each("blumfeld_api_handlers", composition):
             broker.register(handlers)
         return broker
+
+    def _each_made(self, role: str, hook_name: str) -> Iterator[tuple[PlannedPlugin, Any]]:
+        """Yields the parts of a role that no other part needs. The faults get those that can't be made."""
+        for plan in self.plugins.of_role(role):
+            part = None
+            with self._faulty_parts():
+                part = self.plugins.make(plan, hook_name, self.composition)
+            if part is not None:
+                yield plan, part
 
     def _check_directories(self) -> None:
         """Refuse several directories with a storage that uses only one: the others would be ignored in silence."""

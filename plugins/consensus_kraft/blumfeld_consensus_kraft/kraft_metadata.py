@@ -373,7 +373,10 @@ class KraftMetadata:
             self._catching_up.stop()
         self._leader = None if leader_id in (NO_LEADER, self._node_id) else ControllerId(leader_id, epoch)
         if not self.membership.is_quorum:
-            self._events.info("leader of the metadata quorum", leader_id=leader_id, epoch=epoch)
+            if leader_id == NO_LEADER:
+                self._events.info("the metadata quorum has no leader: election", epoch=epoch)
+            else:
+                self._events.info("leader of the metadata quorum", leader_id=leader_id, epoch=epoch)
         if self._leader is not None:
             self._forwarder.leader_changed()
         self.membership.leader_is(leader_id)

@@ -50,5 +50,8 @@ class Plugin:
         brought = [assignor.name for assignor in composition.assignors]
         for name in composition.config.list(ASSIGNORS):
             if name not in brought:
-                raise ConfigError(ASSIGNORS, name, f"some of {', '.join(brought)}: what this build brings")
+                allowed = (
+                    f"some of {', '.join(brought)}; for another one, name its plug-in in groups.assignors"
+                )
+                raise ConfigError(ASSIGNORS, name, allowed)
         return ConsumerGroupProtocol(composition.assignors)

@@ -10,7 +10,7 @@ from typing import Any, Literal
 import msgspec
 
 from blumfeld.feeds import RECV_HEADER
-from blumfeld.plugging.errors import ManifestError, Problem, shown
+from blumfeld.plugging.errors import ManifestError, Problem, file_problem, shown
 from blumfeld.plugging.sections import read_section
 from blumfeld_sink_spark.errors import SettingsError
 
@@ -149,11 +149,8 @@ def load(path: str | None, overrides: dict[str, Any], *, topics_needed: bool = T
 def _text_of(path: str) -> str:
     try:
         return Path(path).read_text("utf-8")
-    except OSError as error:
-        found, allowed = error.strerror or str(error), "a TOML file"
-    except UnicodeDecodeError:
-        found, allowed = "no UTF-8", "a TOML file"
-    raise ManifestError(path, [Problem("", found, allowed)])
+    except (OSError, UnicodeDecodeError) as error:
+        raise ManifestError(path, [file_problem(error)]) from None
 
 
 def check(settings: ArchiveSettings, source: str = COMMAND_LINE) -> ArchiveSettings:

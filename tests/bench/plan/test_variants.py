@@ -93,7 +93,7 @@ def test_a_foreign_cluster_says_where_ids_and_ports_go() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("nowhere.toml", "nowhere.toml: No such file"),
+        ("nowhere.toml", "nowhere.toml: no such file"),
         ("default --set network.plugin=net_carrier_pigeon", "net_carrier_pigeon"),
         ("default --set config.nonsense=1", "nonsense"),
         ("default --set broken", "section.key=value"),

@@ -197,7 +197,7 @@ def test_what_is_left_of_a_quorum_says_what_it_knows(cluster: Cluster) -> None:
             "node.data_dir: found d; allowed: nothing here: --dir has all",
         ),
         (("up", "0"), 2, "nodes: found 0"),
-        (("up", "--manifest", "absent.toml"), 2, "absent.toml: found No such file"),
+        (("up", "--manifest", "absent.toml"), 2, "absent.toml: no such file"),
     ],
 )
 def test_what_it_refuses(cluster: Cluster, arguments: tuple[str, ...], status: int, complaint: str) -> None:

@@ -10,7 +10,7 @@ import pytest
 from blumfeld.config.addresses import host_and_port
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.sections import Manifest, listener_sections, read_manifest
-from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.errors import Faults, ManifestError
 from blumfeld.plugging.sections import decode_section
 from tests.kernel import fakes
 
@@ -25,8 +25,11 @@ class WordyOptions(msgspec.Struct):
 
 def plan_of(text: str, *overrides: str, listen: str | None = None) -> Plan:
     """The plan of the fakes' manifest with ``text`` after it."""
-    manifest = read_manifest(fakes.MANIFEST + text, "m.toml", overrides=overrides, listen=listen)
-    return make_plan(manifest, "m.toml", fakes.registry(broken="nowhere.to.be.found:Plugin"))
+    faults = Faults("m.toml")
+    manifest = read_manifest(
+        fakes.MANIFEST + text, "m.toml", overrides=overrides, listen=listen, faults=faults
+    )
+    return make_plan(manifest, "m.toml", fakes.registry(broken="nowhere.to.be.found:Plugin"), faults)
 
 
 def complaints(text: str, *overrides: str) -> list[str]:
@@ -153,7 +156,7 @@ def test_listeners_that_cannot_be(rows: tuple[str, ...], complaint: str) -> None
     [
         (
             '"log.segment.bites" = 1',
-            'config."log.segment.bites": found an unknown key; allowed: Kafka\'s broker keys',
+            'config."log.segment.bites": no broker key of Kafka\'s; did you mean log.segment.bytes?',
         ),
         ('"log.segment.bytes" = "big"', 'config."log.segment.bytes": found "big"; allowed: '),
         ('"log.segment.bytes" = 1', 'config."log.segment.bytes": found 1; allowed: '),
@@ -221,8 +224,110 @@ def test_a_storage_may_not_wrap_itself() -> None:
     )
 
 
-def test_all_problems_that_can_be_seen_are_told_at_once() -> None:
-    assert len(complaints("", "node.idd=1", "network.plugn=2", "x=3")) == 3
+FAULTY = """
+[node]
+id = "one"
+idd = 1
+roles = ["brokr", "controller"]
+data_dir = "${DATA}/blumfeld"
+
+[logging]
+level = "loud"
+
+[config]
+"retnetion.ms" = 5
+"log.segment.bytes" = "big"
+"max.connections.per.ip" = 0
+
+[plugins]
+observers = ["adit"]
+"""
+ALL_FAULTS = """\
+--set: found 'node.rack'; allowed: section.key=value; a key with dots in it is quoted: \
+'config."log.segment.bytes"=1048576'
+m.toml: node.data_dir: found "${DATA}/blumfeld"; allowed: the text that ${DATA} stands for: a manifest expands \
+nothing, a shell does (--set)
+m.toml: node.id: found "one"; allowed: an integer
+m.toml: node.idd: found an unknown key; allowed: cluster_id, data_dir, data_dirs, id, rack, roles (did you mean id?)
+m.toml: storage.options.size_bytes: found "big"; allowed: an integer
+m.toml: node.roles[0]: found "brokr"; allowed: broker, controller (did you mean broker?)
+m.toml: logging.level: found "loud"; allowed: debug, info, warning, error
+m.toml: network.listeners[0].name: found "plain"; allowed: capital letters, digits and _
+m.toml: metrics.bind: found port 9092, as plain; allowed: a port of its own, or 0
+m.toml: config."retnetion.ms": no broker key of Kafka's; did you mean log.retention.ms?
+m.toml: config."log.segment.bytes": found "big"; allowed: a whole number of 32 bits, 1048576 or more
+m.toml: config."max.connections.per.ip": found 0; allowed: 1 or more, unless max.connections.per.ip.overrides is set
+m.toml: plugins.observers[0]: found "adit", which isn't installed; allowed: no installed plug-in fills observers"""
+
+
+def test_one_run_tells_every_fault_and_none_twice() -> None:
+    found = complaints(
+        FAULTY,
+        "node.rack",
+        'network.listeners=[{ name = "plain", bind = "127.0.0.1:9092" }]',
+        "metrics.bind=127.0.0.1:9092",
+        "storage.options.size_bytes=big",
+    )
+    assert "\n".join(sorted(found)) == "\n".join(sorted(ALL_FAULTS.splitlines()))
+
+
+@pytest.mark.parametrize(
+    ("override", "complaint"),
+    [
+        # Each of these would be told a second time by a check that compares the faulty value with another one.
+        ("node.id=one", 'node.id: found "one"; allowed: an integer'),
+        ('node.roles=["controler"]', "node.roles[0]: found "),
+        ("network.listeners=[{}]", "network.listeners[0]: found no name; "),
+        ('groups.plugins=["groups_fake", 1]', "groups.plugins[1]: found 1; allowed: a string"),
+        (
+            'config."controller.quorum.voters"=3',
+            'config."controller.quorum.voters": found 3; allowed: a list',
+        ),
+        ("config.log.segment.bytes=1", "config.log: found a table; "),
+        ('config."socket.request.max.bytes"=x', 'config."socket.request.max.bytes": found "x"; '),
+    ],
+)
+def test_a_faulty_value_is_not_compared_with_others(override: str, complaint: str) -> None:
+    others = (
+        'groups.options={ "groups_fake" = { "size_bytes" = 1 } }',
+        'config."queued.max.request.bytes"=5000',
+        'config."socket.request.max.bytes"=5000',
+    )
+    found = complaints("", *others, override)
+    distinct = [line for line in found if "found no bind" not in line]
+    assert [line.partition(complaint)[:2] for line in distinct] == [("m.toml: ", complaint)]
+
+
+@pytest.mark.parametrize(
+    ("override", "path"),
+    [
+        ("node.data_dir=${HOME}/data", "node.data_dir"),
+        ('node.data_dirs=["a", "${B}"]', "node.data_dirs[1]"),
+        ("node.rack=${env:RACK}", "node.rack"),
+        ('config."log.dirs"=${HOME}', 'config."log.dirs"'),
+        ("metrics.bind=${HOST}:1", "metrics.bind"),
+        ("storage.options.text=${X}", "storage.options.text"),
+        ("node.data_dir=~/data", "node.data_dir"),
+        ("node.data_dir=~ann/data", "node.data_dir"),
+        ('node.data_dirs=["$HOME/a", "b"]', "node.data_dirs[0]"),
+    ],
+)
+def test_a_variable_is_refused_and_never_taken_literally(override: str, path: str) -> None:
+    found = complaints("", override)[0]
+    assert found.startswith(f"m.toml: {path}: found ")
+    assert "expands nothing" in found
+
+
+def test_text_that_only_looks_like_a_variable_is_taken() -> None:
+    manifest = read_manifest(None, overrides=["node.rack=a${0,1}b$HOME", "node.data_dir=cost$5/~x"])
+    assert (manifest.node.rack, manifest.node.data_dir) == ("a${0,1}b$HOME", "cost$5/~x")
+    make_plan(msgspec.structs.replace(manifest, node=msgspec.structs.replace(manifest.node, rack=None)))
+
+
+def test_metrics_have_a_port_of_their_own() -> None:
+    found = complaints("", "metrics.bind=127.0.0.1:9092", listeners(PLAIN))
+    assert found == ["m.toml: metrics.bind: found port 9092, as PLAINTEXT; allowed: a port of its own, or 0"]
+    plan_of("", "metrics.bind=127.0.0.1:0", listeners('name="A", bind="127.0.0.1:0"'))
 
 
 def test_what_is_no_toml_says_where() -> None:

@@ -42,6 +42,7 @@ from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, Find
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
+from tests.plugins.consensus_kraft.kraft_node import Events
 
 CONTROLLER_PORT = 9093
 CLIENT = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
@@ -233,11 +234,14 @@ def test_a_minority_decides_nothing(cluster: Cluster) -> None:
         if one != leader:
             cluster.machines[one].crash(power_cut=True)
     metadata = cluster.metadata(leader)
+    events = metadata._events = Events()
     request = CreateTopicsRequest(
         topics=[CreatableTopic(name="lost", num_partitions=1, replication_factor=1)]
     )
     answer = metadata.submit(request, 60_000)
     cluster.until(lambda: metadata.controller is None, 10)
+    assert ("info", "the metadata quorum has no leader: election") in events.told
+    assert ("info", "leader of the metadata quorum") not in events.told
     assert not answer.done or answer.error is not None
     assert "lost" not in metadata.image.topics
 

@@ -29,7 +29,7 @@ from blumfeld.kernel.manifest.sections import NO_FILE, read_manifest
 from blumfeld.kernel.node import Node
 from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.watching.event_log import EventLogs
-from blumfeld.plugging.errors import ManifestError
+from blumfeld.plugging.errors import Faults, ManifestError, file_problem
 from blumfeld.testing.brokers.cluster import LOOPBACK, NODE_SETTINGS, filled, node_places
 from blumfeld.wire.errors import PluginContractError
 
@@ -248,8 +248,9 @@ def _read(path: str) -> str:
     try:
         return Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "no UTF-8"
-        raise VariantError(f"{path}: {reason}; allowed: a TOML file, {DEFAULT}, or {SCHEME}…") from error
+        raise VariantError(
+            f"{path}: {file_problem(error).found}; allowed: a TOML file, {DEFAULT}, or {SCHEME}…"
+        ) from error
 
 
 @attrs.frozen
@@ -264,7 +265,9 @@ def _described(manifest: str | None, overrides: Sequence[str], source: str, node
         places = node_places([LOOPBACK] * nodes, DESCRIBED_PORT)
         overrides = [*overrides, *filled(NODE_SETTINGS, places[0], places, Path())]
     try:
-        plan = make_plan(read_manifest(manifest, source, overrides=overrides, listen="127.0.0.1:0"), source)
+        faults = Faults(source)
+        read = read_manifest(manifest, source, overrides=overrides, listen="127.0.0.1:0", faults=faults)
+        plan = make_plan(read, source, faults=faults)
         return asyncio.run(_describe(plan))
     except (ManifestError, PluginContractError) as error:
         raise VariantError(str(error)) from error

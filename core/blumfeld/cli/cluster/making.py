@@ -21,7 +21,7 @@ from blumfeld.kernel.node import StartError
 from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import PORT_STEP, node_manifests
 from blumfeld.kernel.supervising.preparing import prepare_nodes
-from blumfeld.plugging.errors import ManifestError, Problem
+from blumfeld.plugging.errors import Faults, ManifestError, Problem
 
 NODES = 3
 """Nodes of a cluster where neither the command nor the manifest says how many."""
@@ -47,10 +47,11 @@ def new_cluster(
     source = path or NO_FILE
     _check_overrides(overrides, count)
     nodes = [] if count is None else [f"nodes={count}"]
-    manifest = load_manifest(path, [*overrides, *nodes], str(directory.resolve()), listen)
+    faults = Faults(source)
+    manifest = load_manifest(path, [*overrides, *nodes], str(directory.resolve()), listen, faults)
     if count is None and manifest.nodes == 1:
         manifest = msgspec.structs.replace(manifest, nodes=NODES)
-    derived = node_manifests(manifest, source)
+    derived = node_manifests(manifest, source, faults)
     if manifest.nodes == 1:  # nothing was derived: give it a directory of its own beside the cluster's file
         derived = (_below(manifest, directory),)
     bridge = None
@@ -58,7 +59,7 @@ def new_cluster(
         namespaces.check_possible()
         bridge = namespaces.bridge_name(directory)
         derived = namespaces.isolated(derived, bridge)
-    plans = [make_plan(one, source) for one in derived]
+    plans = [make_plan(one, source, faults=faults) for one in derived]
     if bridge is None:  # before anything is written: a cluster that is there can't be begun again elsewhere
         _check_ports(plans)
     try:

@@ -6,18 +6,17 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from blumfeld.kernel.identity import is_cluster_id
 from blumfeld.kernel.manifest.kafka_config import broker_config
 from blumfeld.kernel.manifest.rules import checked_listeners
 from blumfeld.kernel.manifest.sections import NO_FILE, NO_PLUGIN, Manifest
-from blumfeld.plugging.errors import ManifestError, Problem, shown
+from blumfeld.plugging.errors import Faults, ManifestError, Problem, shown
 from blumfeld.plugging.plugins import PlannedPlugin
 from blumfeld.plugging.registry import Registry
 from blumfeld.plugging.sections import decode_section
 from blumfeld.spi.transport import Listener
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator, Mapping
+    from collections.abc import Iterator, Mapping, Sequence
     from typing import Any
 
     from blumfeld.config.values import BrokerConfig
@@ -45,20 +44,25 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(plugin for plugin in self.plugins if plugin.role == role)
 
 
-def make_plan(manifest: Manifest, source: str = NO_FILE, registry: Registry | None = None) -> Plan:
+def make_plan(
+    manifest: Manifest,
+    source: str = NO_FILE,
+    registry: Registry | None = None,
+    faults: Faults | None = None,
+) -> Plan:
     """Check a manifest as a whole, and load the plug-ins that it names.
 
-    :raises ManifestError: it can't be run as it is: nothing was opened
+    :param faults: what was wrong already when the manifest was read; it is told with what is wrong here
+    :raises ManifestError: it can't be run as it is: nothing was opened. Every problem is told that can be seen before
+        plug-ins make their parts
     :raises PluginContractError: an entry point names something that is no plug-in
     """
-    listeners = checked_listeners(manifest, source)
-    cluster_id = manifest.node.cluster_id
-    if cluster_id is not None and not is_cluster_id(cluster_id):
-        allowed = "1 to 64 letters, digits, - and _; Kafka's own have 22"
-        raise ManifestError(source, [Problem("node.cluster_id", shown(cluster_id), allowed)])
-    config = broker_config(manifest, listeners, source)
+    faults = Faults(source) if faults is None else faults
+    listeners = checked_listeners(manifest, faults)
+    config = broker_config(manifest, listeners, faults)
     registry = Registry() if registry is None else registry
-    plugins = tuple(_Loader(manifest, source, registry).load_all())
+    plugins = tuple(_Loader(manifest, registry, faults).load_all())
+    faults.tell()
     return Plan(
         manifest=manifest,
         source=source,
@@ -72,72 +76,84 @@ def make_plan(manifest: Manifest, source: str = NO_FILE, registry: Registry | No
 class _Loader:
     """Loads the plug-ins that a manifest names, role by role."""
 
-    def __init__(self, manifest: Manifest, source: str, registry: Registry) -> None:
+    def __init__(self, manifest: Manifest, registry: Registry, faults: Faults) -> None:
         self.manifest = manifest
-        self.source = source
         self.registry = registry
+        self.faults = faults
 
     def load_all(self) -> Iterator[PlannedPlugin]:
-        """Yields all plug-ins, in the order in which parts are made."""
+        """Yields the plug-ins that can be loaded, in the order in which parts are made."""
         manifest = self.manifest
-        yield self._one("network", manifest.network.plugin, manifest.network.options)
+        yield from self._one("network", manifest.network.plugin, manifest.network.options)
         yield from self._storages()
-        yield self._one("consensus", manifest.consensus.plugin, manifest.consensus.options)
+        yield from self._one("consensus", manifest.consensus.plugin, manifest.consensus.options)
         is_broker = "broker" in manifest.node.roles
         if is_broker:
-            yield self._one("replication", manifest.replication.plugin, manifest.replication.options)
+            yield from self._one("replication", manifest.replication.plugin, manifest.replication.options)
         if manifest.security.plugin is not None:
-            yield self._one("security", manifest.security.plugin, manifest.security.options)
-        for nth, name in enumerate(manifest.plugins.observers):
-            options = manifest.plugins.options.get(name, {})
-            at, options_at = f"plugins.observers[{nth}]", f"plugins.options.{name}"
-            yield self._one("observers", name, options, at=at, options_at=options_at)
+            yield from self._one("security", manifest.security.plugin, manifest.security.options)
+        plugins, groups = manifest.plugins, manifest.groups
+        yield from self._each("observers", "plugins.observers", plugins.observers, plugins.options)
         # A controller alone coordinates nothing, but it must know the features of groups and transactions: it finalizes
         # their levels.
-        for nth, name in enumerate(manifest.groups.plugins):
-            options = manifest.groups.options.get(name, {})
-            at, options_at = f"groups.plugins[{nth}]", f"groups.options.{name}"
-            yield self._one("groups", name, options, at=at, options_at=options_at)
+        yield from self._each("groups", "groups.plugins", groups.plugins, groups.options)
         if is_broker:
-            for nth, name in enumerate(manifest.groups.assignors):
-                options = manifest.groups.options.get(name, {})
-                at, options_at = f"groups.assignors[{nth}]", f"groups.options.{name}"
-                yield self._one("assignors", name, options, at=at, options_at=options_at)
+            yield from self._each("assignors", "groups.assignors", groups.assignors, groups.options)
         if manifest.transactions.plugin != NO_PLUGIN:
-            yield self._one("transactions", manifest.transactions.plugin, manifest.transactions.options)
+            section = manifest.transactions
+            yield from self._one("transactions", section.plugin, section.options)
         if manifest.archive is not None:
             if ARCHIVE_PLUGIN not in self.registry.names():
                 found = f"a section of the package {ARCHIVE_PACKAGE}, which isn't installed"
-                problem = Problem("archive", found, f"pip install {ARCHIVE_PACKAGE}, or no such section")
-                raise ManifestError(self.source, [problem])
-            yield self._one("sink", ARCHIVE_PLUGIN, manifest.archive, at="archive", options_at="archive")
+                self.faults.add(
+                    [Problem("archive", found, f"pip install {ARCHIVE_PACKAGE}, or no such section")]
+                )
+                return
+            yield from self._one("sink", ARCHIVE_PLUGIN, manifest.archive, at="archive", options_at="archive")
+
+    def _each(
+        self, role: str, at: str, names: Sequence[str], options: Mapping[str, Mapping[str, Any]]
+    ) -> Iterator[PlannedPlugin]:
+        """Yields the plug-ins of a list at ``at``, whose options stand beside it by name."""
+        if not self.faults.sound(at):
+            return
+        section = at.partition(".")[0]
+        for nth, name in enumerate(names):
+            options_at = f"{section}.options.{name}"
+            yield from self._one(role, name, options.get(name, {}), at=f"{at}[{nth}]", options_at=options_at)
 
     def _storages(self) -> Iterator[PlannedPlugin]:
         """Yields the storages, the innermost one first. A storage wraps another if its options have a field
         ``local``."""
         section = self.manifest.storage
-        outer = self._one("storage", section.plugin, section.options)
-        inner = getattr(outer.options, "local", None)
-        if isinstance(inner, str):
+        for outer in self._one("storage", section.plugin, section.options):
+            inner = getattr(outer.options, "local", None)
             at, options_at = "storage.options.local", "storage.local_options"
-            if inner == section.plugin:
-                problem = Problem(at, shown(inner), "another storage than the one that wraps it")
-                raise ManifestError(self.source, [problem])
-            found = self._one("storage", inner, section.local_options, at=at, options_at=options_at)
-            yield msgspec.structs.replace(found, role="local_storage")
-        elif section.local_options:
-            problem = Problem(
-                "storage.local_options", "options", f"none: {section.plugin} wraps no other storage"
-            )
-            raise ManifestError(self.source, [problem])
-        yield outer
+            if not isinstance(inner, str):
+                if section.local_options:
+                    allowed = f"none: {section.plugin} wraps no other storage"
+                    self.faults.add([Problem(options_at, "options", allowed)])
+            elif inner == section.plugin:
+                self.faults.add([Problem(at, shown(inner), "another storage than the one that wraps it")])
+            else:
+                for found in self._one("storage", inner, section.local_options, at=at, options_at=options_at):
+                    yield msgspec.structs.replace(found, role="local_storage")
+            yield outer
 
     def _one(
         self, role: str, name: str, options: Mapping[str, Any], *, at: str = "", options_at: str = ""
-    ) -> PlannedPlugin:
+    ) -> Iterator[PlannedPlugin]:
+        """Yields the plug-in; nothing if it can't be loaded or its options are wrong, which is a fault."""
         path = at or f"{role}.plugin"
-        plugin_class = self.registry.load(name, role, self.source, path)
-        decoded = decode_section(
-            options, plugin_class.options_class, self.source, options_at or f"{role}.options"
-        )
-        return PlannedPlugin(role=role, name=name, path=path, plugin_class=plugin_class, options=decoded)
+        source = self.faults.source
+        if not self.faults.sound(path):
+            return  # the name is a default in place of what was meant
+        try:
+            plugin_class = self.registry.load(name, role, source, path)
+            decoded = decode_section(
+                options, plugin_class.options_class, source, options_at or f"{role}.options"
+            )
+        except ManifestError as error:
+            self.faults.add(error.problems)
+            return
+        yield PlannedPlugin(role=role, name=name, path=path, plugin_class=plugin_class, options=decoded)

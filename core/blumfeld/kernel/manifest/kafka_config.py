@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from blumfeld.config.definitions import LISTENER_PREFIX
@@ -18,7 +18,7 @@ from blumfeld.config.values import (
 )
 from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.runtime.machine_memory import buffer_bytes_max, memory_bytes
-from blumfeld.plugging.errors import ManifestError, Problem, shown
+from blumfeld.plugging.errors import Faults, Problem, shown
 from blumfeld.spi.transport import Limits, Listener
 
 PROTOCOL_MAP = "listener.security.protocol.map"
@@ -26,50 +26,57 @@ _SECURE_PROTOCOLS = ("SSL", "SASL_PLAINTEXT", "SASL_SSL")
 _PLAINTEXT_ONLY = "this build's listeners speak PLAINTEXT only"
 
 
-def broker_config(manifest: Manifest, listeners: Sequence[Listener], source: str) -> BrokerConfig:
-    """Returns the broker's static configuration.
+def broker_config(manifest: Manifest, listeners: Sequence[Listener], faults: Faults) -> BrokerConfig:
+    """Returns the broker's static configuration, without keys that can't be used.
 
-    :raises ManifestError: it lists each key of ``[config]`` that Kafka doesn't have, whose value Kafka refuses, or that
-        promises something that this build can't do; and each listener that should speak another protocol than PLAINTEXT
+    :param faults: gets a problem for each key of ``[config]`` that Kafka doesn't have, whose value Kafka refuses, or
+        that promises something that this build can't do; and for each listener that should speak another protocol
+        than PLAINTEXT
     """
-    problems = list(_protocol_problems(manifest, listeners))
+    faults.add(_protocol_problems(manifest, listeners))
+    listeners_known = faults.sound("network.listeners")
+    usable: dict[str, Any] = {}
     for key, value in manifest.config.items():
+        path = f'config."{key}"'
+        if isinstance(value, dict) or not faults.sound(path):
+            continue  # told already
         try:
             defn = BROKER_CONFIGS.find(key)
             parse(defn, value)
-            _check_effect(defn, key, value, listeners)
+            _check_effect(defn, key, value, listeners if listeners_known else None)
+            usable[key] = value
         except UnknownConfigError as error:
-            allowed = "Kafka's broker keys"
-            if error.close:
-                allowed += f" (did you mean {' or '.join(error.close)}?)"
-            problems.append(Problem(f'config."{key}"', "an unknown key", allowed))
+            faults.add([Problem(path, error.said)])
         except ConfigError as error:
-            problems.append(Problem(f'config."{key}"', shown(error.found), error.allowed))
-    if problems:
-        raise ManifestError(source, problems)
-    config = BrokerConfig({**manifest.config, **_of_sections(manifest, listeners)})
-    problems = list(_limit_problems(config))
-    if problems:
-        raise ManifestError(source, problems)
+            faults.add([Problem(path, shown(error.found), error.allowed)])
+    if faults.sound("node", "network"):
+        usable |= _of_sections(manifest, listeners, usable)
+    config = BrokerConfig(usable)
+    faults.add(_limit_problems(config, faults))
     return config
 
 
-def _limit_problems(config: BrokerConfig) -> Iterator[Problem]:
+def _limit_problems(config: BrokerConfig, faults: Faults) -> Iterator[Problem]:
     """Yields problems of limits, by Kafka's rules: the bound on request memory must hold the largest request, and at
     least one address must be able to connect."""
-    if config.int("max.connections.per.ip") == 0 and not config.get("max.connections.per.ip.overrides"):
+    overrides = "max.connections.per.ip.overrides"
+    if config.int("max.connections.per.ip") == 0 and not config.get(overrides) and _known(faults, overrides):
         yield Problem(
             'config."max.connections.per.ip"',
             "0",
             "1 or more, unless max.connections.per.ip.overrides is set",
         )
     bound, frame = config.int("queued.max.request.bytes"), config.int("socket.request.max.bytes")
-    if 0 < bound < frame:
+    if 0 < bound < frame and _known(faults, "socket.request.max.bytes"):
         allowed = f"-1, or at least socket.request.max.bytes, which is {frame}"
         yield Problem('config."queued.max.request.bytes"', shown(bound), allowed)
 
 
-def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener]) -> None:
+def _known(faults: Faults, key: str) -> bool:
+    return faults.sound(f'config."{key}"')
+
+
+def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[Listener] | None) -> None:
     from blumfeld.config.effects import (
         check_effect,
         check_listener_key,
@@ -77,6 +84,8 @@ def _check_effect(defn: ConfigDef, key: str, value: Given, listeners: Sequence[L
 
     check_effect(defn, value)
     check_listener_key(defn, key, value)
+    if listeners is None:
+        return
     prefixes = [f"{LISTENER_PREFIX}{listener.name.lower()}." for listener in listeners]
     if key != defn.name and not any(key == prefix + defn.name for prefix in prefixes):
         allowed = "the prefix of a listener of this node: " + " or ".join(prefixes)
@@ -112,7 +121,9 @@ def keys_without_effect(manifest: Manifest) -> list[str]:
     return [key for key in manifest.config if effect_of(BROKER_CONFIGS.find(key)).effect == WITHOUT]
 
 
-def _of_sections(manifest: Manifest, listeners: Sequence[Listener]) -> dict[str, Any]:
+def _of_sections(
+    manifest: Manifest, listeners: Sequence[Listener], given: Mapping[str, Any]
+) -> dict[str, Any]:
     node = manifest.node
     keys: dict[str, Any] = {
         "node.id": node.id,
@@ -132,7 +143,7 @@ def _of_sections(manifest: Manifest, listeners: Sequence[Listener]) -> dict[str,
     if controllers:
         keys["controller.listener.names"] = controllers
     elif "controller" not in node.roles:  # a broker finds the controllers' endpoint by this name
-        keys["controller.listener.names"] = manifest.config.get("controller.listener.names", ["CONTROLLER"])
+        keys["controller.listener.names"] = given.get("controller.listener.names", ["CONTROLLER"])
     inter_broker = next((one.name for one in listeners if one.inter_broker), None)
     if inter_broker is not None:
         keys["inter.broker.listener.name"] = inter_broker

@@ -23,6 +23,8 @@ from blumfeld.plugging.errors import Problem, shown
 
 CONTROLLER_LISTENERS = "controller.listener.names"
 AUTO_JOIN = "controller.quorum.auto.join.enable"
+PLACES = tuple(f'config."{key}"' for key in (VOTERS, BOOTSTRAP_SERVERS, CONTROLLER_LISTENERS, AUTO_JOIN))
+"""Places of the manifest that :func:`quorum_problems` looks at, beside the node's and the listeners'."""
 
 
 def names_other_nodes(node_id: int, voters: tuple[str, ...], bootstrap_servers: tuple[str, ...]) -> bool:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from posixpath import normpath
 
 from blumfeld.config.addresses import PORT_MAX, host_and_port
+from blumfeld.kernel.identity import is_cluster_id
 from blumfeld.kernel.manifest.sections import (
     NO_PLUGIN,
     ListenerSection,
@@ -14,7 +15,7 @@ from blumfeld.kernel.manifest.sections import (
     NodeSection,
     listener_sections,
 )
-from blumfeld.plugging.errors import ManifestError, Problem, one_of, shown
+from blumfeld.plugging.errors import Faults, Problem, one_of, shown
 from blumfeld.spi.transport import Listener
 
 ROLES = ("broker", "controller")
@@ -22,23 +23,36 @@ LOG_FORMATS = ("console", "json")
 LOG_LEVELS = ("debug", "info", "warning", "error")
 
 _LISTENER_NAME = re.compile(r"[A-Z0-9_]+")
+_SHELL_VARIABLE = re.compile(r"(^|/)\$\w")
 _NOT_ROUTABLE = ("", "0.0.0.0", "::")
 
 
-def checked_listeners(manifest: Manifest, source: str) -> tuple[Listener, ...]:
-    """Returns the listeners of a manifest whose sections fit together.
+def checked_listeners(manifest: Manifest, faults: Faults) -> tuple[Listener, ...]:
+    """Returns the listeners of a manifest; none if their addresses can't be used.
 
-    :raises ManifestError: it lists every problem that the sections show by themselves
+    :param faults: gets every problem that the sections show by themselves. Values that are known to be wrong are not
+        compared with others
     """
-    problems = [*_node_problems(manifest), *_section_problems(manifest), *_config_problems(manifest)]
     sections = listener_sections(manifest)
-    problems += _listener_problems(sections, manifest.node.roles)
+    listeners_known = manifest.network.listeners is not None or faults.sound("network.listeners")
+    faults.add(_node_problems(manifest.node))
+    roles = manifest.node.roles if faults.sound("node.roles") else None
+    faults.add(_section_problems(manifest))
+    faults.add(_option_problems(manifest, faults))
+    faults.add(_config_problems(manifest, roles))
+    if listeners_known:
+        faults.add(_listener_problems(sections, roles))
+        faults.add(_metrics_problems(manifest.metrics.bind, sections))
     if manifest.config or "controller" not in manifest.node.roles:
-        from blumfeld.kernel.manifest.quorum import quorum_problems  # not for the default node's start
+        from blumfeld.kernel.manifest.quorum import (
+            PLACES,
+            quorum_problems,
+        )  # not for the default node's start
 
-        problems += quorum_problems(manifest, sections)
-    if problems:
-        raise ManifestError(source, problems)
+        if faults.sound("node.id", "node.roles", "network.listeners", *PLACES):
+            faults.add(quorum_problems(manifest, sections))
+    if not faults.sound("network.listeners"):
+        return ()
     named = any(section.inter_broker for section in sections)
     first = next((section.name for section in sections if section.kind == "broker"), None)
     return tuple(_listener(s, s.inter_broker if named else s.name == first) for s in sections)
@@ -60,8 +74,8 @@ def _listener(section: ListenerSection, inter_broker: bool) -> Listener:
     )
 
 
-def _node_problems(manifest: Manifest) -> Iterator[Problem]:
-    roles = manifest.node.roles
+def _node_problems(node: NodeSection) -> Iterator[Problem]:
+    roles = node.roles
     if not roles:
         yield Problem("node.roles", "no role", "broker, controller, or both")
     for nth, role in enumerate(roles):
@@ -69,18 +83,18 @@ def _node_problems(manifest: Manifest) -> Iterator[Problem]:
             yield Problem(f"node.roles[{nth}]", shown(role), one_of(role, ROLES))
         elif role in roles[:nth]:
             yield Problem(f"node.roles[{nth}]", f"{role} twice", "each role once")
-    yield from _directory_problems(manifest.node)
-    if manifest.nodes > 1:
-        allowed = "1 for one node: `blumfeld run FILE` starts all of them, `--node ID` one of them"
-        yield Problem("nodes", str(manifest.nodes), allowed)
+    yield from _directory_problems(node)
+    if node.cluster_id is not None and not is_cluster_id(node.cluster_id):
+        allowed = "1 to 64 letters, digits, - and _; Kafka's own have 22"
+        yield Problem("node.cluster_id", shown(node.cluster_id), allowed)
 
 
 def _directory_problems(node: NodeSection) -> Iterator[Problem]:
     """Yields problems of the data directories. Paths are compared as text; if two of them lead to one directory, its
     lock file fails the start."""
     if node.data_dirs is None:
-        if node.data_dir == "":
-            yield Problem("node.data_dir", '""', "the path of a directory")
+        if node.data_dir is not None and (problem := _own_path_problem("node.data_dir", node.data_dir)):
+            yield problem
         return
     if node.data_dir is not None:
         yield Problem("node.data_dir", f"{shown(node.data_dir)} beside node.data_dirs", "one of the two")
@@ -95,8 +109,8 @@ def _directory_problems(node: NodeSection) -> Iterator[Problem]:
 
 def _path_problem(path: str, nth: int, before: list[str]) -> Problem | None:
     at = f"node.data_dirs[{nth}]"
-    if not path:
-        return Problem(at, '""', "the path of a directory")
+    if problem := _own_path_problem(at, path):
+        return problem
     if "," in path:
         return Problem(at, shown(path), "a path without a comma: Kafka's log.dirs is cut there")
     for earlier, other in enumerate(before):
@@ -110,6 +124,17 @@ def _path_problem(path: str, nth: int, before: list[str]) -> Problem | None:
     return None
 
 
+def _own_path_problem(at: str, path: str) -> Problem | None:
+    if not path:
+        return Problem(at, '""', "the path of a directory")
+    # Braced variables are refused in every text of the manifest.
+    if path.partition("/")[0].startswith("~") or _SHELL_VARIABLE.search(path):
+        return Problem(
+            at, shown(path), "a path as it is: a manifest expands nothing, a shell does (--data-dir)"
+        )
+    return None
+
+
 def _lies_in(inner: str, outer: str) -> bool:
     if outer == ".":
         return inner.partition("/")[0] not in ("", "..")
@@ -117,7 +142,10 @@ def _lies_in(inner: str, outer: str) -> bool:
 
 
 def _section_problems(manifest: Manifest) -> Iterator[Problem]:
-    logging, groups = manifest.logging, manifest.groups
+    logging, groups, observers = manifest.logging, manifest.groups, manifest.plugins.observers
+    if manifest.nodes > 1:
+        allowed = "1 for one node: `blumfeld run FILE` starts all of them, `--node ID` one of them"
+        yield Problem("nodes", str(manifest.nodes), allowed)
     if logging.format not in LOG_FORMATS:
         yield Problem("logging.format", shown(logging.format), one_of(logging.format, LOG_FORMATS))
     if logging.level not in LOG_LEVELS:
@@ -128,45 +156,51 @@ def _section_problems(manifest: Manifest) -> Iterator[Problem]:
     for nth, plugin in enumerate(groups.assignors):
         if plugin in groups.assignors[:nth]:
             yield Problem(f"groups.assignors[{nth}]", f"{plugin} twice", "each plug-in once")
-    for name in groups.options:
-        if name not in (*groups.plugins, *groups.assignors):
-            found = "options for a plug-in that isn't named"
-            yield Problem(f"groups.options.{name}", found, one_of(name, (*groups.plugins, *groups.assignors)))
-    observers = manifest.plugins.observers
     for nth, plugin in enumerate(observers):
         if plugin in observers[:nth]:
             yield Problem(f"plugins.observers[{nth}]", f"{plugin} twice", "each observer once")
-    for name in manifest.plugins.options:
-        if name not in observers:
-            found = "options for a plug-in that isn't named"
-            yield Problem(f"plugins.options.{name}", found, one_of(name, observers))
-    if manifest.metrics.bind is not None:
-        yield from _address_problems("metrics.bind", manifest.metrics.bind)
-    if manifest.security.plugin is None and manifest.security.options:
+
+
+def _option_problems(manifest: Manifest, faults: Faults) -> Iterator[Problem]:
+    """Yields options of plug-ins that no section names."""
+    groups, plugins = manifest.groups, manifest.plugins
+    if faults.sound("groups.plugins", "groups.assignors"):
+        yield from _unnamed("groups", groups.options, (*groups.plugins, *groups.assignors))
+    if faults.sound("plugins.observers"):
+        yield from _unnamed("plugins", plugins.options, plugins.observers)
+    security, transactions = manifest.security, manifest.transactions
+    if security.plugin is None and security.options and faults.sound("security.plugin"):
         yield Problem("security.options", "options without a plug-in", "name it: security.plugin")
-    if manifest.transactions.plugin == NO_PLUGIN and manifest.transactions.options:
+    if transactions.plugin == NO_PLUGIN and transactions.options:
         allowed = f'none beside transactions.plugin = "{NO_PLUGIN}"'
         yield Problem("transactions.options", "options without a plug-in", allowed)
 
 
-def _config_problems(manifest: Manifest) -> Iterator[Problem]:
+def _unnamed(section: str, options: Mapping[str, object], named: Sequence[str]) -> Iterator[Problem]:
+    for name in options:
+        if name not in named:
+            found = "options for a plug-in that isn't named"
+            yield Problem(f"{section}.options.{name}", found, one_of(name, named))
+
+
+def _config_problems(manifest: Manifest, roles: tuple[str, ...] | None) -> Iterator[Problem]:
     for key, value in manifest.config.items():
         path = f'config."{key}"'
         if isinstance(value, dict):
             dotted = ".".join(_first_leaf(key, value))
             allowed = f'flat keys in quotes: "{dotted}" = …'
             yield Problem(f"config.{key}", "a table", allowed)
-        elif (section := _section_of(key, manifest.node.roles)) is not None:
+        elif (section := _section_of(key, roles)) is not None:
             yield Problem(path, shown(value), f"nothing here: say it in {section}")
 
 
-def _section_of(key: str, roles: tuple[str, ...]) -> str | None:
+def _section_of(key: str, roles: tuple[str, ...] | None) -> str | None:
     """Returns the manifest's own section for a Kafka key. Such a key is refused in ``[config]``: two places could
     disagree. A broker alone has no controller listener, so ``[config]`` is the only place for the controllers'."""
     from blumfeld.config.effects import effect_of
     from blumfeld.config.values import BROKER_CONFIGS  # imported only if there is a [config]
 
-    if key == "controller.listener.names" and "controller" not in roles:
+    if key == "controller.listener.names" and (roles is None or "controller" not in roles):
         return None
     return effect_of(BROKER_CONFIGS[key]).section if key in BROKER_CONFIGS else None
 
@@ -185,7 +219,9 @@ def _address_problems(path: str, text: str) -> Iterator[Problem]:
         yield Problem(path, shown(text), f"HOST:PORT with a port from 0 to {PORT_MAX}")
 
 
-def _listener_problems(sections: tuple[ListenerSection, ...], roles: tuple[str, ...]) -> Iterator[Problem]:
+def _listener_problems(
+    sections: tuple[ListenerSection, ...], roles: tuple[str, ...] | None
+) -> Iterator[Problem]:
     names: dict[str, int] = {}
     ports: dict[int, str] = {}
     for nth, section in enumerate(sections):
@@ -205,10 +241,22 @@ def _listener_problems(sections: tuple[ListenerSection, ...], roles: tuple[str, 
     if len(inter_broker) > 1:
         found = " and ".join(inter_broker) + " with inter_broker"
         yield Problem("network.listeners", found, "one listener that other brokers come in by")
+    if roles is None or not all(section.kind in ROLES for section in sections):
+        return
     if "broker" in roles and not any(section.kind == "broker" for section in sections):
         yield Problem("network.listeners", "no listener of kind broker", "one at least: the node is a broker")
     if not sections and "broker" not in roles:
         yield Problem("network.listeners", "no listener", "one of kind controller at least")
+
+
+def _metrics_problems(bind: str | None, sections: tuple[ListenerSection, ...]) -> Iterator[Problem]:
+    if bind is None:
+        return
+    yield from _address_problems("metrics.bind", bind)
+    port = _port(bind)
+    for section in sections:
+        if port and port == _port(section.bind):
+            yield Problem("metrics.bind", f"port {port}, as {section.name}", "a port of its own, or 0")
 
 
 def _port(bind: str) -> int:
@@ -218,12 +266,14 @@ def _port(bind: str) -> int:
         return 0
 
 
-def _one_listener_problems(path: str, section: ListenerSection, roles: tuple[str, ...]) -> Iterator[Problem]:
+def _one_listener_problems(
+    path: str, section: ListenerSection, roles: tuple[str, ...] | None
+) -> Iterator[Problem]:
     if not _LISTENER_NAME.fullmatch(section.name):
         yield Problem(f"{path}.name", shown(section.name), "capital letters, digits and _")
     if section.kind not in ROLES:
         yield Problem(f"{path}.kind", shown(section.kind), one_of(section.kind, ROLES))
-    elif section.kind not in roles:
+    elif roles is not None and section.kind not in roles:
         found = f"{section.kind}, a role that the node doesn't have"
         yield Problem(f"{path}.kind", found, ", ".join(roles))
     if section.inter_broker and section.kind != "broker":

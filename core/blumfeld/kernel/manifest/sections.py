@@ -10,8 +10,8 @@ from typing import Annotated, Any
 
 import msgspec
 
-from blumfeld.plugging.errors import ManifestError, Problem
-from blumfeld.plugging.sections import decode_section, parse_manifest
+from blumfeld.plugging.errors import Faults, ManifestError, Problem
+from blumfeld.plugging.sections import decode_section, parse_manifest, variable_problems
 
 NO_FILE = "default manifest"
 """Name of the manifest in error messages if there is no file."""
@@ -170,6 +170,7 @@ def read_manifest(
     overrides: Sequence[str] = (),
     data_dir: str | None = None,
     listen: str | None = None,
+    faults: Faults | None = None,
 ) -> Manifest:
     """Returns the manifest in ``text`` (``None``: no file) with the overrides of the command line.
 
@@ -178,15 +179,26 @@ def read_manifest(
     :param overrides: ``section.key=value`` (:func:`with_override`), applied in order
     :param data_dir: the only log directory; it replaces those of the file
     :param listen: bind address of the first broker listener
-    :raises ManifestError: invalid TOML, an unknown key, or a wrong type
+    :param faults: gets the problems, instead of an error. Values that can't be used are left out of the manifest, so
+        that the plan can tell what is wrong with the others. It raises the error then
+    :raises ManifestError: invalid TOML; without ``faults`` also every unknown key, wrong type and variable
     """
+    collected = Faults(source) if faults is None else faults
     raw = parse_manifest(text or "", source)
     for override in overrides:
-        raw = with_override(raw, override)
+        try:
+            raw = with_override(raw, override)
+        except ManifestError as error:
+            collected.add(msgspec.structs.replace(problem, path="--set") for problem in error.problems)
     if data_dir is not None:
         raw = _in_directory(raw, data_dir)
-    manifest = decode_section(raw, Manifest, source)
-    return manifest if listen is None else _listening_at(manifest, listen, source)
+    collected.add(variable_problems(raw))
+    manifest = decode_section(raw, Manifest, source, faults=collected)
+    if listen is not None:
+        manifest = _listening_at(manifest, listen, collected)
+    if faults is None:
+        collected.tell()
+    return manifest
 
 
 def with_override(raw: Mapping[str, Any], override: str) -> dict[str, Any]:
@@ -257,12 +269,13 @@ def listener_sections(manifest: Manifest) -> tuple[ListenerSection, ...]:
     return (ListenerSection(name="CONTROLLER", kind="controller", bind=DEFAULT_CONTROLLER_BIND),)
 
 
-def _listening_at(manifest: Manifest, listen: str, source: str) -> Manifest:
+def _listening_at(manifest: Manifest, listen: str, faults: Faults) -> Manifest:
     listeners = list(listener_sections(manifest))
     nth = next((n for n, listener in enumerate(listeners) if listener.kind == "broker"), None)
     if nth is None:
-        problem = Problem("--listen", listen, "only with a listener of kind broker in the manifest")
-        raise ManifestError(source, [problem])
+        if faults.sound("node.roles", "network.listeners"):
+            faults.add([Problem("--listen", listen, "only with a listener of kind broker in the manifest")])
+        return manifest
     listeners[nth] = msgspec.structs.replace(listeners[nth], bind=listen)
     network = msgspec.structs.replace(manifest.network, listeners=tuple(listeners))
     return msgspec.structs.replace(manifest, network=network)

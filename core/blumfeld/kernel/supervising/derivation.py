@@ -20,7 +20,7 @@ from blumfeld.kernel.manifest.sections import (
     NodeSection,
     listener_sections,
 )
-from blumfeld.plugging.errors import ManifestError, Problem, shown
+from blumfeld.plugging.errors import Faults, Problem, shown
 
 PORT_STEP = 10
 """Each node's ports lie this far above those of the node before it."""
@@ -35,37 +35,55 @@ REPLICAS_OF_TWO = {
 """Defaults of two nodes. Kafka's are 3, 3 and 2, and topics with three replicas would never be created there."""
 
 
-def node_manifests(manifest: Manifest, source: str) -> tuple[Manifest, ...]:
+_READ = ("nodes", "node", "network", "metrics", f'config."{VOTERS}"', f'config."{BOOTSTRAP_SERVERS}"')
+"""Places of the manifest that the nodes are derived from."""
+
+
+def node_manifests(manifest: Manifest, source: str, faults: Faults | None = None) -> tuple[Manifest, ...]:
     """Returns the manifest of each node, by id; a manifest of one node as it is.
 
-    :raises ManifestError: it lists each reason why no nodes can be derived
+    :param faults: what was wrong already. It gets each reason why no nodes can be derived. The manifest of a single
+        node is returned then, so that its plan can tell what else is wrong, and raises the error
+    :raises ManifestError: without ``faults`` it lists each reason why no nodes can be derived
     """
     if manifest.nodes == 1:
         return (manifest,)
-    problems = list(_problems(manifest))
-    if problems:
-        raise ManifestError(source, problems)
-    count = _controllers(manifest)
-    voters = [_with_controller_listener(manifest, nth) for nth in range(count)]
-    addresses = [_controller_address(sections) for sections in voters]
-    derived = tuple(_derived(manifest, nth, addresses) for nth in range(manifest.nodes))
-    problems = list(_port_problems(derived))
-    if problems:
-        raise ManifestError(source, problems)
+    collected = Faults(source) if faults is None else faults
+    alone = (msgspec.structs.replace(manifest, nodes=1),)
+    if not collected.sound(*_READ):
+        return alone
+    collected.add(_problems(manifest))
+    derived = _all_derived(manifest) if collected.sound(*_READ) else alone
+    collected.add(_port_problems(derived))
+    if faults is None:
+        collected.tell()
     return derived
 
 
-def node_manifest(manifest: Manifest, node_id: int, source: str) -> Manifest:
+def _all_derived(manifest: Manifest) -> tuple[Manifest, ...]:
+    count = _controllers(manifest)
+    voters = [_with_controller_listener(manifest, nth) for nth in range(count)]
+    addresses = [_controller_address(sections) for sections in voters]
+    return tuple(_derived(manifest, nth, addresses) for nth in range(manifest.nodes))
+
+
+def node_manifest(manifest: Manifest, node_id: int, source: str, faults: Faults | None = None) -> Manifest:
     """Returns the manifest of one of the nodes.
 
-    :raises ManifestError: the manifest has no node with this id, or no nodes can be derived
+    :param faults: as for :func:`node_manifests`
+    :raises ManifestError: without ``faults``: the manifest has no node with this id, or no nodes can be derived
     """
-    derived = node_manifests(manifest, source)
+    derived = node_manifests(manifest, source, faults)
     for one in derived:
         if one.node.id == node_id:
             return one
     ids = ", ".join(str(one.node.id) for one in derived)
-    raise ManifestError("--node", [Problem("", str(node_id), f"a node of {source}: {ids}")])
+    collected = Faults(source) if faults is None else faults
+    if collected.sound(*_READ):
+        collected.add([Problem("--node", str(node_id), f"a node of {source}: {ids}")])
+    if faults is None:
+        collected.tell()
+    return derived[0]
 
 
 def _problems(manifest: Manifest) -> Iterator[Problem]:
@@ -90,20 +108,22 @@ def _problems(manifest: Manifest) -> Iterator[Problem]:
 
 def _port_problems(derived: Sequence[Manifest]) -> Iterator[Problem]:
     """Yields ports that two nodes would bind. Hosts are not compared, as for the listeners of one node."""
-    taken: dict[int, str] = {}
+    taken: dict[int, tuple[int, str]] = {}
     for manifest in derived:
         binds = [(section.name, section.bind) for section in listener_sections(manifest)]
         if manifest.metrics.bind is not None:
             binds.append(("metrics", manifest.metrics.bind))
         for name, bind in binds:
-            port, place = _port(bind), f"{name} of node {manifest.node.id}"
+            port, node_id = _port(bind), manifest.node.id
+            other_id, other = taken.get(port, (node_id, ""))
             if port > PORT_MAX:
-                yield Problem("nodes", f"port {port} for {place}", f"ports up to {PORT_MAX}: lower ones here")
-            elif port in taken:
-                found = f"port {port} for {place}, and for {taken[port]}"
+                found = f"port {port} for {name} of node {node_id}"
+                yield Problem("nodes", found, f"ports up to {PORT_MAX}: lower ones here")
+            elif other_id != node_id:  # two of one node are told by its own check
+                found = f"port {port} for {name} of node {node_id}, and for {other} of node {other_id}"
                 yield Problem("nodes", found, f"ports of one node that are less than {PORT_STEP} apart")
             if port:
-                taken[port] = place
+                taken[port] = node_id, name
 
 
 def _controllers(manifest: Manifest) -> int:

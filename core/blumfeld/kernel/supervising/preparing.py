@@ -9,7 +9,7 @@ import msgspec
 from blumfeld.config.quorum import VOTERS, quorum_voters
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting, format_directories
-from blumfeld.kernel.identity import formatted_directories
+from blumfeld.kernel.identity import IdentityError, formatted_directories
 from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.log.checkpoints import META_PROPERTIES, MetaProperties
 from blumfeld.log.quorum_state import FILE_NAME, decode_quorum_state
@@ -22,7 +22,7 @@ def prepare_nodes(manifest: Manifest, plans: Sequence[Plan], runtime: Runtime) -
     """Format the directories that aren't formatted yet, and check the others.
 
     :param manifest: the manifest with ``nodes = N``
-    :raises ValueError: a directory belongs to one node, to another cluster or node, or to a quorum of other voters
+    :raises IdentityError: a directory belongs to one node, to another cluster or node, or to a quorum of other voters
     :raises OSError: a directory can't be read or written
     """
     check_directories(manifest, plans, runtime)
@@ -32,12 +32,12 @@ def prepare_nodes(manifest: Manifest, plans: Sequence[Plan], runtime: Runtime) -
 def check_directories(manifest: Manifest, plans: Sequence[Plan], runtime: Runtime) -> None:
     """Check that the directories are those of these nodes. Writes nothing.
 
-    :raises ValueError: see :func:`prepare_nodes`
+    :raises IdentityError: see :func:`prepare_nodes`
     """
     first = plans[0].manifest.node
     for path, below in zip(manifest.node.directories, first.directories, strict=True):
         if runtime.files.exists(f"{path}/{META_PROPERTIES}"):
-            raise ValueError(
+            raise IdentityError(
                 f"{path} is the directory of one node, and nodes = {manifest.nodes} has one below it for each: move "
                 f"its content to {below}, or set nodes = 1"
             )
@@ -55,7 +55,7 @@ def _check_voters(count: int, plan: Plan, runtime: Runtime) -> None:
     known = set(decode_quorum_state(runtime.files.read_bytes(path), path).current_voters)
     wanted = {voter.voter_id for voter in quorum_voters(plan.config.list(VOTERS))}
     if known and wanted and known != wanted:
-        raise ValueError(
+        raise IdentityError(
             f"{path}: the quorum began with the voters {_joined(known)}, and nodes = {count} has {_joined(wanted)}: "
             "take a number of nodes with the same voters (1 or 2; or 3 and more)"
         )
@@ -69,7 +69,7 @@ def format_nodes(
     :return: directory → what was written
     :raises AlreadyFormatted: one is formatted, and that isn't ignored
     :raises ManifestError: as :func:`~blumfeld.kernel.formatting.directories.format_directories`
-    :raises ValueError: one is formatted for another cluster or node
+    :raises IdentityError: one is formatted for another cluster or node
     :raises OSError: one can't be read or written
     """
     cluster_id = plans[0].manifest.node.cluster_id
@@ -79,7 +79,9 @@ def format_nodes(
                 directory = path.removesuffix("/" + META_PROPERTIES)
                 raise AlreadyFormatted(f"{directory} is formatted already: see {path}")
             if cluster_id not in (None, meta.cluster_id):
-                raise ValueError(f"{path}: the directory is of cluster {meta.cluster_id}, not {cluster_id}")
+                raise IdentityError(
+                    f"{path}: the directory is of cluster {meta.cluster_id}, not {cluster_id}"
+                )
             cluster_id = meta.cluster_id
     cluster_id = cluster_id or uuid_text(runtime.new_uuid())
     formatted: dict[str, MetaProperties] = {}

@@ -22,6 +22,7 @@ from blumfeld.kernel.process import loop_factory
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.kernel.watching.event_log import EventLogs, Render
+from blumfeld.plugging.errors import Faults
 from blumfeld.plugging.registry import Registry
 from blumfeld.plugging.sections import decode_section
 from blumfeld.testing.brokers.unsynced_files import UnsyncedFiles
@@ -91,7 +92,10 @@ class EmbeddedBroker:
 
     def _planned(self) -> Plan:
         source = type(self).__name__
-        return make_plan(decode_section(self._raw, Manifest, source), source, self._registry)
+        faults = Faults(source)
+        return make_plan(
+            decode_section(self._raw, Manifest, source, faults=faults), source, self._registry, faults
+        )
 
     # For the test
 
