@@ -8,7 +8,7 @@ else undoes it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,7 +16,7 @@ import attrs
 import msgspec
 
 from blumfeld_sink_spark.compaction.exchange import can_exchange
-from blumfeld_sink_spark.compaction.groups import Files, Group, plan
+from blumfeld_sink_spark.compaction.groups import Files, Group, left_alone, plan
 from blumfeld_sink_spark.compaction.merging import Inputs, Merged, UnlikeError, fingerprint_of, merge
 from blumfeld_sink_spark.compaction.swap import FileSwap, FolderSwap, Swap, clear, folder_of
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
@@ -71,9 +71,15 @@ class Compaction:
 
     def groups(self, *, before: str, table: str = "") -> list[Group]:
         """Returns the groups that are worth merging, by the ledger as it is now."""
+        return plan(self._files(), before=before, table=table, target_bytes=self._target_bytes)
+
+    def left_alone(self, *, before: str, table: str = "") -> Mapping[str, int]:
+        """Returns the number of files that ``groups`` leaves alone, by reason."""
+        return left_alone(self._files(), before=before, table=table, target_bytes=self._target_bytes)
+
+    def _files(self) -> Files:
         self._ledger.load()
-        records = (record for query in self._ledger.queries() for record in self._ledger.records(query))
-        return plan(Files.of(records), before=before, table=table, target_bytes=self._target_bytes)
+        return Files.of(record for query in self._ledger.queries() for record in self._ledger.records(query))
 
     def recover(self) -> str:
         """Ends a compaction that a crash cut short. Returns ``finished`` or ``undone``, or ``""`` if there was none.

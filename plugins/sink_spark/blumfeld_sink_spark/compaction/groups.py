@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 
 import attrs
@@ -96,21 +97,21 @@ class Files:
         return cls(tuple(named[path] for path in sorted(named.keys() - removed)), generations)
 
 
+OPEN, LARGE, ALONE, UNNUMBERED = "open", "large", "alone", "unnumbered"
+"""Reasons to leave a file alone: its date isn't closed; it is large enough; no other small file lies beside it; its
+table has no lineage (``gaps``).
+"""
+
+_Small = dict[tuple[tuple[str, str, str, str], str], list[tuple[FileName, FileEntry]]]
+
+
 def plan(files: Files, *, before: str, table: str = "", target_bytes: int) -> list[Group]:
     """Groups worth merging: two files or more that are smaller than half the target, of a date before ``before``.
 
     Tables that have no lineage (``gaps``, derived ones) are left alone. What a compaction makes isn't small unless
     all of its group is, so that compacting again changes nothing until new files come.
     """
-    found: dict[tuple[tuple[str, str, str, str], str], list[tuple[FileName, FileEntry]]] = {}
-    for entry in files.live:
-        name = naming.parse(entry.path)
-        if name is None or entry.date >= before or entry.bytes * 2 >= target_bytes:
-            continue
-        if entry.table in (GAPS, *DERIVED) or (table and entry.table != table):
-            continue
-        folder = entry.path.rpartition("/")[0]  # a compaction exchanges the files of one folder
-        found.setdefault((_key(entry), folder), []).append((name, entry))
+    found, _ = _sorted_out(files, before, table, target_bytes)
     return [
         Group(
             *key,
@@ -122,6 +123,33 @@ def plan(files: Files, *, before: str, table: str = "", target_bytes: int) -> li
         for (key, _), small in sorted(found.items())
         if len(small) > 1
     ]
+
+
+def left_alone(files: Files, *, before: str, table: str = "", target_bytes: int) -> Counter[str]:
+    """Returns the number of files that ``plan`` leaves alone, by reason."""
+    found, reasons = _sorted_out(files, before, table, target_bytes)
+    reasons[ALONE] += sum(len(small) == 1 for small in found.values())
+    return +reasons
+
+
+def _sorted_out(files: Files, before: str, table: str, target_bytes: int) -> tuple[_Small, Counter[str]]:
+    """Returns the small files of closed dates by key and folder, and the number of the others by reason."""
+    found: _Small = {}
+    reasons: Counter[str] = Counter()
+    for entry in files.live:
+        name = naming.parse(entry.path)
+        if table and entry.table != table:
+            continue
+        if name is None or entry.table in (GAPS, *DERIVED):
+            reasons[UNNUMBERED] += 1
+        elif entry.date >= before:
+            reasons[OPEN] += 1
+        elif entry.bytes * 2 >= target_bytes:
+            reasons[LARGE] += 1
+        else:
+            folder = entry.path.rpartition("/")[0]  # a compaction exchanges the files of one folder
+            found.setdefault((_key(entry), folder), []).append((name, entry))
+    return found, reasons
 
 
 def _key(entry: FileEntry) -> tuple[str, str, str, str]:

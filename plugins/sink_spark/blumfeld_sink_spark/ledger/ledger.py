@@ -96,7 +96,7 @@ class Ledger:
         :raises ArchiveError: nothing was ever committed
         """
         if not self.load().queries():
-            raise ArchiveError(f"{self.store.root}: no archive is there (no commit record under {COMMITS})")
+            raise nothing_at(self.store.root)
         return self
 
     def queries(self) -> list[str]:
@@ -270,6 +270,11 @@ class Ledger:
         rules.advance(known.chain, self._covered, record)
         known.sums = known.sums.plus(record)
         known.last = record
+
+
+def nothing_at(root: str) -> ArchiveError:
+    """Returns the error of a command that was pointed at a place without an archive."""
+    return ArchiveError(f"{root}: no archive is there (no commit record under {COMMITS})")
 
 
 def record_path(query: str, batch: int) -> str:

@@ -10,7 +10,7 @@ import attrs
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.naming import values_of
-from blumfeld_sink_spark.ledger.ledger import Ledger
+from blumfeld_sink_spark.ledger.ledger import Ledger, nothing_at
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.stores.opening import open_store
@@ -42,7 +42,7 @@ class Committed:
         ledger.load()
         records = [record for query in sorted(ledger.queries()) for record in ledger.records(query)]
         if not records:
-            raise ArchiveError(f"{root}: no archive is there (no commit record under _commits)")
+            raise nothing_at(store.root)
         return cls(store, records)
 
     def files(self, table: str) -> list[FileEntry]:

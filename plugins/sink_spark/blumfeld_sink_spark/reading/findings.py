@@ -15,7 +15,7 @@ from blumfeld_sink_spark.quality.runs import BAD_RECV, CROSSED, LOCKED, SKEW, ST
 from blumfeld_sink_spark.quality.stitch import DATA_LOSS
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.times import iso_of
-from blumfeld_sink_spark.tables import GAPS, tables
+from blumfeld_sink_spark.tables import DERIVED, GAPS, QUARANTINE, RAW, tables
 
 KINDS = (
     *(GAP, GAP_END, DUPLICATE, OUT_OF_ORDER, RESET, DATA_LOSS, STALE, MORE),
@@ -56,6 +56,11 @@ def read(
         rows = rows.filter(pc.less(rows.column("ts_event"), end_ns))
     order = ("ts_event", "topic", "k_partition", "k_offset", "stream", "kind")
     return rows.sort_by([(name, "ascending") for name in order])
+
+
+def is_checked(archive: Committed) -> bool:
+    """Returns whether a table has rows that a decoder read: whole messages alone have no numbers to check."""
+    return any(archive.files(name) for name in tables() if name not in (RAW, QUARANTINE, *DERIVED))
 
 
 def calendar(rows: pa.Table) -> dict[str, dict[str, int]]:

@@ -25,7 +25,7 @@ class LocalStore:
     certain = True
 
     def __init__(self, root: str) -> None:
-        self.root = root
+        self.root = str(Path(root).absolute())
 
     def create(self, path: str) -> BinaryIO:
         with speaking(self.root, f"creating {path}"):

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.commands.upkeep import compact
 from blumfeld_sink_spark.ledger.checking.verify import verify
 from blumfeld_sink_spark.ledger.formats import outbox
 from blumfeld_sink_spark.ledger.ledger import Ledger
@@ -41,7 +44,9 @@ def test_it_merges_and_says_what(store: LocalStore) -> None:
     assert "trades" in result.output
     assert len(files(store)) == 3
     assert verify(store, deep=True).problems == []
-    assert run(store).output == "nothing to merge\n"
+    assert run(store).output == (
+        "nothing to merge. Files that stay: 3 alone in their table, date, symbol and topic\n"
+    )
 
 
 def test_a_script_gets_a_line_for_each_group(store: LocalStore) -> None:
@@ -63,10 +68,25 @@ def test_a_dry_run_changes_nothing(store: LocalStore) -> None:
 
 
 def test_open_dates_stay(store: LocalStore) -> None:
-    assert run(store, "--before", "2024-08-09").output == "nothing to merge\n"
+    assert run(store, "--before", "2024-08-09").output == (
+        "nothing to merge. Files that stay: 18 of 2024-08-09 or later, to which more may come (--today takes today's)\n"
+    )
     result = run(store, "--before", "yesterday")
     assert result.exit_code == 2
     assert "--before yesterday: allowed: YYYY-MM-DD" in result.output
+
+
+def test_today_is_merged_where_that_is_asked_for(store: LocalStore, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Then(datetime):
+        @classmethod
+        def now(cls, tz: Any = None) -> Then:
+            return cls(2024, 8, 9, 12, tzinfo=tz)
+
+    monkeypatch.setattr(compact, "datetime", Then)
+    assert run(store).output.startswith("nothing to merge. Files that stay: 18 of 2024-08-09 or later")
+    assert run(store, "--today", "--before", "2024-08-10").exit_code == 2
+    assert run(store, "--today").exit_code == 0
+    assert len(files(store)) == 3
 
 
 def test_two_at_once_are_one_too_many(store: LocalStore) -> None:

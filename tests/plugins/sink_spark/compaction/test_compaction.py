@@ -18,7 +18,7 @@ from blumfeld_sink_spark.compaction import merging as merging_module
 from blumfeld_sink_spark.compaction import swap as swap_module
 from blumfeld_sink_spark.compaction.compaction import Compaction, Done
 from blumfeld_sink_spark.compaction.exchange import can_exchange, exchange
-from blumfeld_sink_spark.compaction.groups import Files
+from blumfeld_sink_spark.compaction.groups import LARGE, OPEN, Files
 from blumfeld_sink_spark.compaction.merging import merge
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.writer import TaskWriter
@@ -203,7 +203,9 @@ def test_topics_stay_apart(store: LocalStore, way: str) -> None:
 def test_open_dates_and_large_files_are_left_alone(store: LocalStore) -> None:
     archive(store)
     assert compaction(store).groups(before=DAY) == []
+    assert compaction(store).left_alone(before=DAY) == {OPEN: 18}
     assert compaction(store, target_bytes=1000).groups(before="2024-08-10") == []
+    assert compaction(store, target_bytes=1000).left_alone(before="2024-08-10", table="raw") == {LARGE: 6}
     assert [group.table for group in compaction(store).groups(before="2024-08-10", table="raw")] == ["raw"]
 
 

@@ -109,7 +109,7 @@ def test_a_dropped_change_is_told(root: Path, tmp_path: Path) -> None:
     (tmp_path / "holed").write_text("".join(kept))
     archive(tmp_path / "archive", captured([tmp_path / "holed"], "feed"), decoders=("binance-usdm",))
     words = ("--root", str(tmp_path / "archive"), "--symbol", "BTCUSDT")
-    assert "1 changes since that snapshot don't follow" in run(*words, "--at", str(MIDNIGHT)).output
+    assert "1 change since that snapshot doesn't follow" in run(*words, "--at", str(MIDNIGHT)).output
     whole, broken = (
         [json.loads(line) for line in run(*words, "--write-snapshots", "--json", *more).output.splitlines()]
         for more in ((), ("--broken",))
@@ -167,6 +167,30 @@ def test_a_book_goes_on_from_a_full_snapshot(root: Path) -> None:
     assert levels(exact) == slow(root.parent, MIDNIGHT + 5 * SECOND)
     again = list(snapshots.write(found, book, 5 * SECOND, 3, start="2024-08-09"))
     assert [(one.date, one.snapshots) for one in again] == [("2024-08-09", 4)]
+
+
+def test_snapshots_of_every_book_are_written_where_no_symbol_is_named(root: Path, tmp_path: Path) -> None:
+    feeds = [(root.parent / "feed.gz", "one"), (write_capture(tmp_path / "eth", symbol="ETHUSDT"), "two")]
+    archive(
+        tmp_path / "archive",
+        pa.concat_tables([captured([feed], topic) for feed, topic in feeds]),
+        decoders=("binance-usdm",),
+    )
+    words = ("--root", str(tmp_path / "archive"))
+    done = run(*words, "--write-snapshots")
+    assert done.exit_code == 0, done.output
+    assert {path.parent.name for path in tmp_path.glob("archive/book_snapshots/*/*/*")} == {
+        "BTCUSDT",
+        "ETHUSDT",
+    }
+    one = run(*words, "--write-snapshots", "--symbol", "ETHUSDT", "--json").output.splitlines()
+    assert all("/ETHUSDT/two+" in line for line in one)
+    none = run(*words, "--at", str(MIDNIGHT))
+    assert (none.exit_code, "name it with --symbol. Archived are: BTCUSDT, ETHUSDT" in none.output) == (
+        2,
+        True,
+    )
+    assert "no book of the topic three" in run(*words, "--write-snapshots", "--topic", "three").output
 
 
 def test_what_is_wrong_is_said(root: Path) -> None:

@@ -39,6 +39,13 @@ def test_a_whole_feed_has_none(tmp_path: Path) -> None:
     assert (done.exit_code, "no gaps" in done.output) == (0, True)
 
 
+def test_an_archive_of_whole_messages_alone_is_not_called_free_of_gaps(tmp_path: Path) -> None:
+    """Nothing reads their numbers."""
+    rows = captured([write_capture(tmp_path / "feed", 2)], "feed")
+    archive(tmp_path / "archive", rows, decoders=("raw",))
+    assert run("--root", str(tmp_path / "archive")).output.startswith("nothing is checked: ")
+
+
 def test_planted_faults_are_named(tmp_path: Path) -> None:
     """A dropped trade, a doubled depth message and two swapped quotes are shown with their offsets, by date."""
     # the feed: bbo bbo (snapshot) depth trade | bbo bbo depth trade | …, a second each
@@ -58,9 +65,7 @@ def test_planted_faults_are_named(tmp_path: Path) -> None:
     assert (rows[0]["expected"], rows[0]["got"], rows[0]["missing"]) == (2, 3, 1)
     told = run("--root", str(root)).output
     assert [word in told for word in ("2024-08-08", "2024-08-09", "feed-0", "out_of_order")] == [True] * 4
-    assert (
-        "1 gaps, 0 of them closed by messages that came late; 1 numbered messages are still missing" in told
-    )
+    assert "1 gap, 0 of them closed by messages that came late; 1 numbered message is still missing" in told
     only = run("--root", str(root), "--kind", "gap", "--symbol", "BTCUSDT", "--json", "--fail")
     assert (only.exit_code, len(only.output.splitlines())) == (1, 1)
     assert len(run("--root", str(root), "--from", "2024-08-09", "--json").output.splitlines()) == 1
@@ -83,9 +88,7 @@ def test_a_swap_leaves_no_gap_open(tmp_path: Path) -> None:
     order = list(range(161))
     order[8], order[12] = order[12], order[8]
     told = run("--root", str(archived(tmp_path, order))).output
-    assert (
-        "1 gaps, 1 of them closed by messages that came late; 0 numbered messages are still missing" in told
-    )
+    assert "1 gap, 1 of them closed by messages that came late; 0 numbered messages are still missing" in told
     assert "gap_end" in told
 
 
@@ -106,9 +109,7 @@ def test_a_message_that_could_not_be_read_is_told_and_is_not_the_venues_loss(tmp
         ("trade", "unread", 16, 1),
     ]
     told = run("--root", root).output
-    assert (
-        "1 gaps, 0 of them closed by messages that came late; 1 numbered messages are still missing" in told
-    )
+    assert "1 gap, 0 of them closed by messages that came late; 1 numbered message is still missing" in told
 
 
 def test_a_header_that_holds_no_time_is_told(tmp_path: Path) -> None:

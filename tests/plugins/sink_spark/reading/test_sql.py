@@ -163,6 +163,7 @@ def test_the_command_prints_rows_csv_json_and_the_script(root: Path) -> None:
     first = json.loads(run(query, "--json").splitlines()[0])
     assert first == {"ts_event": 1723161580209000000, "price": 60000.2, "nothing": None}
     assert "60000.2 │ NULL" in run(query)
+    assert run("SELECT * FROM gaps").endswith("no rows\n")
     assert "the first 1 rows" in run(query, "--limit", "1")
     assert "SHOW" not in run("SHOW TABLES")
     assert run().startswith("SET VARIABLE archive = '")

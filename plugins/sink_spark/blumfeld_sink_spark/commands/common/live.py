@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import sys
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from threading import Event as StopEvent
@@ -14,14 +13,15 @@ from typing import TYPE_CHECKING
 import msgspec
 import typer
 
-from blumfeld_sink_spark.spark.run.progress import Back, BatchDone, Notice, Step, Waiting
+from blumfeld_sink_spark.commands.common.shown import counted
+from blumfeld_sink_spark.spark.run.progress import Back, BatchDone, Notice, Step, Totals, Waiting
 
 if TYPE_CHECKING:
     from rich.table import Table
 
     from blumfeld_sink_spark.settings import ArchiveSettings
     from blumfeld_sink_spark.spark.run.driver import Mode
-    from blumfeld_sink_spark.spark.run.progress import Event, Totals
+    from blumfeld_sink_spark.spark.run.progress import Event
 
 SHOWN_PARTITIONS = 12
 
@@ -110,8 +110,7 @@ class _LiveView(_LineView):
         self._console = Console(stderr=True)
         self._live = Live("", console=self._console, refresh_per_second=4, transient=True)
         self._live.start()
-        self._since = time.monotonic()
-        self._messages = self._bytes = self._out = self._files = self._gaps = self._quarantined = 0
+        self._totals = Totals()
         return self
 
     def __exit__(self, *exc: object) -> None:
@@ -127,12 +126,7 @@ class _LiveView(_LineView):
             self._console.print(line_of(event), highlight=False, markup=False)
         if not isinstance(event, BatchDone):
             return
-        self._messages += event.messages
-        self._bytes += event.bytes_in
-        self._out += event.bytes_out
-        self._files += event.files
-        self._gaps += event.gaps
-        self._quarantined += event.quarantined
+        self._totals.add(event)
         self._live.update(self._table(event))
 
     def _table(self, done: BatchDone) -> Table:
@@ -141,18 +135,26 @@ class _LiveView(_LineView):
         table = Table(
             "", "this batch", "all", title=f"{done.query}, batch {done.batch}", title_justify="left"
         )
-        seconds = max(1e-3, time.monotonic() - self._since)
-        table.add_row("messages", f"{done.messages:,}", f"{self._messages:,}")
-        table.add_row("messages/s", f"{done.messages_per_s:,.0f}", f"{self._messages / seconds:,.0f}")
-        batch_rate = done.bytes_in / done.seconds / 1e6 if done.seconds else 0.0
-        table.add_row("MB/s", f"{batch_rate:.1f}", f"{self._bytes / seconds / 1e6:.1f}")
-        table.add_row("files", f"{done.files:,}", f"{self._files:,}")
-        table.add_row("ratio", f"{done.ratio:.1f}", f"{self._bytes / self._out:.1f}" if self._out else "")
-        table.add_row("gaps", str(done.gaps), str(self._gaps))
-        table.add_row("quarantine", str(done.quarantined), str(self._quarantined))
+        every = self._totals
+        table.add_row("messages", f"{done.messages:,}", f"{every.messages:,}")
+        rates = [
+            (_rate(each.messages, seconds), _rate(each.bytes_in / 1e6, seconds))
+            for each, seconds in ((done, done.seconds), (every, every.batch_seconds))
+        ]
+        table.add_row("messages/s", *(f"{messages:,.0f}" for messages, _ in rates))
+        table.add_row("MB/s", *(f"{megabytes:.1f}" for _, megabytes in rates))
+        table.add_row("files", f"{done.files:,}", f"{every.files:,}")
+        ratio = f"{every.bytes_in / every.bytes_out:.1f}" if every.bytes_out else ""
+        table.add_row("ratio", f"{done.ratio:.1f}", ratio)
+        table.add_row("gaps", str(done.gaps), str(every.gaps))
+        table.add_row("quarantine", str(done.quarantined), str(every.quarantined))
         for place, behind in lags(done)[:SHOWN_PARTITIONS]:
             table.add_row(f"lag {place}", f"{behind:,}", "")
         return table
+
+
+def _rate(number: float, seconds: float) -> float:
+    return number / seconds if seconds else 0.0
 
 
 def lags(done: BatchDone) -> list[tuple[str, int]]:
@@ -178,14 +180,14 @@ def line_of(event: Event) -> str:
             return f"waiting: {event.text}"
         return f"waiting, away for {event.away_s:,.0f} s, asking again in {event.next_s:.0f} s: {event.text}"
     behind = sum(each for _, each in lags(event))
-    rate = event.bytes_in / event.seconds / 1e6 if event.seconds else 0.0
+    rate = _rate(event.bytes_in / 1e6, event.seconds)
     line = (
         f"batch {event.batch}: {event.messages:,} messages in {event.seconds:.1f} s "
-        f"({event.messages_per_s:,.0f}/s, {rate:.1f} MB/s), {event.files} files, ratio {event.ratio:.1f}, "
+        f"({event.messages_per_s:,.0f}/s, {rate:.1f} MB/s), {counted(event.files, 'file')}, ratio {event.ratio:.1f}, "
         f"lag {behind:,}"
     )
     if event.gaps or event.quarantined:
-        line += f", {event.gaps} gaps, {event.quarantined} in quarantine"
+        line += f", {counted(event.gaps, 'gap')}, {event.quarantined:,} in quarantine"
     return line
 
 
@@ -194,7 +196,8 @@ def summary(totals: Totals) -> str:
     rows = ", ".join(f"{count:,} {table}" for table, count in sorted(totals.rows.items())) or "no rows"
     ratio = f", {totals.bytes_in / totals.bytes_out:.1f}x smaller" if totals.bytes_out else ""
     return (
-        f"{totals.messages:,} messages in {totals.batches} batches and {totals.seconds:.1f} s: {rows}; "
-        f"{totals.files} files of {totals.bytes_out:,} bytes{ratio}; {totals.gaps} gaps, "
-        f"{totals.quarantined} in quarantine"
+        f"{totals.messages:,} messages in {counted(totals.batches, 'batch', 'batches')} of "
+        f"{totals.batch_seconds:.1f} s, in all {totals.seconds:.1f} s: {rows}; "
+        f"{counted(totals.files, 'file')} of {totals.bytes_out:,} bytes{ratio}; {counted(totals.gaps, 'gap')}, "
+        f"{totals.quarantined:,} in quarantine"
     )

@@ -20,6 +20,11 @@ def console() -> Console:
     return made if made.is_terminal or "COLUMNS" in os.environ else Console(width=PIPE_WIDTH)
 
 
+def counted(number: int, noun: str, plural: str = "") -> str:
+    """Returns a number with its noun: ``1 file``, ``1,200 files``."""
+    return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
+
+
 def accounted(skipped: Mapping[str, int], passed_over: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Returns lines for people: offsets without a message by reason, passed-over messages by decoder and kind."""
     lines = [f"offsets without a message: {_counts(skipped)}"] if skipped else []

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blumfeld_sink_spark.commands.common.edge import edge
+from blumfeld_sink_spark.commands.common.shown import counted
 
 if TYPE_CHECKING:
-    from collections.abc import Iterable
+    from collections.abc import Iterable, Sequence
     from decimal import Decimal
 
     from blumfeld_sink_spark.reading.committed import Committed
@@ -21,7 +22,10 @@ BAR_CELLS = 24
 
 @edge
 def command(
-    symbol: Annotated[str, typer.Option(help="As the exchange spells it.")],
+    symbol: Annotated[
+        list[str] | None,
+        typer.Option(help="As the exchange spells it. With --write-snapshots: several, or all without it."),
+    ] = None,
     root: Annotated[str, typer.Option(help="The archive.")] = "archive",
     at: Annotated[
         str | None, typer.Option(help="2024-08-09T00:00:01.5Z, or s, ms, µs, ns as digits.")
@@ -42,21 +46,27 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON.")] = False,
 ) -> None:
-    """Show the book at a time, rebuilt from the snapshot before it and the changes since."""
+    """Show the book at a time, rebuilt from the snapshot before it and the changes since, or write snapshots of
+    books."""
     from blumfeld_sink_spark.errors import SettingsError
     from blumfeld_sink_spark.reading.committed import Committed
     from blumfeld_sink_spark.reading.market import deltas
     from blumfeld_sink_spark.reading.times import ns_of
+    from blumfeld_sink_spark.tables import BOOK_DELTAS
 
     at_ns, start_ns, end_ns = (ns_of(text) for text in (at, start, end))
     if (at_ns is None) != write_snapshots:
         raise SettingsError("--at, --write-snapshots; allowed: one of them")
     archive = Committed.open(root)
-    book = deltas.find(archive, symbol, topic, venue)
+    symbols = symbol or []
     if at_ns is None:
-        _write(archive, book, every, depth, (start_ns, end_ns), broken, as_json)
+        books = deltas.books(archive, symbols, topic, venue)
+        _write(archive, books, every, depth, (start_ns, end_ns), broken, as_json)
+    elif len(symbols) != 1:
+        known = ", ".join(archive.symbols(BOOK_DELTAS)) or "none"
+        raise SettingsError(f"--at shows one book; name it with --symbol. Archived are: {known}")
     else:
-        _show(archive, book, at_ns, depth, as_json)
+        _show(archive, deltas.find(archive, symbols[0], topic, venue), at_ns, depth, as_json)
 
 
 def _show(archive: Committed, book: BookOf, at_ns: int, depth: int, as_json: bool) -> None:
@@ -130,9 +140,10 @@ def _print(standing: Standing, book: BookOf, depth: int) -> None:
         f"{standing.snapshot}",
         highlight=False,
     )
-    if standing.sync.breaks:
+    if breaks := standing.sync.breaks:
         console.print(
-            f"{standing.sync.breaks} changes since that snapshot don't follow the one before, the first at offset "
+            f"{counted(breaks, 'change')} since that snapshot {'does' if breaks == 1 else 'do'}n't follow the one "
+            f"before, the first at offset "
             f"{standing.sync.broken_at}: levels may be wrong (blumfeld archive gaps)",
             style="yellow",
             highlight=False,
@@ -152,7 +163,7 @@ def _places(numbers: Iterable[Decimal]) -> int:
 
 def _write(
     archive: Committed,
-    book: BookOf,
+    books: Sequence[BookOf],
     every: str,
     depth: int,
     times: tuple[int | None, int | None],
@@ -167,17 +178,19 @@ def _write(
     from blumfeld_sink_spark.reading.times import iso_of
 
     start, end = ("" if ns is None else iso_of(ns)[:10] for ns in times)
-    table = Table(title=f"snapshots of {book.symbol} every {every}")
-    for name in ("date", "snapshots", "rows", "left out"):
-        table.add_column(name, justify="left" if name == "date" else "right")
-    for written in snapshots.write(
-        archive, book, interval_ns(every), depth, start=start, end=end, broken=broken
-    ):
-        if as_json:
-            import attrs
-            import msgspec
+    table = Table(title=f"snapshots every {every}")
+    for name in ("date", "symbol", "topic", "snapshots", "rows", "left out"):
+        table.add_column(name, justify="left" if name in ("date", "symbol", "topic") else "right")
+    for book in books:
+        for written in snapshots.write(
+            archive, book, interval_ns(every), depth, start=start, end=end, broken=broken
+        ):
+            if as_json:
+                import attrs
+                import msgspec
 
-            typer.echo(msgspec.json.encode(attrs.asdict(written)).decode())
-        table.add_row(written.date, f"{written.snapshots:,}", f"{written.rows:,}", f"{written.left_out:,}")
+                typer.echo(msgspec.json.encode(attrs.asdict(written)).decode())
+            counts = (f"{number:,}" for number in (written.snapshots, written.rows, written.left_out))
+            table.add_row(written.date, book.symbol, book.topic, *counts)
     if not as_json:
         Console().print(table if table.row_count else "no snapshots: nothing is archived for those dates")

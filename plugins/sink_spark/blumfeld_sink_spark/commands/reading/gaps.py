@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blumfeld_sink_spark.commands.common.edge import edge
+from blumfeld_sink_spark.commands.common.shown import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from blumfeld_sink_spark.reading.committed import Committed
 
 FOUND = 1
 """Exit status with ``--fail`` if there are findings."""
@@ -36,8 +39,9 @@ def command(
     from blumfeld_sink_spark.reading.committed import Committed
     from blumfeld_sink_spark.reading.times import ns_of
 
+    archive = Committed.open(root)
     rows = findings.read(
-        Committed.open(root), kinds=kind or (), symbols=symbol or (), start_ns=ns_of(start), end_ns=ns_of(end)
+        archive, kinds=kind or (), symbols=symbol or (), start_ns=ns_of(start), end_ns=ns_of(end)
     )
     if as_json:
         import msgspec
@@ -45,22 +49,25 @@ def command(
         for row in rows.to_pylist():
             typer.echo(msgspec.json.encode(row).decode())
     else:
-        _print(rows, limit, asked=bool(kind or symbol or start or end))
+        _print(archive, rows, limit, asked=bool(kind or symbol or start or end))
     if fail and rows.num_rows:
         raise typer.Exit(FOUND)
 
 
-def _print(rows: pa.Table, limit: int, *, asked: bool) -> None:
+def _print(archive: Committed, rows: pa.Table, limit: int, *, asked: bool) -> None:
     from blumfeld_sink_spark.commands.common.shown import console as shown_on
+    from blumfeld_sink_spark.reading import findings
 
     console = shown_on()
     if not rows.num_rows:
-        found = (
-            "nothing of that kind is recorded"
-            if asked
-            else "no gaps: every message that the venues number is there once, in order"
-        )
-        console.print(found)
+        if asked:
+            console.print("nothing of that kind is recorded")
+        elif findings.is_checked(archive):
+            console.print("no gaps: every message that the venues number is there once, in order")
+        else:
+            console.print(
+                "nothing is checked: only whole messages are archived, and no decoder reads their numbers"
+            )
         return
     console.print(_calendar(rows))
     if not asked:
@@ -77,9 +84,10 @@ def _closed(rows: pa.Table) -> str:
     from blumfeld_sink_spark.reading import findings
 
     gaps, ends, missing = findings.closed(rows)
+    left = max(missing, 0)
     return (
-        f"{gaps:,} gaps, {ends:,} of them closed by messages that came late; {max(missing, 0):,} numbered messages are "
-        "still missing"
+        f"{counted(gaps, 'gap')}, {ends:,} of them closed by messages that came late; "
+        f"{counted(left, 'numbered message')} {'is' if left == 1 else 'are'} still missing"
     )
 
 

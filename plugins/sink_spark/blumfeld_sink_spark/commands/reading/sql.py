@@ -109,6 +109,8 @@ def _print_table(columns: list[str], rows: Iterable[tuple[str | None, ...]], lim
     for row in shown[:limit]:
         table.add_row(*(Text("NULL", "dim") if cell is None else Text(_cell(cell)) for cell in row))
     console().print(table)
+    if not shown:
+        typer.echo("no rows")
     if len(shown) > limit:
         typer.echo(f"the first {limit} rows; --limit N for more, --csv or --json for all")
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterable, Iterator
-from datetime import UTC, datetime
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -16,7 +16,7 @@ from blumfeld_sink_spark.errors import SettingsError
 from blumfeld_sink_spark.settings import COMPACTION
 
 if TYPE_CHECKING:
-    from blumfeld_sink_spark.compaction.compaction import Done
+    from blumfeld_sink_spark.compaction.compaction import Compaction, Done
     from blumfeld_sink_spark.ledger.writers.lease import Lease
     from blumfeld_sink_spark.settings import ArchiveSettings
     from blumfeld_sink_spark.stores.contract import ArchiveStore
@@ -31,6 +31,7 @@ def command(
     before: Annotated[
         str, typer.Option(help="Dates before this one, YYYY-MM-DD; by default today's, UTC.")
     ] = "",
+    today: Annotated[bool, typer.Option("--today", help="Also today's files, though more may come.")] = False,
     table: Annotated[str, typer.Option(help="Only this table.")] = "",
     iceberg: Annotated[str, typer.Option(help="The archive's pyiceberg catalog, where it has one.")] = "",
     target_mb: Annotated[int, typer.Option(help="Size of new files; files of half of it stay.", min=1)] = 256,
@@ -45,21 +46,24 @@ def command(
     before or as after. On an object store it sees rows twice for a moment,
     unless it reads through the ledger (archive sql). After a crash, run it again.
     """
-    before = before or datetime.now(UTC).date().isoformat()
+    if today and before:
+        raise SettingsError("--today, --before; allowed: one of them")
+    before = before or (datetime.now(UTC) + timedelta(days=today)).date().isoformat()
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", before):
         raise SettingsError(f"--before {before}: allowed: YYYY-MM-DD")
-    found = _compact(root, before, table, target_mb << 20, compression, iceberg, dry_run)
+    compaction, lease = _open(root, table, target_mb << 20, compression, iceberg)
+    found = _compact(compaction, lease, before, table, dry_run)
     if as_json:
         for done in found:
             typer.echo(json.dumps(_facts(done)))
-    else:
-        _print(found, dry_run)
+    elif not _print(found, dry_run):
+        typer.echo(_nothing(compaction.left_alone(before=before, table=table), before, target_mb))
 
 
-def _compact(
-    root: str, before: str, table: str, target_bytes: int, compression: str, iceberg: str, dry_run: bool
-) -> Iterator[Done]:
-    from blumfeld_sink_spark.compaction.compaction import Compaction, Done
+def _open(
+    root: str, table: str, target_bytes: int, compression: str, iceberg: str
+) -> tuple[Compaction, Lease]:
+    from blumfeld_sink_spark.compaction.compaction import Compaction
     from blumfeld_sink_spark.ledger.formats import outbox
     from blumfeld_sink_spark.ledger.ledger import Ledger
     from blumfeld_sink_spark.ledger.writers.lease import Lease
@@ -81,6 +85,12 @@ def _compact(
         alive=_renewing(lease),
         deliver=lambda: outbox.deliver(store, ledger, formats),
     )
+    return compaction, lease
+
+
+def _compact(compaction: Compaction, lease: Lease, before: str, table: str, dry_run: bool) -> Iterator[Done]:
+    from blumfeld_sink_spark.compaction.compaction import Done
+
     if dry_run:
         yield from (Done(group) for group in compaction.groups(before=before, table=table))
         return
@@ -89,6 +99,20 @@ def _compact(
         if mended:
             typer.echo(f"a compaction that was cut short is {mended}", err=True)
         yield from compaction.run(compaction.groups(before=before, table=table))
+
+
+def _nothing(left: Mapping[str, int], before: str, target_mb: int) -> str:
+    """Returns a sentence for people on why no files were merged."""
+    from blumfeld_sink_spark.compaction.groups import ALONE, LARGE, OPEN, UNNUMBERED
+
+    meanings = {
+        ALONE: "alone in their table, date, symbol and topic",
+        OPEN: f"of {before} or later, to which more may come (--today takes today's)",
+        LARGE: f"of {target_mb / 2:g} MB or more (--target-mb)",
+        UNNUMBERED: "of gaps, which is never merged",
+    }
+    told = [f"{left[reason]:,} {meaning}" for reason, meaning in meanings.items() if reason in left]
+    return f"nothing to merge. Files that stay: {'; '.join(told) or 'none'}"
 
 
 def _formats(store: ArchiveStore, root: str, iceberg: str) -> ArchiveSettings:
@@ -136,7 +160,8 @@ def _facts(done: Done) -> dict[str, object]:
     }
 
 
-def _print(found: Iterable[Done], dry_run: bool) -> None:
+def _print(found: Iterable[Done], dry_run: bool) -> int:
+    """Prints the groups as a table, if there are any, and returns their number."""
     from rich.table import Table
 
     from blumfeld_sink_spark.commands.common.shown import console as shown_on
@@ -160,5 +185,4 @@ def _print(found: Iterable[Done], dry_run: bool) -> None:
         )
     if groups:
         shown_on().print(shown)
-    else:
-        typer.echo("nothing to merge")
+    return groups

@@ -21,7 +21,7 @@ def command(
     watch: Annotated[float, typer.Option(help="Show it again every so many seconds.")] = 0.0,
 ) -> None:
     """Show archived messages, running writers and lag. It needs neither Spark nor a broker."""
-    from blumfeld_sink_spark.errors import ArchiveError
+    from blumfeld_sink_spark.ledger.ledger import nothing_at
     from blumfeld_sink_spark.ledger.upkeep.status import status
     from blumfeld_sink_spark.stores.opening import open_store
 
@@ -29,7 +29,7 @@ def command(
     while True:
         found = status(store, time.time_ns() // 1_000_000)
         if not found.queries and not watch:
-            raise ArchiveError(f"{root}: no archive is there (no commit record under _commits)")
+            raise nothing_at(store.root)
         _show(found, as_json, clear=bool(watch))
         if not watch:
             return

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from blumfeld_sink_spark.commands.common.edge import edge
+from blumfeld_sink_spark.commands.common.shown import counted
 
 UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 
@@ -31,7 +32,7 @@ def command(
 
     store, older_than_ms = open_store(root), milliseconds(older_than)
     if not store.folders(""):
-        raise ArchiveError(f"{root}: nothing is there; --root takes the archive's folder or URL")
+        raise ArchiveError(f"{store.root}: nothing is there; --root takes the archive's folder or URL")
     do = plan if dry_run else vacuum
     found = do(store, now_ms=time.time_ns() // 1_000_000, older_than_ms=older_than_ms)
     for item in found.items:
@@ -51,7 +52,7 @@ def command(
         )
     done = "would be removed" if dry_run else "removed"
     size = sum(item.bytes for item in found.items) / 1e6
-    typer.echo(f"{len(found.items)} file(s), {size:,.2f} MB {done}")
+    typer.echo(f"{counted(len(found.items), 'file')}, {size:,.2f} MB {done}")
 
 
 def milliseconds(text: str) -> int:

@@ -8,7 +8,7 @@ import typer
 
 from blumfeld_sink_spark.commands.common import options
 from blumfeld_sink_spark.commands.common.edge import edge
-from blumfeld_sink_spark.commands.common.shown import accounted
+from blumfeld_sink_spark.commands.common.shown import accounted, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -43,13 +43,14 @@ def command(
     Exits with 0 if all is proven, with 1 if something is wrong, and with 3 if nothing is wrong but not all can be
     proven: batches of older versions, offsets that a reader passed without a reason.
     """
-    from blumfeld_sink_spark.errors import ArchiveError
     from blumfeld_sink_spark.ledger.checking.verify import verify
+    from blumfeld_sink_spark.ledger.ledger import nothing_at
     from blumfeld_sink_spark.stores.opening import open_store
 
-    found = verify(open_store(root), deep=deep)
+    store = open_store(root)
+    found = verify(store, deep=deep)
     if not found.records and not found.problems:
-        raise ArchiveError(f"{root}: no archive is there (no commit record under _commits)")
+        raise nothing_at(store.root)
     remarks: list[str] = []
     if found.covered:  # without it no record could be read, and there is nothing to compare
         remarks += _compare(found, bootstrap) if bootstrap else []
@@ -128,8 +129,9 @@ def _print(found: Found, remarks: list[str], deep: bool) -> None:
         typer.echo(problem, err=True)
     read = "every file read" if deep else "files looked at by size"
     typer.echo(
-        f"{_verdict(found)}: {found.records:,} commits, {found.files:,} files, "
-        f"{found.rows:,} rows, {found.bytes / 1e6:,.2f} MB, {read}; {len(found.problems)} problem(s)"
+        f"{_verdict(found)}: {counted(found.records, 'commit')}, {counted(found.files, 'file')}, "
+        f"{counted(found.rows, 'row')}, {found.bytes / 1e6:,.2f} MB, {read}; "
+        f"{counted(len(found.problems), 'problem')}"
     )
 
 

@@ -6,7 +6,7 @@ their offset statistics, and memory holds only the row groups that overlap.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
 import attrs
 import numpy as np
@@ -69,6 +69,24 @@ def find(archive: Committed, symbol: str, topic: str = "", venue: str = "") -> B
             f"several topics have a book of {symbol}: {', '.join(topics)}; name one with --topic"
         )
     return BookOf(symbol, topic or topics[0], venue)
+
+
+def books(archive: Committed, symbols: Sequence[str] = (), topic: str = "", venue: str = "") -> list[BookOf]:
+    """Returns the books of these symbols, or all books, by symbol and topic.
+
+    :raises ArchiveError: one of the symbols has no book there, or there is no book at all
+    """
+    if symbols:
+        return [find(archive, symbol, topic, venue) for symbol in symbols]
+    found = {
+        (entry.symbol, entry.topic)
+        for entry in archive.files(BOOK_DELTAS)
+        if not topic or entry.topic == topic
+    }
+    if not found:
+        where = f" of the topic {topic}" if topic else ""
+        raise ArchiveError(f"no book{where} is archived")
+    return [BookOf(symbol, of, venue) for symbol, of in sorted(found)]
 
 
 def entries(archive: Committed, book: BookOf) -> list[FileEntry]:

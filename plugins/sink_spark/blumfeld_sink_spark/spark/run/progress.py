@@ -53,7 +53,9 @@ class BatchDone(msgspec.Struct, frozen=True, kw_only=True):
     at_ms: int
     """Wall-clock time of the commit."""
     seconds: float
-    """Time from the trigger to the published record."""
+    """Duration of the batch as its commit record has it, from the plan to the record. A batch that an earlier process
+    planned counts from this process's trigger.
+    """
     messages: int
     bytes_in: int
     rows: dict[str, int]
@@ -95,6 +97,8 @@ class Totals(msgspec.Struct, kw_only=True):
     quarantined: int = 0
     seconds: float = 0.0
     """Duration of the whole run, Spark's start included."""
+    batch_seconds: float = 0.0
+    """Duration of the batches alone."""
     ends: dict[str, dict[str, int]] = {}
     """The next offset of each partition."""
     lag: dict[str, dict[str, int]] = {}
@@ -102,6 +106,7 @@ class Totals(msgspec.Struct, kw_only=True):
     def add(self, done: BatchDone) -> None:
         """Adds a batch."""
         self.batches += 1
+        self.batch_seconds += done.seconds
         self.messages += done.messages
         self.bytes_in += done.bytes_in
         for table, rows in done.rows.items():
@@ -121,11 +126,15 @@ def batch_done(record: CommitRecord, spark: Mapping[str, Any]) -> BatchDone:
     source = spark["sources"][0] if spark.get("sources") else {}
     ends = planning.from_json(offsets_of(source.get("endOffset")))
     latest = planning.from_json(offsets_of(source.get("latestOffset")))
+    trigger_ms = (spark.get("durationMs") or {}).get("triggerExecution", 0)
     return BatchDone(
         query=record.query,
         batch=record.batch,
         at_ms=record.committed_ms,
-        seconds=(spark.get("durationMs") or {}).get("triggerExecution", 0) / 1000 or record.seconds,
+        seconds=min(
+            (each for each in (record.seconds, trigger_ms / 1000) if each),
+            default=0.0,
+        ),
         messages=record.messages,
         bytes_in=record.bytes_in,
         rows=dict(sorted(rows.items())),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 
 from blumfeld_sink_spark.commands.archiving.backfill import of_its_own
@@ -47,7 +48,7 @@ def _done() -> BatchDone:
 
 def test_a_batch_is_told_in_a_line_with_rate_ratio_lag_and_findings() -> None:
     assert live.line_of(_done()) == (
-        "batch 3: 1,000 messages in 0.5 s (2,000/s, 0.4 MB/s), 1 files, ratio 10.0, lag 500, "
+        "batch 3: 1,000 messages in 0.5 s (2,000/s, 0.4 MB/s), 1 file, ratio 10.0, lag 500, "
         "2 gaps, 1 in quarantine"
     )
     assert live.line_of(Notice(text="mind")) == "mind"
@@ -74,6 +75,21 @@ def test_an_outage_is_told_once_and_so_is_its_end(
     assert text.count("works again") == 2 or text.count('"back"') == 2
 
 
+def test_one_batch_shows_one_rate() -> None:
+    """Spark's start isn't the batch's, and a batch lasts as long as its commit record says, as in ``status``."""
+    done = batch_done(msgspec.structs.replace(RECORD, seconds=0.4), SPARK)
+    view = live._LiveView()
+    with view:
+        view.show(done)
+        columns = [list(column.cells) for column in view._table(done).columns]
+    assert columns[1][:3] == columns[2][:3] == ["1,000", "2,500", "0.5"]
+    assert "in 0.4 s (2,500/s, 0.5 MB/s)" in live.line_of(done)
+
+
+def test_a_batch_that_an_earlier_process_planned_counts_from_this_ones_trigger() -> None:
+    assert batch_done(msgspec.structs.replace(RECORD, seconds=7200.0), SPARK).seconds == 0.5
+
+
 def test_partitions_that_are_furthest_behind_come_first() -> None:
     done = batch_done(RECORD, {"sources": [{"latestOffset": {"t": {"0": 5, "1": 9, "2": 9}}}]})
     assert live.lags(done) == [("t-1", 9), ("t-2", 9), ("t-0", 5)]
@@ -84,7 +100,7 @@ def test_totals_count_batches_in() -> None:
     totals.add(_done())
     totals.add(_done())
     assert (totals.batches, totals.messages, totals.rows, totals.files) == (2, 2000, {"trades": 1800}, 2)
-    assert "2,000 messages in 2 batches" in live.summary(totals)
+    assert "2,000 messages in 2 batches of 1.0 s, in all 0.0 s" in live.summary(totals)
     assert "10.0x smaller" in live.summary(totals)
 
 

@@ -100,10 +100,22 @@ def test_after_a_compaction_rows_count_once(store: ArchiveStore) -> None:
     assert status(store, 0).tables["trades"].files == 3
 
 
-def test_no_archive_is_said_so(tmp_path: Path) -> None:
-    done = CliRunner().invoke(app, ["status", "--root", str(tmp_path)])
+@pytest.mark.parametrize(
+    "verb",
+    ["status", "verify", "gaps", "compact", "bars", "sql", "replay --to-topic t", "export --format csv", "plot all",
+     "book --write-snapshots"],
+)  # fmt: skip
+def test_no_archive_is_said_once_and_with_its_place(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
+) -> None:
+    """The default root is called `archive`, as the command is."""
+    pytest.importorskip("duckdb")
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(app, verb.split())
     assert done.exit_code == 1
-    assert "no archive is there" in done.stderr
+    assert done.stderr == (
+        f"blumfeld archive: {tmp_path}/archive: no archive is there (no commit record under _commits)\n"
+    )
 
 
 def test_neither_spark_nor_kafka_nor_arrow_is_imported_for_it(store: ArchiveStore) -> None:

@@ -183,13 +183,13 @@ def test_the_command_says_what_goes(store: ArchiveStore) -> None:
     status, said = run(store, "--older-than", "0s", "--dry-run")
     assert status == 0
     assert all(f"{path}: " in said for path in gone)
-    assert f"{len(gone)} file(s), 0.01 MB would be removed" in said
+    assert f"{len(gone)} files, 0.01 MB would be removed" in said
     assert set(gone) <= {*contents(store), *store.list("_staging")}
     status, said = run(store, "--older-than", "0s", "--json")
     assert status == 0
     assert sorted(msgspec.json.decode(line)["path"] for line in said.splitlines()) == gone
     assert contents(store) == kept
-    assert run(store)[1] == "0 file(s), 0.00 MB removed\n"
+    assert run(store)[1] == "0 files, 0.00 MB removed\n"
 
 
 def test_a_time_needs_its_unit(store: ArchiveStore) -> None:
