@@ -10,6 +10,8 @@ from collections.abc import Callable
 
 import pytest
 
+pytest.importorskip("pyspark")
+
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.runtime.session import Session
