@@ -55,6 +55,7 @@ def _trades(row: pa.Array, found: pa.StructArray) -> pa.Table:
         {
             "row": row,
             "ts_event": _field(found, "ts_event").cast(pa.int64()),
+            "ts_event_is_recv": pa.repeat(False, len(row)),
             "venue": pa.repeat(VENUE, len(row)),
             "symbol": _field(found, "symbol"),
             "trade_id": _field(found, "trade_id").cast(pa.int64()),

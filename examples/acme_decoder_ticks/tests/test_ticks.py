@@ -42,6 +42,7 @@ def test_a_line_is_exact() -> None:
     assert trade == {
         "row": 0,
         "ts_event": 1_723_161_256_000_000_001,
+        "ts_event_is_recv": False,
         "venue": "acme",
         "symbol": "EURUSD",
         "trade_id": 17,
