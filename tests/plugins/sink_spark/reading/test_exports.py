@@ -226,6 +226,19 @@ def test_hftbacktest_events_are_in_both_orders(spot_files: list[Path]) -> None:
     assert sorted(at_exchange["px"].tolist()) == sorted(at_local["px"].tolist())
 
 
+def test_an_event_without_a_time_of_the_exchange_is_at_both_sides_at_once(spot_files: list[Path]) -> None:
+    """The consumer's clock is behind. A snapshot's time is that clock's, so it is moved as the others are: it would lie
+    more than a second before changes that it has.
+    """
+    events = events_of(spot_files)
+    of_snapshot = np.isin(events["ev"] & 0xFF, (hftbacktest.SNAPSHOT, hftbacktest.CLEAR))
+    snapshot, others = events[of_snapshot], events[~of_snapshot]
+    assert len(snapshot)
+    assert (snapshot["exch_ts"] == snapshot["local_ts"]).all()
+    assert (others["exch_ts"] < others["local_ts"]).mean() > 0.99
+    assert not events["ival"].any()
+
+
 def test_hftbacktest_trades_are_all_there_with_their_sides(spot: Committed, spot_files: list[Path]) -> None:
     events = events_of(spot_files)
     local = events[(events["ev"] & hftbacktest.AT_LOCAL != 0) & (events["ev"] & 0xFF == hftbacktest.TRADE)]

@@ -24,8 +24,8 @@ from blumfeld_sink_spark.reading.exports.selection import Selection
 from blumfeld_sink_spark.tables import BOOK_DELTAS
 
 COLUMNS = (
-    "ts_event", "ts_recv", "first_id", "last_id", "prev_id", "side", "price", "size", "is_snapshot", "depth",
-    "k_partition", "k_offset", "venue", "symbol",
+    "ts_event", "ts_event_is_recv", "ts_recv", "first_id", "last_id", "prev_id", "side", "price", "size",
+    "is_snapshot", "depth", "k_partition", "k_offset", "venue", "symbol",
 )  # fmt: skip
 
 
@@ -112,6 +112,7 @@ class _Begin:
         levels = ladder.levels
         first = rest.slice(0, 1)
         fixed = {"ts_event": pa.scalar(self._start_ns, pa.int64()), "is_snapshot": pa.scalar(True)}
+        fixed["ts_event_is_recv"] = pa.scalar(False)
         fixed |= {name: pa.scalar(None, pa.int64()) for name in ("first_id", "last_id", "prev_id")}
         columns = {
             name: levels[name]

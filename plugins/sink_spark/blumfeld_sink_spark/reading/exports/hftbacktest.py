@@ -3,7 +3,8 @@ receipt.
 
 hftbacktest reads the array in two orders: events flagged for the exchange by ``exch_ts``, events flagged for the
 consumer by ``local_ts``. An event that was overtaken on its way stands twice, once for each order. ``local_ts`` must
-not lie before ``exch_ts``. Where the consumer's clock was behind, all its times are shifted by the worst difference.
+not lie before ``exch_ts``. Where the consumer's clock was behind, all its times are shifted by the worst difference:
+also ``exch_ts`` of events for which the venue gave no time (``ts_event_is_recv``).
 
 The book is ordered by the venue's ids, see ``books``.
 """
@@ -71,7 +72,7 @@ def _least_latency(selection: Selection, symbol: str, venue: str) -> int:
 
 def trade_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:
     """Yields the trades as arrays of ``EVENT``, by ``local_ts``."""
-    columns = ["ts_event", "ts_recv", "side", "price", "size", "flags"]
+    columns = ["ts_event", "ts_event_is_recv", "ts_recv", "side", "price", "size", "flags"]
     for rows in map(of_market, selection.rows(TRADES, symbol, columns, venue)):
         if rows.num_rows:
             yield _events(rows, TRADE)
@@ -84,10 +85,12 @@ def book_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:
 
 
 def _events(rows: pa.Table, kind: int) -> Any:
+    """Returns events. ``ival`` is 1 where ``exch_ts`` is the consumer's time, until ``_days`` has used it."""
     made = np.zeros(rows.num_rows, EVENT)
     side = rows["side"].to_numpy()
     made["ev"] = kind | np.where(side > 0, BUY, np.where(side < 0, SELL, 0))
     made["exch_ts"], made["local_ts"] = rows["ts_event"].to_numpy(), rows["ts_recv"].to_numpy()
+    made["ival"] = pc.fill_null(rows["ts_event_is_recv"], False).to_numpy()
     made["px"], made["qty"] = numbers.floats(rows["price"]), numbers.floats(rows["size"])
     return made
 
@@ -126,6 +129,8 @@ def _days(events: Iterator[Any], shift: int, out: Path, prefix: str) -> Iterator
     try:
         for rows in events:
             rows["local_ts"] += shift
+            rows["exch_ts"] += shift * rows["ival"]
+            rows["ival"] = 0
             days = rows["local_ts"] // DAY_NS
             for day in np.unique(days).tolist():
                 if current is None or day != current.day:
