@@ -171,3 +171,19 @@ def test_a_power_cut_is_told_before_the_next_process_starts_however_fast_it_is()
 
     several.run(story())
     assert told == ["start", "power cut", "start", "start"]
+
+
+def test_a_process_that_is_told_to_stop_twice_ends_when_its_stop_is_done() -> None:
+    """A second SIGTERM is no SIGKILL: cut short, the stop would leave no mark, and nobody would call it unclean."""
+    several = Several(1)
+    (machine,) = several.machines
+
+    async def story() -> None:
+        first = asyncio.ensure_future(machine.stop())
+        await asyncio.sleep(0)
+        await machine.stop()
+        await first
+        assert not machine.is_running
+
+    several.run(story())
+    assert machine.disk.tree.find(f"{DATA_DIR}/.kafka_cleanshutdown") is not None

@@ -153,6 +153,8 @@ class Machine:
         self._crash_in: int | None = None
         self._crash_by_power_cut = False
         self._ended: list[asyncio.Task[None]] = []
+        self._stopping: asyncio.Task[None] | None = None
+        """The stop of the newest process, once it was told to."""
 
     @property
     def is_running(self) -> bool:
@@ -180,6 +182,7 @@ class Machine:
         self.on_start()
         self.down.clear()
         self.said.clear()
+        self._stopping = None
         self._note(f"start {self.incarnations}")
         loop = self._loop = MachineLoop(self.world, self.clock)
         loop.turn_cost_s = self.turn_cost_s
@@ -203,12 +206,15 @@ class Machine:
         return True
 
     async def stop(self) -> None:
-        """Stop the node as SIGTERM does."""
+        """Stop the node as SIGTERM does. A second stop waits for the first: a process that stops heeds no other."""
         assert self.node is not None
         assert self._loop is not None
         self._note("stop")
         self.resume()
-        stopping = self._loop.create_task(self.node.stop(STOP_GRACE_MS), name="node stop")
+        stopping = self._stopping
+        if stopping is None:
+            stopping = self._loop.create_task(self.node.stop(STOP_GRACE_MS), name="node stop")
+            self._stopping = stopping
         if await self._done_or_dead(stopping):
             stopping.result()
             self._process_ended()
