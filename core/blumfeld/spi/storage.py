@@ -455,7 +455,12 @@ class LastingStorage(LogStorage, Protocol):
         ...
 
     def previous_broker_epoch(self) -> int:
-        """The broker epoch in the clean-shutdown file that was found at start, or -1: KIP-966's unclean restart."""
+        """The broker epoch of the last clean stop, as the start found it; -1: an unclean restart (KIP-966).
+
+        A process that ended, however it did, before it opened any log but the metadata log has lost nothing: the next
+        one may name the same epoch. With -1 this node's replicas are eligible leaders no more, and a partition that has
+        no other one takes its last leader, with what that one lost.
+        """
         ...
 
 

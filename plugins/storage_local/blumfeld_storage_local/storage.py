@@ -124,7 +124,7 @@ class LocalStorage:
         return [found for directory in self._directories for found in directory.found.items()]
 
     def previous_broker_epoch(self) -> int:
-        """Return the broker epoch in the clean-shutdown files that the start found, or -1; see KIP-966."""
+        """Return the broker epoch of the last clean stop, or -1 if a log of the broker's was opened since; see KIP-966."""
         epoch = previous_broker_epoch(self._directories)
         return NO_BROKER_EPOCH if epoch is None else epoch
 
@@ -151,6 +151,8 @@ class LocalStorage:
         if partition in self._open:
             raise ValueError(f"the log of {partition} is open")
         await self._forget_for_good(partition, at)
+        if partition.topic != CLUSTER_METADATA_TOPIC:
+            at.broker_opens_a_log()
         held = at.found.get(partition)
         # Before the log is open: others that are opened meanwhile choose their directory by these counts.
         self._where[partition], at.found[partition] = at, topic_id

@@ -11,6 +11,7 @@ import pytest
 
 from blumfeld.log.checkpoints import MetaProperties, encode_meta_properties
 from blumfeld.spi.aux_files import in_chunks
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.fakes.files import Luck
 from blumfeld.testing.fakes.runtime import FakeRuntime
@@ -70,6 +71,7 @@ def test_the_directory_is_laid_out_as_kafkas(node: Node) -> None:
     node.stop(broker_epoch=42)
     files = node.restart().runtime.files
     assert files.list_dir("/data") == [
+        ".last_cleanshutdown",
         ".lock",
         "log-start-offset-checkpoint",
         "meta.properties",
@@ -91,11 +93,46 @@ def test_the_directory_is_laid_out_as_kafkas(node: Node) -> None:
 
 def test_the_clean_shutdown_file_is_there_only_between_two_lives(node: Node) -> None:
     assert not node.runtime.files.exists("/data/.kafka_cleanshutdown")
+    node.open().fill(1)
     node.stop(broker_epoch=42)
     assert read(node, "/data/.kafka_cleanshutdown") == b'{"version":0,"brokerEpoch":42}'
     node.restart()
     node.crash(luck=Luck(0))
-    assert node.storage.previous_broker_epoch() == -1, "a power cut must not bring it back"
+    assert not node.runtime.files.exists("/data/.kafka_cleanshutdown"), "a power cut must not bring it back"
+    node.open()
+    assert node.listener.recoveries == [(0, 1)]
+
+
+def test_a_process_that_opened_no_log_of_the_brokers_leaves_the_epoch_of_the_clean_stop(node: Node) -> None:
+    """Its replicas have all that they had. An epoch forgotten makes them ineligible, and the last leader is elected
+    instead, which may have lost its cache: acknowledged records would be lost (KIP-966)."""
+    node.open().fill(1)
+    node.stop(broker_epoch=42)
+    node.restart()
+    node.open(TopicPartition(CLUSTER_METADATA_TOPIC, 0)).fill(1)
+    node.crash()
+    assert node.storage.previous_broker_epoch() == 42
+    node.stop(broker_epoch=-1)  # it had not registered
+    node.restart()
+    assert node.storage.previous_broker_epoch() == 42
+    node.open()
+    node.crash(power_cut=False)
+    assert node.storage.previous_broker_epoch() == -1
+
+
+def test_a_start_that_a_full_disk_ends_leaves_the_epoch_of_the_clean_stop(node: Node) -> None:
+    """It has no room to write the mark again."""
+    node.open().fill(1)
+    node.stop(broker_epoch=42)
+    node.restart()
+    node.runtime.disk.room = 0
+    node.stop(broker_epoch=-1)
+    node.restart()
+    assert node.storage.previous_broker_epoch() == 42
+    node.runtime.disk.room = None
+    node.stop(broker_epoch=-1)
+    node.restart()
+    assert node.storage.previous_broker_epoch() == 42
 
 
 def test_a_log_that_could_not_be_closed_leaves_no_clean_shutdown_file(node: Node) -> None:

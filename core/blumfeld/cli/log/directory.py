@@ -23,6 +23,7 @@ from blumfeld.log.checkpoints import (
     CLEAN_SHUTDOWN,
     CLEANER_OFFSETS,
     HIGH_WATERMARKS,
+    LAST_CLEAN_SHUTDOWN,
     LOCK,
     LOG_STARTS,
     META_PROPERTIES,
@@ -58,7 +59,9 @@ CHECKPOINTS = {
     "high watermark": HIGH_WATERMARKS,
     "cleaned to": CLEANER_OFFSETS,
 }
-KAFKAS_FILES = frozenset({META_PROPERTIES, LOCK, CLEAN_SHUTDOWN, BOOTSTRAP_NAME, *CHECKPOINTS.values()})
+KAFKAS_FILES = frozenset(
+    {META_PROPERTIES, LOCK, CLEAN_SHUTDOWN, LAST_CLEAN_SHUTDOWN, BOOTSTRAP_NAME, *CHECKPOINTS.values()}
+)
 """Files of a log directory that belong to no partition."""
 FOREIGN_SHOWN = 3
 

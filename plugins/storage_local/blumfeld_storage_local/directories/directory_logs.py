@@ -13,6 +13,8 @@ from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.small_files import (
     claim,
     find_logs,
+    forget_clean_shutdown,
+    last_clean_epoch,
     leave_clean_shutdown,
     take_clean_shutdown,
 )
@@ -39,7 +41,10 @@ class DirectoryLogs:
         self.futures: list[tuple[TopicPartition, str]] = []
         """Copies of interrupted moves that the start found: the log, and the path of its copy."""
         self.broker_epoch: int | None = None
-        """Broker epoch in the clean-shutdown file that the start found; ``None`` if there was none."""
+        """Broker epoch of the last clean stop, as the start found it; ``None`` if a log of the broker's was opened
+        since."""
+        self._is_as_left = False
+        """Whether ``broker_epoch`` is still true."""
         self._closing: dict[TopicPartition, ClosedLog] = {}
         """Logs that were closed while one of their syncs ran."""
         self._checkpoints: Checkpoints | None = None
@@ -71,15 +76,27 @@ class DirectoryLogs:
             home.files.sync_dir(_parent(home.path))
         self._unlock = home.files.lock(f"{home.path}/{LOCK}")
         home.directory_id = claim(home.runtime, home.path, cluster_id, node_id)
-        self.broker_epoch = take_clean_shutdown(home)
+        clean = take_clean_shutdown(home)
+        self.broker_epoch = last_clean_epoch(home)
+        self._is_as_left = self.broker_epoch is not None
         logs = find_logs(home)
         self.found, self.futures = logs.current, logs.futures
         self._checkpoints = Checkpoints(home)
-        if self.broker_epoch is not None:
+        if clean:
             self.clean = dict.fromkeys(self.found)
             self.surveys = survey_all(home.files, home.path, self.found)
         if logs.deleted:
             home.remove_later(logs.deleted, 0, trees=True)
+
+    def broker_opens_a_log(self) -> None:
+        """Forget the last clean stop: from now on a process that ends uncleanly may lose records.
+
+        A process that ends before that has lost nothing, however it ends. So its successor names the same epoch, and
+        stays eligible (KIP-966).
+        """
+        if self._is_as_left:
+            self._is_as_left = False
+            forget_clean_shutdown(self.home)
 
     def leave(self) -> None:
         """Give the lock back. May be called twice."""
@@ -170,7 +187,8 @@ class DirectoryLogs:
             await self.checkpoints.save_all()
             # A log that nobody opened since a crash is not recovered yet: the next start must still do it.
             if all(partition in self.clean for partition in self.found):
-                await home.runtime.offload(leave_clean_shutdown, home, broker_epoch)
+                left = self.broker_epoch if self._is_as_left and broker_epoch < 0 else None
+                await home.runtime.offload(leave_clean_shutdown, home, broker_epoch if left is None else left)
         except OSError as error:
             if not can_be_undone(error):
                 raise

@@ -6,6 +6,7 @@ import msgspec
 
 from blumfeld.log.checkpoints import (
     CLEAN_SHUTDOWN,
+    LAST_CLEAN_SHUTDOWN,
     META_PROPERTIES,
     NO_BROKER_EPOCH,
     PARTITION_METADATA,
@@ -43,18 +44,24 @@ def claim(runtime: Runtime, path: str, cluster_id: str, node_id: int) -> bytes:
     return meta.directory_id
 
 
-def take_clean_shutdown(home: LogDirectory) -> int | None:
-    """Return the broker epoch in the clean-shutdown file, or ``None`` without one.
+def take_clean_shutdown(home: LogDirectory) -> bool:
+    """Return whether the last process closed every log.
 
-    The file is gone for good when this returns: if a power cut brought it back, the next start would not recover.
+    The clean-shutdown file has its other name for good when this returns: if a power cut brought it back, the next
+    start would not recover. A rename, because a full disk has no room to write the epoch again.
     """
     path = f"{home.path}/{CLEAN_SHUTDOWN}"
     if not home.files.exists(path):
-        return None
-    broker_epoch = decode_clean_shutdown(home.files.read_bytes(path))
-    home.files.unlink(path)
+        return False
+    home.files.rename(path, f"{home.path}/{LAST_CLEAN_SHUTDOWN}")
     home.files.sync_dir(home.path)
-    return broker_epoch
+    return True
+
+
+def last_clean_epoch(home: LogDirectory) -> int | None:
+    """Return the broker epoch of the last clean stop, or ``None`` if a log of the broker's was opened since."""
+    path = f"{home.path}/{LAST_CLEAN_SHUTDOWN}"
+    return decode_clean_shutdown(home.files.read_bytes(path)) if home.files.exists(path) else None
 
 
 def leave_clean_shutdown(home: LogDirectory, broker_epoch: int) -> None:
@@ -62,6 +69,16 @@ def leave_clean_shutdown(home: LogDirectory, broker_epoch: int) -> None:
     home.files.write_atomically(
         f"{home.path}/{CLEAN_SHUTDOWN}", encode_clean_shutdown(max(broker_epoch, NO_BROKER_EPOCH))
     )
+
+
+def forget_clean_shutdown(home: LogDirectory) -> None:
+    """Remove the epoch of the last clean stop: a log may get records that an unclean end loses.
+
+    No sync: a power cut may bring it back, and the controller knows a newer epoch by then.
+    """
+    path = f"{home.path}/{LAST_CLEAN_SHUTDOWN}"
+    if home.files.exists(path):
+        home.files.unlink(path)
 
 
 class FoundLogs(msgspec.Struct):
