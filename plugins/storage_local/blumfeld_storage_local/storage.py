@@ -124,7 +124,7 @@ class LocalStorage:
         return [found for directory in self._directories for found in directory.found.items()]
 
     def previous_broker_epoch(self) -> int:
-        """Return the broker epoch of the last clean stop, or -1 if a log of the broker's was opened since; see KIP-966."""
+        """Return the broker epoch of the last clean stop, or -1 if the broker opened a log since; see KIP-966."""
         epoch = previous_broker_epoch(self._directories)
         return NO_BROKER_EPOCH if epoch is None else epoch
 

@@ -32,8 +32,10 @@ def machine(address: str, process: int = 1) -> Any:
     return SimpleNamespace(address=address, incarnations=process, disk=SimpleNamespace(watch="seen"))
 
 
-def check(history: History, address: str, log: Log, end_offset: int, process: int = 1) -> None:
-    history.check(machine(address, process), cast(Any, log), end_offset)
+def check(
+    history: History, address: str, log: Log, end_offset: int, process: int = 1, may_begin_at: int = 0
+) -> None:
+    history.check(machine(address, process), cast(Any, log), end_offset, may_begin_at)
 
 
 def test_replicas_that_agree_may_know_different_ends() -> None:
@@ -66,6 +68,38 @@ def test_a_hole_is_a_violation() -> None:
     check(history, "a", Log(b"1", b"2"), 2)
     with pytest.raises(ViolationError, match="a hole"):
         check(history, "b", Log(b"1", b"2", b"3", start=4), 6)
+
+
+def test_what_was_committed_and_deleted_between_two_looks_is_no_hole() -> None:
+    """A snapshot, or a client's DeleteRecords, let the log begin there."""
+    history = History("__cluster_metadata")
+    check(history, "a", Log(b"1", b"2"), 2)
+    check(history, "b", Log(b"1", b"2", b"3", start=4), 6, may_begin_at=4)
+    assert history.end_offset == 6
+
+
+def test_a_log_that_begins_behind_what_was_deleted_has_a_hole() -> None:
+    history = History("work-0")
+    check(history, "a", Log(b"1", b"2"), 2)
+    with pytest.raises(ViolationError, match="a hole"):
+        check(history, "b", Log(b"1", b"2", b"3", start=4), 6, may_begin_at=3)
+
+
+def test_logs_that_still_have_what_others_deleted_unseen_agree() -> None:
+    history = History("work-0")
+    check(history, "a", Log(b"1", b"2"), 2)
+    check(history, "b", Log(b"1", b"2", b"3", start=4), 6, may_begin_at=4)
+    check(history, "a", Log(b"1", b"2", b"3"), 6)
+    with pytest.raises(ViolationError, match="c has another batch"):
+        check(history, "c", Log(b"1", b"x", b"3"), 6)
+
+
+def test_a_replica_that_lost_the_records_behind_the_gap_is_still_seen() -> None:
+    history = History("work-0")
+    check(history, "a", Log(b"1", b"2"), 2)
+    check(history, "b", Log(b"1", b"2", b"3", start=4), 6, may_begin_at=4)
+    with pytest.raises(ViolationError, match="c has another batch"):
+        check(history, "c", Log(b"1", b"2", b"x", start=4), 6, may_begin_at=4)
 
 
 def test_a_log_may_begin_before_the_first_one_that_was_seen() -> None:

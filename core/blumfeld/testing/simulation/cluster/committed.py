@@ -25,22 +25,30 @@ class History:
         """Base offset → (next offset, checksum of the bytes)."""
         self._checked: dict[str, tuple[int, int]] = {}
         """Address → (process, offset): what the machine's process was checked up to."""
+        self._unseen: list[range] = []
+        """Offsets that were committed and deleted between two looks. A log that still has them tells the others."""
 
     def forget(self) -> None:
         """Begin anew: what was committed may be gone."""
         self.end_offset = -1
         self._batches.clear()
         self._checked.clear()
+        self._unseen.clear()
 
-    def check(self, machine: Machine, log: PartitionLog, end_offset: int) -> None:
+    def check(self, machine: Machine, log: PartitionLog, end_offset: int, may_begin_at: int = 0) -> None:
         """Compare what a replica has come to call committed since it was checked last.
 
         :param end_offset: the replica's high watermark
+        :param may_begin_at: the highest offset at which the log may begin, though nobody saw all that was below
         :raises ViolationError: it has something else there, or a hole
         """
         process, offset = self._checked.get(machine.address, (-1, -1))
         if process != machine.incarnations or offset < log.log_start_offset:
             offset = log.log_start_offset
+        start = log.log_start_offset
+        if 0 <= self.end_offset < start <= min(may_begin_at, end_offset):
+            self._unseen.append(range(self.end_offset, start))
+            self.end_offset = start
         if offset < end_offset:
             with unseen(machine), suppress(OSError):  # a process that stops has closed its log
                 for batch in log.batches(offset):
@@ -60,6 +68,9 @@ class History:
             self.end_offset = next_offset
             return
         known = self._batches.get(base_offset)
+        if known is None and any(base_offset in offsets for offsets in self._unseen):
+            self._batches[base_offset] = (next_offset, checksum)
+            return
         if known is None and base_offset < next(iter(self._batches)):
             return  # older than what was known when the watch began, or than what every log begins with
         if known != (next_offset, checksum):
@@ -79,10 +90,14 @@ def unseen(machine: Machine) -> Iterator[None]:
         disk.watch = watch
 
 
-def metadata_log(metadata: Any) -> tuple[PartitionLog, int] | None:
-    """Return a node's metadata log and the end of what it calls committed; ``None`` before it is open."""
+def metadata_log(metadata: Any) -> tuple[PartitionLog, int, int] | None:
+    """Return a node's metadata log, the end of what it calls committed, and the end of its newest snapshot, behind
+    which the log may begin; ``None`` before it is open."""
     raft = getattr(metadata, "_raft", None)  # the contract of a consensus has no log: a ZooKeeper has none
-    return None if raft is None else (raft.log, raft.committed_end)
+    if raft is None:
+        return None
+    snapshot = raft.latest_snapshot_id
+    return raft.log, raft.committed_end, 0 if snapshot is None else snapshot.end_offset
 
 
 def check_isr(partition: Partition, decided: PartitionImage | None, has: dict[int, Partition]) -> None:

@@ -223,9 +223,9 @@ class Watch:
             metadata = metadata_of(machine)
             if metadata is not None:
                 known[nth] = metadata.image
-            log_and_end = metadata_log(metadata)
-            if log_and_end is not None:
-                self._metadata_history.check(machine, *log_and_end)
+            found_log = metadata_log(metadata)
+            if found_log is not None:
+                self._metadata_history.check(machine, *found_log)
         for at, history in self._histories.items():
             if at in self._excused:
                 continue
@@ -253,7 +253,8 @@ class Watch:
                     if one in replicas and replicas[one].leader_epoch == replica.leader_epoch
                 }
             for node_id, replica in counting.items():
-                history.check(self._world.machines[node_id - 1], replica.log, replica.high_watermark)
+                asked = self._ledger.partitions[at].deleted if at in self._ledger.partitions else 0
+                history.check(self._world.machines[node_id - 1], replica.log, replica.high_watermark, asked)
 
     def _check_joined(self, at: TopicPartition, replica: Partition, has: dict[int, Partition]) -> None:
         """Check that a member that came in during a leader epoch has the log up to where the epoch began: below that,
