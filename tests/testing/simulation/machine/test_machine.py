@@ -12,7 +12,14 @@ import pytest
 from blumfeld.client.connection import ClientConnection
 from blumfeld.spi.transport import DialedConnection, Limits
 from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.machine.host import ADDRESS, DATA_DIR, Machine, address_of, plan_of
+from blumfeld.testing.simulation.machine.host import (
+    ADDRESS,
+    DATA_DIR,
+    Machine,
+    StartError,
+    address_of,
+    plan_of,
+)
 from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.network.transport import SimulatedTransport
 from blumfeld.testing.simulation.run import CONFIG
@@ -187,3 +194,20 @@ def test_a_process_that_is_told_to_stop_twice_ends_when_its_stop_is_done() -> No
 
     several.run(story())
     assert machine.disk.tree.find(f"{DATA_DIR}/.kafka_cleanshutdown") is not None
+
+
+def test_a_start_that_fails_tells_those_who_wait_for_the_process_to_end() -> None:
+    several = Several(1)
+    (machine,) = several.machines
+
+    async def story() -> None:
+        await machine.stop()
+        machine.disk.room = 0
+        waiting = asyncio.ensure_future(machine.down.wait())
+        machine.down.clear()
+        with pytest.raises(StartError):
+            await machine.start()
+        assert machine.down.is_set()
+        await waiting
+
+    several.run(story())

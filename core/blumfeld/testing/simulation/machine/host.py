@@ -202,6 +202,7 @@ class Machine:
             self._starting.result()
         except BaseException:
             self._process_ended()
+            self.down.set()  # the injector may wait for this process to end
             raise
         return True
 
