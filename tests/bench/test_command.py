@@ -103,7 +103,7 @@ def test_common_overrides_leave_a_foreign_broker_alone() -> None:
 @pytest.mark.parametrize(
     ("arguments", "complaint"),
     [
-        (["absent.toml"], "absent.toml: No such file or directory"),
+        (["absent.toml"], "absent.toml: no such file"),
         (["default", "-w", "nothing"], "nothing is neither a file nor one of"),
         (["default", "--step", "9/s"], "ticks has no step 9/s; allowed: "),
         (["default", "--driver", "magic"], "--driver: found magic; allowed: wire, librdkafka"),
