@@ -142,8 +142,9 @@ class IsrLeader:
         follower = rules.followers.get(replica_id)
         if follower is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if 0 <= broker_epoch < max(follower.broker_epoch, self._owner.epoch_of(replica_id)):
+        if 0 <= broker_epoch < self._owner.epoch_of(replica_id):
             # An earlier process of that broker (KIP-903). Its successor may have lost what this one has written.
+            # Only the image is asked, as in Kafka: an epoch that a request brought may be anybody's.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         start_before = follower.log_start_offset
         now_ms = self._owner.runtime.monotonic_ms()

@@ -589,6 +589,19 @@ def test_strangers_and_old_incarnations_are_refused() -> None:
     assert driver.leader.follower_fetched(2, 101, 0, 0) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
 
+def test_a_forged_broker_epoch_keeps_no_follower_out() -> None:
+    """As in Kafka, the image alone says which process of a broker is the present one: no request raises it."""
+    driver = Driver((1, 2))
+    driver.leader.log_end_moved()
+    driver.leader.follower_fetched(2, 2**63 - 1, 0, 0)
+    assert driver.leader.follower_fetched(2, 102, 10, 0) == ErrorCode.NONE
+    assert driver.leader.high_watermark == 10
+    driver.leader.follower_fetched(3, 2**63 - 1, 10, 0)
+    assert driver.asked == [], "the image knows no such process"
+    driver.leader.follower_fetched(3, 103, 10, 0)
+    assert driver.wanted_isr() == [[(1, 101), (2, 102), (3, 103)]]
+
+
 def test_an_earlier_process_of_a_registered_broker_is_refused() -> None:
     """KIP-903: its successor may have lost what it has written. The successor hasn't fetched yet."""
     driver = Driver((1,))
