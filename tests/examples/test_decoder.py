@@ -123,4 +123,5 @@ def test_the_archive_has_what_it_read(stranger: Stranger) -> None:
 
     assert column("trades", "trade_id") == [17, 18, 21]
     assert column("quarantine", "k_offset") == [2]
-    assert column("gaps", "missing") == [2]
+    # The other rows of `gaps` say where messages could not be read.
+    assert [missing for missing in column("gaps", "missing") if missing is not None] == [2]
