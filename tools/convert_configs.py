@@ -16,7 +16,7 @@ HEADER = '''"""Kafka {version}'s configuration keys: facts, one row a key. Writt
 
 A row is (name, type, default, importance, update mode, minimum, maximum, allowed values, broker synonyms,
 flags). The default is in the form of its type; ``None`` is null. Of the flags, "i" is internal (served by
-no DescribeConfigs), "r" required, "d" no duplicates, "e" may be an empty list, "c" compares without case.
+no DescribeConfigs), "r" required, "d" drops duplicates, "e" may be an empty list, "c" compares without case.
 """
 
 # ruff: noqa: E501

@@ -83,6 +83,7 @@ PARSED: list[tuple[str, Given, Typed, str]] = [
     ("auto.create.topics.enable", " TRUE ", True, "true"),
     ("log.cleanup.policy", "compact, delete", ("compact", "delete"), "compact,delete"),
     ("log.cleanup.policy", ["compact"], ("compact",), "compact"),
+    ("log.cleanup.policy", "compact,delete , compact", ("compact", "delete"), "compact,delete"),
     ("log.cleanup.policy", "", (), ""),
     ("log.cleaner.min.cleanable.ratio", 1, 1.0, "1.0"),
     ("log.cleaner.min.cleanable.ratio", "0.25", 0.25, "0.25"),
@@ -115,7 +116,8 @@ REFUSED: list[tuple[str, Given]] = [
     ("log.segment.bytes", None),
     ("auto.create.topics.enable", "yes"),
     ("auto.create.topics.enable", 1),
-    ("log.cleanup.policy", "compact,compact"),
+    ("log.cleanup.policy", "compact,,compact"),
+    ("log.cleanup.policy", "drop,drop"),
     ("log.cleanup.policy", "drop"),
     ("log.cleanup.policy", 1),
     ("listeners", ""),
@@ -164,6 +166,26 @@ def test_a_key_that_is_none_is_said_once_with_the_key_that_was_meant() -> None:
         with pytest.raises(UnknownConfigError) as caught:
             TopicConfig({key: "1"})
         assert caught.value.message == said
+
+
+LISTS = [
+    defn
+    for table in (BROKER_CONFIGS, TOPIC_CONFIGS, GROUP_CONFIGS)
+    for defn in table.values()
+    if defn.type == "LIST"
+]
+
+
+@pytest.mark.parametrize("defn", LISTS, ids=lambda defn: defn.name)
+def test_doubles_are_taken_out_of_the_lists_in_which_kafka_allows_none(defn: ConfigDef) -> None:
+    """KIP-1161: ``cleanup.policy=delete,delete`` is ``delete``, and no error. The other lists have checks of their own,
+    and stay as they are.
+    """
+    one, other = (*defn.allowed, "a", "b")[:2]
+    doubled = f"{one},{other}, {one},{one}"
+    own_checks = ("controller.quorum.", "leader.replication.", "follower.replication.")
+    stays = defn.name.startswith(own_checks)
+    assert parse(defn, doubled) == ((one, other, one, one) if stays else (one, other))
 
 
 def test_a_listeners_prefix_is_looked_through() -> None:

@@ -50,8 +50,20 @@ def test_lists_grow_and_shrink_from_the_value_that_holds(driven: Driven) -> None
     assert alter(driven, TOPIC, "alpha", ("cleanup.policy", APPEND, "compact")) == 0
     assert driven.image.config(TOPIC, "alpha") == {"cleanup.policy": "delete,compact"}
     assert alter(driven, TOPIC, "alpha", ("cleanup.policy", APPEND, "compact")) == 0
-    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", SUBTRACT, "delete")) == 0
+    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", SUBTRACT, "delete,delete")) == 0
     assert driven.image.config(TOPIC, "alpha") == {"cleanup.policy": "compact"}
+
+
+def test_what_is_appended_twice_is_there_once(driven: Driven) -> None:
+    key = "leader.replication.throttled.replicas"
+    assert alter(driven, TOPIC, "alpha", (key, APPEND, "0:1,1:1,1:1")) == 0
+    assert alter(driven, TOPIC, "alpha", (key, APPEND, "1:1,2:1")) == 0
+    assert driven.image.config(TOPIC, "alpha") == {key: "0:1,1:1,2:1"}
+
+
+def test_a_list_with_doubles_is_taken(driven: Driven) -> None:
+    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", SET, "delete,delete")) == 0
+    assert alter(driven, BROKER, "", ("log.cleanup.policy", SET, "compact,delete,compact")) == 0
 
 
 @pytest.mark.parametrize(

@@ -197,7 +197,8 @@ class Broker:
         from blumfeld.broker.handlers import own_handlers
         from blumfeld.broker.produce.straight import FastProduce
 
-        self.register(own_handlers(self.ports))
+        authorizes = self._dispatchers["broker"].authorizer is not None
+        self.register(own_handlers(self.ports, authorizes=authorizes))
         self._coordinate_transactions()
         self._coordinate_groups()
         dispatcher = self._dispatchers["broker"]

@@ -211,7 +211,8 @@ def parse(defn: ConfigDef, value: Given) -> Typed:
     """Parse a value, and check it against type, bounds and allowed values.
 
     It accepts the type itself, or text as Kafka's clients send it (surrounding spaces don't count).
-    ``None`` is accepted where Kafka's default is null.
+    ``None`` is accepted where Kafka's default is null. Where Kafka takes the doubles out of a list (KIP-1161), the
+    first of each stays.
 
     :raises ConfigError: the value is malformed or not allowed
     """
@@ -318,9 +319,10 @@ def _list(defn: ConfigDef, value: Given) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
         raise _refused(defn, value)
     found = tuple(one.strip() for one in value)
-    checked = "d" in defn.flags
-    if checked and (len(set(found)) != len(found) or "" in found or (not found and "e" not in defn.flags)):
-        raise _refused(defn, value)
+    if "d" in defn.flags:
+        found = tuple(dict.fromkeys(found))
+        if "" in found or (not found and "e" not in defn.flags):
+            raise _refused(defn, value)
     if defn.allowed and not all(one in defn.allowed for one in found):
         raise _refused(defn, value)
     return found

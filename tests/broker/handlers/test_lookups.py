@@ -127,12 +127,31 @@ def test_unknown_places_and_epochs(broker: BrokerHarness) -> None:
     assert code(look_up(-2, epoch=5)) == ErrorCode.FENCED_LEADER_EPOCH
 
 
-def test_a_partition_named_twice_is_refused(broker: BrokerHarness) -> None:
-    request = look_up(-1)
-    request.topics += look_up(-2).topics
+@pytest.mark.parametrize("others", [0, 5000], ids=["few", "many"])
+def test_a_partition_named_twice_is_refused_in_one_entry(broker: BrokerHarness, others: int) -> None:
+    """And each topic has one entry. A client would see the second one of a partition, or of a topic, alone."""
+
+    def topic(name: str, *partitions: tuple[int, int]) -> ListOffsetsTopic:
+        asked = [ListOffsetsPartition(partition_index=p, timestamp=time) for p, time in partitions]
+        return ListOffsetsTopic(name=name, partitions=asked)
+
+    request = ListOffsetsRequest(
+        topics=[
+            topic("t", (0, -1), (0, -2)),
+            topic("t", (1, -1), (0, -1)),
+            topic("none"),
+            topic("others", *((number, -1) for number in range(others))),
+            topic("no", (3, -1), (3, -1), (4, -1)),
+            topic("t", (0, -1)),
+        ]
+    )
     answer = broker.ask(request, 5)
-    codes = [p.error_code for topic in answer.topics for p in topic.partitions]
-    assert codes == [ErrorCode.INVALID_REQUEST] * 2
+    assert [one.name for one in answer.topics] == ["t", *(["others"] if others else []), "no"]
+    found = {t.name: [(p.partition_index, p.error_code) for p in t.partitions] for t in answer.topics}
+    invalid, unknown = ErrorCode.INVALID_REQUEST, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert found["t"] == [(0, invalid), (1, unknown)]
+    assert found["no"] == [(3, invalid), (4, unknown)]
+    assert len(found.get("others", ())) == others
 
 
 def test_a_look_up_of_cold_bytes_is_waited_for(broker: BrokerHarness) -> None:

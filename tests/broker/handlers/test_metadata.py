@@ -254,6 +254,29 @@ def test_lists_of_eligible_leaders_are_empty_not_null(broker: BrokerHarness) -> 
     assert (partition.eligible_leader_replicas, partition.last_known_elr) == ([], [])
 
 
+@pytest.mark.parametrize("cursor", ["", "a", "u", "zz"])
+@pytest.mark.parametrize("many", [False, True])
+def test_a_cursor_with_a_topic_that_is_not_listed_is_refused(
+    broker: BrokerHarness, cursor: str, many: bool
+) -> None:
+    """The topics behind it would look like the last page."""
+    names = ["t", "no", *(f"v{number}" for number in range(500 if many else 0))]
+    request = DescribeTopicPartitionsRequest(
+        topics=[TopicRequest(name=name) for name in names],
+        cursor=Cursor(topic_name=cursor, partition_index=0),
+    )
+    answer = broker.ask(request, 0)
+    assert [(t.name, t.error_code) for t in answer.topics] == [
+        (name, ErrorCode.INVALID_REQUEST) for name in names
+    ]
+    request.topics = []  # the topic of a cursor among all topics may have gone since
+    assert all(not topic.error_code for topic in broker.ask(request, 0).topics)
+
+
+def test_a_page_that_is_full_ends_before_an_unknown_topic(broker: BrokerHarness) -> None:
+    assert pages(broker, 2, "t", "unknown") == [[("t", 0, [0, 1])], [("unknown", 3, [])]]
+
+
 def test_a_negative_cursor_is_refused(broker: BrokerHarness) -> None:
     request = DescribeTopicPartitionsRequest(
         topics=[TopicRequest(name="t")], cursor=Cursor(topic_name="t", partition_index=-1)

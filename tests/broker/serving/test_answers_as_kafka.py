@@ -21,7 +21,10 @@ from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import put_request_header, response_body_offset
+from blumfeld.wire.messages.create_acls import AclCreation, CreateAclsRequest
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreatableTopicConfig, CreateTopicsRequest
+from blumfeld.wire.messages.delete_acls import DeleteAclsFilter, DeleteAclsRequest
+from blumfeld.wire.messages.describe_acls import DescribeAclsRequest
 from blumfeld.wire.messages.describe_cluster import DescribeClusterRequest
 from blumfeld.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -317,6 +320,61 @@ def test_look_ups(pair: Pair) -> None:
             assert ours == kafka, f"epoch {epoch} in v{version}"
 
 
+def test_look_ups_of_partitions_that_are_named_twice(pair: Pair) -> None:
+    """The order of an answer is that of a hash table in Kafka."""
+
+    def sorted_topics(answer: Any) -> list[Any]:
+        topics = sorted(answer["topics"], key=lambda topic: str(topic["name"]))
+        return [(t["name"], sorted(t["partitions"], key=lambda p: int(p["partition_index"]))) for t in topics]
+
+    requests: tuple[tuple[tuple[str, tuple[int, ...]], ...], ...] = (
+        (("t", (0, 0, 1)),),
+        (("t", (0,)), ("small", (1, 1, 0)), ("t", (1, 0))),
+        (("no", (0, 0)), ("t", (7, 7))),
+        (("t", ()), ("small", (0,))),
+        (("t", ()),),
+    )
+    for version in (1, 5, 11):
+        for topics in requests:
+            request = ListOffsetsRequest(
+                replica_id=-1,
+                topics=[
+                    ListOffsetsTopic(
+                        name=name,
+                        partitions=[
+                            ListOffsetsPartition(partition_index=p, timestamp=-2) for p in partitions
+                        ],
+                    )
+                    for name, partitions in topics
+                ],
+            )
+            kafka, ours = pair.both(request, version)
+            assert sorted_topics(ours) == sorted_topics(kafka), f"{topics} in v{version}"
+
+
+def test_requests_on_acls(pair: Pair) -> None:
+    """Kafka closes the connection at an ACL of no type; we don't look at ACLs."""
+    for version in (1, 2, 3):
+        for request in (
+            DescribeAclsRequest(
+                resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+            ),
+            CreateAclsRequest(),
+            CreateAclsRequest(
+                creations=[AclCreation(resource_type=2, resource_name="t", operation=3, permission_type=3)]
+            ),
+            DeleteAclsRequest(
+                filters=[
+                    DeleteAclsFilter(
+                        resource_type_filter=1, pattern_type_filter=1, operation=1, permission_type=1
+                    )
+                ]
+            ),
+        ):
+            kafka, ours = pair.both(request, version)
+            assert ours == kafka, f"{request} in v{version}"
+
+
 def test_descriptions(pair: Pair) -> None:
     for version in range(14):
         for names in (["t"], ["t", "t"], ["a b", ""], ["no"]):
@@ -330,9 +388,16 @@ def test_descriptions(pair: Pair) -> None:
                 continue  # would make the topic
             kafka, ours = pair.both(request, version)
             assert ours == kafka, f"{names} in v{version}"
-    for limit, cursor in ((2000, None), (1, None), (0, None), (5, ("t", 1)), (5, ("t", 9)), (5, ("t", -1))):
+    cursors = (("t", 1), ("t", 9), ("t", -1), ("no", 0), ("a", 0), ("o", 0), ("zz", 0), ("", 0))
+    for limit, cursor in (
+        (2000, None),
+        (2, None),
+        (1, None),
+        (0, None),
+        *((5, cursor) for cursor in cursors),
+    ):
         described = DescribeTopicPartitionsRequest(
-            topics=[TopicRequest(name=name) for name in ("t", "no", "?")],
+            topics=[TopicRequest(name=name) for name in ("t", "no", "?", "unknown")],
             response_partition_limit=limit,
             cursor=None if cursor is None else Cursor(topic_name=cursor[0], partition_index=cursor[1]),
         )

@@ -160,6 +160,43 @@ def test_a_member_of_a_group_that_is_not_there_is_told(version: int, code: Error
     assert commit(Groups(), version, generation_id_or_member_epoch=3, member_id="m") is code
 
 
+def with_unknown(request: OffsetCommitRequest) -> OffsetCommitRequest:
+    """The same with a partition more that isn't there, and a topic that isn't."""
+    (topic,) = request.topics
+    topic.partitions.append(OffsetCommitRequestPartition(partition_index=99, committed_offset=5))
+    request.topics += commit_request(topic="nowhere").topics
+    return request
+
+
+@pytest.mark.parametrize("version", range(2, 11))
+def test_partitions_that_are_not_there_have_their_own_error_where_the_group_refuses(version: int) -> None:
+    """As in Kafka, where a group doesn't hear of them: here of a member of a group that is gone."""
+    request = with_unknown(commit_request(generation_id_or_member_epoch=3, member_id="m"))
+    answer = Groups().ask(request, version)
+    refused = ErrorCode.GROUP_ID_NOT_FOUND if version >= 9 else ErrorCode.ILLEGAL_GENERATION
+    nowhere = ErrorCode.UNKNOWN_TOPIC_ID if version >= 10 else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert [[(p.partition_index, p.error_code) for p in topic.partitions] for topic in answer.topics] == [
+        [(0, refused), (99, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)],
+        [(0, nowhere)],
+    ]
+
+
+def test_a_commit_of_nothing_that_is_there_does_not_ask_the_group() -> None:
+    member: dict[str, Any] = {"generation_id_or_member_epoch": 3, "member_id": "m"}
+    groups = Groups()
+    assert commit(groups, topic="nowhere", **member) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert commit(groups, 10, topic="nowhere", **member) is ErrorCode.UNKNOWN_TOPIC_ID
+    assert commit(groups, partition=99, **member) is ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+
+
+def test_a_commit_of_nothing_that_is_there_does_not_tell_of_topics_that_may_not_be_read() -> None:
+    def denied(operation: str, kind: str, name: str) -> bool:
+        return (operation, kind) == ("Read", "Topic")
+
+    answer = Groups().ask(commit_request(topic="nowhere"), 9, denied=denied)
+    assert answer.topics[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
+
+
 def test_a_simple_group_has_no_members() -> None:
     """One who says that it is a member is unknown; a member id without a generation is not looked at."""
     groups = Groups()

@@ -63,6 +63,17 @@ def test_every_version_commits_in_the_producers_batch(version: int) -> None:
     assert committed.commit_timestamp_ms == groups.runtime.now_ms()
 
 
+@pytest.mark.parametrize("version", [3, 5])
+def test_a_topic_that_is_not_there_has_its_own_error_where_the_group_refuses(version: int) -> None:
+    request = txn_request("t", "nowhere")
+    request.generation_id, request.member_id = 3, "m"  # of a group that is gone
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    groups = Groups(transactions=True)
+    assert codes(groups.ask(request, version)) == [ErrorCode.ILLEGAL_GENERATION, unknown]
+    del request.topics[0]
+    assert codes(groups.ask(request, version)) == [unknown]
+
+
 def test_deciding_changes_nothing() -> None:
     """And without a record there is no batch of the producer's."""
     groups = Groups(transactions=True)

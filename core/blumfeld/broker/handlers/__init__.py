@@ -35,6 +35,8 @@ class Row(NamedTuple):
     """Only where a group protocol is composed."""
     needs_transactions: bool = False
     """Only where transactions are coordinated."""
+    without_authorizer: bool = False
+    """Only where no authorizer is composed. One that is brings its own APIs on ACLs."""
 
     @property
     def on_groups(self) -> bool:
@@ -60,6 +62,9 @@ TABLE = (
     Row("broker.api_23_offset_for_leader_epoch", 23, 2, 4),
     Row("broker.api_27_write_txn_markers", 27, 1, 2),
     Row("groups.api_28_txn_offset_commit", 28, 0, 5, needs_groups=True, needs_transactions=True),
+    Row("broker.api_29_describe_acls", 29, 1, 3, listeners=("broker", "controller"), without_authorizer=True),
+    Row("broker.api_30_create_acls", 30, 1, 3, listeners=("broker", "controller"), without_authorizer=True),
+    Row("broker.api_31_delete_acls", 31, 1, 3, listeners=("broker", "controller"), without_authorizer=True),
     Row("broker.api_32_describe_configs", 32, 1, 4),
     Row("broker.api_33_alter_configs", 33, 0, 2, listeners=("broker", "controller")),
     Row("broker.api_34_alter_replica_log_dirs", 34, 1, 2),
@@ -87,11 +92,16 @@ TABLE = (
 )
 
 
-def own_handlers(ports: Ports) -> list[ApiHandler]:
+def own_handlers(ports: Ports, *, authorizes: bool) -> list[ApiHandler]:
     """Returns the handlers of the APIs that this composition can serve, without those on groups."""
     coordinates = bool(ports.coordinators())
-    rows = (row for row in TABLE if not row.on_groups and (coordinates or not row.needs_coordinator))
-    return [LazyHandler(ports, row).handler() for row in rows]
+    return [
+        LazyHandler(ports, row).handler()
+        for row in TABLE
+        if not row.on_groups
+        and (coordinates or not row.needs_coordinator)
+        and not (authorizes and row.without_authorizer)
+    ]
 
 
 def group_handlers(

@@ -1,10 +1,13 @@
-"""Shared by handlers: leaders and endpoints, internal topics, legal topic names, authorized operations."""
+"""Shared by handlers: legal topic names, authorized operations, the answer to requests on ACLs."""
 
 from __future__ import annotations
 
 import re
+from typing import NoReturn
 
 from blumfeld.spi.context import RequestContext
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.schema import Message
 
 NO_OPERATIONS = -(2**31)
 """Value of "authorized operations" in an answer if the request didn't ask for them."""
@@ -42,6 +45,14 @@ _TOPIC_NAME = re.compile(r"[a-zA-Z0-9._-]{1,249}")
 def is_legal_topic(name: str) -> bool:
     """Whether the name is legal: 1 to 249 characters of ``[a-zA-Z0-9._-]``, and neither ``.`` nor ``..``."""
     return _TOPIC_NAME.fullmatch(name) is not None and name not in (".", "..")
+
+
+def no_authorizer(_request: Message, _context: RequestContext) -> NoReturn:
+    """Refuse a request on ACLs: this build has no authorizer.
+
+    :raises BrokerError: SECURITY_DISABLED
+    """
+    raise BrokerError(ErrorCode.SECURITY_DISABLED, "no authorizer is composed, so there are no ACLs")
 
 
 def authorized_operations(context: RequestContext, resource_type: str, name: str) -> int:

@@ -256,7 +256,7 @@ def _edited(state: ControllerState, kind: int, defn: ConfigDef, edit: _Edit, old
     items = _items(old) if old is not None else _default_items(state, kind, defn)
     given = _items(edit.value or "")
     if edit.operation == APPEND:
-        return ",".join(items + [item for item in given if item not in items])
+        return ",".join(items + [item for item in dict.fromkeys(given) if item not in items])
     return ",".join(item for item in items if item not in given)
 
 

@@ -14,7 +14,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, by_elements
+from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, by_elements, drained
 from blumfeld.spi.storage import TimestampOffset
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.list_offsets import (
@@ -34,6 +34,8 @@ READ_COMMITTED = 1
 NOT_AVAILABLE_FROM = 5
 
 Found = TimestampOffset | None
+Waiting = tuple[Completion[Found], Callable[[Completion[Found]], None]]
+"""A look-up that waits for cold bytes, and the function that takes its result."""
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -83,34 +85,53 @@ class ListOffsets:
             for asked in topic.partitions:
                 key = (topic.name, asked.partition_index)
                 (twice if key in seen else seen).add(key)
-        return self._handle(request, context, twice)
+        response, waiting = self._looked_up(request, context, twice, set())
+        if len({topic.name for topic in response.topics if topic.partitions}) < len(response.topics):
+            drained(_one_entry_a_topic(response))
+        return _when_all(waiting, response) if waiting else response
 
     def in_steps(self, request: ListOffsetsRequest, context: RequestContext) -> Steps[Any]:
-        """:meth:`handle` for many partitions. Duplicates are found first: each mention of one gets an error."""
+        """:meth:`handle` for many partitions. Duplicates are found first: they have one entry, with an error."""
         twice = yield from _named_twice(request)
-        handler = ApiHandler(
-            key=2,
-            min_version=1,
-            max_version=11,
-            handle=lambda part, context: self._handle(part, context, twice),
-            error_response=failed,
-        )
-        path = ("topics", "partitions")
-        return (yield from by_elements(lambda: handler, path, path)(request, context))
+        told: set[tuple[str, int]] = set()
 
-    def _handle(
-        self, request: ListOffsetsRequest, context: RequestContext, twice: Collection[tuple[str, int]]
-    ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
+        def look_up(
+            part: ListOffsetsRequest, context: RequestContext
+        ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
+            response, waiting = self._looked_up(part, context, twice, told)
+            return _when_all(waiting, response) if waiting else response
+
+        handler = ApiHandler(key=2, min_version=1, max_version=11, handle=look_up, error_response=failed)
+        path = ("topics", "partitions")
+        response = yield from by_elements(lambda: handler, path, path)(request, context)
+        yield from _one_entry_a_topic(response)
+        return response
+
+    def _looked_up(
+        self,
+        request: ListOffsetsRequest,
+        context: RequestContext,
+        twice: Collection[tuple[str, int]],
+        told: set[tuple[str, int]],
+    ) -> tuple[ListOffsetsResponse, list[Waiting]]:
+        """Returns the answer, with an entry for each topic of the request, and the look-ups that it waits for.
+
+        :param told: those of ``twice`` that have their entry
+        """
         response = ListOffsetsResponse()
-        waiting: list[tuple[Completion[Found], Callable[[Completion[Found]], None]]] = []
+        waiting: list[Waiting] = []
         for topic in request.topics:
             answers = ListOffsetsTopicResponse(name=topic.name)
             response.topics.append(answers)
             for asked in topic.partitions:
+                key = (topic.name, asked.partition_index)
+                if key in told:
+                    continue
                 answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
                 answers.partitions.append(answer)
                 try:
-                    if (topic.name, asked.partition_index) in twice:
+                    if key in twice:
+                        told.add(key)
                         raise BrokerError(ErrorCode.INVALID_REQUEST)
                     lookup = Lookup(self._ports, request, context, topic.name, asked, answer)
                     cold = lookup.run()
@@ -119,7 +140,25 @@ class ListOffsets:
                     continue
                 if cold is not None:
                     waiting.append((cold, lookup.done))
-        return _when_all(waiting, response) if waiting else response
+        return response, waiting
+
+
+def _one_entry_a_topic(response: ListOffsetsResponse) -> Steps[None]:
+    """Put the partitions of each topic into one entry, and leave topics without partitions out, as Kafka does."""
+    named = Buckets()
+    topics: list[ListOffsetsTopicResponse] = []
+    for number, topic in enumerate(response.topics):
+        if number % STEP_ELEMENTS == STEP_ELEMENTS - 1:
+            yield None
+        if not topic.partitions:
+            continue
+        first = named.of(topic.name).setdefault(topic.name, topic)
+        if first is topic:
+            topics.append(topic)
+        else:
+            first.partitions += topic.partitions
+    response.topics = topics
+    yield from named.let_go()
 
 
 def _named_twice(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
@@ -143,10 +182,7 @@ def _named_twice(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
     return twice
 
 
-def _when_all(
-    waiting: list[tuple[Completion[Found], Callable[[Completion[Found]], None]]],
-    response: ListOffsetsResponse,
-) -> Completion[ListOffsetsResponse]:
+def _when_all(waiting: list[Waiting], response: ListOffsetsResponse) -> Completion[ListOffsetsResponse]:
     answered: Completion[ListOffsetsResponse] = Completion()
     left = len(waiting)
 

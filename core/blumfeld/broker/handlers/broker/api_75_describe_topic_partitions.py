@@ -62,7 +62,11 @@ class DescribeTopicPartitions:
     def handle(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
     ) -> DescribeTopicPartitionsResponse:
-        """Returns one page. Its ``next_cursor`` is the first partition of the next page."""
+        """Returns one page. Its ``next_cursor`` is the first partition of the next page.
+
+        :raises BrokerError: INVALID_REQUEST: the cursor has a negative partition, or a topic that isn't among those
+            of the request. The topics behind it would look like the last page.
+        """
         return drained(self._page(request, context, self._names(request)))
 
     def in_steps(
@@ -87,24 +91,34 @@ class DescribeTopicPartitions:
         limit = self._ports.cluster.config.int("max.request.partition.size.limit")
         left = max(min(limit, request.response_partition_limit), 1)
         response = DescribeTopicPartitionsResponse()
+        sought = cursor.topic_name if cursor is not None and request.topics else None
         for number, name in enumerate(names):
             if not number % CHUNK_ELEMENTS:
                 yield None
             if cursor is not None and name < cursor.topic_name:
                 continue
+            if sought is not None:
+                if name != sought:
+                    break
+                sought = None
             first = cursor.partition_index if cursor is not None and name == cursor.topic_name else 0
             topic = self._ports.cluster.image.topics.get(name)
-            if topic is None or not context.authorize("Describe", "Topic", name):
+            if topic is not None and not context.authorize("Describe", "Topic", name):
                 self._refuse(response, request, name, topic, context)
                 continue
             if not left:
                 response.next_cursor = Cursor(topic_name=name, partition_index=first)
                 break
+            if topic is None:
+                self._refuse(response, request, name, topic, context)
+                continue
             last = self._add(response, topic, first, left, context)
             left -= last - first
             if last < len(topic.partitions):
                 response.next_cursor = Cursor(topic_name=name, partition_index=last)
                 break
+        if sought is not None:
+            raise BrokerError(ErrorCode.INVALID_REQUEST)
         return response
 
     def _names(self, request: DescribeTopicPartitionsRequest) -> list[str]:

@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from blumfeld.broker.handlers.groups.common import TOPICS, GroupPorts, handler_of, submit_for_topics
+from blumfeld.broker.handlers.groups.common import (
+    TOPICS,
+    GroupPorts,
+    commit_codes,
+    handler_of,
+    names_nothing,
+    submit_for_topics,
+)
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.api import ApiKey
@@ -16,12 +24,12 @@ from blumfeld.wire.messages.offset_commit import (
     OffsetCommitResponsePartition,
     OffsetCommitResponseTopic,
 )
-from blumfeld.wire.schema import Message
 
 
 def handlers(ports: GroupPorts) -> list[ApiHandler]:
     """OffsetCommit."""
-    return [handler_of(ApiKey.OFFSET_COMMIT, (2, 10), OffsetCommit(ports).handle, failed, (TOPICS, TOPICS))]
+    commit = OffsetCommit(ports)
+    return [handler_of(ApiKey.OFFSET_COMMIT, (2, 10), commit.handle, commit.failed, (TOPICS, TOPICS))]
 
 
 class OffsetCommit:
@@ -34,21 +42,28 @@ class OffsetCommit:
         """OffsetCommit. Topics that may not be read fail on their own: TOPIC_AUTHORIZATION_FAILED."""
         if not context.authorize("Read", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if names_nothing(self._ports, request, context):
+            return Completion.of(self.failed(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None))
         return submit_for_topics(self._ports, request, context, _refused_topic)
 
-
-def failed(request: OffsetCommitRequest, code: int, _message: str | None) -> Message:
-    """Every partition that was asked has the error."""
-    return OffsetCommitResponse(topics=[_refused_topic(topic, code) for topic in request.topics])
+    def failed(self, request: OffsetCommitRequest, code: int, _message: str | None) -> OffsetCommitResponse:
+        """Every partition that was asked has the error, but for those that aren't there."""
+        image = self._ports.image()
+        return OffsetCommitResponse(
+            topics=[_answer(topic, commit_codes(image, topic, code)) for topic in request.topics]
+        )
 
 
 def _refused_topic(topic: OffsetCommitRequestTopic, code: int) -> OffsetCommitResponseTopic:
     """Every partition of the topic has the error."""
+    return _answer(topic, [(p.partition_index, code) for p in topic.partitions])
+
+
+def _answer(topic: OffsetCommitRequestTopic, codes: Sequence[tuple[int, int]]) -> OffsetCommitResponseTopic:
     return OffsetCommitResponseTopic(
         name=topic.name,
         topic_id=topic.topic_id,
         partitions=[
-            OffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
+            OffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
         ],
     )

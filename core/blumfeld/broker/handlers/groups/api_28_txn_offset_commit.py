@@ -2,9 +2,17 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from blumfeld.broker.handlers.groups.common import TOPICS, GroupPorts, handler_of, submit_for_topics
+from blumfeld.broker.handlers.groups.common import (
+    TOPICS,
+    GroupPorts,
+    commit_codes,
+    handler_of,
+    names_nothing,
+    submit_for_topics,
+)
 from blumfeld.coordinator.groups.answers import code_of
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.log.producers.snapshot import ProducerEntry
@@ -21,14 +29,12 @@ from blumfeld.wire.messages.txn_offset_commit import (
     TxnOffsetCommitResponsePartition,
     TxnOffsetCommitResponseTopic,
 )
-from blumfeld.wire.schema import Message
 
 
 def handlers(ports: GroupPorts) -> list[ApiHandler]:
     """TxnOffsetCommit."""
-    return [
-        handler_of(ApiKey.TXN_OFFSET_COMMIT, (0, 5), TxnOffsetCommit(ports).handle, failed, (TOPICS, TOPICS))
-    ]
+    commit = TxnOffsetCommit(ports)
+    return [handler_of(ApiKey.TXN_OFFSET_COMMIT, (0, 5), commit.handle, commit.failed, (TOPICS, TOPICS))]
 
 
 LOAD_IN_PROGRESS_SINCE_VERSION = 2
@@ -66,12 +72,23 @@ class TxnOffsetCommit:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not context.authorize("Read", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
+        if names_nothing(self._ports, request, context):
+            return Completion.of(self.failed(request, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, None))
         if not request.group_id:
             raise BrokerError(ErrorCode.INVALID_GROUP_ID)
         submitted = self._verified(request, context)
         if context.api_version < LOAD_IN_PROGRESS_SINCE_VERSION:
             submitted = _loading_as_not_available(submitted)
         return submitted
+
+    def failed(
+        self, request: TxnOffsetCommitRequest, code: int, _message: str | None
+    ) -> TxnOffsetCommitResponse:
+        """Every partition that was asked has the error, but for those that aren't there."""
+        image = self._ports.image()
+        return TxnOffsetCommitResponse(
+            topics=[_answer(topic, commit_codes(image, topic, code)) for topic in request.topics]
+        )
 
     def _verified(self, request: TxnOffsetCommitRequest, context: RequestContext) -> Completion[Any]:
         """Commit once the group's partition is verified to be in the transaction.
@@ -181,17 +198,17 @@ def _loading_as_not_available(submitted: Completion[Any]) -> Completion[Any]:
     return answered
 
 
-def failed(request: TxnOffsetCommitRequest, code: int, _message: str | None) -> Message:
-    """Every partition that was asked has the error."""
-    return TxnOffsetCommitResponse(topics=[_refused_topic(topic, code) for topic in request.topics])
-
-
 def _refused_topic(topic: TxnOffsetCommitRequestTopic, code: int) -> TxnOffsetCommitResponseTopic:
     """Every partition of the topic has the error."""
+    return _answer(topic, [(p.partition_index, code) for p in topic.partitions])
+
+
+def _answer(
+    topic: TxnOffsetCommitRequestTopic, codes: Sequence[tuple[int, int]]
+) -> TxnOffsetCommitResponseTopic:
     return TxnOffsetCommitResponseTopic(
         name=topic.name,
         partitions=[
-            TxnOffsetCommitResponsePartition(partition_index=p.partition_index, error_code=code)
-            for p in topic.partitions
+            TxnOffsetCommitResponsePartition(partition_index=index, error_code=code) for index, code in codes
         ],
     )

@@ -11,7 +11,7 @@ from blumfeld.broker.ports import Transactions
 from blumfeld.coordinator.groups.answers import merged
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.log.producers.state import ProducerState
-from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.cluster import ClusterImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Handle, RequestContext
 from blumfeld.spi.steps import by_elements
@@ -86,6 +86,53 @@ def submit_for_topics(
         return response
 
     return merged([submitted], merge)
+
+
+Commit = OffsetCommitRequest | TxnOffsetCommitRequest
+CommitTopic = OffsetCommitRequestTopic | TxnOffsetCommitRequestTopic
+NO_GROUP_ASKED = (
+    ErrorCode.GROUP_AUTHORIZATION_FAILED,
+    ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED,
+)
+"""Errors of a commit whose topics nobody has looked at."""
+
+
+def names_nothing(ports: GroupPorts, request: Commit, context: RequestContext) -> bool:
+    """Whether no partition of a commit is there. Its group isn't asked then, as in Kafka. A topic that may not be read
+    counts as one that is there: its answer must not tell.
+    """
+    image = ports.image()
+    for asked in request.topics:
+        topic, _ = _topic(image, asked)
+        if topic is not None and any(p.partition_index in topic.partitions for p in asked.partitions):
+            return False
+        if not _may_read(ports, asked, context):
+            return False
+    return True
+
+
+def commit_codes(image: ClusterImage, asked: CommitTopic, code: int) -> list[tuple[int, int]]:
+    """Returns (partition, error) of a topic in a commit that its group refuses with ``code``.
+
+    Partitions that aren't there have their own error, as in Kafka, where the group doesn't hear of them.
+    """
+    topic, missing = _topic(image, asked)
+    if code in NO_GROUP_ASKED:
+        return [(p.partition_index, code) for p in asked.partitions]
+    if topic is None:
+        return [(p.partition_index, missing) for p in asked.partitions]
+    unknown = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    return [
+        (p.partition_index, code if p.partition_index in topic.partitions else unknown)
+        for p in asked.partitions
+    ]
+
+
+def _topic(image: ClusterImage, asked: CommitTopic) -> tuple[TopicImage | None, ErrorCode]:
+    """Returns the topic of a commit, by its id from v10 on, and the error of its partitions if there is none."""
+    if isinstance(asked, OffsetCommitRequestTopic) and not asked.name:
+        return image.topic_by_id(asked.topic_id), ErrorCode.UNKNOWN_TOPIC_ID
+    return image.topics.get(asked.name), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def _may_read(
