@@ -189,7 +189,7 @@ class FakeBroker(FakePart):
     def advertised(self, listener_kind: str) -> dict[int, tuple[int, int]]:
         return {0: (0, 13), 18: (0, 4)} if listener_kind == "broker" else {18: (0, 4)}
 
-    def group_lag(self, group_id: str) -> None:
+    async def group_lags(self, group_id: str | None) -> None:
         return None
 
     def gauges(self) -> Sequence[Metric]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from blumfeld.broker.fetch.sessions import FetchSessions
 from blumfeld.broker.membership.cluster import ClusterView
+from blumfeld.broker.membership.cluster_gauges import ClusterGauges
 from blumfeld.broker.membership.config_warnings import ConfigWarnings
 from blumfeld.broker.membership.following import ImageFollower
 from blumfeld.broker.membership.lifecycle import Lifecycle
@@ -39,7 +40,7 @@ from blumfeld.spi.storage import several_directories
 from blumfeld.wire.errors import ErrorCode
 
 if TYPE_CHECKING:
-    from blumfeld.broker.coordination.group_lag import GroupLag
+    from blumfeld.broker.coordination.group_lag import Lags
     from blumfeld.broker.coordination.groups import GroupCoordination
     from blumfeld.broker.coordination.producer_ids import ProducerIds
     from blumfeld.broker.coordination.transactions import TransactionCoordination
@@ -60,6 +61,7 @@ class Broker:
         metrics: RequestMetrics | None = None,
     ) -> None:
         self.composition = composition
+        self._metrics = metrics
         self.runtime = composition.runtime
         self.node_id = composition.node_id
         self.cluster = ClusterView(composition)
@@ -141,8 +143,13 @@ class Broker:
             single_node=composition.single_node,
             quorum=composition.metadata.quorum,
             features=composition.features,
+            count_error=self._count_error,
             advertised=self.advertised,
         )
+
+    def _count_error(self, api_key: int, code: int) -> None:
+        if self._metrics is not None:
+            self._metrics.counts_of(api_key).failed(code)
 
     def _serve_inner(self, forwarded: Forwarded, outer: RequestContext) -> Completion[bytes]:
         from blumfeld.broker.serving.inner import InnerRequests
@@ -269,6 +276,7 @@ class Broker:
         parking, partitions = self.parking, self.partitions
         purgatory, counts = parking.purgatory, parking.counts
         partitions.count_bytes()
+        cluster_gauges = ClusterGauges(self.composition.metadata, self.node_id)
         return [
             Metric(
                 "blumfeld_parked_requests",
@@ -294,7 +302,8 @@ class Broker:
                 "gauge",
                 lambda: sum(map(len, partitions.by_name.values())),
             ),
-            *topic_gauges(partitions, self.cluster),
+            *topic_gauges(partitions, self.cluster, self.node_id),
+            *cluster_gauges.metrics(),
             *partitions.refused_writes.gauges(),
             *partitions.throttles.gauges(),
             *self._cleaner.gauges(),
@@ -303,9 +312,21 @@ class Broker:
             *(() if self.transactions is None else self.transactions.metrics()),
         ]
 
-    def group_lag(self, group_id: str) -> GroupLag | None:
-        """Returns the lag of a group; ``None`` if this node doesn't coordinate the group, or it has no offsets."""
-        return None if self.groups is None else self.groups.lag(group_id)
+    async def group_lags(self, group_id: str | None) -> Lags:
+        """Returns the lag of a group, wherever it is coordinated; ``None``: of each group that this node coordinates.
+        Groups without committed offsets are left out.
+
+        :raises BrokerError: the group's coordinator isn't known, or didn't answer
+        :raises OSError: it can't be reached
+        """
+        if self.groups is None:
+            from blumfeld.broker.coordination.group_lag import Lags
+
+            return Lags({}, 0)
+        listener = next((one.name for one in self.composition.listeners if one.inter_broker), "")
+        return await self.groups.lags(
+            self.node_id, lambda node_id: self.peers.channel(node_id, listener, "lag")
+        ).of(group_id)
 
     # Life
 

@@ -257,5 +257,7 @@ class Ports(NamedTuple):
     """As ``ClusterMetadata.quorum``."""
     features: tuple[Feature, ...]
     """Feature levels that plug-ins bring, beside the broker's own."""
+    count_error: Callable[[int, int], None]
+    """Counts an error of an answer: API key, error code."""
     advertised: Callable[[str], dict[int, tuple[int, int]]]
     """Listener kind → API key → (lowest, highest) version, as ApiVersions says."""

@@ -42,7 +42,7 @@ from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
-    from blumfeld.broker.coordination.group_lag import GroupLag
+    from blumfeld.broker.coordination.group_lag import Lags
 
 MADE, STARTING, STARTED, STOPPING, STOPPED = "made", "starting", "ok", "stopping", "stopped"
 """States of a node; ``/health`` shows them."""
@@ -101,8 +101,8 @@ class BrokerPart(Protocol):
         """Returns API key → (min version, max version), as ApiVersions says on a listener of this kind."""
         ...
 
-    def group_lag(self, group_id: str) -> GroupLag | None:
-        """Returns the lag of a group that this node coordinates."""
+    async def group_lags(self, group_id: str | None) -> Lags:
+        """Returns the lag of a group, or of each group that this node coordinates."""
         ...
 
     def gauges(self) -> Sequence[Metric]:
@@ -491,15 +491,19 @@ class Node:
         if bind is None:
             return
         from blumfeld.kernel.watching.metrics_endpoint import Health, MetricsEndpoint
+        from blumfeld.kernel.watching.process_metrics import LoopLag, process_metrics
 
+        lag = LoopLag(self.composition.runtime)
         brought = [metric for _, metrics in self.plugins.each("blumfeld_metrics") for metric in metrics]
-        for metric in (*self.broker.gauges(), *brought):
+        for metric in (*self.broker.gauges(), *process_metrics(lag), *brought):
             self.metrics.add(metric)
 
         def health() -> Health:
             composition = self.composition
             return Health(status=self.state, node_id=composition.node_id, cluster_id=composition.cluster_id)
 
-        endpoint = MetricsEndpoint(self.metrics, health, self.broker.group_lag)
+        endpoint = MetricsEndpoint(self.metrics, health, self.broker.group_lags)
         self.metrics_port = await endpoint.start(*host_and_port(bind))
         self._when_stopped("metrics", endpoint.stop)
+        lag.start()
+        self._when_stopped("metrics", lag.stop)

@@ -177,9 +177,10 @@ class Metric(msgspec.Struct, frozen=True):
     """Prometheus's form, with the unit last: ``blumfeld_log_flush_seconds_total``."""
     help: str
     kind: str
-    """``counter`` or ``gauge``."""
+    """``counter``, ``gauge`` or ``histogram``."""
     read: Callable[[], Any]
-    """Gives a number; with ``labels`` a mapping with a number for each tuple of their values that there is now."""
+    """Gives a number, or a :class:`~blumfeld.spi.histogram.Histogram` where the kind says so; with ``labels`` a mapping
+    with one for each tuple of their values that there is now."""
     labels: tuple[str, ...] = ()
 
 

@@ -72,6 +72,10 @@ class LeaderOwner(Protocol):
         """Log a refusal of the controller, once for each error in a while."""
         ...
 
+    def isr_changed(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """The ISR of a leader's partition changed."""
+        ...
+
     def gone(self, leader: IsrLeader) -> None:
         """The leader has stopped."""
         ...
@@ -161,6 +165,13 @@ class IsrLeader:
         start = self._host.log.log_start_offset
         return self.rules.low_watermark(start, self._owner.alive) if self.rules.followers else start
 
+    @property
+    def max_lag(self) -> int:
+        """Records that the slowest follower lacks. One that hasn't fetched yet lacks the whole log."""
+        start = self._host.log.log_start_offset
+        ends = [max(follower.log_end_offset, start) for follower in self.rules.followers.values()]
+        return max(0, self.rules.log_end_offset - min(ends)) if ends else 0
+
     def preferred_read_replica(self, rack: str, fetch_offset: int) -> int:
         """As ``LeaderReplica.preferred_read_replica``."""
         return self.rules.preferred_read_replica(rack, fetch_offset, self._owner.rack_of)
@@ -211,6 +222,8 @@ class IsrLeader:
         moved = rules.settle(
             isr, partition_epoch, self._owner.runtime.monotonic_ms(), self._host.min_insync_replicas
         )
+        if rules.isr != self.isr:
+            self._owner.isr_changed(self.isr, rules.isr)
         self.isr = rules.isr
         if moved:
             self._moved()

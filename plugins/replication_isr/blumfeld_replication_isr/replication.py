@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.hooks import Composition
+from blumfeld.spi.hooks import Composition, Metric
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.runtime import Timer
@@ -55,6 +55,7 @@ class IsrReplication:
         self._leader_epochs: dict[int, int] = {}
         """Broker epoch of each leader that is fetched from: the process that its connections lead to."""
         self._answers: AnswerSlices | None = None
+        self._isr_shrinks = self._isr_expands = 0
         self._defects = RepeatedEvents(self.runtime)
 
     @property
@@ -94,6 +95,29 @@ class IsrReplication:
         fetchers, self._fetchers = self._fetchers, {}
         for fetcher in fetchers.values():
             fetcher.stop()
+
+    def metrics(self) -> list[Metric]:
+        """Returns what a scrape reads. The lag is that of all leaders of this node."""
+        return [
+            Metric(
+                "blumfeld_isr_shrinks_total",
+                "Replicas that left the ISR of a partition led here (Kafka's IsrShrinksPerSec)",
+                "counter",
+                lambda: self._isr_shrinks,
+            ),
+            Metric(
+                "blumfeld_isr_expands_total",
+                "Replicas that joined the ISR of a partition led here (Kafka's IsrExpandsPerSec)",
+                "counter",
+                lambda: self._isr_expands,
+            ),
+            Metric(
+                "blumfeld_replica_max_lag_records",
+                "Records that the slowest follower of a partition led here lacks (Kafka's MaxLag, seen by the leader)",
+                "gauge",
+                lambda: max((leader.max_lag for leader in self._leaders), default=0),
+            ),
+        ]
 
     # For followers
 
@@ -155,6 +179,11 @@ class IsrReplication:
         fetcher.stop()
 
     # For leaders
+
+    def isr_changed(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """Count the replicas that left an ISR or joined it."""
+        self._isr_shrinks += sum(replica not in after for replica in before)
+        self._isr_expands += sum(replica not in before for replica in after)
 
     def gone(self, leader: IsrLeader) -> None:
         """It has stopped."""

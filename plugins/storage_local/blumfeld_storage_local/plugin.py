@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import resource
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.spi.hooks import Composition, hookimpl
+from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.storage import LogStorage
 from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.sync.durability import FLUSH_INTERVAL_MS, Durability, FlushMode
@@ -40,13 +41,21 @@ class Plugin:
     options_class = Options
     roles = ("storage",)
 
+    def __init__(self) -> None:
+        self._made: LocalStorage | None = None
+
+    @hookimpl
+    def blumfeld_metrics(self) -> Sequence[Metric]:
+        """How long syncs take."""
+        return () if self._made is None else self._made.metrics()
+
     @hookimpl
     def blumfeld_make_storage(self, composition: Composition) -> LogStorage:
         """Make the storage in the node's log directories."""
         options = composition.options
         assert isinstance(options, Options)
         topic = TopicConfig(broker=composition.config)
-        return LocalStorage(
+        self._made = LocalStorage(
             composition.runtime,
             composition.data_dirs,
             composition.log("storage_local"),
@@ -62,6 +71,7 @@ class Plugin:
             ),
             open_files_max=open_files_max(),
         )
+        return self._made
 
 
 def open_files_max() -> int:

@@ -10,7 +10,7 @@ from math import inf
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.checkpoints import NO_BROKER_EPOCH
 from blumfeld.log.segments.file_names import DirState, marked_partition_dir, partition_dir
-from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import (
@@ -101,6 +101,19 @@ class LocalStorage:
     def promise(self) -> str:
         """Return what an ack promises."""
         return self._durability.promise()
+
+    def metrics(self) -> list[Metric]:
+        """Return what a scrape reads."""
+        homes = [directory.home for directory in self._directories]
+        return [
+            Metric(
+                "blumfeld_log_sync_seconds",
+                "Syncs of logs to the device, one for all logs that share it (Kafka's LogFlushRateAndTimeMs)",
+                "histogram",
+                lambda: {(home.path,): home.sync_times for home in homes},
+                ("directory",),
+            )
+        ]
 
     async def start(self, cluster_id: str, node_id: int) -> None:
         """Take the directories. Those that can't be used are offline; see :func:`starting.take_all`."""

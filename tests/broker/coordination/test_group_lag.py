@@ -1,15 +1,60 @@
-"""The lag of one group, as ``/lag?group=NAME`` of the metrics port tells it."""
+"""The lag of groups, as ``/lag`` of the metrics port tells it, on whatever node it is asked for."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
 
 import msgspec
 import pytest
 
 from blumfeld.broker.coordination import group_lag
 from blumfeld.kernel.watching.metrics import NodeMetrics
+from blumfeld.spi.completion import Completion
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.list_offsets import (
+    ListOffsetsPartitionResponse,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopicResponse,
+)
+from blumfeld.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchResponse,
+    OffsetFetchResponseGroup,
+    OffsetFetchResponsePartitions,
+    OffsetFetchResponseTopics,
+)
+from blumfeld.wire.schema import Message
 from tests.broker.batches import batch, produce
 from tests.broker.coordination.test_group_coordination import Grouped
 from tests.kernel.watching.test_metrics_endpoint import ask, with_endpoint
+
+OTHER = 2
+
+
+class Peers:
+    """The other node: what it answers to each kind of request, and what it was asked."""
+
+    def __init__(self, *answers: Message | Exception) -> None:
+        self.answers = list(answers)
+        self.asked: list[Message] = []
+
+    def channel(self, node_id: int, listener: str, purpose: str) -> Peers:
+        assert (node_id, purpose) == (OTHER, "lag")
+        return self
+
+    def send(
+        self, request: Message, timeout_ms: float, version_max: int | None = None
+    ) -> Completion[Message]:
+        self.asked.append(request)
+        answer = self.answers.pop(0)
+        completion: Completion[Message] = Completion()
+        if isinstance(answer, Exception):
+            completion.fail(answer)
+        else:
+            completion.complete(answer)
+        return completion
 
 
 def asked(broker: Grouped, query: str) -> str:
@@ -19,7 +64,7 @@ def asked(broker: Grouped, query: str) -> str:
         nonlocal text
         text = await ask(port, f"GET /lag{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
 
-    with_endpoint(NodeMetrics(), "ok", body, broker.broker.group_lag)
+    with_endpoint(NodeMetrics(), "ok", body, broker.broker.group_lags)
     return text
 
 
@@ -32,11 +77,40 @@ def committed(records: int, offset: int) -> Grouped:
     return broker
 
 
-def test_the_lag_is_what_lies_between_the_offset_and_the_high_watermark() -> None:
-    text = asked(committed(3, 1), "?group=g")
+def led_elsewhere(broker: Grouped, topic: str, leader: int = OTHER) -> None:
+    image = broker.metadata.image.topics[topic].partitions[0]
+    elsewhere = msgspec.structs.replace(image, leader=leader, leader_epoch=image.leader_epoch + 1)
+    broker.metadata.change_partition(topic, elsewhere)
+    broker.runtime.run_turn()
+
+
+def ends(offset: int, error: int = 0) -> ListOffsetsResponse:
+    partition = ListOffsetsPartitionResponse(partition_index=0, offset=offset, error_code=error)
+    return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name="t", partitions=[partition])])
+
+
+def offsets(offset: int, error: int = 0) -> OffsetFetchResponse:
+    partition = OffsetFetchResponsePartitions(partition_index=0, committed_offset=offset)
+    topics = [OffsetFetchResponseTopics(name="t", partitions=[partition])]
+    return OffsetFetchResponse(
+        groups=[OffsetFetchResponseGroup(group_id="g", topics=topics, error_code=error)]
+    )
+
+
+def with_peers(broker: Grouped, *answers: Message | Exception) -> Peers:
+    peers = Peers(*answers)
+    broker.broker.peers = cast("Any", peers)
+    return peers
+
+
+@pytest.mark.parametrize("query", ["?group=g", ""])
+def test_the_lag_is_what_lies_between_the_offset_and_the_high_watermark(query: str) -> None:
+    """Of one group, or of all that the node coordinates."""
+    text = asked(committed(3, 1), query)
     assert text.startswith("HTTP/1.1 200 OK\r\n")
     assert 'blumfeld_group_lag{group="g",partition="0",topic="t"} 2.0' in text.splitlines()
     assert 'blumfeld_group_lag_partitions_left_out{group="g"} 0.0' in text.splitlines()
+    assert "blumfeld_group_lag_groups_left_out 0.0" in text.splitlines()
 
 
 def test_an_offset_beyond_the_end_is_no_lag() -> None:
@@ -48,24 +122,76 @@ def test_what_is_beyond_the_bound_is_counted(monkeypatch: pytest.MonkeyPatch) ->
     text = asked(committed(1, 0), "?group=g")
     assert "partition=" not in text
     assert 'blumfeld_group_lag_partitions_left_out{group="g"} 1.0' in text.splitlines()
+    assert "blumfeld_group_lag_groups_left_out 1.0" in asked(committed(1, 0), "").splitlines()
 
 
-def test_a_partition_that_is_led_elsewhere_is_left_out() -> None:
-    broker = committed(1, 0)
-    image = broker.metadata.image.topics["t"].partitions[0]
-    broker.metadata.change_partition("t", msgspec.structs.replace(image, leader=-1, leader_epoch=1))
-    broker.runtime.run_turn()
-    assert broker.broker.group_lag("g") == ({}, 1)
-
-
-def test_a_node_that_does_not_coordinate_the_group_says_so() -> None:
-    broker = committed(1, 0)
-    broker.lead(leader=-1, epoch=1)
-    assert asked(broker, "?group=g").startswith("HTTP/1.1 404 ")
+def test_the_end_of_a_partition_that_is_led_elsewhere_is_asked_of_its_leader() -> None:
+    broker = committed(1, 3)
+    led_elsewhere(broker, "t")
+    peers = with_peers(broker, ends(10))
+    assert (
+        'blumfeld_group_lag{group="g",partition="0",topic="t"} 7.0' in asked(broker, "?group=g").splitlines()
+    )
+    (request,) = peers.asked
+    assert isinstance(request, ListOffsetsRequest)
+    assert (request.replica_id, request.topics[0].partitions[0].timestamp) == (-1, -1)
 
 
 @pytest.mark.parametrize(
-    ("query", "status"), [("", 400), ("?group=", 400), ("?group=a&group=b", 400), ("?group=else", 404)]
+    "answer", [ends(-1, ErrorCode.NOT_LEADER_OR_FOLLOWER), OSError("refused"), TimeoutError("late")]
+)
+def test_a_partition_whose_leader_says_no_end_is_left_out(answer: Message | Exception) -> None:
+    broker = committed(1, 0)
+    led_elsewhere(broker, "t")
+    with_peers(broker, answer)
+    text = asked(broker, "?group=g")
+    assert "partition=" not in text
+    assert 'blumfeld_group_lag_partitions_left_out{group="g"} 1.0' in text.splitlines()
+
+
+def test_a_partition_without_a_leader_is_left_out() -> None:
+    broker = committed(1, 0)
+    led_elsewhere(broker, "t", leader=-1)
+    assert 'left_out{group="g"} 1.0' in asked(broker, "?group=g")
+
+
+def test_a_group_that_another_node_coordinates_is_asked_of_it() -> None:
+    broker = committed(3, 0)
+    led_elsewhere(broker, "__consumer_offsets")
+    peers = with_peers(broker, offsets(1))
+    assert (
+        'blumfeld_group_lag{group="g",partition="0",topic="t"} 2.0' in asked(broker, "?group=g").splitlines()
+    )
+    (request,) = peers.asked
+    assert isinstance(request, OffsetFetchRequest)
+    assert [(group.group_id, group.topics) for group in request.groups] == [("g", None)]
+    assert "partition=" not in asked(broker, ""), "the other node shows it"
+
+
+@pytest.mark.parametrize(
+    ("lose", "said"),
+    [
+        (lambda broker: led_elsewhere(broker, "__consumer_offsets", leader=-1), "COORDINATOR_NOT_AVAILABLE"),
+        (
+            lambda broker: with_peers(broker, offsets(1, ErrorCode.NOT_COORDINATOR)),
+            "NOT_COORDINATOR",
+        ),
+        (lambda broker: with_peers(broker, OSError("refused")), "refused"),
+    ],
+)
+def test_a_coordinator_that_does_not_answer_is_no_group_without_lag(
+    lose: Callable[[Grouped], Any], said: str
+) -> None:
+    broker = committed(1, 0)
+    led_elsewhere(broker, "__consumer_offsets")
+    lose(broker)
+    text = asked(broker, "?group=g")
+    assert text.startswith("HTTP/1.1 503 ")
+    assert said in text
+
+
+@pytest.mark.parametrize(
+    ("query", "status"), [("?x=1", 400), ("?group=", 400), ("?group=a&group=b", 400), ("?group=else", 404)]
 )
 def test_other_questions_are_refused(query: str, status: int) -> None:
     assert asked(committed(1, 0), query).startswith(f"HTTP/1.1 {status} ")

@@ -9,13 +9,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blumfeld.broker.coordination.group_lag import GroupLag
+from blumfeld.broker.coordination.group_lag import Lags
 from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
 from blumfeld.kernel.watching.metrics_endpoint import REQUEST_BYTES_MAX, Health, MetricsEndpoint
+from blumfeld.spi.histogram import Histogram
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.transport import Listener
 
 LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092)
+
+
+async def no_lags(group_id: str | None) -> Lags:
+    return Lags({}, 0)
 
 
 async def ask(port: int, request: bytes) -> str:
@@ -31,11 +36,11 @@ def with_endpoint(
     metrics: NodeMetrics,
     status: str,
     body: Callable[[int], Awaitable[None]],
-    group_lag: Callable[[str], GroupLag | None] = lambda group_id: None,
+    group_lags: Callable[[str | None], Awaitable[Lags]] | None = None,
 ) -> None:
     async def main() -> None:
         health = Health(status=status, node_id=3, cluster_id="c")
-        endpoint = MetricsEndpoint(metrics, lambda: health, group_lag)
+        endpoint = MetricsEndpoint(metrics, lambda: health, group_lags or no_lags)
         port = await endpoint.start("127.0.0.1", 0)
         try:
             await body(port)
@@ -66,6 +71,16 @@ def test_a_scrape_shows_what_was_counted() -> None:
     metrics.closed(LISTENER)
     metrics.add(Metric("blumfeld_parked_requests", "Parked", "gauge", lambda: 4.0))
     metrics.add(Metric("blumfeld_log_flush_seconds_total", "Flushing", "counter", lambda: 2.5))
+    counts.failed(3)
+    counts.failed(3)
+    counts.failed(6)
+    syncs = Histogram((0.001, 0.01))
+    for seconds in (0.0005, 0.001, 0.5):
+        syncs.add(seconds)
+    metrics.add(
+        Metric("blumfeld_sync_seconds", "Syncs", "histogram", lambda: {("/a",): syncs}, ("directory",))
+    )
+    metrics.add(Metric("blumfeld_lag_seconds", "Lag", "histogram", lambda: Histogram((1.0,))))
 
     async def body(port: int) -> None:
         text = await ask(port, b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n")
@@ -87,6 +102,12 @@ def test_a_scrape_shows_what_was_counted() -> None:
             "blumfeld_tasks 2.0",
             "blumfeld_parked_requests 4.0",
             "blumfeld_log_flush_seconds_total 2.5",
+            'blumfeld_request_errors_total{api="Produce",error="UNKNOWN_TOPIC_OR_PARTITION"} 2.0',
+            'blumfeld_request_errors_total{api="Produce",error="NOT_LEADER_OR_FOLLOWER"} 1.0',
+            'blumfeld_sync_seconds_bucket{directory="/a",le="0.001"} 2.0',
+            'blumfeld_sync_seconds_bucket{directory="/a",le="+Inf"} 3.0',
+            'blumfeld_sync_seconds_sum{directory="/a"} 0.5015',
+            'blumfeld_lag_seconds_bucket{le="1.0"} 0.0',
         ):
             assert line in text.splitlines(), line
 
@@ -130,7 +151,7 @@ def test_other_requests_are_refused(request_bytes: bytes, answer: str) -> None:
     [
         (Metric("blumfeld_parked_requests", "", "gauge", lambda: 0), "two metrics are named"),
         (Metric("with space", "", "gauge", lambda: 0), "no name of a Prometheus metric"),
-        (Metric("fine", "", "histogram", lambda: 0), "not a counter or a gauge"),
+        (Metric("fine", "", "summary", lambda: 0), "not one of counter, gauge, histogram"),
     ],
 )
 def test_a_metric_that_cannot_be_shown_is_refused(metric: Metric, complaint: str) -> None:

@@ -681,8 +681,41 @@ def test_after_a_stop_nothing_is_called_back() -> None:
     assert len(driver.asked) == 1
 
 
-def test_the_plugin_makes_it() -> None:
+def test_the_plugin_makes_it_and_shows_its_metrics() -> None:
     composition = cast("Composition", SimpleNamespace(runtime=FakeRuntime(), config=BrokerConfig()))
-    made = Plugin().blumfeld_make_replication(composition)
+    plugin = Plugin()
+    assert plugin.blumfeld_metrics() == ()
+    made = plugin.blumfeld_make_replication(composition)
     assert isinstance(made, IsrReplication)
     assert "ISR" in made.promise()
+    assert [metric.read() for metric in plugin.blumfeld_metrics()] == [0, 0, 0]
+
+
+def measured(driver: Driver) -> dict[str, float]:
+    return {one.name.removeprefix("blumfeld_"): one.read() for one in driver.replication.metrics()}
+
+
+def test_replicas_that_leave_and_join_an_isr_are_counted() -> None:
+    """By the controller's answer to this leader, and by an image that shows its own decision."""
+    driver = Driver((1, 2))
+    driver.leader.log_end_moved()
+    driver.runtime.advance(LAG_MS * 1.5 + 1)
+    driver.decide(isr=(1,), epoch=7)
+    assert measured(driver) == {"isr_shrinks_total": 1, "isr_expands_total": 0, "replica_max_lag_records": 10}
+    image = msgspec.structs.replace(driver.image, isr=(1, 2, 3), partition_epoch=8)
+    driver.leader.update(image)
+    driver.leader.update(image)
+    assert measured(driver)["isr_expands_total"] == 2
+    driver.leader.update(msgspec.structs.replace(image, isr=(1, 3), partition_epoch=9))
+    assert measured(driver)["isr_shrinks_total"] == 2
+
+
+def test_the_lag_is_that_of_the_slowest_follower() -> None:
+    driver = Driver((1, 2))
+    driver.leader.log_end_moved()
+    driver.leader.follower_fetched(2, 102, 9, 0)
+    assert measured(driver)["replica_max_lag_records"] == 10, "node 3 hasn't fetched yet"
+    driver.leader.follower_fetched(3, 103, 4, 0)
+    assert measured(driver)["replica_max_lag_records"] == 6
+    driver.leader.stop()
+    assert measured(driver)["replica_max_lag_records"] == 0

@@ -125,6 +125,25 @@ def test_the_promise_says_what_topics_ask_for_by_default() -> None:
 # Every: nothing is told, or seen, before it is on the device
 
 
+@pytest.mark.parametrize("durability", [EVERY, Durability("never")])
+def test_the_duration_of_each_sync_is_measured(durability: Durability) -> None:
+    """Of shared rounds and of a log's own."""
+    node = new_node(durability)
+    slow_syncs(node)
+    (log,) = open_logs(node, 1)
+    (metric,) = node.storage.metrics()  # type: ignore[attr-defined]
+    histogram = metric.read()[("/data",)]
+    before = list(histogram.counts)
+    write(log, [])
+    log.log.flush()
+    node.runtime.advance(3 * SYNC_MS)
+    added = [after - once for after, once in zip(histogram.counts, before, strict=True)]
+    assert {bound for bound, count in zip(histogram.bounds_s, added, strict=False) if count} == {
+        SYNC_MS / 1000
+    }
+    node.end()
+
+
 def test_nothing_is_acknowledged_or_read_before_its_sync(node: Node) -> None:
     slow_syncs(node)
     (log,) = open_logs(node, 1)

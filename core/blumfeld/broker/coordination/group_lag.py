@@ -1,40 +1,212 @@
-"""The lag of one group, on demand: a scrape of all groups would have a sample for each group and partition."""
+"""How far groups are behind, on demand. Any node answers: it asks a group's coordinator for the offsets, and the
+leaders of partitions for their ends.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
 from blumfeld.broker.ports import Hosted
+from blumfeld.coordinator.groups.offsets import CommittedOffset
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.coordinator.runtime.host import HostState
+from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.spi.cluster import ClusterImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.spi.peers import PeerChannel
+from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
+from blumfeld.wire.messages.list_offsets import (
+    ListOffsetsPartition,
+    ListOffsetsRequest,
+    ListOffsetsResponse,
+    ListOffsetsTopic,
+)
+from blumfeld.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestGroup,
+    OffsetFetchResponse,
+)
+from blumfeld.wire.schema import Message
 
 PARTITIONS_MAX = 1_000
 """Partitions in one answer, so that it holds the loop for a few ms at most."""
+TIMEOUT_MS = 2_000
+"""Time for the answer of another node. Its partitions are left out after that."""
+TOPIC_NAMES_TO = 9
+"""Last version of OffsetFetch whose answer names topics. Later ones have ids, also of topics that were deleted."""
+LATEST = -1
+
+Place = tuple[str, int]
+"""(topic, partition)."""
 
 
 class GroupLag(NamedTuple):
-    """The lag of one group, as its coordinator knows it."""
+    """The lag of one group."""
 
-    by_partition: dict[tuple[str, int], int]
-    """(topic, partition) → high watermark less committed offset, at least 0. Only partitions that this node leads: the
-    ends of the others are on other nodes."""
+    by_partition: dict[Place, int]
+    """High watermark less committed offset, at least 0."""
     left_out: int
-    """Partitions with a committed offset that are not in ``by_partition``: led elsewhere, or beyond the bound."""
+    """Partitions with a committed offset that are not in ``by_partition``: no leader said its end, or the bound was
+    reached."""
 
 
-def group_lag(coordinator: Coordinator, hosted: Hosted, group_id: str) -> GroupLag | None:
-    """Returns the lag of a group; ``None`` if this node doesn't coordinate the group, or it has no offsets."""
-    host = coordinator.host_of(group_id)
-    if host is None or host.state is not HostState.ACTIVE or not isinstance(host.shard, GroupsShard):
-        return None
-    offsets = host.shard.offsets.of_group(group_id)
-    if not offsets:
-        return None
-    lag: dict[tuple[str, int], int] = {}
-    for (topic, index), committed in islice(offsets.items(), PARTITIONS_MAX):
-        partition = hosted.find(topic, index)
-        if partition is not None and partition.leader is not None:
-            lag[topic, index] = max(0, partition.high_watermark - committed.offset)
-    return GroupLag(lag, len(offsets) - len(lag))
+class Lags(NamedTuple):
+    """The lag of one or several groups."""
+
+    groups: dict[str, GroupLag]
+    left_out: int
+    """Groups that are not in ``groups``, because the bound was reached before them."""
+
+
+class _Asked(NamedTuple):
+    """Offsets whose lag is asked for."""
+
+    offsets: dict[Place, int]
+    total: int
+    """All that the group has committed."""
+
+
+class GroupLags:
+    """Finds out the lag of groups.
+
+    :param channel: gives the channel to a node by its id
+    """
+
+    def __init__(
+        self,
+        coordinator: Coordinator,
+        hosted: Hosted,
+        image: Callable[[], ClusterImage],
+        node_id: int,
+        channel: Callable[[int], PeerChannel],
+    ) -> None:
+        self._coordinator = coordinator
+        self._hosted = hosted
+        self._image = image
+        self._node_id = node_id
+        self._channel = channel
+
+    async def of(self, group_id: str | None) -> Lags:
+        """Returns the lag of a group; ``None``: of the groups that this node coordinates. Groups without offsets are
+        left out.
+
+        :raises BrokerError: the group's coordinator isn't known, or didn't say the offsets
+        :raises OSError: it can't be reached
+        """
+        if group_id is None:
+            asked, left_out = self._own_groups()
+        else:
+            committed = await self._offsets_of(group_id)
+            asked, left_out = ({group_id: _bounded(committed, PARTITIONS_MAX)} if committed else {}), 0
+        ends = await self._ends({place for one in asked.values() for place in one.offsets})
+        return Lags({group: _lag(one, ends) for group, one in asked.items()}, left_out)
+
+    # Committed offsets
+
+    def _own_groups(self) -> tuple[dict[str, _Asked], int]:
+        """Returns the groups that this node coordinates, and the number of those beyond the bound."""
+        asked: dict[str, _Asked] = {}
+        left, groups = PARTITIONS_MAX, 0
+        for host in self._coordinator.hosts:
+            if host.state is not HostState.ACTIVE or not isinstance(host.shard, GroupsShard):
+                continue
+            names = host.shard.offsets.groups()
+            groups += len(names)
+            for group_id in islice(names, left):
+                asked[group_id] = _bounded(host.shard.offsets.of_group(group_id), left)
+                left -= len(asked[group_id].offsets)
+                if left <= 0:
+                    break
+        return asked, groups - len(asked)
+
+    async def _offsets_of(self, group_id: str) -> Mapping[Place, CommittedOffset | int]:
+        host = self._coordinator.host_of(group_id)
+        if host is not None and host.state is HostState.ACTIVE and isinstance(host.shard, GroupsShard):
+            return host.shard.offsets.of_group(group_id)
+        request = OffsetFetchRequest(groups=[OffsetFetchRequestGroup(group_id=group_id, topics=None)])
+        channel = self._channel(self._coordinator_of(group_id))
+        answer = await channel.send(request, TIMEOUT_MS, version_max=TOPIC_NAMES_TO)
+        assert isinstance(answer, OffsetFetchResponse)
+        (group,) = answer.groups
+        if group.error_code:
+            raise BrokerError(known_code(group.error_code))
+        return {
+            (topic.name, one.partition_index): one.committed_offset
+            for topic in group.topics
+            for one in topic.partitions
+            if one.committed_offset >= 0
+        }
+
+    def _coordinator_of(self, group_id: str) -> int:
+        topic = self._image().topics.get(OFFSETS_TOPIC)
+        leader = (
+            -1 if topic is None else topic.partitions[partition_for(group_id, len(topic.partitions))].leader
+        )
+        if leader < 0 or leader == self._node_id:  # this node leads it, and hasn't loaded the groups yet
+            raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
+        return leader
+
+    # Ends of partitions
+
+    async def _ends(self, places: Iterable[Place]) -> dict[Place, int]:
+        """Returns the high watermarks that this node and the leaders elsewhere know."""
+        ends: dict[Place, int] = {}
+        elsewhere: dict[int, list[Place]] = {}
+        for topic, index in places:
+            partition = self._hosted.find(topic, index)
+            if partition is not None and partition.leader is not None:
+                ends[topic, index] = partition.high_watermark
+            elif (leader := self._leader_of(topic, index)) >= 0:
+                elsewhere.setdefault(leader, []).append((topic, index))
+        answers = [
+            self._channel(leader).send(_latest(their), TIMEOUT_MS)
+            for leader, their in sorted(elsewhere.items())
+        ]
+        for answer in answers:
+            ends |= await _ends_in(answer)
+        return ends
+
+    def _leader_of(self, topic: str, index: int) -> int:
+        image = self._image().topics.get(topic)
+        partition = None if image is None else image.partitions.get(index)
+        return -1 if partition is None or partition.leader == self._node_id else partition.leader
+
+
+def _bounded(committed: Mapping[Place, CommittedOffset | int], bound: int) -> _Asked:
+    offsets = {
+        place: value if isinstance(value, int) else value.offset
+        for place, value in islice(committed.items(), bound)
+    }
+    return _Asked(offsets, len(committed))
+
+
+def _lag(asked: _Asked, ends: Mapping[Place, int]) -> GroupLag:
+    known = {place: max(0, ends[place] - offset) for place, offset in asked.offsets.items() if place in ends}
+    return GroupLag(known, asked.total - len(known))
+
+
+def _latest(places: Iterable[Place]) -> ListOffsetsRequest:
+    topics: dict[str, ListOffsetsTopic] = {}
+    for topic, index in sorted(places):
+        partitions = topics.setdefault(topic, ListOffsetsTopic(name=topic)).partitions
+        partitions.append(ListOffsetsPartition(partition_index=index, timestamp=LATEST))
+    return ListOffsetsRequest(replica_id=-1, topics=list(topics.values()))
+
+
+async def _ends_in(answer: Completion[Message]) -> dict[Place, int]:
+    """Returns the ends in a leader's answer; none if it can't be reached."""
+    try:
+        response = await answer
+    except (OSError, BrokerError):
+        return {}
+    assert isinstance(response, ListOffsetsResponse)
+    return {
+        (topic.name, one.partition_index): one.offset
+        for topic in response.topics
+        for one in topic.partitions
+        if not one.error_code and one.offset >= 0
+    }

@@ -18,12 +18,13 @@ from blumfeld.spi.context import ApiHandler
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.spi.peers import PeerChannel
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.primitives import uuid_text
 
 if TYPE_CHECKING:
-    from blumfeld.broker.coordination.group_lag import GroupLag
+    from blumfeld.broker.coordination.group_lag import GroupLags
 
 
 class GroupCoordination:
@@ -69,11 +70,14 @@ class GroupCoordination:
 
         return group_metrics(self.coordinator)
 
-    def lag(self, group_id: str) -> GroupLag | None:
-        """As :func:`~blumfeld.broker.coordination.group_lag.group_lag`."""
-        from blumfeld.broker.coordination.group_lag import group_lag
+    def lags(self, node_id: int, channel: Callable[[int], PeerChannel]) -> GroupLags:
+        """Returns what finds out the lag of groups.
 
-        return group_lag(self.coordinator, self._partitions, group_id)
+        :param channel: gives the channel to another node
+        """
+        from blumfeld.broker.coordination.group_lag import GroupLags
+
+        return GroupLags(self.coordinator, self._partitions, self._image, node_id, channel)
 
     def topics_deleted(self, topics: Sequence[TopicImage]) -> None:
         """Forget the offsets that were committed for these topics, in later turns, so that a new topic of the same name

@@ -95,12 +95,14 @@ class OneWritten:
         if target.acks == 0:
             self.exchange.no_answer()
             if code is not _NONE:
+                self._count_error(code)
                 self.exchange.connection.close(f"produce with acks=0 failed: {code.name}")
         else:
             if code is _NONE:
                 start = target.partition.log.log_start_offset
                 answer = target.response(self.correlation_id, 0, self.base_offset, self.append_ms, start)
             else:
+                self._count_error(code)
                 answer = target.response(self.correlation_id, int(code), -1, -1, -1)
             self.exchange.answer((answer,))
         counts = self.fast.counts
@@ -112,6 +114,10 @@ class OneWritten:
             counts.time_ms += elapsed_ms
             counts.request_bytes += self.frame_bytes
             counts.response_bytes += len(answer)
+
+    def _count_error(self, code: ErrorCode) -> None:
+        if self.fast.counts is not None:
+            self.fast.counts.failed(int(code))
 
 
 class OneCommitted(OneWritten):

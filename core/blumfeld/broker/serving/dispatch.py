@@ -29,6 +29,7 @@ from blumfeld.spi.transport import Connection, Exchange, Listener
 from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
 from blumfeld.wire.codec import Decoder, StepDecoder, decoder, encode_parts, leave_out, step_decoder
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
+from blumfeld.wire.first_error import errors_in
 from blumfeld.wire.headers import response_header, response_is_flexible
 from blumfeld.wire.primitives import DecodeError, skip_tags
 from blumfeld.wire.schema import Message
@@ -36,6 +37,7 @@ from blumfeld.wire.schema import Message
 _HEADER = struct.Struct(">hhih")
 _UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
+_FETCH = int(ApiKey.FETCH)
 STRAIGHT_BYTES_MAX = 4_096
 """A larger frame is decoded in steps, which count its elements. A smaller one can't hold more elements than bytes, so
 it can't hold the loop for long."""
@@ -62,6 +64,10 @@ class ApiCounts(Protocol):
 
     def enter_bucket(self, elapsed_ms: float) -> None:
         """Change to the latency bucket that ``elapsed_ms`` belongs to."""
+        ...
+
+    def failed(self, code: int) -> None:
+        """Count an error of an answer, or of an item in it."""
         ...
 
 
@@ -246,6 +252,7 @@ class Route:
         "_dispatcher",
         "_handler",
         "_header_flexible",
+        "_tells_errors",
         "flexible",
         "version",
     )
@@ -256,6 +263,9 @@ class Route:
         self._header_flexible = response_is_flexible(handler.key, version)
         self._dispatcher = dispatcher
         self._handler = handler
+        self._tells_errors = handler.key == _FETCH
+        """Whether the handler counts the errors of its answers itself. Fetch does: to look for them in each answer
+        would take a part of the time of those that have none."""
         self._counts: ApiCounts | None = None
         self._decode: Decoder[Any] | None = None
         self._decode_in_steps: StepDecoder[Any] | None = None
@@ -353,6 +363,14 @@ class Route:
             self.defect(exchange, error)
             return
         self.answered(context, parts, frame_bytes)
+        self.count_errors(answer)
+
+    def count_errors(self, answer: Message) -> None:
+        """Count the errors in an answer, if somebody reads the counts. The request was counted before."""
+        counts = self._counts
+        if counts is not None and counts.measured and not self._tells_errors:
+            for code in errors_in(answer):
+                counts.failed(code)
 
     def refuse(self, exchange: Exchange, reason: str) -> None:
         """Close the connection, because no answer is possible."""
@@ -396,10 +414,15 @@ class Route:
 
     def _told(self, error: BaseException) -> tuple[int, str | None]:
         """Returns the code and the message that a client is told of an error. A defect is logged."""
+        code, message = ErrorCode.UNKNOWN_SERVER_ERROR, None
         if isinstance(error, BrokerError):
-            return int(error.code), error.message
-        self.log_defect(error)
-        return int(ErrorCode.UNKNOWN_SERVER_ERROR), None
+            code, message = error.code, error.message
+        else:
+            self.log_defect(error)
+        counts = self._metered() if self._tells_errors else None
+        if counts is not None:
+            counts.failed(int(code))
+        return int(code), message
 
     def encode(self, answer: Message, correlation_id: int) -> Parts:
         """Returns the answer with its header, as parts."""
@@ -410,11 +433,8 @@ class Route:
         return response_header(correlation_id, self._header_flexible)
 
     def _count(self, context: Request, request_bytes: int, response_bytes: int) -> None:
-        metrics = self._dispatcher.metrics
-        if metrics is not None:
-            counts = self._counts
-            if counts is None:  # an API that is never called has no counts
-                counts = self._counts = metrics.counts_of(context.api_key)
+        counts = self._counts or self._metered()
+        if counts is not None:
             elapsed_ms = self._dispatcher.monotonic_ms() - context.received_ms
             if counts.measured and not counts.above_ms < elapsed_ms <= counts.up_to_ms:
                 counts.enter_bucket(elapsed_ms)
@@ -422,6 +442,13 @@ class Route:
             counts.time_ms += elapsed_ms
             counts.request_bytes += request_bytes
             counts.response_bytes += response_bytes
+
+    def _metered(self) -> ApiCounts | None:
+        """Returns the counts of this API; ``None`` where nothing is counted. An API that is never called has none."""
+        metrics = self._dispatcher.metrics
+        if self._counts is None and metrics is not None:
+            self._counts = metrics.counts_of(self._handler.key)
+        return self._counts
 
     def defect(self, exchange: Exchange, error: BaseException) -> None:
         """Log a defect of this broker, and close the connection."""

@@ -36,6 +36,10 @@ class Answering(Protocol):
         """Give the answer to the exchange; ``None``: there is none."""
         ...
 
+    def count_errors(self, answer: Message) -> None:
+        """Count the errors in an answer."""
+        ...
+
     def throttle(self, context: Request, answer: Message | NoAnswer) -> None:
         """Set the answer's throttle time, and read no requests from the client meanwhile."""
         ...
@@ -134,6 +138,8 @@ class LargeRequest:
             parts = yield from encode_parts_in_steps(answer, route.version, prefix)
         self._answered = True
         route.answered(context, parts, self._frame_bytes)
+        if not isinstance(answer, NoAnswer):
+            route.count_errors(answer)
         if in_steps is not None and not isinstance(answer, NoAnswer):
             yield from let_go(_long_lists(answer))
 

@@ -19,9 +19,9 @@ OTHERS = "(others)"
 """No topic can have this name: brackets are not legal in one."""
 
 
-def topic_gauges(hosted: Hosted, cluster: Image) -> list[Metric]:
+def topic_gauges(hosted: Hosted, cluster: Image, node_id: int) -> list[Metric]:
     """The gauges, and the counters of bytes. They read ``hosted`` and the image at a scrape."""
-    return [*_of_topics(hosted), *_of_replicas(hosted, cluster)]
+    return [*_of_topics(hosted), *_of_replicas(hosted, cluster, node_id)]
 
 
 def _of_topics(hosted: Hosted) -> list[Metric]:
@@ -57,7 +57,7 @@ def _of_topics(hosted: Hosted) -> list[Metric]:
     ]
 
 
-def _of_replicas(hosted: Hosted, cluster: Image) -> list[Metric]:
+def _of_replicas(hosted: Hosted, cluster: Image, node_id: int) -> list[Metric]:
     return [
         Metric(
             "blumfeld_led_partitions",
@@ -90,6 +90,13 @@ def _of_replicas(hosted: Hosted, cluster: Image) -> list[Metric]:
             lambda: sum(map(_is_reassigned, hosted)),
         ),
         Metric(
+            "blumfeld_preferred_replica_imbalance",
+            "Partitions led by another node although this one is their preferred leader (Kafka's "
+            "PreferredReplicaImbalanceCount)",
+            "gauge",
+            lambda: sum(_is_preferred_elsewhere(one, node_id) for one in hosted),
+        ),
+        Metric(
             "blumfeld_offline_partitions",
             "Partitions of the cluster without a leader, as this node's metadata says (Kafka's OfflinePartitionsCount)",
             "gauge",
@@ -105,6 +112,11 @@ def _of_replicas(hosted: Hosted, cluster: Image) -> list[Metric]:
 def _is_under_replicated(one: Partition) -> bool:
     image = one.image
     return one.leader is not None and image is not None and len(image.isr) < len(image.replicas)
+
+
+def _is_preferred_elsewhere(one: Partition, node_id: int) -> bool:
+    image = one.image
+    return one.leader is None and image is not None and image.replicas[0] == node_id
 
 
 def _spare_replicas(one: Partition) -> int:

@@ -5,7 +5,7 @@ A value is kept as its encoded bytes, and decoded when it is read: most of a mil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 
 from blumfeld.coordinator.groups.offset_values import (
     OFFSET_KEY_TYPES,
@@ -175,7 +175,7 @@ class OffsetStore:
         """Let a group end that has no offsets. Offsets, if it has any, stay."""
         self._emptied.pop(group_id, None)
 
-    def groups(self) -> Iterable[str]:
+    def groups(self) -> Collection[str]:
         """Returns the groups with an offset, in the order of their first commits."""
         return self._groups.keys()
 

@@ -10,6 +10,7 @@ from blumfeld.spi.transport import Listener
 
 LATENCY_BOUNDS_MS = (0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 25.0, 50.0, 100.0, 250.0, 500.0, 1000.0, 5000.0)
 """Upper bounds of the latency buckets, which belong to them. One more bucket holds what took longer."""
+KINDS = ("counter", "gauge", "histogram")
 _EDGES_MS = (-float("inf"), *LATENCY_BOUNDS_MS, float("inf"))
 
 
@@ -26,6 +27,7 @@ class ApiCounts:
         "_latencies",
         "_requests_before",
         "above_ms",
+        "errors",
         "measured",
         "request_bytes",
         "requests",
@@ -42,6 +44,8 @@ class ApiCounts:
         """Total time from a frame to its answer, waiting included."""
         self.request_bytes = 0
         self.response_bytes = 0
+        self.errors: dict[int, int] = {}
+        """Error code → how often answers had it: once for each topic, partition, group or other item that did."""
         self._latencies = [0] * (len(LATENCY_BOUNDS_MS) + 1)
         self._requests_before = 0
         """Requests until the last change of the bucket. The later ones all belong to the bucket of now."""
@@ -66,6 +70,10 @@ class ApiCounts:
         bucket = self._bucket = bisect_left(LATENCY_BOUNDS_MS, elapsed_ms)
         self.above_ms = _EDGES_MS[bucket]
         self.up_to_ms = _EDGES_MS[bucket + 1]
+
+    def failed(self, code: int) -> None:
+        """Count an error of an answer, or of an item in it."""
+        self.errors[code] = self.errors.get(code, 0) + 1
 
     def latencies(self) -> list[int]:
         """Returns the requests in each bucket of :data:`LATENCY_BOUNDS_MS`, and last those that took longer."""
@@ -120,8 +128,8 @@ class NodeMetrics:
             raise ValueError(f"two metrics are named {metric.name}")
         if not metric.name.isascii() or not metric.name.replace(":", "_").isidentifier():
             raise ValueError(f"{metric.name!r} is no name of a Prometheus metric")
-        if metric.kind not in ("counter", "gauge"):
-            raise ValueError(f"metric {metric.name} is a {metric.kind!r}, not a counter or a gauge")
+        if metric.kind not in KINDS:
+            raise ValueError(f"metric {metric.name} is a {metric.kind!r}, not one of {', '.join(KINDS)}")
         self._metrics[metric.name] = metric
 
     def values(self) -> Iterator[Metric]:

@@ -1,5 +1,5 @@
-"""``[metrics] bind``: a separate HTTP port with ``/metrics`` and ``/lag?group=NAME`` for Prometheus, and ``/health``
-for a supervisor.
+"""``[metrics] bind``: a separate HTTP port with ``/metrics`` and ``/lag`` for Prometheus, and ``/health`` for a
+supervisor.
 
 An edge module, imported only where it is on: prometheus-client costs memory.
 """
@@ -7,9 +7,9 @@ An edge module, imported only where it is on: prometheus-client costs memory.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import parse_qs
 
 import msgspec
@@ -17,16 +17,19 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
+from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, NodeMetrics
 from blumfeld.spi.hooks import Metric as OwnMetric
 from blumfeld.wire.api import API_BY_KEY
+from blumfeld.wire.errors import BrokerError, known_code
 
 if TYPE_CHECKING:
-    from blumfeld.broker.coordination.group_lag import GroupLag
+    from blumfeld.broker.coordination.group_lag import Lags
 
+LATENCY_BOUNDS_S = tuple(bound_ms / 1000.0 for bound_ms in LATENCY_BOUNDS_MS)
 REQUEST_BYTES_MAX = 8_192
 """Largest request head. A scraper's has a few hundred bytes."""
 REQUEST_TIMEOUT_S = 5.0
+_TEXT = "text/plain; charset=utf-8"
 CONNECTIONS_MAX = 16
 """Connections that may be open at once. Another one is closed without an answer."""
 
@@ -48,15 +51,7 @@ class _NodeCollector(Collector):
         yield from self._api_families()
         yield from self._connection_families()
         yield GaugeMetricFamily("blumfeld_tasks", "Tasks of the event loop", len(asyncio.all_tasks()))
-        for metric in self._metrics.values():
-            if metric.kind == "counter":
-                family: Metric = CounterMetricFamily(metric.name.removesuffix("_total"), metric.help)
-            else:
-                family = GaugeMetricFamily(metric.name, metric.help)
-            sample = metric.name if metric.kind == "gauge" else metric.name.removesuffix("_total") + "_total"
-            for labels, value in sorted(_samples(metric)):
-                family.add_sample(sample, dict(zip(metric.labels, labels, strict=True)), value)
-            yield family
+        yield from map(_family, self._metrics.values())
 
     def _api_families(self) -> Iterator[Metric]:
         requests = CounterMetricFamily("blumfeld_requests", "Requests done", labels=["api"])
@@ -68,14 +63,21 @@ class _NodeCollector(Collector):
             labels=["api"],
         )
         given = CounterMetricFamily("blumfeld_response_bytes", "Bytes of responses", labels=["api"])
+        errors = CounterMetricFamily(
+            "blumfeld_request_errors",
+            "Errors in answers, one for each topic, partition or group that has one (Kafka's ErrorsPerSec)",
+            labels=["api", "error"],
+        )
         for key, counts in sorted(self._metrics.apis.items()):
             api = [API_BY_KEY[key].name if key in API_BY_KEY else str(key)]
             requests.add_metric(api, counts.requests)
             seconds.add_metric(api, counts.time_ms / 1000.0)
             taken.add_metric(api, counts.request_bytes)
             given.add_metric(api, counts.response_bytes)
-            latency.add_metric(api, _buckets(counts), counts.time_ms / 1000.0)
-        yield from (requests, seconds, taken, given, latency)
+            latency.add_metric(api, _buckets(LATENCY_BOUNDS_S, counts.latencies()), counts.time_ms / 1000.0)
+            for code, times in sorted(counts.errors.items()):
+                errors.add_metric([*api, known_code(code).name], times)
+        yield from (requests, seconds, taken, given, latency, errors)
 
     def _connection_families(self) -> Iterator[Metric]:
         now = GaugeMetricFamily("blumfeld_connections", "Connections open", labels=["listener"])
@@ -98,13 +100,31 @@ class _Families(Collector):
         return self._families
 
 
-def _buckets(counts: ApiCounts) -> list[tuple[str, float]]:
-    """Upper bounds in seconds with the requests up to each, as Prometheus has them."""
-    bounds = (*(str(bound_ms / 1000.0) for bound_ms in LATENCY_BOUNDS_MS), "+Inf")
-    return list(zip(bounds, accumulate(counts.latencies()), strict=True))
+def _buckets(bounds_s: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
+    """Upper bounds in seconds with the durations up to each, as Prometheus has them."""
+    return list(zip((*map(str, bounds_s), "+Inf"), accumulate(counts), strict=True))
 
 
-def _samples(metric: OwnMetric) -> Iterable[tuple[tuple[str, ...], float]]:
+def _family(metric: OwnMetric) -> Metric:
+    labelled = [(dict(zip(metric.labels, labels, strict=True)), value) for labels, value in _samples(metric)]
+    if metric.kind == "histogram":
+        histogram = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+        for labels, counted in labelled:
+            buckets = _buckets(counted.bounds_s, counted.counts)
+            histogram.add_metric(list(labels.values()), buckets, counted.total_s)
+        return histogram
+    if metric.kind == "counter":
+        name = metric.name.removesuffix("_total")
+        family: Metric = CounterMetricFamily(name, metric.help)
+        sample = f"{name}_total"
+    else:
+        family, sample = GaugeMetricFamily(metric.name, metric.help), metric.name
+    for labels, value in sorted(labelled, key=lambda one: tuple(one[0].values())):
+        family.add_sample(sample, labels, value)
+    return family
+
+
+def _samples(metric: OwnMetric) -> Iterable[tuple[tuple[str, ...], Any]]:
     read = metric.read()
     return read.items() if isinstance(read, Mapping) else [((), read)]
 
@@ -116,14 +136,14 @@ class MetricsEndpoint:
         self,
         metrics: NodeMetrics,
         health: Callable[[], Health],
-        group_lag: Callable[[str], GroupLag | None] = lambda group_id: None,
+        group_lags: Callable[[str | None], Awaitable[Lags]],
     ) -> None:
-        """:param group_lag: returns the lag of a group, or ``None`` if the node doesn't know it"""
+        """:param group_lags: returns the lag of a group; ``None``: of each group that this node coordinates"""
         metrics.measure_latencies()
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_NodeCollector(metrics))
         self._health = health
-        self._group_lag = group_lag
+        self._group_lags = group_lags
         self._server: asyncio.Server | None = None
         self._open = 0
 
@@ -145,7 +165,7 @@ class MetricsEndpoint:
         try:
             if self._open <= CONNECTIONS_MAX:
                 head = await asyncio.wait_for(reader.readuntil(b"\r\n\r\n"), REQUEST_TIMEOUT_S)
-                writer.write(self._answer(head))
+                writer.write(await self._answer(head))
                 await asyncio.wait_for(writer.drain(), REQUEST_TIMEOUT_S)
         except (OSError, TimeoutError, asyncio.IncompleteReadError, asyncio.LimitOverrunError):
             pass  # a client that sends no request in time gets no answer
@@ -153,7 +173,7 @@ class MetricsEndpoint:
             self._open -= 1
             writer.close()
 
-    def _answer(self, head: bytes) -> bytes:
+    async def _answer(self, head: bytes) -> bytes:
         method, _, rest = head.partition(b" ")
         path, _, query = rest.partition(b" ")[0].partition(b"?")
         if method not in (b"GET", b"HEAD"):
@@ -165,9 +185,13 @@ class MetricsEndpoint:
             status = "200 OK" if health.status == "ok" else "503 Service Unavailable"
             kind, body = "application/json", msgspec.json.encode(health) + b"\n"
         elif path == b"/lag":
-            status, kind, body = self._lag(query.decode(errors="replace"))
+            status, kind, body = await self._lag(query.decode(errors="replace"))
         else:
-            status, kind, body = "404 Not Found", "text/plain", b"/metrics, /lag?group=NAME or /health\n"
+            status, kind, body = (
+                "404 Not Found",
+                "text/plain",
+                b"/metrics, /lag, /lag?group=NAME or /health\n",
+            )
         fields = [
             "HTTP/1.1 " + status,
             f"Content-Type: {kind}",
@@ -176,26 +200,41 @@ class MetricsEndpoint:
         ]
         return "\r\n".join([*fields, "", ""]).encode() + (b"" if method == b"HEAD" else body)
 
-    def _lag(self, query: str) -> tuple[str, str, bytes]:
+    async def _lag(self, query: str) -> tuple[str, str, bytes]:
         """Returns status, content type and body of ``/lag``."""
-        names = parse_qs(query).get("group", [])
-        if len(names) != 1:
-            return "400 Bad Request", "text/plain", b"/lag takes one group: /lag?group=NAME\n"
-        lag = self._group_lag(names[0])
-        if lag is None:
-            text = f"group {names[0]!r} has no committed offsets here; ask the node that coordinates it\n"
-            return "404 Not Found", "text/plain; charset=utf-8", text.encode(errors="replace")
-        behind = GaugeMetricFamily(
-            "blumfeld_group_lag", "Records up to the high watermark", labels=["group", "topic", "partition"]
-        )
-        for (topic, partition), records in sorted(lag.by_partition.items()):
-            behind.add_metric([names[0], topic, str(partition)], records)
-        left_out = GaugeMetricFamily(
-            "blumfeld_group_lag_partitions_left_out",
-            "Partitions with a committed offset whose lag this node doesn't know or show",
-            labels=["group"],
-        )
-        left_out.add_metric([names[0]], lag.left_out)
+        names = parse_qs(query, keep_blank_values=True).get("group", [])
+        if len(names) > 1 or "" in names or (query and not names):
+            return "400 Bad Request", "text/plain", b"/lag takes no or one group: /lag?group=NAME\n"
+        name = names[0] if names else None
+        try:
+            lags = await self._group_lags(name)
+        except (OSError, BrokerError) as error:
+            text = f"the coordinator of group {name!r} doesn't answer: {error}\n"
+            return "503 Service Unavailable", _TEXT, text.encode(errors="replace")
+        if name is not None and not lags.groups:
+            text = f"group {name!r} has no committed offsets\n"
+            return "404 Not Found", _TEXT, text.encode(errors="replace")
         registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Families([behind, left_out]))
+        registry.register(_Families(_lag_families(lags)))
         return "200 OK", CONTENT_TYPE_LATEST, generate_latest(registry)
+
+
+def _lag_families(lags: Lags) -> list[Metric]:
+    behind = GaugeMetricFamily(
+        "blumfeld_group_lag", "Records up to the high watermark", labels=["group", "topic", "partition"]
+    )
+    left_out = GaugeMetricFamily(
+        "blumfeld_group_lag_partitions_left_out",
+        "Partitions with a committed offset whose lag isn't shown: their leader didn't answer, or they are too many",
+        labels=["group"],
+    )
+    for name, lag in lags.groups.items():
+        for (topic, partition), records in sorted(lag.by_partition.items()):
+            behind.add_metric([name, topic, str(partition)], records)
+        left_out.add_metric([name], lag.left_out)
+    groups_left_out = GaugeMetricFamily(
+        "blumfeld_group_lag_groups_left_out",
+        "Groups that are not shown, because there are too many partitions",
+    )
+    groups_left_out.add_metric([], lags.left_out)
+    return [behind, left_out, groups_left_out]

@@ -10,7 +10,7 @@ import msgspec
 from blumfeld.metadata.brokers.security_protocols import protocol_name
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.kept import KEPT
-from blumfeld.metadata.image.partition_index import all_of, along
+from blumfeld.metadata.image.partition_index import NO_LEADER, all_of, along
 from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
 from blumfeld.spi.cluster import (
     TOPIC_RESOURCE,
@@ -48,6 +48,7 @@ class ImageStep:
         self._created: dict[bytes, None] = {}
         self._deleted: list[TopicImage] = []
         self._partitions: dict[tuple[bytes, int], None] = {}
+        self._elected = self._elected_uncleanly = 0
         self._brokers: dict[int, None] = {}
         self._configs: dict[tuple[int, str], None] = {}
         self._features = False
@@ -83,6 +84,8 @@ class ImageStep:
             topics_created=tuple(topic for topic in created if topic is not None),
             topics_deleted=tuple(self._deleted),
             partitions_changed=tuple(changed),
+            leaders_elected=self._elected,
+            leaders_elected_uncleanly=self._elected_uncleanly,
             brokers_changed=tuple(self._brokers),
             configs_changed=tuple(self._configs),
             features_changed=self._features,
@@ -137,7 +140,11 @@ class ImageStep:
         old = self._partitions_of(record.topic_id).get(record.partition_id)
         if old is None:
             raise BrokenMetadata(f"partition {record.partition_id} changes but does not exist")
-        self._put(record.topic_id, changed_partition(old, record))
+        new = changed_partition(old, record)
+        if new.leader not in (old.leader, NO_LEADER):
+            self._elected += 1
+            self._elected_uncleanly += new.leader not in (*old.isr, *old.eligible_leader_replicas)
+        self._put(record.topic_id, new)
 
     def _clear_elr(self, record: records.ClearElrRecord) -> None:
         image = self.image

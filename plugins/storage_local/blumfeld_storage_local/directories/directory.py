@@ -6,6 +6,7 @@ import errno
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 
+from blumfeld.spi.histogram import Histogram
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Files, Runtime, Timer
 from blumfeld.spi.storage import LogDirInfo
@@ -15,6 +16,7 @@ from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX, OpenFiles
 from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability, can_be_undone
 from blumfeld_storage_local.sync.sync_rounds import SyncRounds
 
+SYNC_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 SPACE_KEPT_MS = 1000
 """How long the size of the file system counts as known."""
 
@@ -49,7 +51,9 @@ class LogDirectory:
         self.error: OSError | None = None
         """Why the directory is offline; ``None`` while it works."""
         self.durability = durability
-        self.syncs = SyncRounds(runtime, self.fail)
+        self.sync_times = Histogram(SYNC_BOUNDS_S)
+        """Durations of sync rounds, from the request to the last device's answer."""
+        self.syncs = SyncRounds(runtime, self.fail, self.sync_times)
         """Sync rounds that all logs share, where the durability mode says so (``Durability.shares_rounds``)."""
         self.open_files = OpenFiles(runtime, self.fail, open_files_max)
         """Budget of descriptors and maps for all its logs."""
@@ -106,7 +110,9 @@ class LogDirectory:
 
     def rounds(self) -> SyncRounds:
         """Return the sync rounds for one log: the shared ones, or rounds of its own."""
-        return self.syncs if self.durability.shares_rounds else SyncRounds(self.runtime, self.fail)
+        if self.durability.shares_rounds:
+            return self.syncs
+        return SyncRounds(self.runtime, self.fail, self.sync_times)
 
     def check(self) -> None:
         """Raise ``OSError`` if the directory is offline."""

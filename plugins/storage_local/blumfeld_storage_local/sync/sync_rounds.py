@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from itertools import islice
 
+from blumfeld.spi.histogram import Histogram
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld_storage_local.logs.flusher import Flusher, SyncWork
 
@@ -30,13 +31,26 @@ class SyncRounds:
 
     :param failed: called once with the error when a sync fails. Nothing is synced again then: Linux may have dropped
         the bytes that it could not write, and a second sync would succeed without them
+    :param times: takes the duration of each round, waiting for a worker included
     """
 
-    __slots__ = ("_due", "_error", "_failed", "_next", "_ready", "_running", "_runtime", "_timer", "rounds")
+    __slots__ = (
+        "_due",
+        "_error",
+        "_failed",
+        "_next",
+        "_ready",
+        "_running",
+        "_runtime",
+        "_timer",
+        "_times",
+        "rounds",
+    )
 
-    def __init__(self, runtime: Runtime, failed: Callable[[OSError], None]) -> None:
+    def __init__(self, runtime: Runtime, failed: Callable[[OSError], None], times: Histogram) -> None:
         self._runtime = runtime
         self._failed = failed
+        self._times = times
         self._next: dict[Flusher, None] = {}
         self._due: dict[Flusher, None] = {}
         """Flushers whose interval ends with the timer."""
@@ -97,12 +111,14 @@ class SyncRounds:
     async def _round(self, flushers: Sequence[Flusher]) -> OSError | None:
         """Run one round, and return the error that nobody can make good, if there was one."""
         self.rounds += 1
+        began_ms = self._runtime.monotonic_ms()
         works: list[SyncWork] = []
         failure: OSError | None = None
         outcomes: list[OSError | None] = []
         try:
             works.extend(work for flusher in flushers if (work := flusher.begin()) is not None)
             outcomes = await self._in_lanes(works)
+            self._times.add((self._runtime.monotonic_ms() - began_ms) / 1000.0)
         except OSError as error:
             failure = error
         finally:

@@ -23,6 +23,7 @@ from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, errors_by_elements, let_go
 from blumfeld.spi.storage import LogRead
+from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import (
     AbortedTransaction,
@@ -47,6 +48,7 @@ LEADER_FROM = 12
 ENDPOINTS_FROM = 16
 STORAGE_ERROR_FROM = 6
 # One value serves all answers, because it is replaced and never changed.
+_FETCH = int(ApiKey.FETCH)
 _NO_EPOCH = EpochEndOffset()
 _NO_LEADER = LeaderIdAndEpoch()
 _NO_SNAPSHOT = SnapshotId()
@@ -139,8 +141,12 @@ class Fetch:
         try:
             plan = self._plan(request, reader, asked, forgotten)
         except BrokerError as error:
-            return FetchResponse(error_code=int(error.code))
+            return self._failed(error)
         return self._serve(reader, plan, FetchAttempt(reader, plan), request.max_wait_ms)
+
+    def _failed(self, error: BrokerError) -> FetchResponse:
+        self._ports.count_error(_FETCH, int(error.code))
+        return FetchResponse(error_code=int(error.code))
 
     def in_steps(self, request: FetchRequest, context: RequestContext) -> Steps[Any]:
         """:meth:`handle` for many partitions. A partition that is named twice is fetched once, and its last mention
@@ -179,7 +185,7 @@ class Fetch:
         try:
             plan = self._plan(request, reader, asked, forgotten)
         except BrokerError as error:
-            return FetchResponse(error_code=int(error.code))
+            return self._failed(error)
         attempt = FetchAttempt(reader, plan, read=False)
         for number, one in enumerate(plan.partitions):
             attempt.add(reader, one)
@@ -402,6 +408,7 @@ class Fetch:
         if one.error:
             if one.error == ErrorCode.KAFKA_STORAGE_ERROR and version < STORAGE_ERROR_FROM:
                 data.error_code = int(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+            self._ports.count_error(_FETCH, data.error_code)
             if one.error in _LEADER_ERRORS and version >= LEADER_FROM:
                 self._hint_leader(reader, one, data, response)
         return data
