@@ -243,6 +243,8 @@ class Node:
         """Stage → what stops its parts, in the order of the start."""
         self._grace_ms = GRACE_MS
         self.metrics_port: int | None = None
+        self.starting = "node"
+        """The part that starts, or the last one that started."""
         self._faults = Faults(plan.source)
         with self._faulty_parts():
             self.broker = self._make_parts(make_broker)
@@ -341,48 +343,47 @@ class Node:
         self.state = STARTING
         if ineffective := keys_without_effect(self.plan.manifest):
             self._events.warning("configuration without effect here", keys=", ".join(ineffective))
-        part = "node"
         try:
-            part = "metrics"
+            self.starting = "metrics"
             await self._open_metrics()
-            part = "storage"
+            self.starting = "storage"
             await self._start_storage()
             for name, observer in composition.observers:
-                part = f"observer {name}"
+                self.starting = f"observer {name}"
                 await observer.start()
                 self._when_stopped("observers", partial(self._stop_observer, observer))
-            part = "network"
+            self.starting = "network"
             self._when_stopped("network", self._stop_transport)
             self._when_stopped("peers", broker.peers.stop)
             await self._listen(lambda listener: listener.kind == "controller")
-            part = "consensus"
+            self.starting = "consensus"
             await composition.metadata.start()
             self._when_stopped("consensus", composition.metadata.stop)
             self._when_stopped("controller", composition.metadata.resign)
             await self._caught_up()
             if composition.made("replication") is not None:
-                part = "replication"
+                self.starting = "replication"
                 await composition.replication.start()
                 self._when_stopped("replication", composition.replication.stop)
-            part = "network"
+            self.starting = "network"
             await self._listen(lambda listener: listener.kind != "controller" and listener.port == 0)
-            part = "broker"
+            self.starting = "broker"
             # Its stop is legal at any point of its start, which may wait for other nodes and be cancelled.
             self._when_stopped("broker", broker.stop)
             await broker.start()
-            part = "network"
+            self.starting = "network"
             await self._listen(lambda listener: listener.kind != "controller" and listener.port != 0)
             await broker.listens()
             broker.follow_config(self._config_changed)
             self.state = STARTED
-            part = "blumfeld_node_started"
-            for _ in self.plugins.each(part, composition):
+            self.starting = "blumfeld_node_started"
+            for _ in self.plugins.each(self.starting, composition):
                 pass
         except BaseException as error:  # also a cancelled start must stop what it has started
             await self._stop_started()
             self.state = STOPPED
             if isinstance(error, Exception):
-                raise StartError(part, error) from error
+                raise StartError(self.starting, error) from error
             raise
 
     async def _caught_up(self) -> None:

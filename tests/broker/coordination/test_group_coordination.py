@@ -11,10 +11,12 @@ from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.wire.api import ApiKey
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequest,
@@ -76,6 +78,17 @@ def join_request() -> JoinGroupRequest:
         protocol_type="consumer",
         protocols=[JoinGroupRequestProtocol(name="range", metadata=b"")],
     )
+
+
+def test_a_build_without_kip_848_refuses_its_clients_instead_of_leaving_them_to_wait() -> None:
+    """librdkafka says nothing where the API isn't advertised; both it and Java end where the answer is this one."""
+    broker = Grouped()
+    key = int(ApiKey.CONSUMER_GROUP_HEARTBEAT)
+    assert broker.broker.advertised("broker")[key] == (0, 1)
+    for version in (0, 1):
+        answer = broker.ask(ConsumerGroupHeartbeatRequest(group_id="g", member_id="m" * 22), version)
+        assert answer.error_code == ErrorCode.UNSUPPORTED_VERSION
+        assert "group.protocol=classic" in answer.error_message
 
 
 def test_a_commit_is_a_record_of_the_groups_topic() -> None:

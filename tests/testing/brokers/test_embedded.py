@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -15,7 +16,7 @@ import pytest
 from aiokafka import AIOKafkaConsumer, AIOKafkaProducer
 from confluent_kafka import Consumer, Producer
 
-from blumfeld.kernel.node import StartError
+from blumfeld.kernel.node import Node, StartError
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.testing import DefectError, EmbeddedBroker
 
@@ -164,6 +165,45 @@ def test_a_defect_inside_is_raised_at_the_end() -> None:
     with pytest.raises(DefectError, match="planted"), EmbeddedBroker() as broker:  # noqa: PT012
         broker.call(plant(broker))
         time.sleep(0.05)
+
+
+def test_a_start_that_takes_too_long_ends_with_a_sentence() -> None:
+    """A voter whose quorum has no majority waits for good. Nothing of it is left."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    threads = threading.active_count()
+    broker = EmbeddedBroker(
+        storage="storage_local",
+        config={"controller.quorum.voters": f"1@127.0.0.1:{port},2@127.0.0.1:1,3@127.0.0.1:2"},
+        manifest={
+            "node": {"cluster_id": "embedded"},
+            "network": {
+                "listeners": [
+                    {"name": "PLAINTEXT", "bind": "127.0.0.1:0"},
+                    {"name": "CONTROLLER", "kind": "controller", "bind": f"127.0.0.1:{port}"},
+                ]
+            },
+        },
+        start_timeout_s=0.5,
+    )
+    with pytest.raises(
+        TimeoutError, match=r"did not start within 0\.5 s: it was starting its part consensus\."
+    ):
+        broker.start()
+    assert threading.active_count() == threads
+    with socket.create_server(("127.0.0.1", port)):
+        pass
+
+
+def test_a_defect_while_it_starts_is_told_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    async def never(_: object) -> None:
+        asyncio.get_running_loop().call_soon(lambda: 1 / 0)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(Node, "start", never)
+    with pytest.raises(DefectError) as caught:
+        EmbeddedBroker().start()
+    assert isinstance(caught.value.__cause__, ZeroDivisionError)
 
 
 def test_it_is_used_inside_of_its_block_only() -> None:

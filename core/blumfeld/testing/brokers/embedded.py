@@ -40,6 +40,9 @@ CONFIG: Mapping[str, Any] = {
 STOP_GRACE_MS = 50
 """Time that a stop waits for open requests. At the end of a test a fetch that waits for records waits in vain."""
 START_TIMEOUT_S = 60.0
+"""Time for a start, and for a call on the broker's thread."""
+JOIN_S = 10.0
+"""Time for the thread's end after a start that took too long. A thread that is stuck is left behind."""
 
 
 class DefectError(RuntimeError):
@@ -56,6 +59,7 @@ class EmbeddedBroker:
     :param storage_options: its options
     :param data_dir: a directory that outlives the broker, to restart on; by default one that is removed
     :param manifest: further sections, as a manifest's TOML gives them: ``{"groups": {"plugins": []}}``
+    :param start_timeout_s: longest time for the start
     :raises ManifestError: these can't be composed; nothing was opened
     """
 
@@ -68,7 +72,9 @@ class EmbeddedBroker:
         data_dir: str | None = None,
         manifest: Mapping[str, Any] | None = None,
         registry: Registry | None = None,
+        start_timeout_s: float = START_TIMEOUT_S,
     ) -> None:
+        self._start_timeout_s = start_timeout_s
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         self._thread: threading.Thread | None = None
         self._ended: asyncio.Event | None = None
@@ -89,6 +95,8 @@ class EmbeddedBroker:
         self._registry = registry
         self._plan = self._planned()
         self._node: Node | None = None
+        self._starting: Node | None = None
+        """The node whose start runs."""
 
     def _planned(self) -> Plan:
         source = type(self).__name__
@@ -127,7 +135,10 @@ class EmbeddedBroker:
         return self.node.composition.data_dir
 
     def call(self, function: Callable[[], Any]) -> Any:
-        """Run ``function()`` on the broker's own thread. Return its result, or raise its error."""
+        """Run ``function()`` on the broker's own thread. Return its result, or raise its error.
+
+        :raises TimeoutError: the thread did not run it within a minute
+        """
         outcome: Future[Any] = Future()
 
         def run() -> None:
@@ -139,7 +150,13 @@ class EmbeddedBroker:
         assert self.node is not None
         assert self._loop is not None
         self._loop.call_soon_threadsafe(run)
-        return outcome.result(START_TIMEOUT_S)
+        try:
+            return outcome.result(START_TIMEOUT_S)
+        except TimeoutError:
+            if outcome.done():
+                raise  # the function's own
+            said = f"the broker's thread did not run the call within {START_TIMEOUT_S:g} s: something holds its loop"
+            raise TimeoutError(said) from None
 
     # Life
 
@@ -162,6 +179,7 @@ class EmbeddedBroker:
         meanwhile.
 
         :raises StartError: a part could not start; every part that had started was stopped
+        :raises TimeoutError: the start took longer than ``start_timeout_s``; it was given up
         """
         if self._thread is not None:
             raise RuntimeError("the broker runs already")
@@ -176,7 +194,18 @@ class EmbeddedBroker:
         )
         self._thread.start()
         try:
-            self._node = started.result(START_TIMEOUT_S)
+            self._node = started.result(self._start_timeout_s)
+        except TimeoutError:
+            if started.done():
+                self._clean_up()
+                raise  # a part's own
+            part = self._starting.starting if self._starting is not None else "node"
+            self._clean_up(JOIN_S)
+            raise TimeoutError(
+                f"the broker did not start within {self._start_timeout_s:g} s: it was starting its part {part}. Its "
+                "events are in the loggers blumfeld.…, which pytest shows with the failure; "
+                "EmbeddedBroker(start_timeout_s=…) gives it longer"
+            ) from None
         except BaseException:
             self._clean_up()
             raise
@@ -188,15 +217,21 @@ class EmbeddedBroker:
         """
         self._clean_up()
         if self._defect is not None:
-            (where, error), self._defect = self._defect, None
-            raise DefectError(f"a defect stopped the broker, in {where}") from error
+            raise self._taken_defect()
 
-    def _clean_up(self) -> None:
+    def _taken_defect(self) -> DefectError:
+        assert self._defect is not None
+        (where, error), self._defect = self._defect, None
+        defect = DefectError(f"a defect stopped the broker, in {where}")
+        defect.__cause__ = error
+        return defect
+
+    def _clean_up(self, patience_s: float | None = None) -> None:
         thread, self._thread = self._thread, None
         if thread is not None:
             self._end_soon()
-            thread.join()
-        self._node = None
+            thread.join(patience_s)
+        self._node = self._starting = None
         if self._temporary is not None:
             self._temporary.cleanup()
             self._temporary = None
@@ -230,10 +265,19 @@ class EmbeddedBroker:
         logs = EventLogs(_standard_logging, level="info")
         logs.port_is_open(lambda prepare, use: use(prepare()))
         try:
-            node = Node(self._plan, runtime, logs)
-            await node.start()
-            started.set_result(node)
-            await self._ended.wait()
+            node = self._starting = Node(self._plan, runtime, logs)
+            start = asyncio.ensure_future(node.start())
+            ended = asyncio.ensure_future(self._ended.wait())
+            await asyncio.wait((start, ended), return_when=asyncio.FIRST_COMPLETED)
+            if start.done():
+                start.result()
+                started.set_result(node)
+                await ended
+            else:  # given up, or a defect: a start that waits for other nodes would never end
+                start.cancel()
+                await asyncio.wait((start,))
+                if self._defect is not None:
+                    raise self._taken_defect()
             await node.stop(STOP_GRACE_MS)
         finally:
             await runtime.close()

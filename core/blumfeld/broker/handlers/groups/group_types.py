@@ -11,12 +11,20 @@ from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.groups import GroupProtocol, Submit
 from blumfeld.spi.steps import by_elements
-from blumfeld.wire.api import ApiKey
+from blumfeld.wire.api import API_BY_KEY, ApiKey, response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
+
+WITHOUT_KIP_848 = (
+    "this broker has no plug-in for group.protocol=consumer (KIP-848); set group.protocol=classic"
+)
 
 
 def handlers(ports: GroupPorts, protocols: Sequence[GroupProtocol]) -> list[ApiHandler]:
-    """The handlers that each type brings, and one for each API that types share: the group decides which answers."""
+    """The handlers that each type brings, and one for each API that types share: the group decides which answers.
+
+    A build without KIP-848 refuses ConsumerGroupHeartbeat as Kafka does whose ``group.version`` is 0. Without the API
+    librdkafka asks nothing, says nothing and waits for good.
+    """
     apis = TypeApis(ports)
     found: list[ApiHandler] = []
     taken: set[int] = set()
@@ -26,7 +34,28 @@ def handlers(ports: GroupPorts, protocols: Sequence[GroupProtocol]) -> list[ApiH
             if api not in taken:
                 taken.add(api)
                 found.append(apis.handler(api, low, high, protocol.error_response))
+    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in {handler.key for handler in found}:
+        found.append(_refused_heartbeat())
     return found
+
+
+def _refused_heartbeat() -> ApiHandler:
+    key = ApiKey.CONSUMER_GROUP_HEARTBEAT
+
+    def failed(_: Any, code: int, message: str | None) -> Any:
+        return response_class(key)(error_code=code, error_message=message)
+
+    def refuse(request: Any, _: RequestContext) -> Any:
+        return failed(request, int(ErrorCode.UNSUPPORTED_VERSION), WITHOUT_KIP_848)
+
+    versions = API_BY_KEY[key]
+    return ApiHandler(
+        key=int(key),
+        min_version=versions.min_version,
+        max_version=versions.max_version,
+        handle=refuse,
+        error_response=failed,
+    )
 
 
 class TypeApis:
