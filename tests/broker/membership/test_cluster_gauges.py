@@ -13,7 +13,7 @@ def test_the_active_controller_is_one_node() -> None:
 
     def controller() -> tuple[int, int, int]:
         active, node_id, epoch = "active_controller", "controller_id", "controller_epoch"
-        return tuple(metrics[f"blumfeld_{name}"]() for name in (active, node_id, epoch))  # type: ignore[return-value]
+        return tuple(metrics[f"blumfeld_{name}"]() for name in (active, node_id, epoch))
 
     assert controller() == (1, NODE, 1)
     broker.metadata.controller = Controller(NODE + 1, 2)

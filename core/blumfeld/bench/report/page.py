@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib import resources
 
+from blumfeld.bench.report.differences import differences
 from blumfeld.bench.report.drawing import Plot, svg_of
 from blumfeld.bench.report.narrative import (
     NOT_CLAIMED,
@@ -65,6 +66,9 @@ def _summary(result: Result, steps: Sequence[StepCells], findings: Findings) -> 
     parts = ['<section aria-labelledby="summary"><h2 id="summary">What came out</h2>']
     if len(result.variants) < 2:
         parts.append("<p>One variant, measured alone: nothing to compare it with.</p>")
+    differing = differences(result.variants)
+    if differing:
+        parts.append(f"<p>What differs between the variants:</p>{_list(differing, 'differences')}")
     parts += _verdicts(findings, several=len(steps) > 1)
     if findings.sustained:
         parts.append(_list(findings.sustained, "verdicts"))

@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from blumfeld.bench.report.differences import differences
 from blumfeld.bench.report.narrative import (
     brief,
     cautions,
@@ -40,6 +41,10 @@ def _parts(result: Result, steps: Sequence[StepCells], findings: Findings) -> It
     yield Text(run_words(result), style="bold")
     yield Text(machine_words(result.machine), style="dim")
     yield from (_item(variant_words(variant), "dim") for variant in result.variants)
+    differing = differences(result.variants)
+    if differing:
+        yield Text("What differs", style="bold")
+        yield from map(_item, differing)
     for cells in steps:
         yield Text()
         yield Text(cells.step.name, style="bold")

@@ -34,7 +34,7 @@ def handlers(ports: GroupPorts, protocols: Sequence[GroupProtocol]) -> list[ApiH
             if api not in taken:
                 taken.add(api)
                 found.append(apis.handler(api, low, high, protocol.error_response))
-    if ApiKey.CONSUMER_GROUP_HEARTBEAT not in {handler.key for handler in found}:
+    if protocols and ApiKey.CONSUMER_GROUP_HEARTBEAT not in {handler.key for handler in found}:
         found.append(_refused_heartbeat())
     return found
 
