@@ -45,7 +45,6 @@ EDGE_MODULES = {
     "core/blumfeld/kernel/watching/event_log.py": "stamps events for people, and imports structlog off the loop",
     "core/blumfeld/kernel/runtime/machine_memory.py": "asks how much memory there is",
     "core/blumfeld/kernel/watching/metrics_endpoint.py": "an HTTP port of its own",
-    "core/blumfeld/kernel/watching/process_metrics.py": "reads what the kernel says of this process",
     "core/blumfeld/kernel/watching/process_metrics.py": "asks what the process uses",
     "core/blumfeld/kernel/process.py": "signals, umask, the loop itself",
     "core/blumfeld/kernel/runtime/worker_main.py": "is a process of its own",
