@@ -26,6 +26,7 @@ from blumfeld_replication_isr.answer_slices import AnswerInWork
 from blumfeld_replication_isr.fetch_request import FetchSettings, fetch_request
 from blumfeld_replication_isr.fetcher_owner import FetcherOwner
 from blumfeld_replication_isr.fetcher_rules import (
+    FIRST_PAUSE_MS,
     FetcherRules,
     Key,
     State,
@@ -204,8 +205,12 @@ class Fetcher:
                 self._timer = self._runtime.call_later(wakes_ms - now_ms, self._plan_later)
             return
         wait_ms = self._settings.wait_ms
+        if self.rules.is_busy:
+            # A request at the leader must not hold up a partition that is done with its truncation before: acks=all
+            # waits for its first fetch.
+            wait_ms = min(wait_ms, FIRST_PAUSE_MS)
         if wakes_ms is not None:
-            # A request at the leader must not hold up a partition whose pause ends before.
+            # Nor one whose pause ends before.
             wait_ms = min(wait_ms, max(int(wakes_ms - now_ms), 0))
         self._under_way = True
         fetch = fetch_request(self._settings, self._owner.node_id, self._owner.own_epoch(), request, wait_ms)

@@ -153,7 +153,7 @@ class FetcherRules:
         """Partitions whose state or position may differ from ``_sent``, in the order of the changes. It keeps the work
         for a request as small as the request."""
         self._missed = False
-        self._fetching = 0
+        self._fetching = self._busy = 0
         self._due: list[tuple[float, int, Key]] = []
         """(time, number, partition) of each pause, as a heap. An entry counts if ``_delays`` has its number."""
         self._delays: dict[Key, int] = {}
@@ -186,6 +186,12 @@ class FetcherRules:
         self._positions[key] = position
         self._enter(key, State.FETCHING)
 
+    @property
+    def is_busy(self) -> bool:
+        """Whether a partition can't be asked for now, and soon can: its log is being truncated, or the leader was asked
+        where its own begins and ends."""
+        return self._busy > 0
+
     def busy(self, key: Key) -> None:
         """Ask for a partition again only after :meth:`moved`."""
         self._enter(key, State.BUSY)
@@ -216,12 +222,16 @@ class FetcherRules:
         self._states[key] = state
         if state is State.FETCHING:
             self._fetching += 1
+        elif state is State.BUSY:
+            self._busy += 1
         self._changed[key] = None
 
     def _leave(self, key: Key) -> None:
         before = self._states.pop(key, None)
         if before is State.FETCHING:
             self._fetching -= 1
+        elif before is State.BUSY:
+            self._busy -= 1
         elif before is State.DELAYED:
             del self._delays[key]
 

@@ -336,6 +336,21 @@ def test_a_diverging_log_is_truncated_and_asked_about_again() -> None:
     assert driver.places() == {0: 6}
 
 
+def test_no_request_waits_long_at_the_leader_while_a_log_is_truncated() -> None:
+    """A leader that was elected in place of this one: acks=all there waits for the first fetch behind the truncation,
+    and the other partition may have no records for half a second."""
+    driver = Driver(10, 20)
+    log = driver.logs[0]
+    log.ours, log.rebuilt = EpochEnd(3, 8), Completion()
+    driver.answer(data(0, diverging_epoch=EpochEndOffset(epoch=3, end_offset=6)), data(1))
+    assert driver.asked(2).max_wait_ms == 10
+    log.rebuilt.complete(None)
+    driver.turn()
+    driver.answer(data(1))
+    assert driver.places() == {0: 6}
+    assert driver.asked(3).max_wait_ms == CONFIG["replica.fetch.wait.max.ms"]
+
+
 def test_a_log_without_epochs_begins_at_its_high_watermark() -> None:
     driver = Driver()
     log = Log(driver, 0, 10)
