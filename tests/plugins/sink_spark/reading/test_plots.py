@@ -110,6 +110,17 @@ def test_price_steps_are_round_and_enough() -> None:
         assert edges[0] < min(mids) <= max(mids) < edges[-1]
 
 
+def test_a_picture_has_no_margin_where_nothing_rests_and_no_empty_stripes() -> None:
+    """A made market has 20 levels of 0.1 on each side, within a tenth of the margin."""
+    prices = np.round(62_750.05 + np.arange(-40, 40) * 0.1, 2)
+    tick = depth.tick_of([prices[::2], prices, prices[:1]])
+    assert tick == 0.1
+    edges = depth.price_edges(np.array([62_750.0, 62_750.3]), (prices.min(), prices.max()), tick)
+    filled = np.histogram(prices, bins=edges)[0]
+    assert filled.tolist().count(1) == len(prices)
+    assert len(filled) <= len(prices) + 4
+
+
 def test_the_calendar_counts_by_hour_and_tells_no_data_from_no_findings(found: Committed) -> None:
     made = gaps.calendar(found, "", None, None)
     assert made.dates == ["2024-08-08", "2024-08-09"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -67,11 +67,17 @@ def draw(
         raise ArchiveError(
             f"plot depth: no snapshot of {symbol} in or before that time, so no book can be built"
         )
-    edges = price_edges(np.array([column.mid for column in shown]))
+    edges = price_edges(
+        np.array([column.mid for column in shown]),
+        levels=(min(column.price.min() for column in shown), max(column.price.max() for column in shown)),
+        tick=tick_of(column.price for column in shown),
+    )
     grid = np.column_stack([_binned(column, edges) for column in shown])
     times = np.array([column.ts_ns // 1000 for column in shown]).astype("datetime64[us]")
     step = edges[1] - edges[0]
-    subtitle = f"{window.venue}, {window.span}. Resting size in price steps of {step:g}, and the mid price"
+    subtitle = (
+        f"{window.venue}, {window.span}. Resting size in price steps of {step:g}; the line is the mid price"
+    )
     with style.figure(1, 6.4, f"{symbol}: depth of the book", subtitle) as (drawn, axis):
         _heat(drawn, axis, times, edges, grid)
         edge = [withStroke(linewidth=3.2, foreground="#10131a")]
@@ -157,15 +163,27 @@ def _column(ladder: Ladder, moment: int) -> Iterator[Column]:
     )
 
 
-def price_edges(mids: Any) -> Any:
-    """Returns the edges of price bins of one round width, which cover all mid prices with a margin."""
+def tick_of(prices: Iterable[Any]) -> float:
+    """Returns the least distance between two prices of one moment; 0 where no moment has two."""
+    steps = [np.diff(np.unique(each)).min() for each in prices if len(np.unique(each)) > 1]
+    return float(f"{min(steps):.10g}") if steps else 0.0
+
+
+def price_edges(mids: Any, levels: tuple[float, float] = (-np.inf, np.inf), tick: float = 0.0) -> Any:
+    """Returns the edges of price bins of one width, which cover all mid prices with a margin.
+
+    The width is a round number, or the tick where that is wider: bins between two ticks would be empty stripes.
+
+    :param levels: least and greatest price that any level has. There is no margin behind them, where nothing rests
+    :param tick: distance between two prices of the book. Edges lie between its prices, so that no price lies on one
+    """
     low, high = np.nanmin(mids), np.nanmax(mids)
     margin = max(high * MARGIN_BPS / 1e4, (high - low) * 0.12)
-    low, high = low - margin, high + margin
+    low, high = max(low - margin, levels[0] - tick), min(high + margin, levels[1] + tick)
     rough = (high - low) / PRICE_BINS
     power = 10.0 ** np.floor(np.log10(rough))
-    step = next(nice * power for nice in (5, 2, 1) if nice * power <= rough * 1.001)
-    return np.arange(np.floor(low / step), np.ceil(high / step) + 1) * step
+    step = max(tick, next(nice * power for nice in (5, 2, 1) if nice * power <= rough * 1.001))
+    return np.arange(np.floor(low / step), np.ceil(high / step) + 1) * step - tick / 2
 
 
 def _binned(column: Column, edges: Any) -> Any:
@@ -173,7 +191,9 @@ def _binned(column: Column, edges: Any) -> Any:
 
 
 def _heat(drawn: Any, axis: Any, times: Any, edges: Any, grid: Any) -> None:
-    from matplotlib.colors import LogNorm
+    from matplotlib import colormaps
+    from matplotlib.colors import ListedColormap, LogNorm
+    from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     seen = grid[grid > 0]
     low, high = (
@@ -183,16 +203,20 @@ def _heat(drawn: Any, axis: Any, times: Any, edges: Any, grid: Any) -> None:
     bounds = np.append(
         times, times[-1] + (times[-1] - times[-2] if len(times) > 1 else np.timedelta64(1, "s"))
     )
-    axis.set_facecolor("#000004")
+    axis.set_facecolor("#0c0c14")
     axis.grid(visible=False)
     mesh = axis.pcolormesh(
         bounds,
         edges,
         np.ma.masked_less_equal(grid, 0),
         norm=LogNorm(vmin=low, vmax=max(high, low * 1.01)),
-        cmap="inferno",
+        # Without its black end: the least size must differ from an empty step.
+        cmap=ListedColormap(colormaps["inferno"](np.linspace(0.18, 1.0, 256))),
         rasterized=True,  # in an SVG too: it would hold a hundred thousand rectangles
     )
     bar = drawn.colorbar(mesh, ax=axis, pad=0.012, fraction=0.035)
-    bar.set_label("size in a step (log)", color=style.SOFT)
+    bar.ax.yaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+    bar.ax.yaxis.set_minor_locator(NullLocator())
+    bar.ax.yaxis.set_major_formatter(FuncFormatter(lambda size, place: f"{size:,g}"))
+    bar.set_label("resting size in a step (log)", color=style.SOFT)
     bar.outline.set_visible(False)
