@@ -12,12 +12,14 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
 from blumfeld.cli.demo.feed import FeedMessage, synthetic_feed
 from blumfeld.cli.demo.pipeline import TOPIC
 from blumfeld.feeds import RECV_HEADER
 from blumfeld.feeds.binance import Message
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.reading.producing.load import Record
 from blumfeld_sink_spark.stores.opening import open_store
@@ -93,18 +95,28 @@ def readme_command(verb: str) -> list[str]:
 
 
 def test_the_readmes_line_archives_the_demos_topic(tmp_path: Path) -> None:
-    """With the decoder and the topic of README's line, without Spark: zero in quarantine, zero gaps, every row."""
+    """With the decoders and the topic of README's line, without Spark: zero in quarantine, zero gaps, every row. The
+    archive can be replayed, as a later line does.
+    """
     command = readme_command("archive once")
-    options = dict(zip(command[2::2], command[3::2], strict=True))
-    assert options["--topics"] == TOPIC
+    options = list(zip(command[2::2], command[3::2], strict=True))
+    assert ("--topics", TOPIC) in options
+    decoders = tuple(value for option, value in options if option == "--decoder")
     feed = list(synthetic_feed(MESSAGES, 1))
     rows = [
         rows_of(map(sent, part), TOPIC, partition, headers=True)
         for partition, part in enumerate(parts(feed))
         if part
     ]
-    archive(tmp_path, pa.concat_tables(rows), decoders=(options["--decoder"],), batch_rows=700)
+    archive(tmp_path, pa.concat_tables(rows), decoders=decoders, batch_rows=700)
     check(tmp_path, feed)
+    replay = readme_command("archive replay")[1:]
+    with EmbeddedBroker() as broker:
+        given = ["--root", str(tmp_path), "--bootstrap", broker.bootstrap_servers, "--json"]
+        replayed = CliRunner().invoke(app, [*replay, *given])
+        assert replayed.exit_code == 0, replayed.output
+    told = json.loads(replayed.output)
+    assert (told["records"], told["same_offsets"], told["partitions"]) == (len(feed), True, PARTITIONS)
 
 
 @pytest.mark.spark

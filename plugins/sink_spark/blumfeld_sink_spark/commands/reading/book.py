@@ -46,8 +46,7 @@ def command(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="One line of JSON.")] = False,
 ) -> None:
-    """Show the book at a time, rebuilt from the snapshot before it and the changes since, or write snapshots of
-    books."""
+    """Show the book at a time, from the snapshot before it and the changes since, or write snapshots of books."""
     from blumfeld_sink_spark.errors import SettingsError
     from blumfeld_sink_spark.reading.committed import Committed
     from blumfeld_sink_spark.reading.market import deltas
