@@ -173,7 +173,7 @@ class Rows:
             except duckdb.ParserException:  # SET, CREATE, EXPLAIN… can't stand in brackets
                 self._cursor = connection.execute(query)
         except duckdb.Error as error:
-            raise ArchiveError(f"duckdb: {error}") from error
+            raise _refused(error) from error
         self.columns = [column[0] for column in self._cursor.description or ()]
 
     def __iter__(self) -> Iterator[tuple[str | None, ...]]:
@@ -183,7 +183,12 @@ class Rows:
             while rows := self._cursor.fetchmany(1000):
                 yield from rows
         except duckdb.Error as error:
-            raise ArchiveError(f"duckdb: {error}") from error
+            raise _refused(error) from error
+
+
+def _refused(error: Exception) -> ArchiveError:
+    """Returns an error of DuckDB's without its picture of the place, which shows our query around the given one."""
+    return ArchiveError(f"duckdb: {str(error).partition(chr(10) * 2)[0]}")
 
 
 def polars_rows(archive: Committed, query: str) -> Any:

@@ -143,8 +143,9 @@ def test_polars_answers_from_the_same_files(root: Path) -> None:
 
 
 def test_mistakes_are_told_in_a_line(root: Path, tmp_path: Path) -> None:
-    with pytest.raises(ArchiveError, match=r"duckdb: Catalog Error.*nothing"):
+    with pytest.raises(ArchiveError, match=r"duckdb: Catalog Error.*nothing") as caught:
         asked(root, "SELECT * FROM nothing")
+    assert "answer_row" not in str(caught.value)
     with pytest.raises(ArchiveError, match="no archive is there"):
         Committed.open(str(tmp_path))
 

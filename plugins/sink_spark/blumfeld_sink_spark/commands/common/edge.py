@@ -37,7 +37,8 @@ EXTRA = frozenset(
 
 
 def edge(command: Callable[P, R]) -> Callable[P, R]:
-    """Wraps a command: its errors become one line on stderr instead of a traceback.
+    """Wraps a command: its errors become a line on stderr instead of a traceback. An error of several lines has its
+    first one marked, and the others below it.
 
     The exit status is 1 for :class:`ArchiveError` and for a dependency that isn't installed, 2 for
     :class:`SettingsError`, and 130 for Ctrl-C after the command's own clean-up.
@@ -63,6 +64,8 @@ def edge(command: Callable[P, R]) -> Callable[P, R]:
 
 
 def _told(message: str, status: int) -> typer.Exit:
-    for line in message.splitlines():  # a manifest may have several problems
-        typer.echo(f"blumfeld archive: {line}", err=True)
+    first, *others = message.splitlines() or [""]
+    typer.echo(f"blumfeld archive: {first}", err=True)
+    for line in others:  # a manifest may have several problems
+        typer.echo(f"  {line}", err=True)
     return typer.Exit(status)
