@@ -7,7 +7,7 @@ batch, so that opening reads only the records after it. The checkpoint is derive
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -220,36 +220,39 @@ class Ledger:
     def checkpoint(self, query: str) -> None:
         """Writes the checkpoint of a query, as of the last record known here."""
         found = self._queries[query]
-        point = Checkpoint(
-            query=query,
-            batch=found.chain.batch,
-            covered=tuple(
-                OffsetRange(topic, partition, span.start, span.end)
-                for (topic, partition), spans in sorted(self._covered.items())
-                for span in spans
-                if span.query == query
-            ),
-            ends=tuple(
-                OffsetRange(topic, partition, end, end)
-                for (topic, partition), end in sorted(found.chain.ends.items())
-            ),
-            sums=found.sums,
-        )
+        point = _summed_up(found, self._covered)
         self.store.put(f"{COMMITS}/{query}/{CHECKPOINT}", msgspec.json.encode(point))
         found.checkpointed = point.batch
+
+    def wrong_checkpoint(self, query: str, records: Sequence[CommitRecord]) -> str:
+        """Returns what is wrong with the checkpoint of a query. Empty if it is right, or if ``load`` won't believe it.
+
+        :param records: all records of the query, in order
+        """
+        point = self._checkpoint(query)
+        if point is None or [record.batch for record in records[: point.batch + 1]] != list(
+            range(point.batch + 1)
+        ):
+            return ""
+        known, covered = _Query(Chain(query), Sums()), dict[Partition, Spans]()
+        for record in records[: point.batch + 1]:
+            rules.advance(known.chain, covered, record)
+            known.sums = known.sums.plus(record)
+        if point == _summed_up(known, covered):
+            return ""
+        return (
+            f"{COMMITS}/{query}/{CHECKPOINT}: doesn't sum up the records to batch {point.batch}, and writers believe "
+            "it. Remove it: it is made again"
+        )
 
     def _open(self, query: str) -> None:
         """Starts a query from its checkpoint, or from nothing where the checkpoint is absent or unusable."""
         known = self._queries[query] = _Query(Chain(query), Sums())
-        try:
-            data = self.store.read(f"{COMMITS}/{query}/{CHECKPOINT}")
-            point = msgspec.json.decode(data, type=Checkpoint)
-        except (FileNotFoundError, msgspec.DecodeError):
-            return
+        point = self._checkpoint(query)
         # The records are the truth. A checkpoint whose own record is gone belongs to a ledger that was put back from
         # an older copy; believing it would hide the lost records.
-        last = self.find(query, point.batch)
-        if point.version != CHECKPOINT_VERSION or point.query != query or last is None:
+        last = self.find(query, point.batch) if point is not None else None
+        if point is None or last is None:
             return
         for taken in point.covered:
             self._covered.setdefault((taken.topic, taken.partition), Spans()).add(
@@ -258,6 +261,15 @@ class Ledger:
         ends = {(taken.topic, taken.partition): taken.end for taken in point.ends}
         known.chain = Chain(query, point.batch, ends)
         known.sums, known.last, known.checkpointed = point.sums, last, point.batch
+
+    def _checkpoint(self, query: str) -> Checkpoint | None:
+        """Returns the checkpoint of a query; None where it is absent, unreadable or of another version or query."""
+        try:
+            data = self.store.read(f"{COMMITS}/{query}/{CHECKPOINT}")
+            point = msgspec.json.decode(data, type=Checkpoint)
+        except (FileNotFoundError, msgspec.DecodeError):
+            return None
+        return point if (point.version, point.query) == (CHECKPOINT_VERSION, query) else None
 
     def _follow(self, query: str) -> None:
         """Takes the records after the last known one."""
@@ -270,6 +282,25 @@ class Ledger:
         rules.advance(known.chain, self._covered, record)
         known.sums = known.sums.plus(record)
         known.last = record
+
+
+def _summed_up(known: _Query, covered: Mapping[Partition, Spans]) -> Checkpoint:
+    query = known.chain.query
+    return Checkpoint(
+        query=query,
+        batch=known.chain.batch,
+        covered=tuple(
+            OffsetRange(topic, partition, span.start, span.end)
+            for (topic, partition), spans in sorted(covered.items())
+            for span in spans
+            if span.query == query
+        ),
+        ends=tuple(
+            OffsetRange(topic, partition, end, end)
+            for (topic, partition), end in sorted(known.chain.ends.items())
+        ),
+        sums=known.sums,
+    )
 
 
 def nothing_at(root: str) -> ArchiveError:

@@ -67,6 +67,7 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
             break
     found.records = len(records)
     found.problems += rules.problems(records)
+    found.problems += _checkpoints(store, records)
     found.covered = _covered(records)
     _account(records, found)
     live = _live(records, found)
@@ -126,6 +127,17 @@ def _records(store: ArchiveStore, found: Found) -> list[CommitRecord]:
                 found.problems.append(f"{path}: says that it is batch {record.batch} of {record.query}")
             records.append(record)
     return records
+
+
+def _checkpoints(store: ArchiveStore, records: Sequence[CommitRecord]) -> Iterator[str]:
+    """Yields a line for each query whose checkpoint isn't the sum of its records."""
+    of_query: dict[str, list[CommitRecord]] = {}
+    for record in records:
+        of_query.setdefault(record.query, []).append(record)
+    ledger = Ledger(store)
+    for query, its in of_query.items():
+        if wrong := ledger.wrong_checkpoint(query, its):
+            yield wrong
 
 
 def _covered(records: Sequence[CommitRecord]) -> dict[rules.Partition, tuple[int, int]]:

@@ -20,8 +20,9 @@ from blumfeld_sink_spark.accounting import HIDDEN
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.checking.verify import against_broker, verify
-from blumfeld_sink_spark.ledger.ledger import record_path
+from blumfeld_sink_spark.ledger.ledger import CHECKPOINT, Ledger, record_path
 from blumfeld_sink_spark.records import CommitRecord, DecoderCount, Span
+from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 from tests.plugins.sink_spark.ledger.ledger_tools import Crash, FailingStore, Work, opened
 
@@ -179,7 +180,20 @@ def call_it_another_partition(root: Path) -> str:
     return r"trades/.*: its record says partition 7, its path says 0"
 
 
+def spoil_the_checkpoint(root: Path) -> str:
+    """A start believes the checkpoint and reads only the records after it."""
+    ledger = Ledger(open_store(str(root))).load()
+    ledger.checkpoint("q")
+    assert run(root).exit_code == 0
+    path = root / "_commits" / "q" / CHECKPOINT
+    point = msgspec.json.decode(path.read_bytes())
+    point["covered"][0]["end"] -= 1
+    path.write_bytes(msgspec.json.encode(point))
+    return r"_commits/q/checkpoint\.json: doesn't sum up the records to batch 4"
+
+
 QUICK = [
+    spoil_the_checkpoint,
     lose_a_file, cut_a_file, add_a_file, lose_a_record, tear_a_record, rename_a_record, shorten_a_range,
     name_a_file_twice, take_away_what_never_was, call_it_another_symbol, call_it_another_partition,
 ]  # fmt: skip
