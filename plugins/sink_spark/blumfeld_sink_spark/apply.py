@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 from blumfeld.spi.decoders import Decoded, Decoder, Rejected
 from blumfeld_sink_spark import fitting, stamps
 from blumfeld_sink_spark.accounting import NULL_VALUE, UNNAMED
-from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.errors import ArchiveError, SettingsError, words_of
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import DERIVED, QUARANTINE, RAW, tables
 from blumfeld_sink_spark.tally import Fates
@@ -186,10 +186,6 @@ class _Account:
         return Fates(int((self.read & ~self.rejected).sum()), int(self.rejected.sum()), kinds)
 
 
-RAISED_CHARS = 300
-"""Characters of an exception that quarantine keeps."""
-
-
 def _decode(decoder: Decoder, rows: pa.RecordBatch, start: int) -> Iterator[tuple[int, Decoded]]:
     """Yields (index of the piece's first row, its decoded rows): one piece, or more where the decoder raises."""
     try:
@@ -198,8 +194,7 @@ def _decode(decoder: Decoder, rows: pa.RecordBatch, start: int) -> Iterator[tupl
         raise _told(decoder, error) from error
     except Exception as error:
         if rows.num_rows <= 1:
-            told = f"the decoder raised {type(error).__name__}: {error}"
-            yield start, Decoded({}, None, [Rejected(0, told[:RAISED_CHARS])])
+            yield start, Decoded({}, None, [Rejected(0, f"the decoder raised {words_of(error)}")])
             return
     else:
         yield start, decoded

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from blumfeld.spi.decoders import Continuity, Decoded, Decoder, Rejected
 from blumfeld_sink_spark.apply import SEQUENCES, Applied, decode_rows, decoders_for
 from blumfeld_sink_spark.decoders import catalog
-from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.errors import ArchiveError, SettingsError, words_of
 from blumfeld_sink_spark.rows import RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import tables
@@ -200,6 +200,12 @@ def test_a_decoder_that_raises_costs_only_the_message_at_which_it_does(raises: t
     assert errors(applied) == {1: said, 2: "not words", 5: said}
     assert applied.tables["trades"].column("k_offset").to_pylist() == [1000, 1003, 1004]
     assert applied.sequences.column("row").to_pylist() == [0, 3, 4]
+
+
+def test_an_exception_has_the_same_words_in_each_run() -> None:
+    """A batch that is run again must give the same bytes, and an object's address is another then."""
+    assert words_of(ValueError(f"no {object()}\n at all")) == "ValueError: no <object object at 0x…> at all"
+    assert words_of(EOFError()) == "EOFError"
 
 
 @pytest.mark.parametrize("raises", [ArchiveError, ImportError, MemoryError, OSError])

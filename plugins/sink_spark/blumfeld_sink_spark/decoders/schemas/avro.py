@@ -12,6 +12,7 @@ import msgspec
 
 from blumfeld_sink_spark.decoders.schemas.protobuf import zigzag
 from blumfeld_sink_spark.decoders.schemas.registry import UnknownSchemaError
+from blumfeld_sink_spark.errors import words_of
 
 UNITS = {"timestamp-millis": "ms", "timestamp-micros": "us", "timestamp-nanos": "ns"}
 _LOCAL = "local-"
@@ -78,7 +79,7 @@ def compile_avro(text: str, references: Sequence[str] = ()) -> Callable[[bytes],
         parts = given if isinstance(given, list) else [given]
         branches = [_branch(_plain(part), named) for part in parts]
     except Exception as error:  # fastavro raises many kinds for a bad schema
-        raise UnknownSchemaError(f"the Avro schema can't be read: {type(error).__name__}") from error
+        raise UnknownSchemaError(f"the Avro schema can't be read: {words_of(error)}") from error
     if not any(branches):
         raise UnknownSchemaError("the Avro schema is neither of a record nor a union with one")
     if not isinstance(given, list):

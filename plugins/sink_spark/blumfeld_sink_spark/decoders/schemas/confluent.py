@@ -38,7 +38,7 @@ from blumfeld_sink_spark.decoders.schemas.registry import (
     UnknownSchemaError,
     open_registry,
 )
-from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.errors import ArchiveError, words_of
 
 if TYPE_CHECKING:
     from blumfeld_sink_spark.settings import ArchiveSettings
@@ -167,7 +167,7 @@ class _Batch:
         except _NOT_THE_MESSAGE:
             raise
         except Exception as error:  # the libraries raise many kinds for bytes that aren't the schema's
-            raise FieldError(f"not a record of schema {schema_id}: {type(error).__name__}") from error
+            raise FieldError(f"not a record of schema {schema_id}: {words_of(error)}") from error
         shape = self.shapes.get((schema_id, name, fields))
         if shape is None:
             shape = record_rows.shape_of(name.rpartition(".")[2], fields, self.wishes, units)

@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from blumfeld_sink_spark.decoders.schemas.registry import UnknownSchemaError
+from blumfeld_sink_spark.errors import words_of
 
 INDEXES_MAX = 64
 DECIMAL_BYTES_MAX = 32
@@ -46,7 +47,7 @@ def compile_protobuf(files: Sequence[bytes]) -> Callable[[bytes], tuple[str, dic
     except UnknownSchemaError:
         raise
     except Exception as error:  # protobuf's pools raise many kinds for a bad file
-        raise UnknownSchemaError(f"the Protobuf schema can't be read: {type(error).__name__}") from error
+        raise UnknownSchemaError(f"the Protobuf schema can't be read: {words_of(error)}") from error
     order = [message.name for message in protos[-1].message_type]
 
     def read(payload: bytes) -> tuple[str, dict[str, Any]]:
