@@ -10,6 +10,7 @@ _NEEDS = {
     "reading/test_sql.py": "duckdb",
     "spark/test_archive.py": "pyspark",
     "spark/test_cluster.py": "pyspark",
+    "spark/test_starts.py": "pyspark",
     "spark/test_transactions.py": "pyspark",
 }
 collect_ignore = [name for name, module in _NEEDS.items() if find_spec(module) is None]
