@@ -47,12 +47,12 @@ class StartUp:
         return Case(f"run: {title}", said, act, within=True)
 
     def meta_properties(self, title: str, text: str, said: str) -> Case:
-        """A data directory with this in its meta.properties."""
+        """A data directory with this in its meta.properties: like a manifest's fault, a restart can't heal it."""
 
         def act(_: object) -> str:
             data = self._new_folder()
             (data / "meta.properties").write_text(text)
-            return self._run(["--data-dir", str(data), "--listen", self._free()], NOT_STARTED)
+            return self._run(["--data-dir", str(data), "--listen", self._free()], BAD_MANIFEST)
 
         return Case(f"run: {title}", said, act, within=True)
 
@@ -117,7 +117,7 @@ def cases(folder: Path, taken: str, locked: Path) -> Sequence[Case]:
         on.manifest("a Kafka key out of range", '[config]\n"log.segment.bytes" = 5\n', "1048576 or more"),
         on.manifest("a Kafka key of a wrong type", '[config]\n"log.segment.bytes" = "big"\n', 'found "big"'),
         on.manifest("a Kafka key that a section has", '[config]\n"node.id" = 5\n', 'config."node.id"'),
-        on.arguments("a manifest that isn't there", ["no-such.toml"], "No such file or directory"),
+        on.arguments("a manifest that isn't there", ["no-such.toml"], "no-such.toml: no such file"),
         on.arguments("--set without a key", ["--set", "nonsense"], "allowed: section.key=value"),
         on.arguments("a port beyond 65535", ["--listen", "127.0.0.1:99999"], "a port from 0 to 65535"),
         on.arguments("an unknown option", ["--no-such-option"], "unrecognized arguments"),
