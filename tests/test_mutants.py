@@ -42,10 +42,10 @@ def problems(mutant: Any) -> Iterator[str]:
 def test_every_mutant_can_be_planted() -> None:
     """Its text occurs once, the file stays Python, and what is to catch it is there. Mend tests/mutants if not.
 
-    One test for all: a thousand items would cost each worker more to collect than to run.
+    One test for all: an item a mutant would cost each worker more to collect than to run.
     """
     mutants = tool.catalogue()
-    assert len(mutants) > 900
+    assert len(mutants) > 200
     found = [problem for mutant in mutants for problem in problems(mutant)]
     assert not found, "\n".join(found)
 
