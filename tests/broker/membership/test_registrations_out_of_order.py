@@ -22,11 +22,24 @@ from blumfeld.spi.completion import Completion
 from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.assign_replicas_to_dirs import (
+    AssignReplicasToDirsRequest,
+    AssignReplicasToDirsResponse,
+    RequestDirectoryData,
+    RequestPartitionData,
+    RequestTopicData,
+)
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest
+from blumfeld.wire.messages.delete_topics import (
+    DeleteTopicsRequest,
+    DeleteTopicsResponse,
+    DeleteTopicState,
+)
+from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from blumfeld.wire.schema import Message
 from tests.broker.harness import LISTENER, Quiet
-from tests.metadata.driven import CLUSTER_ID, Driven, directory_id
+from tests.metadata.driven import CLUSTER_ID, Driven, directory_id, replayed
 
 NODE = 1
 SESSION_MS = 9_000
@@ -55,6 +68,8 @@ class Process:
         self.failed: BaseException | None = None
         self.image_stands_at: int | None = None
         """Offset that its image doesn't come beyond."""
+        self.image_behind: MetadataImage | None = None
+        """What it reads instead of what the controller has decided since."""
         self.registrations_served: list[Message] = []
         """Registrations that it sent after it was unfenced."""
         self.runtime = ProcessRuntime(loop=world.loop)
@@ -102,6 +117,8 @@ class Process:
 
     @property
     def image(self) -> MetadataImage:
+        if self.image_behind is not None:
+            return self.image_behind
         return self._world.driven.image
 
     @property
@@ -150,8 +167,12 @@ class World:
         response = decision.response
         self.under_way.append((process, lambda: process.hear(answer, response)))
         if before != after:
-            for one in self.processes:
-                self.under_way.append((one, lambda one=one: self._show(one)))  # type: ignore[misc]
+            self.show()
+
+    def show(self) -> None:
+        """What the controller has decided is on its way to every process."""
+        for one in self.processes:
+            self.under_way.append((one, lambda one=one: self._show(one)))  # type: ignore[misc]
 
     def _show(self, process: Process) -> None:
         if process.is_alive and process.image_stands_at is None:
@@ -164,6 +185,10 @@ class World:
             _, arrive = self.under_way.pop(ready[nth % len(ready)])
             arrive()
             self.loop.run_ready()
+
+    def deliver_until(self, done: Callable[[], bool]) -> None:
+        while not done():
+            self.deliver(0)
 
     def deliver_all(self) -> None:
         while any(not process.stopped for process, _ in self.under_way):
@@ -289,6 +314,114 @@ def test_a_process_that_served_does_not_take_the_id_from_a_successor_that_is_sil
     world.calm(3_000.0)
     assert isinstance(zombie.failed, BrokerReplaced)
     assert world.holder() is successor
+
+
+def strangers_registration(world: World, *directories: bytes) -> None:
+    """One frame, which no heartbeat follows: of a process that never was."""
+    world.driven.do(UnregisterBrokerRequest(broker_id=NODE), UnregisterBrokerResponse)
+    world.driven.register(NODE, incarnation=99, log_dirs=directories)
+    world.show()
+
+
+def with_a_replica(*topics: str) -> tuple[World, Process]:
+    """A process that serves, and whose directory has a replica of each topic."""
+    world = World()
+    process = world.start()
+    world.calm(500.0)
+    for topic in topics or ("letters",):
+        world.driven.create(topic)
+    assert world.driven.partition("letters").directories == (directory_id(NODE),)
+    return world, process
+
+
+@pytest.mark.parametrize("directories", [(), (directory_id(NODE, 1),)], ids=["its directory", "another"])
+def test_a_strangers_registration_ends_no_process_whose_directory_has_replicas(
+    directories: tuple[bytes, ...],
+) -> None:
+    """UnregisterBroker, and a registration of the id that nobody stands behind. The process proves by the image that no
+    other one has taken over its replicas, and registers again.
+    """
+    world, process = with_a_replica()
+    strangers_registration(world, *directories)
+    world.calm(500.0)
+    assert process.failed is None
+    assert world.holder() is process
+    assert len(process.registrations_served) == 1
+    assert world.driven.partition("letters").leader == NODE
+
+
+@pytest.mark.parametrize("has_replicas", [True, False])
+def test_a_process_whose_second_registration_is_not_answered_asks_again(has_replicas: bool) -> None:
+    """The image shows its own registration, in an epoch that it never heard of."""
+    world, process = with_a_replica()
+    if not has_replicas:
+        world.driven.do(DeleteTopicsRequest(topics=[DeleteTopicState(name="letters")]), DeleteTopicsResponse)
+    process.lifecycle.broker_epoch -= 1
+    world.calm(4_000.0)
+    assert process.failed is None
+    assert world.holder() is process
+
+
+def test_a_process_that_leaves_while_another_one_has_its_id_stops_without_an_error() -> None:
+    world, process = with_a_replica()
+    strangers_registration(world)
+    world.wait(2_000.0)
+    world.deliver_until(lambda: bool(process.registrations_served))
+    process.runtime.spawn(process.lifecycle.shut_down(), "stop")
+    world.driven.beat(NODE, world.driven.image.brokers[NODE].epoch, want_fence=True)
+    world.calm(SESSION_MS + 1.0)
+    assert process.failed is None
+
+
+def test_a_process_whose_image_lags_does_not_take_the_id_back() -> None:
+    """It may have been stopped for long: what it reads may show that its successor has taken over the replicas."""
+    world, process = with_a_replica()
+    process.image_stands_at, process.image_behind = len(world.driven.log) - 1, replayed(world.driven.log)
+    strangers_registration(world)
+    world.calm(4_000.0)
+    assert process.failed is None
+    assert process.registrations_served == []
+    process.image_stands_at = process.image_behind = None
+    world.calm(500.0)
+    assert world.holder() is process
+
+
+def test_a_process_whose_id_another_one_holds_ends_although_its_directory_has_replicas() -> None:
+    """The controller hears from the other one, so this one is refused."""
+    world, process = with_a_replica()
+    process.stopped = True
+    world.wait(SESSION_MS + 1.0)
+    world.expire()
+    epoch = world.driven.register(NODE, incarnation=99)
+    world.driven.beat(NODE, epoch, want_fence=True)
+    process.stopped = False
+    world.show()
+    world.calm(500.0)
+    assert isinstance(process.failed, BrokerReplaced)
+
+
+@pytest.mark.parametrize("topics", [("letters",), ("drafts", "letters")])
+def test_a_process_one_of_whose_replicas_lies_in_anothers_directory_ends(topics: tuple[str, ...]) -> None:
+    """Its successor on another disk has begun to take them over, and is silent now."""
+    world, process = with_a_replica(*topics)
+    process.stopped = True
+    world.wait(SESSION_MS + 1.0)
+    world.expire()
+    other = directory_id(NODE, 1)
+    epoch = world.driven.register(NODE, incarnation=99, log_dirs=[other])
+    world.driven.beat(NODE, epoch, want_fence=True)
+    topic = world.driven.image.topics["letters"]
+    lies = RequestTopicData(topic_id=topic.topic_id, partitions=[RequestPartitionData(partition_index=0)])
+    request = AssignReplicasToDirsRequest(
+        broker_id=NODE, broker_epoch=epoch, directories=[RequestDirectoryData(id=other, topics=[lies])]
+    )
+    world.driven.do(request, AssignReplicasToDirsResponse)
+    world.wait(SESSION_MS + 1.0)
+    process.stopped = False
+    world.show()
+    world.calm(500.0)
+    assert isinstance(process.failed, BrokerReplaced)
+    assert process.registrations_served == []
 
 
 def replaced(world: World, served: bool) -> tuple[Process, Process]:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from blumfeld.metadata.partitions.directories import is_reserved
+from blumfeld.metadata.partitions.directories import directory_of, is_reserved
 from blumfeld.spi.cluster import BrokerImage, ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import NodeFailure, Timer
@@ -59,8 +59,9 @@ class Lifecycle:
     """Registers this broker, then sends heartbeats until :meth:`shut_down`.
 
     A registration that is lost while the broker starts is made anew. It gets lost if a registration of an earlier
-    process was under way for long, and reaches the controller behind this one. A process that was unfenced once never
-    registers again, because the other registration may be that of its successor. It ends (ADR 0038).
+    process was under way for long, and reaches the controller behind this one. A process that was unfenced once
+    registers again only if its log directories still hold its replicas, by the image: then no successor has taken over.
+    Otherwise it ends (ADR 0038).
     """
 
     def __init__(self, composition: BrokerComposition) -> None:
@@ -273,12 +274,49 @@ class Lifecycle:
     def _registration_lost(self, error: ErrorCode) -> bool:
         """Return whether the error says that another registration is in place of this one, and act on it."""
         if error == ErrorCode.STALE_BROKER_EPOCH and self._served:
-            self._runtime.spawn(_end_of(self._composition.node_id), "membership")
+            image = self._composition.metadata.image
+            if not self._shows_later(image):
+                self._timer = self._runtime.call_later(RETRY_MS, self._beat)  # the image is behind
+            elif self._may_register_again(image):
+                self._register_again()
+            else:
+                self._end()
             return True
         if error in REPLACED and not self._served:
             self._register_again()
             return True
         return False
+
+    def _shows_later(self, image: ClusterImage) -> bool:
+        """Whether the image shows a later registration than the one whose epoch this process has."""
+        shown = image.brokers.get(self._composition.node_id)
+        return shown is not None and shown.epoch > self.broker_epoch
+
+    def _may_register_again(self, image: ClusterImage) -> bool:
+        """Whether no other process stands behind the later registration that the image shows.
+
+        It is this process's own if an answer got lost. Otherwise it must be fenced, and every replica of this broker
+        must lie in a directory of this process. A successor with other directories takes the replicas over; one with
+        the same can't be there, because this process has their locks.
+        """
+        node_id = self._composition.node_id
+        shown = image.brokers[node_id]
+        if shown.incarnation_id == self._composition.incarnation_id:
+            return True
+        if not shown.fenced:
+            return False
+        own = {one.directory_id for one in self._composition.storage.log_dirs()}
+        reported = {
+            directory_of(partition, node_id)
+            for topic in image.topics.values()
+            for partition in topic.partitions.values()
+            if node_id in partition.replicas
+        }
+        reported = {one for one in reported if not is_reserved(one)}
+        return bool(reported) and reported <= own
+
+    def _end(self) -> None:
+        self._runtime.spawn(_end_of(self._composition.node_id), "membership")
 
     def _register_again(self) -> None:
         """Register anew: another registration has taken the place of this process's. The controller refuses that if it
@@ -300,6 +338,10 @@ class Lifecycle:
         else:
             answer = done.result()
             assert isinstance(answer, BrokerRegistrationResponse)
+            duplicate = answer.error_code == ErrorCode.DUPLICATE_BROKER_REGISTRATION
+            if duplicate and self._served and not self._leaving:
+                self._end()  # the controller hears from the other process
+                return
             if answer.error_code:
                 self._events.warning("registration refused", error=known_code(answer.error_code).name)
             else:
@@ -343,7 +385,9 @@ class Lifecycle:
         A start needn't wait for its next heartbeat to hear of it from the controller.
         """
         if self._served:
-            return  # it hears of that with its next heartbeat
+            if self._shows_later(image):
+                self.beat_now()  # the controller says whether it counts
+            return
         try:
             self._look_for_successor(image)
         except BrokerError as error:
