@@ -1,4 +1,4 @@
-"""Sections of the image that plug-ins bring: typed views of records that every image keeps (ADR 0025)."""
+"""Sections of the image that plug-ins bring: typed views of records that every image keeps (ADR 0004)."""
 
 from __future__ import annotations
 

@@ -1,5 +1,5 @@
 """Sections of the cluster image, and commands of the controller, that plug-ins bring: ACLs, SCRAM credentials, quotas,
-delegation tokens (docs/adr/0025-sections-of-the-image.md).
+delegation tokens (docs/adr/0004-consensus-contract.md).
 
 Every image keeps the records of these parts and every snapshot has them, also in a build without the plug-in. A section
 is a typed view of them, which a plug-in computes from the records alone.

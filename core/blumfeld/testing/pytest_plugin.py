@@ -27,7 +27,7 @@ pytest.register_assert_rewrite(  # the name of a package covers its modules
 _CONTRACTS = {
     "blumfeld.testing.assignor_contract": "blumfeld.spi.assignors, docs/write-an-assignor.md",
     "blumfeld.testing.groups": "blumfeld.spi.groups, docs/adr/0006-groups-contract.md",
-    "blumfeld.testing.observer_contract": "blumfeld.spi.observing, docs/adr/0015-observers.md",
+    "blumfeld.testing.observer_contract": "blumfeld.spi.observing, docs/adr/0001-shape-of-the-house.md",
     "blumfeld.testing.storage_contract": "blumfeld.spi.storage, docs/write-a-storage.md",
     "blumfeld.testing.transport_contract": "blumfeld.spi.transport, docs/adr/0002-transport-contract.md",
 }

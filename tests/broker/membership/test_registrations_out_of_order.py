@@ -1,4 +1,4 @@
-"""A registration that is under way for long reaches the controller behind that of the next process (ADR 0038).
+"""A registration that is under way for long reaches the controller behind that of the next process (ADR 0019).
 
 The lifecycles are the real ones, and so is the controller. Between them a network of the test delivers each request and
 each answer when chance says so, also those of processes that were killed meanwhile, or are stopped.

@@ -61,7 +61,7 @@ class Lifecycle:
     A registration that is lost while the broker starts is made anew. It gets lost if a registration of an earlier
     process was under way for long, and reaches the controller behind this one. A process that was unfenced once
     registers again only if its log directories still hold its replicas, by the image: then no successor has taken over.
-    Otherwise it ends (ADR 0038).
+    Otherwise it ends (ADR 0019).
     """
 
     def __init__(self, composition: BrokerComposition) -> None:

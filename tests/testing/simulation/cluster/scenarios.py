@@ -157,7 +157,7 @@ class PausedController(OneController):
 
 class LateRegistration(OneController):
     """A broker's process dies when it has asked to be registered. The request reaches the controller when the next
-    process is registered and opens its replicas (ADR 0038, seed 9416). That process serves all the same."""
+    process is registered and opens its replicas (ADR 0019, seed 9416). That process serves all the same."""
 
     async def script(self, world: World) -> None:
         await asyncio.sleep(2.0)
