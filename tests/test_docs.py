@@ -200,6 +200,19 @@ def long_lines(text: str) -> list[int]:
     ]
 
 
+UNRELEASED_LINES_MAX = 200
+
+
+def test_the_changelog_says_what_a_user_notices() -> None:
+    """It is read before an upgrade. Git joins both sides of it, so a rebase over a rewrite brings the old text back."""
+    unreleased = (ROOT / "CHANGELOG.md").read_text().partition("## Unreleased")[2].partition("\n## ")[0]
+    lines = unreleased.count("\n")
+    assert lines <= UNRELEASED_LINES_MAX, (
+        f"{lines} lines are unreleased, {UNRELEASED_LINES_MAX} are allowed. After a rebase: take the file of main, and "
+        "add your own line at the end of its group. Otherwise join lines of one subject."
+    )
+
+
 WRITTEN_BY_BENCH = ("rebalance.md",)
 
 
