@@ -182,6 +182,7 @@ class FakeBroker(FakePart):
         self.membership: Any = SimpleNamespace(broker_epoch=7)
         self.registered: list[ApiHandler] = []
         self.ports_at_start: list[int] = []
+        self.refusing_writes = 0
 
     def register(self, handlers: Sequence[ApiHandler]) -> None:
         self.registered += handlers

@@ -115,6 +115,24 @@ def test_security_may_stand_in_front_of_each_listener(tmp_path: Path) -> None:
     asyncio.run(main())
 
 
+def test_a_node_that_refuses_writes_is_not_well(tmp_path: Path) -> None:
+    async def body(node: Node) -> None:
+        broker = cast("FakeBroker", node.broker)
+        assert node.health().status == "made"
+        await node.start()
+        assert node.health().status == "ok"
+        broker.refusing_writes = 3
+        health = node.health()
+        assert (health.status, health.partitions_refusing_writes) == ("refusing writes", 3)
+        broker.refusing_writes = 0
+        assert node.health().status == "ok"
+        await node.stop()
+        broker.refusing_writes = 3
+        assert node.health().status == "stopped"
+
+    with_node(planned(tmp_path), body)
+
+
 def test_parts_start_in_order_and_stop_in_reverse(tmp_path: Path) -> None:
     async def body(node: Node) -> None:
         assert JOURNAL.lines == []

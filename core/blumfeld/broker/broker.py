@@ -328,6 +328,11 @@ class Broker:
             self.node_id, lambda node_id: self.peers.channel(node_id, listener, "lag")
         ).of(group_id)
 
+    @property
+    def refusing_writes(self) -> int:
+        """Number of hosted partitions that can't be written now: the disk is full, or failed."""
+        return self.partitions.refusing_count()
+
     # Life
 
     async def start(self) -> None:

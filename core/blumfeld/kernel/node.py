@@ -43,9 +43,12 @@ from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
     from blumfeld.broker.coordination.group_lag import Lags
+    from blumfeld.kernel.watching.metrics_endpoint import Health
 
 MADE, STARTING, STARTED, STOPPING, STOPPED = "made", "starting", "ok", "stopping", "stopped"
 """States of a node; ``/health`` shows them."""
+REFUSING = "refusing writes"
+"""Shown by ``/health`` for a node that has started, and some of whose partitions can't be written."""
 
 STOP_ORDER = (
     "broker",
@@ -103,6 +106,11 @@ class BrokerPart(Protocol):
 
     async def group_lags(self, group_id: str | None) -> Lags:
         """Returns the lag of a group, or of each group that this node coordinates."""
+        ...
+
+    @property
+    def refusing_writes(self) -> int:
+        """Number of hosted partitions that can't be written now."""
         ...
 
     def gauges(self) -> Sequence[Metric]:
@@ -487,11 +495,23 @@ class Node:
     async def _stop_transport(self) -> None:
         await self.composition.transport.stop(self._grace_ms)
 
+    def health(self) -> Health:
+        """Returns the answer of ``/health``."""
+        from blumfeld.kernel.watching.metrics_endpoint import Health
+
+        composition, refusing = self.composition, self.broker.refusing_writes
+        return Health(
+            status=REFUSING if self.state == STARTED and refusing else self.state,
+            node_id=composition.node_id,
+            cluster_id=composition.cluster_id,
+            partitions_refusing_writes=refusing,
+        )
+
     async def _open_metrics(self) -> None:
         bind = self.plan.manifest.metrics.bind
         if bind is None:
             return
-        from blumfeld.kernel.watching.metrics_endpoint import Health, MetricsEndpoint
+        from blumfeld.kernel.watching.metrics_endpoint import MetricsEndpoint
         from blumfeld.kernel.watching.process_metrics import LoopLag, process_metrics
 
         lag = LoopLag(self.composition.runtime)
@@ -499,11 +519,7 @@ class Node:
         for metric in (*self.broker.gauges(), *process_metrics(lag), *brought):
             self.metrics.add(metric)
 
-        def health() -> Health:
-            composition = self.composition
-            return Health(status=self.state, node_id=composition.node_id, cluster_id=composition.cluster_id)
-
-        endpoint = MetricsEndpoint(self.metrics, health, self.broker.group_lags)
+        endpoint = MetricsEndpoint(self.metrics, self.health, self.broker.group_lags)
         self.metrics_port = await endpoint.start(*host_and_port(bind))
         self._when_stopped("metrics", endpoint.stop)
         lag.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any, Protocol
 
+from blumfeld.metadata.partitions.directories import directory_of
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import ReplicaHost
 from blumfeld.spi.runtime import Runtime
@@ -43,8 +44,9 @@ class LeaderOwner(Protocol):
         """``replica.lag.time.max.ms``."""
         ...
 
-    def eligible(self, replica_id: int) -> bool:
-        """Whether a broker may be in an ISR now: registered, unfenced, not shutting down."""
+    def eligible(self, replica_id: int, directory_id: bytes) -> bool:
+        """Whether a broker may be in an ISR now with a replica in this directory: registered, unfenced, not shutting
+        down, and the directory isn't offline (KIP-858)."""
         ...
 
     def alive(self, replica_id: int) -> bool:
@@ -207,8 +209,9 @@ class IsrLeader:
 
     def _eligible(self, replica_id: int) -> bool:
         """Whether a replica may be in the ISR, by the process that fetched last: after a restart its position says
-        nothing before the next fetch (KIP-903)."""
-        if not self._owner.eligible(replica_id):
+        nothing before the next fetch (KIP-903). One in a lost directory can't be written, and would hold up acks=all.
+        """
+        if not self._owner.eligible(replica_id, directory_of(self.image, replica_id)):
             return False
         fetched = self.rules.broker_epoch_of(replica_id)
         return fetched < 0 or fetched == self._owner.epoch_of(replica_id)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING, Any
 
+from blumfeld.metadata.partitions.directories import has_online_directory
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, Metric
@@ -189,10 +190,13 @@ class IsrReplication:
         """It has stopped."""
         self._leaders.pop(leader, None)
 
-    def eligible(self, replica_id: int) -> bool:
-        """Whether a broker may be in an ISR now: registered, unfenced, not shutting down."""
+    def eligible(self, replica_id: int, directory_id: bytes) -> bool:
+        """Whether a broker may be in an ISR now with a replica in this directory: registered, unfenced, not shutting
+        down, and the directory isn't offline (KIP-858)."""
         broker = self._composition.metadata.image.brokers.get(replica_id)
-        return broker is not None and not broker.fenced and not broker.in_controlled_shutdown
+        if broker is None or broker.fenced or broker.in_controlled_shutdown:
+            return False
+        return has_online_directory(broker, directory_id)
 
     def alive(self, replica_id: int) -> bool:
         """Whether a broker is registered and not fenced."""

@@ -39,7 +39,7 @@ def with_endpoint(
     group_lags: Callable[[str | None], Awaitable[Lags]] | None = None,
 ) -> None:
     async def main() -> None:
-        health = Health(status=status, node_id=3, cluster_id="c")
+        health = Health(status=status, node_id=3, cluster_id="c", partitions_refusing_writes=0)
         endpoint = MetricsEndpoint(metrics, lambda: health, group_lags or no_lags)
         port = await endpoint.start("127.0.0.1", 0)
         try:
@@ -114,12 +114,13 @@ def test_a_scrape_shows_what_was_counted() -> None:
     with_endpoint(metrics, "ok", body)
 
 
-@pytest.mark.parametrize(("status", "code"), [("ok", 200), ("starting", 503), ("stopping", 503)])
+@pytest.mark.parametrize(("status", "code"), [("ok", 200), ("starting", 503), ("refusing writes", 503)])
 def test_health_says_whether_the_node_serves(status: str, code: int) -> None:
     async def body(port: int) -> None:
         text = await ask(port, b"GET /health HTTP/1.0\r\n\r\n")
         assert text.startswith(f"HTTP/1.1 {code} ")
-        assert text.endswith(f'{{"status":"{status}","node_id":3,"cluster_id":"c"}}\n')
+        rest = '"node_id":3,"cluster_id":"c","partitions_refusing_writes":0'
+        assert text.endswith(f'{{"status":"{status}",{rest}}}\n')
 
     with_endpoint(NodeMetrics(), status, body)
 

@@ -17,6 +17,7 @@ from blumfeld.coordinator.runtime.shard_contract import Shard
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.compression.codec import Codec
 
 
@@ -64,9 +65,9 @@ class LedTopic:
             self._epochs[index] = partition.leader_epoch
             self.coordinator.elected(index, PartitionCoordinatorLog(partition, self._runtime, self._codec))
 
-    def _removed(self, partition: Partition) -> None:
-        if partition.partition.topic == self._topic:
-            self._resign(partition.partition.partition)
+    def _removed(self, partition: TopicPartition, topic_id: bytes) -> None:
+        if partition.topic == self._topic:
+            self._resign(partition.partition)
 
     def _resign(self, index: int) -> None:
         if self._epochs.pop(index, None) is not None:

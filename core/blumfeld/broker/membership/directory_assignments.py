@@ -7,9 +7,11 @@ tried again after 100 ms; the pause doubles up to 10 s.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, cast
 
 from blumfeld.broker.membership.lifecycle import Lifecycle
+from blumfeld.metadata.partitions.directories import LOST_DIRECTORY
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.hooks import EventLog
@@ -55,33 +57,70 @@ class DirectoryAssignments:
         self._events = events
         self._wanted: dict[Replica, bytes] = {}
         self._sent: dict[Replica, bytes] = {}
+        self._said: dict[Replica, bytes] = {}
+        """What the controller has taken and the image has not shown yet. A lost directory stands here from the request
+        on: an answer that doesn't come leaves open whether the controller has decided."""
         self._timer: Timer | None = None
+        self._urgent = False
+        """Send without a pause once the answer to the last request is here."""
         self._retry_ms = RETRY_MS_MIN
+        self.taken: Callable[[Replica], None] = lambda _: None
+        """Called for each assignment that the controller has taken."""
 
     def __len__(self) -> int:
         """Number of replicas whose directory the controller doesn't know yet."""
         return len(self._wanted)
 
-    def tell(self, replica: Replica, directory_id: bytes) -> None:
-        """Report that the replica lies in this directory. The last call for a replica counts."""
-        if self._wanted.get(replica) != directory_id:
-            self._wanted[replica] = directory_id
-            self._send_in(GATHER_MS)
+    def place(
+        self,
+        replica: Replica,
+        directory_id: bytes,
+        shown: bytes,
+        *,
+        urgent: bool = False,
+        again: bool = False,
+    ) -> None:
+        """Report that the replica lies in this directory, unless the controller knows. The last call for a replica
+        counts.
 
-    def known(self, replica: Replica) -> None:
+        :param shown: its directory in the image, which may be behind what the controller was told
+        :param urgent: send at once
+        :param again: report it although the image shows it
+        """
+        said = self._said.get(replica)
+        if directory_id == shown and not again and said in (None, shown):
+            self.forget(replica)
+        elif self._wanted.get(replica, said) != directory_id:
+            self._wanted[replica] = directory_id
+            self._send_in(0 if urgent else GATHER_MS)
+
+    def may_be_lost(self, replica: Replica) -> bool:
+        """Whether the controller was told, or is to be told, that the replica's directory is lost, and the image
+        doesn't show it yet."""
+        return LOST_DIRECTORY in (self._wanted.get(replica), self._said.get(replica))
+
+    def forget(self, replica: Replica) -> None:
         """Report nothing for this replica: the controller knows, or it is not ours any more."""
         self._wanted.pop(replica, None)
+        self._said.pop(replica, None)
 
     def stop(self) -> None:
         """Stop. The next start reports again what the controller doesn't know by now."""
         self._wanted.clear()
+        self._said.clear()
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
     def _send_in(self, delay_ms: float) -> None:
-        if self._timer is None and not self._sent:
-            self._timer = self._runtime.call_later(delay_ms, self._send)
+        if self._sent:
+            self._urgent = self._urgent or not delay_ms
+            return
+        if self._timer is not None:
+            if delay_ms or self._retry_ms > RETRY_MS_MIN:
+                return
+            self._timer.cancel()
+        self._timer = self._runtime.call_later(delay_ms, self._send)
 
     def _send(self) -> None:
         self._timer = None
@@ -92,7 +131,10 @@ class DirectoryAssignments:
             return
         self._sent = dict(list(self._wanted.items())[:ASSIGNMENTS_MAX])
         timeout_ms = self._lifecycle.session_timeout_ms
-        self._metadata.submit(self._request(self._sent), timeout_ms).when_done(self._answered)
+        self._said.update(one for one in self._sent.items() if one[1] == LOST_DIRECTORY)
+        self._urgent = False
+        sent = self._metadata.submit(self._request(self._sent), timeout_ms, wait_image=False)
+        sent.when_done(self._answered)
 
     def _request(self, assignments: dict[Replica, bytes]) -> AssignReplicasToDirsRequest:
         # Imported here: with a single directory there is nothing to report, and a start must not pay for it.
@@ -134,7 +176,7 @@ class DirectoryAssignments:
             return
         self._retry_ms = RETRY_MS_MIN
         if self._wanted:
-            self._send_in(GATHER_MS)
+            self._send_in(0 if self._urgent else GATHER_MS)
 
     def _refused(self, done: Completion[Message], sent: dict[Replica, bytes]) -> bool:
         """Remove the assignments that the controller took. Returns whether some must be tried again."""
@@ -152,6 +194,10 @@ class DirectoryAssignments:
                     replica = (topic.topic_id, partition.partition_index)
                     if partition.error_code and partition.error_code not in _NOT_OURS:
                         refused = True
-                    elif self._wanted.get(replica) == sent.get(replica):
+                        continue
+                    if self._wanted.get(replica) == sent.get(replica):
                         self._wanted.pop(replica, None)
+                    if not partition.error_code and replica in sent:
+                        self._said[replica] = sent[replica]
+                        self.taken(replica)
         return refused

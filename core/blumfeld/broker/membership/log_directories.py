@@ -1,4 +1,5 @@
-"""Reacts to changes of log directories: a failure (KIP-112), a moved replica, a placed replica (KIP-858).
+"""Reacts to changes of log directories: a failure (KIP-112), a moved replica, a placed replica (KIP-858), and a replica
+that can't be written (ADR 0020).
 
 A failed directory takes only its own partitions offline, and a heartbeat tells the controller at once. The node stops
 in two cases:
@@ -6,19 +7,43 @@ in two cases:
 * the first directory fails, which holds the cluster's metadata. So it also stops when no directory is left;
 * the controller could not be told within ``log.dir.failure.timeout.ms``. The cluster would go on to send clients to a
   leader that can't serve them.
+
+A replica that can't be written is reported in a lost directory, as long as another replica in sync may lead. So it
+leaves its leadership and its ISR at once, and the other replicas of its directory stay.
 """
 
 from __future__ import annotations
 
-from blumfeld.broker.membership.directory_assignments import DirectoryAssignments
+from blumfeld.broker.membership.directory_assignments import DirectoryAssignments, Replica
 from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.ports import BrokerComposition, Image
+from blumfeld.broker.replicas.giving_way import GivingWay
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.metadata.partitions.directories import directory_of, is_reserved
+from blumfeld.metadata.partitions.directories import (
+    LOST_DIRECTORY,
+    directory_of,
+    has_online_directory,
+    is_reserved,
+)
+from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.hooks import EventLog, Metric
-from blumfeld.spi.runtime import NodeFailure
+from blumfeld.spi.repeated_events import RepeatedEvents
+from blumfeld.spi.runtime import NodeFailure, Timer
 from blumfeld.spi.storage import LogDirInfo, TopicPartition
+
+LOOK_MS = 1_000.0
+"""Pause between two looks for room, while a replica can't be written or came back a while ago."""
+ROOM_BYTES = 16 << 20
+ROOM_SHARE = 0.01
+"""A directory has room with so many bytes free, or with this share of its file system if that is less."""
+
+
+def has_room(directory: LogDirInfo) -> bool:
+    """Whether writes to a directory may succeed again. A storage that doesn't know its space has room."""
+    if directory.usable_bytes < 0:
+        return directory.online
+    return directory.usable_bytes > min(ROOM_BYTES, ROOM_SHARE * directory.total_bytes)
 
 
 class LogDirectoryFailure(NodeFailure, OSError):  # noqa: N818 - the noun says what it is
@@ -49,8 +74,14 @@ class LogDirectories:
             lifecycle=lifecycle,
             events=events,
         )
+        self.assignments.taken = self._taken
+        self._giving_way = GivingWay()
+        self._look_timer: Timer | None = None
+        self._repeated = RepeatedEvents(composition.runtime)
         hosted.opened.append(self._placed)
+        hosted.unopened.append(self._unopened)
         hosted.removed.append(self._removed)
+        hosted.refused_writes.watch = self._write_failed
 
     # StorageWatcher
 
@@ -91,27 +122,124 @@ class LogDirectories:
                 "gauge",
                 partitions.offline_count,
             ),
+            Metric(
+                "blumfeld_replicas_giving_way",
+                "Replicas of this node that can't be written: others lead and no ISR waits for them, if one is in sync",
+                "gauge",
+                lambda: len(self._giving_way),
+            ),
         ]
 
     def stop(self) -> None:
         """Send no more reports to the controller."""
         self.assignments.stop()
+        if self._look_timer is not None:
+            self._look_timer.cancel()
+            self._look_timer = None
 
     # Where replicas lie
 
     def _placed(self, partition: Partition) -> None:
-        image, replica = partition.image, (partition.topic_id, partition.partition.partition)
-        # The images of a consensus that doesn't record directories have none, and there is nothing to report.
-        if image is None or not image.directories or partition.closed is not None:
-            return
+        image, at = partition.image, partition.partition
         lies_in = partition.log.directory_id
-        if is_reserved(lies_in) or directory_of(image, self._cluster.node_id) == lies_in:
-            self.assignments.known(replica)
-        else:
-            self.assignments.tell(replica, lies_in)
+        if partition.closed is not None:
+            if not self._is_online(lies_in):
+                return  # the heartbeat says so for the whole directory
+            self._is_bad(at)
+        if image is None or not image.directories:
+            # The images of a consensus that doesn't record directories have none, and there is nothing to report.
+            return
+        gives_way = self._place(at, partition.topic_id, image, None if is_reserved(lies_in) else lies_in)
+        partition.give_way(gives_way)
 
-    def _removed(self, partition: Partition) -> None:
-        self.assignments.known((partition.topic_id, partition.partition.partition))
+    def _unopened(self, at: TopicPartition, topic_id: bytes, image: PartitionImage) -> None:
+        """The replica's log can't be opened, or its image has changed meanwhile."""
+        if image.directories and all(one.online for one in self._composition.storage.log_dirs()):
+            self._is_bad(at)
+            self._place(at, topic_id, image, None)
+
+    def _place(
+        self, at: TopicPartition, topic_id: bytes, image: PartitionImage, lies_in: bytes | None
+    ) -> bool:
+        """Report where a replica lies. Returns whether it gives way, as far as the controller may know.
+
+        :param lies_in: its directory; ``None`` if it isn't known
+        """
+        node_id, replica = self._cluster.node_id, (topic_id, at.partition)
+        shown = directory_of(image, node_id)
+        if self._giving_way.gives_way(at) and self._another_may_lead(image):
+            if shown != LOST_DIRECTORY and not self.assignments.may_be_lost(replica):
+                self._repeated.say(
+                    self._events.warning,
+                    "a replica that can't be written gives way",
+                    "gives way",
+                    partition=str(at),
+                )
+            in_sync = node_id in image.isr
+            self.assignments.place(replica, LOST_DIRECTORY, shown, urgent=in_sync, again=in_sync)
+        elif lies_in is not None:
+            self.assignments.place(replica, lies_in, shown)
+        return self.assignments.may_be_lost(replica)
+
+    def _another_may_lead(self, image: PartitionImage) -> bool:
+        """Whether a replica of another node is in sync and has a directory that works. If not, this replica keeps what
+        it has: it can be read, and may have room again before any other."""
+        brokers = self._cluster.image.brokers
+        return any(
+            one != self._cluster.node_id
+            and (broker := brokers.get(one)) is not None
+            and not broker.fenced
+            and has_online_directory(broker, directory_of(image, one))
+            for one in image.isr
+        )
+
+    def _taken(self, replica: Replica) -> None:
+        hosted = self._hosted.find_by_id(*replica)
+        if hosted is not None:
+            self._placed(hosted)
+
+    def _removed(self, at: TopicPartition, topic_id: bytes) -> None:
+        self.assignments.forget((topic_id, at.partition))
+        self._giving_way.forget(at)
+
+    def _is_online(self, directory_id: bytes) -> bool:
+        directories = self._composition.storage.log_dirs()
+        return any(one.online for one in directories if one.directory_id == directory_id)
+
+    # Replicas that can't be written
+
+    def _write_failed(self, at: TopicPartition) -> None:
+        if self._hosted.stopped:
+            return
+        self._is_bad(at)
+        hosted = self._hosted.find(at.topic, at.partition)
+        if hosted is not None:
+            self._placed(hosted)
+
+    def _is_bad(self, at: TopicPartition) -> None:
+        self._giving_way.bad(at, self._runtime.monotonic_ms())
+        if self._look_timer is None:
+            self._look_timer = self._runtime.call_later(LOOK_MS, self._look)
+
+    def _look(self) -> None:
+        """Look for room, and let replicas come back."""
+        self._look_timer = None
+        refused = self._hosted.refused_writes
+        roomy = {one.directory_id for one in self._composition.storage.log_dirs() if has_room(one)}
+        refused.found_room(lambda at: self._lies_in(at) in roomy)
+        for at in self._giving_way.come_back(self._runtime.monotonic_ms(), self._is_usable):
+            hosted = self._hosted.find(at.topic, at.partition)
+            if hosted is not None:
+                self._placed(hosted)
+        if len(refused) or not self._giving_way.is_idle:
+            self._look_timer = self._runtime.call_later(LOOK_MS, self._look)
+
+    def _lies_in(self, at: TopicPartition) -> bytes | None:
+        hosted = self._hosted.find(at.topic, at.partition)
+        return None if hosted is None or hosted.closed is not None else hosted.log.directory_id
+
+    def _is_usable(self, at: TopicPartition) -> bool:
+        return self._lies_in(at) is not None and not self._hosted.refused_writes.refuses(at)
 
     def _path(self, directory_id: bytes) -> str:
         directories = self._composition.storage.log_dirs()

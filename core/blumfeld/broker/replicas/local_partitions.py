@@ -113,7 +113,7 @@ class LedPartitions:
 
     def _changed(self, partition: Partition) -> None:
         if partition.leader is None:
-            self._removed(partition)
+            self._removed(partition.partition, partition.topic_id)
             return
         led = (partition.topic_id, partition.leader_epoch)
         if self._led.get(partition.partition) != led:
@@ -121,10 +121,10 @@ class LedPartitions:
             for watcher in self._leadership:
                 self._tell(partial(watcher.leads, partition.partition, *led))
 
-    def _removed(self, partition: Partition) -> None:
-        if self._led.pop(partition.partition, None) is not None:
+    def _removed(self, partition: TopicPartition, topic_id: bytes) -> None:
+        if self._led.pop(partition, None) is not None:
             for watcher in self._leadership:
-                self._tell(partial(watcher.lost, partition.partition))
+                self._tell(partial(watcher.lost, partition))
 
     def _tell(self, call: Callable[[], None]) -> None:
         """Tell a watcher. Its defect is logged: the change of the replica must go on, and other watchers be told."""

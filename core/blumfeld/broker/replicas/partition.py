@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 
 from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
-from blumfeld.broker.replicas.rules.append_rules import AppendRules
+from blumfeld.broker.replicas.rules.append_rules import AppendRules, RefusedAppends
 from blumfeld.broker.replicas.rules.conforming import as_required
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.throttles import Throttles
@@ -55,6 +55,7 @@ class Partition:
         "_advance_due",
         "_commits",
         "_failed",
+        "_gives_way",
         "_refused",
         "_refuses",
         "_runtime",
@@ -107,6 +108,8 @@ class Partition:
         self.closed: ErrorCode | None = None
         """The error that every request gets once the partition is shut; ``None`` while it can be used."""
         self.rules = AppendRules(config)
+        self._gives_way = False
+        """Its leadership is being given to another replica."""
         self.min_insync_replicas = config.min_insync_replicas
         self.append_ms = -1
         """Log append time of the last :meth:`append`, for a retry that of the original; -1 with create time."""
@@ -430,6 +433,7 @@ class Partition:
         if self.closed is not None:
             return  # what was to be replayed can't be read, or what was placed can't be written
         self._step_down(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self.give_way(False)
         self.leader_epoch = image.leader_epoch
         start = self.leader_start_offset = self.log.placed_end_offset
         if image.leader == node_id:
@@ -445,10 +449,24 @@ class Partition:
     def reconfigure(self, config: TopicConfig) -> None:
         """Use the topic's new configuration from the next append on."""
         self.config = config
-        self.rules = AppendRules(config)
+        self._make_rules()
         self.log.reconfigure(config)
         if self.image is not None:
             self.min_insync_replicas = min(config.min_insync_replicas, len(self.image.replicas))
+
+    def give_way(self, gives_way: bool) -> None:
+        """Take no batch of a client any more, or take them again.
+
+        The controller was asked to give the leadership to another replica. Until the image shows what came of it, a
+        batch that still fits would be lost: the next leader doesn't have it. Reads go on, so that followers can get
+        what was written.
+        """
+        if gives_way is not self._gives_way:
+            self._gives_way = gives_way
+            self._make_rules()
+
+    def _make_rules(self) -> None:
+        self.rules = (RefusedAppends if self._gives_way else AppendRules)(self.config)
 
     def advance_log_start(self, offset: int) -> None:
         """Delete all records below ``offset`` (DeleteRecords). Raises OSError."""

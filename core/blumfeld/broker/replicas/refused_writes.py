@@ -8,6 +8,9 @@ at most :data:`NAMED_MAX` partitions are named in an interval. One line at its e
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+
+import msgspec
 
 from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.runtime import Runtime, Timer
@@ -15,8 +18,16 @@ from blumfeld.spi.storage import TopicPartition
 
 INTERVAL_MS = 10_000
 """Interval in which at most :data:`NAMED_MAX` partitions are named. A sum of the other failures ends it."""
+UNTRIED_MS = 1_000.0
+"""Time without a write after which room counts as a write that succeeds."""
 NAMED_MAX = 5
 """Partitions that are named in one interval."""
+
+
+class _Refusal(msgspec.Struct):
+    count: int = 0
+    """Failures in a row; 0 for a partition that is offline."""
+    last_ms: float = 0.0
 
 
 class RefusedWrites:
@@ -25,8 +36,10 @@ class RefusedWrites:
     def __init__(self, runtime: Runtime, events: EventLog) -> None:
         self._runtime = runtime
         self._events = events
-        self._refusing: dict[TopicPartition, int] = {}
-        """Partitions whose last write failed, each with its number of failures in a row."""
+        self.watch: Callable[[TopicPartition], None] = lambda _: None
+        """Called after each failed write."""
+        self._refusing: dict[TopicPartition, _Refusal] = {}
+        """Partitions whose last write failed, or that are offline."""
         self._timer: Timer | None = None
         self._named = 0
         self._failed = 0
@@ -38,9 +51,9 @@ class RefusedWrites:
         return [
             Metric(
                 "blumfeld_partitions_refusing_writes",
-                "Partitions whose last write failed, or that are offline",
+                "Partitions whose last write failed and that have found no room since, or that are offline",
                 "gauge",
-                lambda: len(self._refusing),
+                lambda: len(self),
             ),
             Metric(
                 "blumfeld_failed_writes_total",
@@ -50,10 +63,21 @@ class RefusedWrites:
             ),
         ]
 
+    def __len__(self) -> int:
+        """Number of partitions that refuse writes, or are offline."""
+        return len(self._refusing)
+
+    def refuses(self, partition: TopicPartition) -> bool:
+        """Whether the partition's last write failed, or it is offline."""
+        return partition in self._refusing
+
     def failed(self, partition: TopicPartition, error: OSError) -> None:
         """Count a failed write of this partition, and log an event if it is the first in a row."""
-        new = partition not in self._refusing
-        self._refusing[partition] = self._refusing.get(partition, 0) + 1
+        refusal = self._refusing.get(partition)
+        if new := refusal is None:
+            refusal = self._refusing[partition] = _Refusal()
+        refusal.count += 1
+        refusal.last_ms = self._runtime.monotonic_ms()
         self.failures_total += 1
         if self._timer is None:
             self._named = 0
@@ -70,22 +94,39 @@ class RefusedWrites:
             )
         else:
             self._failed += 1
+        self.watch(partition)
 
     def succeeded(self, partition: TopicPartition) -> None:
         """Log that writes succeed again. Call it for the first good write after a failed one."""
-        count = self._refusing.pop(partition, 0)
+        refusal = self._refusing.pop(partition, None)
+        if refusal is None:
+            return  # room was found before
         if self._named < NAMED_MAX or not self._refusing:
             self._named += 1
             self._events.info(
                 "writes succeed again",
                 partition=str(partition),
-                failed=count,
+                failed=refusal.count,
                 still_refusing=len(self._refusing),
             )
 
     def offline(self, partition: TopicPartition) -> None:
         """Count a partition that is offline until the next start. Its own event has already said so."""
-        self._refusing.setdefault(partition, 0)
+        self._refusing.setdefault(partition, _Refusal())
+
+    def found_room(self, has_room: Callable[[TopicPartition], bool]) -> None:
+        """Drop the partitions for which there is room, and that no write has tried for a second: their producers may
+        have given up, and then no write would show that it succeeds."""
+        before_ms = self._runtime.monotonic_ms() - UNTRIED_MS
+        found = [
+            one
+            for one, refusal in self._refusing.items()
+            if refusal.count and refusal.last_ms <= before_ms and has_room(one)
+        ]
+        for partition in found:
+            del self._refusing[partition]
+        if found:
+            self._events.info("there is room again", partitions=len(found), still_refusing=len(self))
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop a partition that this node doesn't host any more."""

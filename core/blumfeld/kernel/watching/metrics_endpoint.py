@@ -40,6 +40,7 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     status: str
     node_id: int
     cluster_id: str
+    partitions_refusing_writes: int
 
 
 class _NodeCollector(Collector):

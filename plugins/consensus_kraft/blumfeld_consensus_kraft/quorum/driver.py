@@ -134,6 +134,10 @@ class RaftDriver:
         self._state_file = state_file
         self._queue: deque[tuple[effects.Effect, Reply | None, FetchLimits | None]] = deque()
         self._persisting = False
+        self._cannot_persist = False
+        """The last try to write ``quorum-state`` has failed."""
+        self._told_leader = (-1, -1)
+        """(epoch, leader) as the owner was told last."""
         self._running = False
         self._timer: Timer | None = None
         self._stopped = False
@@ -194,10 +198,14 @@ class RaftDriver:
         if not isinstance(request, FetchRequest) and leaps(request.epoch, self.raft.epoch):
             self._log_leap(request, peer_host)
 
-        def reply(answer: VoteAnswer | EpochAnswer | FetchAnswer) -> None:
-            if not answered.done:
-                nodes = self.leader_node(answer.leader_id)
-                answered.complete(answer_to_wire(answer, message, nodes, version))
+        def reply(answer: VoteAnswer | EpochAnswer | FetchAnswer | BrokerError) -> None:
+            if answered.done:
+                return
+            if isinstance(answer, BrokerError):
+                answered.fail(answer)
+                return
+            nodes = self.leader_node(answer.leader_id)
+            answered.complete(answer_to_wire(answer, message, nodes, version))
 
         limits = None
         if isinstance(message, WireFetch):
@@ -259,6 +267,8 @@ class RaftDriver:
             self.endpoints.set_voters(self.raft.voters)
         self._queue.extend((effect, reply, limits) for effect in out)
         self._run()
+        if self._cannot_persist:
+            self._go_on_unwritten()
 
     def _run(self) -> None:
         if self._running:
@@ -307,12 +317,18 @@ class RaftDriver:
             owner.stop_leading()
             self.parked.wake()
         elif isinstance(effect, effects.LeaderIs):
-            owner.leader_is(effect.epoch, effect.leader_id)
+            self._tell_leader(effect.epoch, effect.leader_id)
         elif isinstance(effect, effects.Truncate):
             owner.cut(effect.end_offset)
             self.log_changed()
         else:
             owner.download(effect)
+
+    def _tell_leader(self, epoch: int, leader_id: int) -> None:
+        # What was told ahead of a write is newer than what waited for it.
+        if (epoch, leader_id) != self._told_leader and epoch >= self._told_leader[0]:
+            self._told_leader = (epoch, leader_id)
+            self._owner.leader_is(epoch, leader_id)
 
     def _append(self, effect: effects.Append) -> None:
         try:
@@ -341,12 +357,28 @@ class RaftDriver:
             self._state_file.persist(state).when_done(lambda done: self._persisted(state, done))
 
     def _persisted(self, state: QuorumState, done: Completion[None]) -> None:
+        self._cannot_persist = isinstance(done.error, OSError)
         if isinstance(done.error, OSError):
             self._owner.not_persisted(done.error)
+            self._go_on_unwritten()
             self._runtime.call_later(PERSIST_RETRY_MS, lambda: self._write_state(state))
             return
         self._persisting = False
         self._run()
+
+    def _go_on_unwritten(self) -> None:
+        """Do what needs no promise while ``quorum-state`` can't be written.
+
+        The owner is told which node leads: the node's broker needs its controller, to give its leaderships away. Each
+        request that waits is refused: the sender's next one on that connection says that it leads.
+        """
+        self._tell_leader(self.raft.epoch, self.raft.leader_id)
+        waiting, self._queue = self._queue, deque()
+        for effect, reply, limits in waiting:
+            if isinstance(effect, effects.Reply | effects.ReadAndReply) and reply is not None:
+                reply(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "the vote of this voter can't be written"))
+            else:
+                self._queue.append((effect, reply, limits))
 
     # Requests to others
 

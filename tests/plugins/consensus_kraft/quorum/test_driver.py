@@ -16,7 +16,7 @@ from blumfeld_consensus_kraft.quorum.driver import PERSIST_RETRY_MS, RaftDriver,
 from blumfeld_consensus_kraft.quorum.endpoints import QuorumEndpoints
 from blumfeld_consensus_kraft.quorum.wire_form import FetchSettings, to_wire
 from blumfeld_consensus_kraft.quorum_state_file import QuorumStateFile
-from blumfeld_consensus_kraft.raft.messages import FetchRequest, VoteRequest
+from blumfeld_consensus_kraft.raft.messages import BeginEpoch, FetchRequest, VoteRequest
 from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.roles import Prospective
 from blumfeld_consensus_kraft.raft.settings import Stored
@@ -181,19 +181,54 @@ def test_requests_to_others_wait_for_the_write_before_them(driven: Driven) -> No
     assert len(driven.peers.sent) == before + 1, "it looks for the leader of the new epoch"
 
 
-def test_a_write_that_fails_is_repeated_and_nothing_leaves_meanwhile(driven: Driven) -> None:
+def test_a_write_that_fails_is_repeated_and_no_promise_leaves_meanwhile(driven: Driven) -> None:
+    """A request that waits is refused: the next one on its connection may say which node leads."""
+    sent = len(driven.peers.sent)
     answer = driven.handle(CANDIDATE)
     error = OSError("disk full")
     driven.file.writes[0][1].fail(error)
-    assert driven.owner.told == [("not_persisted", (error,))]
+    assert driven.owner.told == [("not_persisted", (error,)), ("leader_is", (3, -1))]
     driven.runtime.advance(PERSIST_RETRY_MS - 1)
     assert len(driven.file.writes) == 1
     driven.runtime.advance(1)
     assert driven.file.writes[1][0] == driven.file.writes[0][0]
-    assert not answer.done
+    assert refused(answer)
+    assert refused(driven.handle(CANDIDATE))
+    assert len(driven.peers.sent) == sent
     for _ in range(2):
         driven.file.writes[-1][1].complete(None)
-    assert granted(answer)
+    assert granted(driven.handle(CANDIDATE))
+
+
+def refused(answer: Completion[Message]) -> bool:
+    return isinstance(answer.error, BrokerError) and answer.error.code is ErrorCode.KAFKA_STORAGE_ERROR
+
+
+def test_a_voter_that_can_not_write_its_vote_knows_the_leader(driven: Driven) -> None:
+    """Its broker needs the controller, to give its leaderships away."""
+    driven.handle(CANDIDATE)
+    driven.file.writes[0][1].fail(OSError("disk full"))
+    message = to_wire(BeginEpoch(3, 2, ME), WIRE, [])
+    answer = driven.driver.handle(message, "10.0.0.9", 1)
+    assert refused(answer)
+    assert driven.owner.told[-1] == ("leader_is", (3, 2))
+    driven.runtime.advance(PERSIST_RETRY_MS)
+    while not driven.file.writes[-1][1].done:
+        driven.file.writes[-1][1].complete(None)
+    assert [one for one in driven.owner.told if one[0] == "leader_is"][-1] == ("leader_is", (3, 2))
+
+
+def test_a_leader_that_was_told_ahead_of_the_write_is_not_taken_back_by_what_waited(driven: Driven) -> None:
+    driven.handle(CANDIDATE)
+    driven.file.writes[0][1].fail(OSError("disk full"))
+    driven.driver.handle(to_wire(BeginEpoch(4, 2, ME), WIRE, []), "10.0.0.9", 1)
+    driven.runtime.advance(PERSIST_RETRY_MS)
+    while not driven.file.writes[-1][1].done:
+        driven.file.writes[-1][1].complete(None)
+    assert [one for one in driven.owner.told if one[0] == "leader_is"] == [
+        ("leader_is", (3, -1)),
+        ("leader_is", (4, 2)),
+    ]
 
 
 def test_a_driver_that_stopped_does_nothing_more(driven: Driven) -> None:

@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Sequence
-from typing import Any
+from typing import Any, cast
 
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.kernel.composing.plan import Plan
+from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.cluster.admin import create_topic
 from blumfeld.testing.simulation.cluster.committed import metadata_log
 from blumfeld.testing.simulation.cluster.watch import metadata_of
-from blumfeld.testing.simulation.cluster.workload import Cluster, plan
+from blumfeld.testing.simulation.cluster.workload import TOPIC, Cluster, plan
 from blumfeld.testing.simulation.machine.host import Machine
 from blumfeld.testing.simulation.swarm.shape import Shape
 from blumfeld.testing.simulation.swarm.world import World
@@ -207,3 +210,69 @@ class LateRegistration(OneController):
         """Return within a millisecond from the moment when the condition holds."""
         while not condition():
             await asyncio.sleep(0.0005)
+
+
+class FullDisk(Scripted):
+    """A disk is full for a while. A replica that can't be written leads and is in sync no longer, producers go on, and
+    once there is room all replicas are in sync again without a restart."""
+
+    FULL_S = 14.0
+    MOVED_S = 0.5
+    """Time from a replica's first write that fails until others lead, and no ISR waits for it."""
+    BACK_S = 10.0
+
+    async def script(self, world: World) -> None:
+        await asyncio.sleep(3.0)
+        image = self._watch.newest_image()
+        assert image is not None
+        full = self.full(image)
+        machine = world.machines[full - 1]
+        began_s, acked = world.loop.time(), self.ledger.counts["acked"]
+        machine.disk.room = world.chance("full disk").randrange(200)
+        refused: dict[int, float] = {}
+        while (now_s := world.loop.time()) < began_s + self.FULL_S:
+            self.look(machine, full, refused, now_s)
+            await asyncio.sleep(0.02)
+        self.ledger.counts["refused"] = len(refused)
+        self.ledger.counts["acked while full"] = self.ledger.counts["acked"] - acked
+        machine.disk.room = None
+        while any(full in set(one.replicas) - set(one.isr) for one in self._partitions()):
+            if world.loop.time() > now_s + self.BACK_S:
+                raise ViolationError(f"node {full} is not back in time: {self._partitions()}")
+            await asyncio.sleep(0.02)
+        self.ledger.counts["back after ms"] = round(1000 * (world.loop.time() - now_s))
+        assert machine.kills == 0
+
+    def full(self, image: ClusterImage) -> int:
+        """The node whose disk is full: it leads, and isn't the controller."""
+        controller = self._watch.controller()
+        leaders = [one.leader for one in image.topics[TOPIC].partitions.values()]
+        return next(one for one in leaders if controller is None or one != controller[1])
+
+    def look(self, machine: Machine, node_id: int, refused: dict[int, float], now_s: float) -> None:
+        """Note since when each replica refuses writes, and check that it gives way."""
+        node: Any = machine.node
+        hosted = cast("PartitionManager", node.broker.partitions)
+        for one in self._partitions():
+            if hosted.refused_writes.refuses(TopicPartition(TOPIC, one.partition)):
+                since_s = refused.setdefault(one.partition, now_s)
+                if now_s - since_s > self.MOVED_S and node_id in (one.leader, *one.isr):
+                    raise ViolationError(f"node {node_id} can't write since {since_s:.2f} s: {one}")
+
+    def _partitions(self) -> list[PartitionImage]:
+        image = self._watch.newest_image()
+        assert image is not None
+        return list(image.topics[TOPIC].partitions.values())
+
+
+class FullController(FullDisk):
+    """The same, where the full node is the active controller, too. It can't write the cluster's metadata."""
+
+    MOVED_S = 1.0
+    """Another controller must be elected before."""
+
+    def full(self, image: ClusterImage) -> int:
+        """The controller, where it is a broker."""
+        controller = self._watch.controller()
+        assert controller is not None
+        return controller[1] if controller[1] in self._brokers else super().full(image)

@@ -6,6 +6,8 @@ import pytest
 
 from blumfeld.testing.simulation.swarm import Shape, Swarm
 from tests.testing.simulation.cluster.scenarios import (
+    FullController,
+    FullDisk,
     LargeTopic,
     LateRegistration,
     PausedController,
@@ -41,3 +43,13 @@ def test_a_registration_that_comes_behind_the_next_one_ends_no_start() -> None:
     report = Swarm(Shape(seed=0, clients=2, seconds=15.0, faults=()), LateRegistration()).run()
     assert report.counts["late registrations"] == 1
     assert report.counts["starts after a late registration"] == 1
+
+
+@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("scenario", [FullDisk, FullController])
+def test_a_full_disk_gives_its_leaders_away_and_is_back_by_itself(
+    seed: int, scenario: type[FullDisk]
+) -> None:
+    report = Swarm(Shape(seed=seed, clients=4, seconds=40.0, faults=()), scenario()).run()
+    assert report.counts["refused"] > 1
+    assert report.counts["acked while full"] > 20

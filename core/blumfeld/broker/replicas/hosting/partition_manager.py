@@ -67,8 +67,10 @@ class PartitionManager:
         """Goes up whenever a partition comes, goes, fails or changes its leader: earlier look-ups are stale."""
         self.opened: list[Callable[[Partition], None]] = []
         """Called after a partition was opened, failed, or got a new image."""
-        self.removed: list[Callable[[Partition], None]] = []
-        """Called when a partition left this node, after it was closed."""
+        self.unopened: list[Callable[[TopicPartition, bytes, PartitionImage], None]] = []
+        """Called when the log of a replica could not be opened, and with each image of such a replica."""
+        self.removed: list[Callable[[TopicPartition, bytes], None]] = []
+        """Called with the topic id when a replica left this node, after it was closed; also if it wasn't open."""
         self.topic_bytes: dict[str, TopicBytes] = {}
         """Bytes in and out by topic with a hosted partition, once :meth:`count_bytes` was called."""
         self._counts_bytes = False
@@ -153,6 +155,10 @@ class PartitionManager:
         """Number of replicas that could not be opened, or failed since."""
         return len(self._offline) + sum(partition.closed is not None for partition in self)
 
+    def refusing_count(self) -> int:
+        """Number of replicas that can't be written now: the last write failed, or the log isn't open."""
+        return len(self.refused_writes) + len(self._offline)
+
     def start(self, storage: LogStorage, replication: Replication, threads_per_dir: int) -> None:
         """Begin to host replicas: read the checkpointed high watermarks. Storage and replication must have started.
 
@@ -195,7 +201,7 @@ class PartitionManager:
             hosted = None
         if hosted is None:
             if partition in self._offline and self._offline[partition][0] == topic_id:
-                self._offline[partition] = (topic_id, image)
+                self._is_unopened(partition, topic_id, image)
                 return ErrorCode.KAFKA_STORAGE_ERROR
             self._want(partition, topic_id, image)
             return ErrorCode.NONE
@@ -262,14 +268,15 @@ class PartitionManager:
         self._wanted.pop(partition, None)
         self._preferred.pop(partition, None)
         self._high_watermarks.pop(partition, None)
-        if self._offline.pop(partition, None) is not None:
+        offline = self._offline.pop(partition, None)
+        if offline is not None:
             self._delete_log(partition)
+            self._is_removed(partition, offline[0])
         hosted = self._forget(partition)
         if hosted is not None:
             hosted.abandon()
             self._delete_log(partition)
-            for told in self.removed:
-                told(hosted)
+            self._is_removed(partition, hosted.topic_id)
 
     def set_strays_aside(self, image: ClusterImage) -> None:
         """Set aside logs that were found at the start and that no topic of the first image claims. Call it before
@@ -360,7 +367,8 @@ class PartitionManager:
             if wanted is None or wanted[0] != topic_id:  # the topic was deleted or recreated meanwhile
                 if opened is not None:
                     opened.abandon()
-                self._offline.pop(partition, None)
+                if self._offline.pop(partition, None) is not None:
+                    self._is_removed(partition, topic_id)
                 self._delete_log(partition)
                 continue
             del self._wanted[partition]
@@ -369,7 +377,7 @@ class PartitionManager:
                 self._host(opened, wanted[1])
                 code = opened.closed or ErrorCode.NONE
             elif partition in self._offline:
-                self._offline[partition] = wanted
+                self._is_unopened(partition, *wanted)
                 code = ErrorCode.KAFKA_STORAGE_ERROR
             self._tell(partition, code)
         self._openers -= 1
@@ -431,7 +439,7 @@ class PartitionManager:
     ) -> None:
         """Take the replica offline. If only space, descriptors or memory were lacking, it is tried again later."""
         at = str(partition)
-        self._offline[partition] = (topic_id, image)
+        self._is_unopened(partition, topic_id, image)
         for log in opened:
             with suppress(OSError):  # the first error is already in the log
                 log.close()
@@ -441,6 +449,15 @@ class PartitionManager:
             return
         defect = {} if isinstance(error, OSError | BrokerError) else {"exc_info": error}
         self._events.error("log not opened", partition=at, error=str(error), **defect)
+
+    def _is_unopened(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage) -> None:
+        self._offline[partition] = (topic_id, image)
+        for told in self.unopened:
+            told(partition, topic_id, image)
+
+    def _is_removed(self, partition: TopicPartition, topic_id: bytes) -> None:
+        for told in self.removed:
+            told(partition, topic_id)
 
     def _say_lacking(self, event: str, partition: TopicPartition, error: OSError) -> None:
         key = (event, error.errno)

@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from errno import EIO
 
-from blumfeld.metadata.partitions.directories import MIGRATING_DIRECTORY, UNASSIGNED_DIRECTORY, directory_of
+from blumfeld.metadata.partitions.directories import (
+    LOST_DIRECTORY,
+    MIGRATING_DIRECTORY,
+    UNASSIGNED_DIRECTORY,
+    directory_of,
+)
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import LogStorage, TopicPartition, lasting
 
@@ -44,7 +49,7 @@ class Places:
         wanted = preferred if preferred in self._online else None
         if assigned in self._online:
             return assigned if wanted is None else wanted
-        there = assigned == MIGRATING_DIRECTORY and partition in self._found
+        there = assigned in (MIGRATING_DIRECTORY, LOST_DIRECTORY) and partition in self._found
         if self._offline and assigned != UNASSIGNED_DIRECTORY and not there:
             raise OSError(EIO, "its log directory is offline", self._offline[0])
         return wanted

@@ -154,6 +154,21 @@ def _check_room(batch: RecordBatch) -> None:
         )
 
 
+class RefusedAppends(AppendRules):
+    """The rules of a partition whose leadership is being given away: it takes nothing."""
+
+    __slots__ = ()
+
+    def check(self, batch: RecordBatch, now_ms: int) -> None:
+        """Refuse the batch.
+
+        :raises BrokerError: NOT_LEADER_OR_FOLLOWER
+        """
+        raise BrokerError(
+            ErrorCode.NOT_LEADER_OR_FOLLOWER, "another replica is to lead: this one can't be written"
+        )
+
+
 def _malformed(batch: RecordBatch) -> BrokerError:
     if batch.record_count <= 0:
         return InvalidRecord(f"a batch with {batch.record_count} records")

@@ -1,0 +1,116 @@
+"""Three real nodes, one of them on a small file system that is full for a while, under an idempotent producer (ADR
+0020)."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from blumfeld.cli.app import run_app
+from blumfeld.testing.brokers.process import free_port
+from tests.cli.cluster.test_rolling import PARTITIONS, Load
+
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.skipif(
+        sys.platform != "linux" or os.geteuid() != 0 or shutil.which("mount") is None, reason="mounts a tmpfs"
+    ),
+]
+FULL = 2
+"""The node on the small file system."""
+SIZE_MB = 60
+FULL_S = 14.0
+AWAY_S, BACK_S = 5.0, 20.0
+"""Longest time until others lead, and until each ISR is whole again. A busy machine needs a part of it."""
+GAP_S = 8.0
+"""Longest time without an acknowledgement. It was 14 s and more when a full leader led on."""
+
+
+class TimedLoad(Load):
+    """Notes when each record is acknowledged."""
+
+    def __init__(self, servers: str) -> None:
+        self.times: list[float] = []
+        super().__init__(servers)
+
+    def _report(self, error: object, message: object) -> None:
+        super()._report(error, message)
+        self.times.append(time.monotonic())
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Path]:
+    """The directory of the node, on a file system of its own."""
+    place = tmp_path / f"node-{FULL}"
+    place.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", f"size={SIZE_MB}m", "tmpfs", str(place)], check=False
+    )
+    if mounted.returncode:
+        pytest.skip("no file system can be mounted here")
+    yield place
+    run_app(["cluster", "stop", "--dir", str(tmp_path)])
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+def fill(path: Path) -> None:
+    """Take all that is left."""
+    with path.open("ab", buffering=0) as file:
+        for unit in (1 << 20, 4096):
+            try:
+                while file.write(b"\0" * unit) == unit:
+                    pass
+            except OSError:
+                continue
+
+
+def test_a_full_disk_costs_no_leader_and_no_restart(
+    tmp_path: Path, small: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    confluent: Any = pytest.importorskip("confluent_kafka.admin")
+
+    def partitions() -> dict[int, Any]:
+        found: dict[int, Any] = admin.list_topics("load", timeout=10).topics["load"].partitions
+        return found
+
+    def within(seconds: float, condition: Callable[[dict[int, Any]], bool]) -> float:
+        began = time.monotonic()
+        while not condition(found := partitions()):
+            assert time.monotonic() < began + seconds, {n: (p.leader, p.isrs) for n, p in found.items()}
+            time.sleep(0.1)
+        return time.monotonic() - began
+
+    settings = ['config."default.replication.factor"=3', 'config."min.insync.replicas"=2']
+    flags = [part for one in settings for part in ("--set", one)]
+    address = f"127.0.0.1:{free_port(adjacent=30)}"
+    status = run_app(["cluster", "up", "3", "--dir", str(tmp_path), "--listen", address, *flags])
+    said = capsys.readouterr()
+    assert status == 0, said.out + said.err
+    servers = said.out.rsplit("bootstrap.servers=")[1].strip()
+    admin = confluent.AdminClient({"bootstrap.servers": servers, "log_level": 0})
+    load = TimedLoad(servers)
+    within(BACK_S, lambda found: all(len(one.isrs) == 3 for one in found.values()))
+    assert FULL in {one.leader for one in partitions().values()}
+    began, filler = time.monotonic(), small / "filler"
+    fill(filler)
+    within(AWAY_S, lambda found: all(FULL not in (one.leader, *one.isrs) for one in found.values()))
+    while time.monotonic() < began + FULL_S:
+        fill(filler)
+        assert all(one.leader not in (-1, FULL) for one in partitions().values())
+        time.sleep(0.5)
+    acknowledged = load.acknowledged
+    filler.unlink()
+    within(BACK_S, lambda found: all(len(one.isrs) == 3 for one in found.values()))
+    load.end()
+    assert load.refused == []
+    assert load.acknowledged > acknowledged > PARTITIONS
+    assert max(later - earlier for earlier, later in pairwise(load.times)) < GAP_S
