@@ -14,8 +14,6 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 
 IN_CIRCLES = {
-    "blumfeld.bench",
-    "blumfeld.bench.drivers",
     "blumfeld.broker",
     "blumfeld.cli",
     "blumfeld.kernel",

@@ -26,7 +26,7 @@ from blumfeld.bench.rebalance.asking import GroupClient
 from blumfeld.bench.rebalance.members.crowd import Crowd, undisturbed
 from blumfeld.bench.rebalance.members.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
 from blumfeld.bench.rebalance.members.ownership import Ownership
-from blumfeld.bench.running.usage import totals
+from blumfeld.bench.usage import totals
 from blumfeld.client.errors import error_name
 from blumfeld.testing.brokers.process import BrokerProcess
 from blumfeld.wire.messages.consumer_group_heartbeat import (

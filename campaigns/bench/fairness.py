@@ -25,17 +25,17 @@ from rich.table import Table
 from blumfeld.bench.drivers import make_driver
 from blumfeld.bench.drivers.connecting import NOT_FIRST, may_go_first
 from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.drivers.wire_client import WireClient
+from blumfeld.bench.plan.schedule import Turn
 from blumfeld.bench.plan.variants import VariantSpec, parse_variants
-from blumfeld.bench.plan.workload import Step, Workload, load_workload
 from blumfeld.bench.result import Machine, Placement
 from blumfeld.bench.running.machine import this_machine
 from blumfeld.bench.running.servers import ServerError
 from blumfeld.bench.running.session import SessionError, placed
 from blumfeld.bench.running.turn import HOST, Place, Runner, server_of
-from blumfeld.bench.running.usage import placement_of
-from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.bench.statistics.cells import PRODUCE_P50, PRODUCE_P99, open_round
-from blumfeld.bench.watching.watcher import Turn
+from blumfeld.bench.usage import placement_of
+from blumfeld.bench.workload import Step, Workload, load_workload
 
 KAFKA_WARM_UP_S = 20.0
 TOOL = "org.apache.kafka.tools.ProducerPerformance"

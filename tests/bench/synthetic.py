@@ -7,7 +7,6 @@ import math
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from blumfeld.bench.plan.workload import Consume, Produce, Step, Topic, Workload
 from blumfeld.bench.result import (
     Ceiling,
     DriverUsage,
@@ -19,6 +18,7 @@ from blumfeld.bench.result import (
     Usage,
     Variant,
 )
+from blumfeld.bench.workload import Consume, Produce, Step, Topic, Workload
 
 LONGEST_NS = 60_000_000_000
 MACHINE = Machine(

@@ -15,11 +15,11 @@ from typer.testing import CliRunner
 import blumfeld.bench.running.session
 from blumfeld.bench.command import app, chosen
 from blumfeld.bench.plan.variants import VariantSpec
-from blumfeld.bench.plan.workload import Workload, WorkloadError
 from blumfeld.bench.result import Result, load_result, save_result
 from blumfeld.bench.running.session import Options, SessionError
+from blumfeld.bench.running.watcher import Watcher
 from blumfeld.bench.terminal import with_common
-from blumfeld.bench.watching.watcher import Watcher
+from blumfeld.bench.workload import Workload, WorkloadError
 from tests.bench.synthetic import CATCH_UP, OPEN, synthetic_result
 
 Ran = list[dict[str, Any]]

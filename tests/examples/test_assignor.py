@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from blumfeld.bench.running.wire_client import WireClient
+from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.testing.brokers.process import free_port
 from tests.examples.test_plugin import ROOT, Stranger, lay_out
 

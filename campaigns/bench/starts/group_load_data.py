@@ -9,7 +9,7 @@ from contextlib import ExitStack
 import attrs
 
 from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.running.wire_client import WireClient
+from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC

@@ -11,7 +11,7 @@ from pathlib import Path
 import attrs
 
 from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.running.wire_client import WireClient
+from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record

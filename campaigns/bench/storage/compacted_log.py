@@ -11,8 +11,8 @@ from pathlib import Path
 import attrs
 
 from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.bench.running.servers import Server, start_server
-from blumfeld.bench.running.wire_client import WireClient
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.batches.records import records
 

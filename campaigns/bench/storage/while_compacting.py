@@ -22,7 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.bench.drivers.frames import ProduceFrame
-from blumfeld.bench.running.wire_client import WireClient
+from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.testing.brokers.process import BrokerProcess
 from blumfeld.wire.batches.records import Record
 from campaigns.raw_connection import RawConnection

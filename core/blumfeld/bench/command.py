@@ -28,10 +28,10 @@ from blumfeld.bench.terminal import (
 
 if TYPE_CHECKING:
     from blumfeld.bench.plan.variants import VariantSpec
-    from blumfeld.bench.plan.workload import Workload
     from blumfeld.bench.rebalance.result import RebalanceResult
     from blumfeld.bench.result import Result
     from blumfeld.bench.running.session import Options
+    from blumfeld.bench.workload import Workload
 
 RUN = "run"
 
@@ -112,8 +112,8 @@ def run(
     """Measure variants in turn and print how they differ. The verb may be left out."""
     need_libraries()
     from blumfeld.bench.plan.variants import VariantError, parse_variants
-    from blumfeld.bench.plan.workload import WorkloadError, load_workload
     from blumfeld.bench.running.session import Options
+    from blumfeld.bench.workload import WorkloadError, load_workload
 
     try:
         loaded = chosen(load_workload(workload), driver, step or [])
@@ -203,7 +203,7 @@ def workloads() -> None:
     from rich.table import Table
     from rich.text import Text
 
-    from blumfeld.bench.plan.workload import parse_workload, shipped
+    from blumfeld.bench.workload import parse_workload, shipped
 
     table = Table(box=None, pad_edge=False, padding=(0, 2, 1, 0), show_header=False)
     table.add_column("name", no_wrap=True, style="bold")
@@ -253,7 +253,7 @@ def chosen(workload: Workload, driver: str | None, steps: Sequence[str]) -> Work
     """
     import msgspec
 
-    from blumfeld.bench.plan.workload import WorkloadError
+    from blumfeld.bench.workload import WorkloadError
 
     names = [step.name for step in workload.steps]
     unknown = [name for name in steps if name not in names]

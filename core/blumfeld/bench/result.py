@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from blumfeld.bench.plan.workload import Workload
+from blumfeld.bench.workload import Workload
 
 FORMAT = 1
 

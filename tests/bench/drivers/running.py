@@ -8,7 +8,7 @@ from hdrh.histogram import HdrHistogram
 
 from blumfeld.bench.drivers import make_driver
 from blumfeld.bench.drivers.contract import Outcome, Progress, Task
-from blumfeld.bench.plan.workload import Step, Workload
+from blumfeld.bench.workload import Step, Workload
 
 
 class Watch:

@@ -13,7 +13,7 @@ from blumfeld.bench.drivers.frames import (
     first_value,
     produce_pool,
 )
-from blumfeld.bench.plan.workload import Produce
+from blumfeld.bench.workload import Produce
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.codec import decode

@@ -11,10 +11,10 @@ from hdrh.histogram import HdrHistogram
 
 from blumfeld.bench.drivers.connecting import sleep_precisely
 from blumfeld.bench.drivers.latencies import FIGURES, HIGHEST_NS, LOWEST_NS, encode_latencies
-from blumfeld.bench.drivers.offering import Schedule
+from blumfeld.bench.drivers.schedule import Schedule
 from blumfeld.bench.drivers.spec import share
 from blumfeld.bench.drivers.wire.loop import Loop
-from blumfeld.bench.plan.workload import load_workload, shipped
+from blumfeld.bench.workload import load_workload, shipped
 
 
 def taken(schedule: Schedule) -> list[tuple[int, int]]:

@@ -15,7 +15,7 @@ from blumfeld.bench.plan.schedule import (
     shape,
     turns_of,
 )
-from blumfeld.bench.plan.workload import Workload, load_workload, shipped
+from blumfeld.bench.workload import Workload, load_workload, shipped
 from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN
 
 AB = ("a", "b")

@@ -4,7 +4,6 @@ import attrs
 import pytest
 from msgspec.structs import replace
 
-from blumfeld.bench.plan.workload import Consume, Produce, Step
 from blumfeld.bench.report.narrative import (
     ack_words,
     brief,
@@ -19,6 +18,7 @@ from blumfeld.bench.report.narrative import (
 )
 from blumfeld.bench.result import Failure, Placement, Result
 from blumfeld.bench.statistics.cells import cells_of
+from blumfeld.bench.workload import Consume, Produce, Step
 from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN, synthetic_result
 
 

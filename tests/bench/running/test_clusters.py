@@ -14,7 +14,7 @@ from blumfeld.bench.plan.variants import VariantSpec, parse_variant
 from blumfeld.bench.running import clusters
 from blumfeld.bench.running.clusters import ServerCluster, start_variant
 from blumfeld.bench.running.servers import Server, ServerError, answers, launch_server
-from blumfeld.bench.running.usage import summed
+from blumfeld.bench.usage import summed
 from tests.bench.lingering_server import READY, TOLD
 
 SMALL = Path(__file__).parents[1] / "small_server.py"

@@ -14,7 +14,7 @@ from blumfeld.bench.running import page_cache
 from blumfeld.bench.running.machine import this_machine
 from blumfeld.bench.running.servers import Server, ServerError, answers, start_server
 from blumfeld.bench.running.system_calls import Tracer, TracerError, missing
-from blumfeld.bench.running.usage import reset_peak, totals, tree, used
+from blumfeld.bench.usage import reset_peak, totals, tree, used
 
 SMALL = (sys.executable, "-S", str(Path(__file__).parents[1] / "small_server.py"), "{port}", "{folder}")
 BUSY = """

@@ -12,13 +12,13 @@ import pytest
 
 from blumfeld.bench.drivers.contract import DriverError
 from blumfeld.bench.plan.variants import VariantSpec, parse_variants, specs_of
-from blumfeld.bench.plan.workload import Consume, Produce, Step, Topic, Workload
 from blumfeld.bench.result import Result, load_result, save_result
 from blumfeld.bench.running.servers import start_server
 from blumfeld.bench.running.session import Options, SessionError, run_session
 from blumfeld.bench.running.system_calls import missing
-from blumfeld.bench.running.usage import placement_of
 from blumfeld.bench.statistics.verdict import conclude
+from blumfeld.bench.usage import placement_of
+from blumfeld.bench.workload import Consume, Produce, Step, Topic, Workload
 from tests.bench.fakes import FakeDriver, Heard
 
 SMALL = Path(__file__).parents[1] / "small_server.py"

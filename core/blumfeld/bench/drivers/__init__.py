@@ -4,7 +4,7 @@ clients, as a workload asks for."""
 from __future__ import annotations
 
 from blumfeld.bench.drivers.contract import Driver
-from blumfeld.bench.plan.workload import Workload
+from blumfeld.bench.workload import Workload
 
 
 def make_driver(workload: Workload, goes_first: bool = False) -> Driver:

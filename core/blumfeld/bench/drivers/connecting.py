@@ -19,7 +19,7 @@ import msgspec
 from blumfeld.bench.drivers.contract import DriverError
 from blumfeld.bench.drivers.frames import CLIENT_ID
 from blumfeld.bench.drivers.spec import Begin, Failed, ProcessSpec, Ready, Said, share
-from blumfeld.bench.running.usage import placement_of
+from blumfeld.bench.usage import placement_of
 from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.headers import put_request_header
 

@@ -11,8 +11,8 @@ from typing import Protocol
 
 import msgspec
 
-from blumfeld.bench.plan.workload import Step, Workload
 from blumfeld.bench.result import Ceiling, DriverUsage, Point
+from blumfeld.bench.workload import Step, Workload
 
 
 class Task(msgspec.Struct, frozen=True, kw_only=True):

@@ -17,7 +17,7 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
-from blumfeld.bench.plan.workload import Produce
+from blumfeld.bench.workload import Produce
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import CRC_FROM, HEADER_BYTES
 from blumfeld.wire.batches.records import Record

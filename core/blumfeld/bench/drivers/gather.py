@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from blumfeld.bench.drivers.contract import Outcome, Progress
 from blumfeld.bench.drivers.latencies import encode_latencies
 from blumfeld.bench.drivers.spec import Begin, Counts, Done, Lap, unpack
-from blumfeld.bench.plan.workload import Step
 from blumfeld.bench.result import DriverUsage, Point
+from blumfeld.bench.workload import Step
 
 Latencies = NDArray[np.int64]
 NONE: Latencies = np.empty(0, np.int64)

@@ -13,8 +13,8 @@ from array import array
 
 import msgspec
 
-from blumfeld.bench.plan.workload import Step
 from blumfeld.bench.result import Placement
+from blumfeld.bench.workload import Step
 
 LAP_NS = 500_000_000
 """Length of a lap. Laps also end at the edges of the measured part."""

@@ -11,8 +11,7 @@ from collections.abc import Sequence
 
 import msgspec
 
-from blumfeld.bench.plan.workload import Step, Workload
-from blumfeld.bench.watching.watcher import Turn
+from blumfeld.bench.workload import Step, Workload
 
 ROUNDS = 8
 QUICK_S = 120.0
@@ -33,6 +32,16 @@ PRELOAD_BYTES_PER_S = 100e6
 CEILING_S = 3.0
 CALLS_S = 3.5
 """Time to count system calls for one variant and step, beside the server's start."""
+
+
+class Turn(msgspec.Struct, frozen=True, kw_only=True):
+    """One variant in one round."""
+
+    round: int
+    """Number of the round, from 0, as ``Measured.round``."""
+    position: int
+    """Place in the whole run, from 0."""
+    variant: str
 
 
 class Costs(msgspec.Struct, frozen=True, kw_only=True):

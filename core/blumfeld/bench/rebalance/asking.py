@@ -6,8 +6,8 @@ import time
 from collections.abc import Sequence
 
 from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.drivers.wire_client import POLL_S, WireClient
 from blumfeld.bench.rebalance.settings import BROKER_RESOURCE
-from blumfeld.bench.running.wire_client import POLL_S, WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.wire.messages.describe_configs import (
     DescribeConfigsRequest,

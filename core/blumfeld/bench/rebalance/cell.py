@@ -17,7 +17,7 @@ from blumfeld.bench.rebalance.members.member import Group, Member
 from blumfeld.bench.rebalance.members.ownership import pauses
 from blumfeld.bench.rebalance.result import Sample, Spread
 from blumfeld.bench.rebalance.settings import KIP_848, Settings
-from blumfeld.bench.running.usage import Totals
+from blumfeld.bench.usage import Totals
 
 SECOND_NS = 1_000_000_000
 STABLE_TIMEOUT_S = 60.0

@@ -15,7 +15,7 @@ from blumfeld.bench.plan.variants import MANIFEST_FILE, VariantSpec
 from blumfeld.bench.rebalance.asking import GroupClient
 from blumfeld.bench.rebalance.settings import KIP_848, Settings, differences, filled
 from blumfeld.bench.running.servers import Server, start_server
-from blumfeld.bench.running.usage import Totals, totals
+from blumfeld.bench.usage import Totals, totals
 from blumfeld.wire.api_table import ApiKey
 
 HOST = "127.0.0.1"

@@ -17,7 +17,7 @@ from pathlib import Path
 from blumfeld import __version__
 from blumfeld.bench.drivers.connecting import raise_descriptor_limit
 from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.plan.schedule import turns_of
+from blumfeld.bench.plan.schedule import Turn, turns_of
 from blumfeld.bench.plan.variants import VariantSpec
 from blumfeld.bench.rebalance.asking import GroupClient
 from blumfeld.bench.rebalance.cell import Cell
@@ -29,7 +29,6 @@ from blumfeld.bench.rebalance.result import Failure, RebalanceResult, Sample
 from blumfeld.bench.rebalance.settings import Settings
 from blumfeld.bench.running.machine import this_machine
 from blumfeld.bench.running.servers import ServerError
-from blumfeld.bench.watching.watcher import Turn
 
 EXPECTED = (DriverError, ServerError, UnequalError, OSError, subprocess.SubprocessError)
 Tell = Callable[[str], None]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blumfeld.bench.plan.workload import Consume, Produce, Step, Transaction
 from blumfeld.bench.result import Machine, Placement, Result, Variant
 from blumfeld.bench.statistics.cells import (
     BUSY_SHARE,
@@ -16,6 +15,7 @@ from blumfeld.bench.statistics.cells import (
     Cell,
     StepCells,
 )
+from blumfeld.bench.workload import Consume, Produce, Step, Transaction
 
 ROUNDS_FEW = 5
 LOADED_SHARE = 0.5

@@ -24,7 +24,7 @@ from blumfeld.bench.report.rows import Figure, rows_of
 from blumfeld.bench.result import Result, Variant
 from blumfeld.bench.statistics.cells import StepCells
 from blumfeld.bench.statistics.findings import Findings
-from blumfeld.bench.watching.watcher import Verdict
+from blumfeld.bench.statistics.verdict import Verdict
 
 VERDICTS_OPEN = 24
 """A longer list of figures without a difference is folded."""

@@ -11,6 +11,7 @@ from pathlib import Path
 import attrs
 
 from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.bench.plan.variants import MANIFEST_FILE, VariantSpec
 from blumfeld.bench.running.servers import (
     READY_TIMEOUT_S,
@@ -20,8 +21,7 @@ from blumfeld.bench.running.servers import (
     launch_server,
     start_server,
 )
-from blumfeld.bench.running.usage import Totals, reset_peak
-from blumfeld.bench.running.wire_client import WireClient
+from blumfeld.bench.usage import Totals, reset_peak
 from blumfeld.testing.brokers.cluster import LOOPBACK, NodePlace, filled, node_places
 
 ASK_TIMEOUT_S = 5.0

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.running.usage import Totals, reset_peak, totals, tree
+from blumfeld.bench.usage import Totals, reset_peak, totals, tree
 from blumfeld.kernel.runtime.process_ends import has_ended
 from blumfeld.testing.brokers import process as broker_process
 

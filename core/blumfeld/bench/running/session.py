@@ -22,15 +22,16 @@ from blumfeld import __version__
 from blumfeld.bench.drivers.connecting import NOT_FIRST, may_go_first
 from blumfeld.bench.drivers.contract import Driver, DriverError, MakeDriver
 from blumfeld.bench.plan import schedule
+from blumfeld.bench.plan.schedule import Turn
 from blumfeld.bench.plan.variants import VariantSpec
-from blumfeld.bench.plan.workload import Step, Workload
 from blumfeld.bench.result import Ceiling, Failure, Machine, Measured, Result, SystemCalls
 from blumfeld.bench.running import system_calls
 from blumfeld.bench.running.machine import this_machine
 from blumfeld.bench.running.servers import ServerError
 from blumfeld.bench.running.turn import Place, Runner, server_of, shortened
+from blumfeld.bench.running.watcher import SessionPlan, Watcher
 from blumfeld.bench.statistics.verdict import conclude
-from blumfeld.bench.watching.watcher import SessionPlan, Turn, Watcher
+from blumfeld.bench.workload import Step, Workload
 
 VERDICT_FROM_ROUNDS = 3
 TRACED_S = 2.0

@@ -17,7 +17,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.bench.running.usage import totals
+from blumfeld.bench.usage import totals
 
 ATTACH_TIMEOUT_S = 20.0
 END_TIMEOUT_S = 30.0

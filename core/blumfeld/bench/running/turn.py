@@ -10,15 +10,15 @@ from typing import NamedTuple
 import msgspec
 
 from blumfeld.bench.drivers.contract import Driver, DriverError, Marks, Outcome, Progress, Task
+from blumfeld.bench.drivers.wire_client import WireClient
+from blumfeld.bench.plan.schedule import Turn
 from blumfeld.bench.plan.variants import VariantSpec
-from blumfeld.bench.plan.workload import Consume, Produce, Step, Workload
 from blumfeld.bench.result import Measured, Usage
 from blumfeld.bench.running import page_cache
 from blumfeld.bench.running.clusters import ServerCluster, start_variant
 from blumfeld.bench.running.servers import Server
-from blumfeld.bench.running.usage import Totals, placement_of, summed, used
-from blumfeld.bench.running.wire_client import WireClient
-from blumfeld.bench.watching.watcher import Turn
+from blumfeld.bench.usage import Totals, placement_of, summed, used
+from blumfeld.bench.workload import Consume, Produce, Step, Workload
 
 HOST = "127.0.0.1"
 WARM_UP_PRODUCE = Produce(

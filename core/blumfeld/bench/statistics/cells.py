@@ -11,8 +11,8 @@ from collections.abc import Callable
 import attrs
 from hdrh.histogram import HdrHistogram
 
-from blumfeld.bench.plan.workload import Step
 from blumfeld.bench.result import Ceiling, Measured, Result, SystemCalls, Variant
+from blumfeld.bench.workload import Step
 
 CEILING_SHARE = 0.8
 """A rate above this share of the driver's own ceiling is the driver's limit."""

@@ -8,8 +8,7 @@ import attrs
 
 from blumfeld.bench.result import Result
 from blumfeld.bench.statistics.cells import PRODUCE_P99, RATE, REACHED_SHARE, StepCells
-from blumfeld.bench.statistics.verdict import Comparison, conclude
-from blumfeld.bench.watching.watcher import Verdict
+from blumfeld.bench.statistics.verdict import Comparison, Verdict, conclude
 
 
 @attrs.frozen

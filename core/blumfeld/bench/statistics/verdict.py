@@ -10,8 +10,8 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 import attrs
+import msgspec
 
-from blumfeld.bench.plan.workload import Step
 from blumfeld.bench.result import Result
 from blumfeld.bench.statistics.cells import (
     CPU_PER_MB,
@@ -31,7 +31,7 @@ from blumfeld.bench.statistics.cells import (
     cells_of,
 )
 from blumfeld.bench.statistics.intervals import POWER, ROUNDS_MIN, Paired, holm, paired
-from blumfeld.bench.watching.watcher import Verdict
+from blumfeld.bench.workload import Step
 
 FAMILY = (
     TRANSACTIONS,
@@ -56,6 +56,17 @@ FAR = 9.0
 """A larger relative difference is not spelt out as a number."""
 FAR_TIMES = 100.0
 """A bound of an interval beyond this factor, up or down, is not spelt out."""
+
+
+class Verdict(msgspec.Struct, frozen=True, kw_only=True):
+    """A sentence on one figure of one step."""
+
+    step: str
+    variant: str
+    measure: str
+    """The ``key`` of a ``Measure``."""
+    sentence: str
+    different: bool
 
 
 @attrs.frozen

@@ -11,8 +11,10 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from blumfeld.bench.plan.schedule import Turn
 from blumfeld.bench.report.rows import NOTHING, figure_text
 from blumfeld.bench.result import Measured
+from blumfeld.bench.running.watcher import SessionPlan, Watcher
 from blumfeld.bench.statistics.cells import (
     CPU_PER_REQUEST,
     END_TO_END_P50,
@@ -23,7 +25,6 @@ from blumfeld.bench.statistics.cells import (
     Measure,
 )
 from blumfeld.bench.watching.tally import Tally
-from blumfeld.bench.watching.watcher import SessionPlan, Turn, Watcher
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_COLUMNS = 48

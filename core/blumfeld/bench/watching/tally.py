@@ -8,15 +8,17 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from blumfeld.bench.drivers.contract import Progress
+from blumfeld.bench.plan.schedule import Turn
 from blumfeld.bench.result import Measured, Point
+from blumfeld.bench.running.watcher import SessionPlan
 from blumfeld.bench.statistics.cells import Measure, Round, open_round
-from blumfeld.bench.watching.watcher import SessionPlan, Turn, Verdict
+from blumfeld.bench.statistics.verdict import Verdict
 
 POINTS_KEPT = 120
 
 
 class Tally:
-    """A watcher (see :class:`blumfeld.bench.watching.watcher.Watcher`) that remembers the run's state.
+    """A watcher (see :class:`blumfeld.bench.running.watcher.Watcher`) that remembers the run's state.
 
     :param clock: returns monotonic seconds
     """

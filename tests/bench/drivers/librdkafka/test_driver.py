@@ -6,7 +6,7 @@ import pytest
 
 from blumfeld.bench.drivers import make_driver
 from blumfeld.bench.drivers.contract import DriverError, Task
-from blumfeld.bench.plan.workload import Consume, Produce, Step
+from blumfeld.bench.workload import Consume, Produce, Step
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from tests.bench.drivers.running import count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer

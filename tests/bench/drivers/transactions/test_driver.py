@@ -12,7 +12,8 @@ from blumfeld.bench.drivers.meter import Meter
 from blumfeld.bench.drivers.transactions import process
 from blumfeld.bench.drivers.transactions.frames import AddPartitionsFrame, EndFrame, ProduceFrame
 from blumfeld.bench.drivers.transactions.setting_up import committed_records
-from blumfeld.bench.plan.workload import (
+from blumfeld.bench.drivers.wire_client import LATEST, WireClient
+from blumfeld.bench.workload import (
     Produce,
     Step,
     Topic,
@@ -21,7 +22,6 @@ from blumfeld.bench.plan.workload import (
     WorkloadError,
     parse_workload,
 )
-from blumfeld.bench.running.wire_client import LATEST, WireClient
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch

@@ -10,9 +10,9 @@ from blumfeld.bench.drivers import make_driver
 from blumfeld.bench.drivers.connecting import may_go_first
 from blumfeld.bench.drivers.contract import DriverError, Task
 from blumfeld.bench.drivers.wire.driver import null_server
-from blumfeld.bench.plan.workload import Consume, Produce, Step
+from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.bench.result import Placement
-from blumfeld.bench.running.wire_client import WireClient
+from blumfeld.bench.workload import Consume, Produce, Step
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from tests.bench.drivers.running import Watch, count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer

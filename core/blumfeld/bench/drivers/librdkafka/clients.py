@@ -14,7 +14,7 @@ from confluent_kafka import KafkaError, Message, Producer
 from blumfeld.bench.drivers.frames import STAMP_BYTES
 from blumfeld.bench.drivers.meter import Meter
 from blumfeld.bench.drivers.spec import ProcessSpec
-from blumfeld.bench.plan.workload import Consume, Produce
+from blumfeld.bench.workload import Consume, Produce
 
 BATCH_LINGER_MS = 5.0
 QUEUE_MESSAGES = 1_000_000

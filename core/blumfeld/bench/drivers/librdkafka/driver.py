@@ -6,8 +6,8 @@ import msgspec
 
 from blumfeld.bench.drivers.contract import DriverError
 from blumfeld.bench.drivers.wire.driver import WireDriver
-from blumfeld.bench.plan.workload import Step
 from blumfeld.bench.result import Ceiling
+from blumfeld.bench.workload import Step
 
 
 class LibrdkafkaDriver(WireDriver):

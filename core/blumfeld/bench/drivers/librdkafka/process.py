@@ -22,9 +22,9 @@ from blumfeld.bench.drivers.contract import DriverError
 from blumfeld.bench.drivers.frames import STAMP_BYTES
 from blumfeld.bench.drivers.librdkafka.clients import Sender, consumer_config, records
 from blumfeld.bench.drivers.meter import Meter
-from blumfeld.bench.drivers.offering import Schedule
+from blumfeld.bench.drivers.schedule import Schedule
 from blumfeld.bench.drivers.spec import LAP_NS, Begin, ProcessSpec, share
-from blumfeld.bench.plan.workload import Consume
+from blumfeld.bench.workload import Consume
 
 NAP_NS = 50_000
 OFFERS_MAX = 64

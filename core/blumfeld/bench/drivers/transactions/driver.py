@@ -6,9 +6,9 @@ from blumfeld.bench.drivers.contract import DriverError, Task
 from blumfeld.bench.drivers.spec import ProcessSpec
 from blumfeld.bench.drivers.transactions.frames import api_versions
 from blumfeld.bench.drivers.wire.driver import WireDriver
-from blumfeld.bench.plan.workload import Step
+from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.bench.result import Ceiling
-from blumfeld.bench.running.wire_client import WireClient
+from blumfeld.bench.workload import Step
 
 
 class TransactionsDriver(WireDriver):

@@ -28,8 +28,8 @@ from blumfeld.bench.drivers.transactions.frames import (
 from blumfeld.bench.drivers.transactions.producer import Address, TransactionalProducer, Writes
 from blumfeld.bench.drivers.transactions.setting_up import begin_producer, committed_records
 from blumfeld.bench.drivers.wire.loop import Loop
-from blumfeld.bench.plan.workload import Produce, Transaction
-from blumfeld.bench.running.wire_client import LATEST, Leader, WireClient
+from blumfeld.bench.drivers.wire_client import LATEST, Leader, WireClient
+from blumfeld.bench.workload import Produce, Transaction
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 

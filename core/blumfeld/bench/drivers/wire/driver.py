@@ -13,9 +13,9 @@ from blumfeld.bench.drivers.children import Children
 from blumfeld.bench.drivers.contract import DriverError, Marks, Outcome, Progress, Task
 from blumfeld.bench.drivers.frames import FETCH_VERSION, PRODUCE_VERSION, STAMP_BYTES
 from blumfeld.bench.drivers.spec import ProcessSpec
-from blumfeld.bench.plan.workload import Produce, Step, Workload
+from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.bench.result import Ceiling
-from blumfeld.bench.running.wire_client import WireClient
+from blumfeld.bench.workload import Produce, Step, Workload
 
 MODULE = "blumfeld.bench.drivers.wire.process"
 PRELOAD_BATCH_BYTES = 262_144

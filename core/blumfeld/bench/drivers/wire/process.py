@@ -15,12 +15,12 @@ from blumfeld.bench.drivers.connecting import connect, connect_idle, live, say
 from blumfeld.bench.drivers.contract import DriverError
 from blumfeld.bench.drivers.frames import fetch_frame, produce_pool
 from blumfeld.bench.drivers.meter import Meter
-from blumfeld.bench.drivers.offering import Producing, Schedule
+from blumfeld.bench.drivers.schedule import Schedule
 from blumfeld.bench.drivers.spec import LAP_NS, Begin, ProcessSpec, share
 from blumfeld.bench.drivers.wire.consuming import GRACE_NS, FetchSocket, IdleSocket
 from blumfeld.bench.drivers.wire.loop import SPIN_NS, SPIN_SHARE, Loop
-from blumfeld.bench.drivers.wire.producing import ProduceSocket
-from blumfeld.bench.running.wire_client import EARLIEST, LATEST, Leader, WireClient
+from blumfeld.bench.drivers.wire.producing import ProduceSocket, Producing
+from blumfeld.bench.drivers.wire_client import EARLIEST, LATEST, Leader, WireClient
 
 DRAIN_NS = 15_000_000_000
 EVENTS_OPEN = 16

@@ -1,20 +1,26 @@
-"""A socket that sends prepared Produce requests and takes their answers."""
+"""Sockets that send prepared Produce requests and take their answers, and the set of all that a process has."""
 
 from __future__ import annotations
 
 import errno
+import itertools
+import random
 import socket
 import struct
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from time import monotonic_ns, time_ns
 
 from blumfeld.bench.drivers.frames import ProduceFrame
 from blumfeld.bench.drivers.meter import Meter
+from blumfeld.bench.drivers.schedule import Schedule
+from blumfeld.bench.drivers.spec import share
 from blumfeld.bench.drivers.wire.loop import EPOLLOUT, Loop
 from blumfeld.client.errors import error_name
 
 RECEIVE_BYTES = 16384
+OFFERS_MAX = 64
+"""Requests sent in one go when several are due; then answers are read."""
 
 Next = Callable[[], ProduceFrame | None]
 
@@ -234,3 +240,64 @@ class ProduceSocket:
         self._open.clear()
         self._queue.clear()
         self.close()
+
+
+class Producing:
+    """All producers of a process, and the requests that they send."""
+
+    def __init__(
+        self, lanes: Sequence[Sequence[ProduceSocket]], pools: Sequence[Sequence[ProduceFrame]]
+    ) -> None:
+        """:param lanes: for each connection its sockets, one for each leader
+        :param pools: for each leader its requests
+        """
+        self._lanes = lanes
+        self._pools = pools
+        self._frames = [(leader, frame) for leader, pool in enumerate(pools) for frame in pool]
+        if len(pools) > 1:
+            random.Random(len(self._frames)).shuffle(self._frames)
+        self._sent = 0
+        self.schedule: Schedule | None = None
+        self.sockets = [sock for lane in lanes for sock in lane]
+
+    @property
+    def waiting(self) -> int:
+        """Return the number of requests without an answer."""
+        return sum(sock.waiting for sock in self.sockets)
+
+    @property
+    def all_broken(self) -> bool:
+        """Whether no connection is left."""
+        return all(sock.broken for sock in self.sockets)
+
+    def start_closed(self, requests_max: int) -> None:
+        """Keep every socket full until ``requests_max`` requests were sent (0: without end), evenly over the
+        leaders.
+        """
+        takes = []
+        for leader, pool in enumerate(self._pools):
+            frames: Iterator[ProduceFrame] = itertools.cycle(pool)
+            if requests_max:
+                frames = itertools.islice(frames, len(share(requests_max, leader, len(self._pools))))
+            takes.append(itertools.chain(frames, itertools.repeat(None)).__next__)
+        for lane in self._lanes:
+            for sock, take in zip(lane, takes, strict=True):
+                sock.start(take)
+
+    def offer_due(self, now_ns: int) -> None:
+        """Send or queue the requests that are due by now, at most so many that answers aren't kept waiting."""
+        schedule = self.schedule
+        assert schedule is not None
+        for _ in range(OFFERS_MAX):
+            if schedule.due_ns > now_ns or schedule.over:
+                return
+            leader, frame = self._frames[self._sent % len(self._frames)]
+            lane = self._lanes[self._sent % len(self._lanes)]
+            lane[leader].offer(schedule.intended_ns, schedule.due_ns, frame)
+            self._sent += 1
+            schedule.advance()
+
+    def stop(self) -> None:
+        """Start no new requests; open ones go on."""
+        for sock in self.sockets:
+            sock.stop()

@@ -10,18 +10,10 @@ from typing import Protocol
 import msgspec
 
 from blumfeld.bench.drivers.contract import Progress
-from blumfeld.bench.plan.workload import Workload
+from blumfeld.bench.plan.schedule import Turn
 from blumfeld.bench.result import Measured, Variant
-
-
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
-    """One variant in one round."""
-
-    round: int
-    """Number of the round, from 0, as ``Measured.round``."""
-    position: int
-    """Place in the whole run, from 0."""
-    variant: str
+from blumfeld.bench.statistics.verdict import Verdict
+from blumfeld.bench.workload import Workload
 
 
 class SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -38,17 +30,6 @@ class SessionPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Steps of the workload that a quick run has no time for."""
     estimate_s: float
     """Time of the whole run, preflight and system calls included; a guess until the preflight is over."""
-
-
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence on one figure of one step."""
-
-    step: str
-    variant: str
-    measure: str
-    """The ``key`` of a ``statistics.cells.Measure``."""
-    sentence: str
-    different: bool
 
 
 class Watcher(Protocol):

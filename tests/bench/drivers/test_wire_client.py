@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.bench.drivers.contract import DriverError
+from blumfeld.bench.drivers.wire_client import EARLIEST, WireClient
 from blumfeld.bench.running.servers import free_port
-from blumfeld.bench.running.wire_client import EARLIEST, WireClient
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 
 
