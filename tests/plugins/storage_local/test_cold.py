@@ -12,8 +12,11 @@ from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, TimestampOffset
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import TIME_MS, Log, Node
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import InvalidRecord
+from blumfeld_storage_local.logs import timestamp_search
 from blumfeld_storage_local.logs.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
+from blumfeld_storage_local.logs.timestamp_search import RECORDS_BETWEEN_CHECKS
 from blumfeld_storage_local.segments.recent import RECENT_MAX
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.storage import LocalStorage
@@ -258,6 +261,26 @@ def test_a_look_up_in_a_log_that_changes_begins_anew(node: Node, log: Log, chang
         expected = TimestampOffset(TIME_MS, 19, 0)
     node.runtime.advance(61_000)
     assert answer.result() == expected
+
+
+def test_a_look_up_ends_when_its_log_is_closed(node: Node, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four look-ups in a batch of 2.5 kB held a stop up for more than a minute."""
+    walked = 0
+
+    def endless(_: RecordBatch) -> Iterator[tuple[int, int]]:
+        nonlocal walked
+        while walked < 10 * RECORDS_BETWEEN_CHECKS:
+            walked += 1
+            if walked == RECORDS_BETWEEN_CHECKS:
+                log.log.close()
+            yield TIME_MS - 1, 0
+
+    monkeypatch.setattr(timestamp_search, "times", endless)
+    answer = log.log.offset_for_time(TIME_MS)
+    assert isinstance(answer, Completion)
+    node.runtime.run_turn()
+    assert isinstance(answer.error, OSError)
+    assert walked == RECORDS_BETWEEN_CHECKS + 1
 
 
 def test_a_look_up_in_a_closed_log_fails(node: Node, log: Log) -> None:

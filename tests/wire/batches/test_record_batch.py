@@ -26,7 +26,7 @@ from blumfeld.wire.batches.record_batch import (
     set_log_append_time,
     split_batches,
 )
-from blumfeld.wire.batches.records import Record, records, validate_records
+from blumfeld.wire.batches.records import Record, records, times, validate_records
 from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
 from blumfeld.wire.errors import BrokerError, CorruptBatch, InvalidRecord
 from tests.kafka_facts import golden_batches
@@ -378,6 +378,22 @@ def test_validation_tells_what_a_topic_asks() -> None:
     assert (checked.min_timestamp, checked.max_timestamp) == (T - 10, T + 100)
 
 
+def test_times_are_read_without_the_headers() -> None:
+    """The headers of this record are no headers: nothing looks at them."""
+    batch = view(with_payload(b"\x14\x00\x05\x00\x01\x01\xfe\xff\xff\xff\x0f", 1))
+    assert list(times(batch)) == [(batch.base_timestamp - 3, batch.base_offset)]
+
+
+@pytest.mark.parametrize(
+    ("payload", "count"),
+    [(b"\x0c\x00", 1), (b"\x02\x00\x00\x00", 1), (b"\x0c\x00\x00\x00\x01\x01\x00", 2), (b"\x01", 1)],
+    ids=["cut off", "longer than its length", "fewer than counted", "of a length below 0"],
+)
+def test_times_of_records_that_break_the_format_are_refused(payload: bytes, count: int) -> None:
+    with pytest.raises(InvalidRecord):
+        list(times(view(with_payload(payload, count))))
+
+
 RECORD = st.builds(
     Record,
     key=st.none() | st.binary(max_size=80),
@@ -416,6 +432,7 @@ def test_round_trip(
     ]
     assert [r.offset for r in found] == [base_offset + index for index in range(len(inner))]
     assert [r.sequence for r in found] == [(base_sequence + index) % 2**31 for index in range(len(inner))]
+    assert list(times(view(data))) == [(r.timestamp, r.offset) for r in found]
     assert view(data).partition_leader_epoch == leader_epoch
 
 

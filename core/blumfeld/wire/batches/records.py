@@ -92,6 +92,34 @@ def records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRESSED_BYTES
         )
 
 
+def times(batch: RecordBatch) -> Iterator[tuple[int, int]]:
+    """Yield (timestamp, offset) of each record in order.
+
+    Keys, values and headers are passed over unread, because a record's length leads to the next one. So a record with
+    40 million headers takes no time and no memory of its own.
+
+    :raises InvalidRecord, DecompressedTooLarge: as :func:`records`, but for faults inside of what is passed over
+    """
+    data = _plain(batch, DECOMPRESSED_BYTES_MAX)
+    append_time = batch.max_timestamp if batch.is_log_append_time else None
+    base_timestamp, base_offset, count = batch.base_timestamp, batch.base_offset, batch.record_count
+    at, size = 0, len(data)
+    try:
+        for index in range(count):
+            length, at = read_varint(data, at)
+            end = at + length
+            if length < 0 or end > size:
+                raise InvalidRecord(f"record {index} of {count} has {length} bytes, {size - at} are left")
+            delta, at = read_varlong(data, at + 1)
+            offset_delta, at = read_varint(data, at)
+            if at > end:
+                raise InvalidRecord(f"record {index} of {count} has {length} bytes and uses other than that")
+            yield base_timestamp + delta if append_time is None else append_time, base_offset + offset_delta
+            at = end
+    except (IndexError, BadVarintError) as error:
+        raise InvalidRecord(f"the records end early, or hold a bad number: {error}") from None
+
+
 def values(batch: RecordBatch) -> Iterator[bytes]:
     """Yield the value of each record, empty where it is null, as :func:`records` does, without making record objects.
 

@@ -55,7 +55,9 @@ class TimestampQueries:
         runtime, files = log.home.runtime, log.home.files
 
         def work(timed: list[TimedSegment]) -> Awaitable[Found]:
-            return runtime.offload(first_at_or_after, files, timed, timestamp_ms, log.log_start_offset)
+            return runtime.offload(
+                first_at_or_after, files, timed, timestamp_ms, log.log_start_offset, log.check
+            )
 
         return self._by_worker(work)
 
@@ -68,7 +70,7 @@ class TimestampQueries:
         runtime, files = log.home.runtime, log.home.files
 
         def work(timed: list[TimedSegment]) -> Awaitable[Found]:
-            return runtime.offload(first_highest, files, timed, log.log_start_offset)
+            return runtime.offload(first_highest, files, timed, log.log_start_offset, log.check)
 
         return self._by_worker(work)
 

@@ -16,9 +16,16 @@ from blumfeld.log.segments.index import CorruptIndex, OffsetIndex, TimeIndex, Ti
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import TimestampOffset
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.batches.records import records
+from blumfeld.wire.batches.records import times
 from blumfeld_storage_local.segments.index_files import highest_timestamp
 from blumfeld_storage_local.segments.scan import BatchAt, read_batches, scan
+
+RECORDS_BETWEEN_CHECKS = 1 << 16
+"""Records of a batch between two looks whether the log is still open: a stop waits for no search. A batch of some kB
+may have 14 million."""
+
+Check = Callable[[], None]
+"""Raises ``OSError`` once the log is closed."""
 
 
 class TimedSegment(msgspec.Struct):
@@ -35,13 +42,14 @@ class TimedSegment(msgspec.Struct):
 
 
 def first_at_or_after(
-    files: Files, segments: Sequence[TimedSegment], timestamp_ms: int, log_start_offset: int
+    files: Files, segments: Sequence[TimedSegment], timestamp_ms: int, log_start_offset: int, check: Check
 ) -> TimestampOffset | None:
     """Find the first record, from the log start on, with a timestamp ≥ ``timestamp_ms``. Blocks.
 
     :param segments: oldest first
+    :param check: called now and then
     :raises InvalidRecord: a client wrote a batch whose records break the format
-    :raises OSError: a segment is gone, or its bytes are no batches
+    :raises OSError: a segment is gone, its bytes are no batches, or the log was closed
     """
     for segment in segments:
         if _highest(files, segment).timestamp_ms < timestamp_ms:
@@ -50,14 +58,14 @@ def first_at_or_after(
             start = _start(files, segment, timestamp_ms, log_start_offset)
             for at in scan(file, start, segment.size_bytes):
                 if at.max_timestamp_ms >= timestamp_ms and at.last_offset >= log_start_offset:
-                    found = _record(_batch(file, at), timestamp_ms, log_start_offset)
+                    found = _record(_batch(file, at), timestamp_ms, log_start_offset, check)
                     if found is not None:
                         return found
     return None
 
 
 def first_highest(
-    files: Files, segments: Sequence[TimedSegment], log_start_offset: int
+    files: Files, segments: Sequence[TimedSegment], log_start_offset: int, check: Check
 ) -> TimestampOffset | None:
     """Find the first record, from the log start on, with the highest timestamp of all. Blocks.
 
@@ -74,16 +82,16 @@ def first_highest(
         return None
     highest = _highest(files, best)
     if highest.offset < log_start_offset:  # DeleteRecords took it away: only headers tell the next
-        return _highest_by_headers(files, segments, log_start_offset)
+        return _highest_by_headers(files, segments, log_start_offset, check)
     with _opened(files, best) as file:
         for at in scan(file, _position(files, best, highest.offset), best.size_bytes):
             if at.last_offset >= highest.offset:
-                return _record(_batch(file, at), highest.timestamp_ms, log_start_offset)
+                return _record(_batch(file, at), highest.timestamp_ms, log_start_offset, check)
     return None
 
 
 def _highest_by_headers(
-    files: Files, segments: Sequence[TimedSegment], log_start_offset: int
+    files: Files, segments: Sequence[TimedSegment], log_start_offset: int, check: Check
 ) -> TimestampOffset | None:
     best: tuple[int, TimedSegment, BatchAt] | None = None
     for segment in segments:
@@ -97,7 +105,8 @@ def _highest_by_headers(
         return None
     with _opened(files, best[1]) as file:
         batch = _batch(file, best[2])
-    return _record(batch, best[0], log_start_offset) or _record(batch, -1, log_start_offset)
+    found = _record(batch, best[0], log_start_offset, check)
+    return found or _record(batch, -1, log_start_offset, check)
 
 
 def _highest(files: Files, segment: TimedSegment) -> TimestampPosition:
@@ -154,8 +163,10 @@ def _batch(file: File, at: BatchAt) -> RecordBatch:
     return next(read_batches(lambda: file, at.position, at.position + at.size_bytes))
 
 
-def _record(batch: RecordBatch, timestamp_ms: int, from_offset: int) -> TimestampOffset | None:
-    for record in records(batch):
-        if record.timestamp >= timestamp_ms and record.offset >= from_offset:
-            return TimestampOffset(record.timestamp, record.offset, batch.partition_leader_epoch)
+def _record(batch: RecordBatch, timestamp_ms: int, from_offset: int, check: Check) -> TimestampOffset | None:
+    for number, (time_ms, offset) in enumerate(times(batch)):
+        if not number % RECORDS_BETWEEN_CHECKS:
+            check()
+        if time_ms >= timestamp_ms and offset >= from_offset:
+            return TimestampOffset(time_ms, offset, batch.partition_leader_epoch)
     return None

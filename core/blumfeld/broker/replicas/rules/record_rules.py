@@ -42,6 +42,12 @@ RECORD_ERRORS_MAX = LOOK_RECORDS_MAX
 """Most records that one answer blames one by one, because the answer is made and encoded in one go on the loop."""
 
 
+WALKED_MAX = 1_000_000
+"""Records of a batch, and headers of all of them together, that a worker checks: about a second. A batch of some kB may
+hold 40 million headers, or 14 million records that take gigabytes while it is rebuilt. A producer's batch has some
+thousands of either."""
+
+
 def conformed(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
     """Returns the batch as the topic requires it: unchanged, or rebuilt in the topic's codec with offsets in order.
 
@@ -68,10 +74,15 @@ def conformed_off_the_loop(batch: RecordBatch, config: TopicConfig) -> RecordBat
     """:func:`conformed` for a batch of any size. It may take long: call it in a worker thread.
 
     :raises BrokerError: as :func:`conformed`; MESSAGE_TOO_LARGE also if the batch decompresses to more than
-        ``DECOMPRESSED_BYTES_MAX``
+        ``DECOMPRESSED_BYTES_MAX``, or has more than ``WALKED_MAX`` records or headers
     """
+    if batch.record_count > WALKED_MAX:
+        raise _too_many(f"{batch.record_count} records")
     plain = unpacked(batch.codec, batch.records_data, DECOMPRESSED_BYTES_MAX)
-    checked = validate_records(batch, plain=plain)
+    try:
+        checked = validate_records(batch, plain=plain, headers_max=WALKED_MAX)
+    except TooManyHeaders:
+        raise _too_many("more headers") from None
     _check_keys(batch, checked, config)
     codec = _CODECS.get(config.compression_type, batch.codec)
     if not checked.offsets_in_order:
@@ -85,6 +96,13 @@ def conformed_off_the_loop(batch: RecordBatch, config: TopicConfig) -> RecordBat
         )
     repacked = repack(batch, plain, codec, _level(config, codec), checked.max_timestamp)
     return _fitting(RecordBatch(memoryview(repacked)), config)
+
+
+def _too_many(found: str) -> BrokerError:
+    return BrokerError(
+        ErrorCode.MESSAGE_TOO_LARGE,
+        f"the batch has {found}, and this topic's batches are checked up to {WALKED_MAX}: make smaller batches",
+    )
 
 
 def _fitting(batch: RecordBatch, config: TopicConfig) -> RecordBatch:
