@@ -7,7 +7,7 @@ import runpy
 from functools import cache
 from pathlib import Path
 
-from blumfeld.cli.run import load_manifest
+from blumfeld.cli.manifest import load_manifest
 from blumfeld.kernel.composing.plan import make_plan
 
 ROOT = Path(__file__).resolve().parents[1]

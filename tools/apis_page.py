@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from blumfeld.cli.run import load_manifest
+from blumfeld.cli.manifest import load_manifest
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.node import Node
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime

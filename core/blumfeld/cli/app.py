@@ -17,7 +17,7 @@ import typer
 from typer.core import TyperGroup
 
 from blumfeld import __version__
-from blumfeld.cli.run import BAD_MANIFEST, load_manifest
+from blumfeld.cli.manifest import BAD_MANIFEST, load_manifest
 from blumfeld.kernel.composing.description import describe, describe_nodes
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.manifest.sections import NO_FILE

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED, load_manifest
+from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, load_manifest
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting, format_directories
 from blumfeld.kernel.formatting.quorum import InitialQuorum, initial_controllers

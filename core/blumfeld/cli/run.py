@@ -9,17 +9,15 @@ import time
 from collections.abc import Sequence
 
 from blumfeld import __version__
+from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED, load_manifest
 from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.manifest.sections import NO_FILE, Manifest, read_manifest
+from blumfeld.kernel.manifest.sections import NO_FILE
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.process import Process
 from blumfeld.kernel.watching.event_log import EventLogs, structlog_renderer
-from blumfeld.plugging.errors import Faults, ManifestError, file_problem
+from blumfeld.plugging.errors import Faults, ManifestError
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
-
-CLEAN_STOP, NOT_STARTED, BAD_MANIFEST = 0, 1, 2
-"""Exit statuses. A defect of a running node also exits with 1."""
 
 _BORN = time.monotonic()
 
@@ -65,29 +63,6 @@ def run(arguments: Sequence[str]) -> int:
         return _complain(str(error), BAD_MANIFEST)
     finally:
         logs.flush()
-
-
-def load_manifest(
-    path: str | None,
-    overrides: Sequence[str] = (),
-    data_dir: str | None = None,
-    listen: str | None = None,
-    faults: Faults | None = None,
-) -> Manifest:
-    """Returns the manifest from a file (``None`` is the default one), overlaid with the command line's values.
-
-    :param faults: as for :func:`~blumfeld.kernel.manifest.sections.read_manifest`
-    :raises ManifestError: the file can't be read, or as ``read_manifest``
-    """
-    text = None
-    if path is not None:
-        try:
-            with open(path, encoding="utf-8") as file:
-                text = file.read()
-        except (OSError, UnicodeDecodeError) as error:
-            raise ManifestError(path, [file_problem(error)]) from None
-    source = path or NO_FILE
-    return read_manifest(text, source, overrides=overrides, data_dir=data_dir, listen=listen, faults=faults)
 
 
 def say_ready(node: Node) -> None:

@@ -19,7 +19,7 @@ from blumfeld.cli.cluster.asking import ask_all, joined, quorum_leader
 from blumfeld.cli.cluster.discovering import addresses_of, discovered
 from blumfeld.cli.cluster.making import new_cluster
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, load_state, save_state
-from blumfeld.cli.run import BAD_MANIFEST, NOT_STARTED
+from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED
 from blumfeld.kernel.node import StartError
 from blumfeld.kernel.supervising.restarts import STOP_S_MAX, stop_order
 from blumfeld.plugging.errors import ManifestError

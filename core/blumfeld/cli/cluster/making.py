@@ -12,7 +12,7 @@ import msgspec
 
 from blumfeld.cli.cluster import namespaces
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, save_state
-from blumfeld.cli.run import load_manifest
+from blumfeld.cli.manifest import load_manifest
 from blumfeld.kernel.composing.description import address_text
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.manifest.as_toml import manifest_toml
