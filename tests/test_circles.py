@@ -15,7 +15,6 @@ ROOT = Path(__file__).resolve().parents[1]
 
 IN_CIRCLES = {
     "blumfeld.broker",
-    "blumfeld.kernel",
     "blumfeld.metadata",
     "blumfeld.testing.simulation",
     "blumfeld_groups_kip848",

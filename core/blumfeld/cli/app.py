@@ -18,8 +18,8 @@ from typer.core import TyperGroup
 
 from blumfeld import __version__
 from blumfeld.cli.manifest import BAD_MANIFEST, load_manifest
-from blumfeld.kernel.composing.description import describe, describe_nodes
 from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.description import describe, describe_nodes
 from blumfeld.kernel.manifest.sections import NO_FILE
 from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.plugging.errors import Faults, ManifestError

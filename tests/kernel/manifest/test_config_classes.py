@@ -9,8 +9,8 @@ import pytest
 
 from blumfeld.config.effects import FIXED, HONOURED, REFUSED, WITHOUT, effect_of
 from blumfeld.config.values import BROKER_CONFIGS, ConfigDef, render
-from blumfeld.kernel.composing.description import describe
 from blumfeld.kernel.composing.plan import Plan, make_plan
+from blumfeld.kernel.description import describe
 from blumfeld.kernel.manifest.kafka_config import transport_limits
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node

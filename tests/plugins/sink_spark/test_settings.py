@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from blumfeld.kernel.composing.description import describe
 from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.description import describe
 from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.plugging.registry import GROUP, Registry

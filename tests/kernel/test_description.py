@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
-from blumfeld.kernel.composing.description import describe
 from blumfeld.kernel.composing.plan import make_plan
+from blumfeld.kernel.description import describe
 from blumfeld.kernel.manifest.sections import read_manifest
 from tests.kernel import fakes
 
