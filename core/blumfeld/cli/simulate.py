@@ -17,9 +17,9 @@ from blumfeld.testing.simulation.seeds import seeds_of
 from blumfeld.testing.simulation.swarm import FaultClass, Shape, SwarmFailure, SwarmReport
 from blumfeld.testing.simulation.swarm.shape import SETTLE_S
 from blumfeld.testing.simulation.swarm.shrinking import RUNS_MAX, shrunk
-from blumfeld.testing.simulation.swarm.sweep import Result, sweep
 from blumfeld.testing.simulation.swarm.totals import Totals
-from blumfeld.testing.simulation.swarm.workloads import (
+from blumfeld.testing.simulation.sweep import Result, sweep
+from blumfeld.testing.simulation.workloads import (
     MakeWorkload,
     UnknownWorkloadError,
     run_shape,

@@ -12,7 +12,7 @@ from blumfeld.testing.simulation.clients.oracle import ViolationError
 from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm, SwarmFailure, World
 from blumfeld.testing.simulation.swarm.brokers import Brokers
 from blumfeld.testing.simulation.swarm.shrinking import shrunk
-from blumfeld.testing.simulation.swarm.workloads import run_shape
+from blumfeld.testing.simulation.workloads import run_shape
 from tests.testing.simulation.register import workload as register
 
 SEEDS_MAX = 1_000

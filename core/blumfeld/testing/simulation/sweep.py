@@ -13,7 +13,7 @@ import msgspec
 
 from blumfeld.testing.simulation.swarm.run import SwarmFailure, SwarmReport
 from blumfeld.testing.simulation.swarm.shape import Shape
-from blumfeld.testing.simulation.swarm.workloads import MakeWorkload, run_shape, workload_of
+from blumfeld.testing.simulation.workloads import MakeWorkload, run_shape, workload_of
 
 
 class Result(NamedTuple):
