@@ -123,17 +123,27 @@ def test_while_a_topic_is_being_made_nobody_asks_again(broker: BrokerHarness) ->
     assert len(answers) == 1
 
 
-def test_a_leader_that_is_opening_its_log_is_waited_for(broker: BrokerHarness) -> None:
+@pytest.mark.parametrize("by_id", [False, True])
+def test_a_leader_that_is_opening_its_log_is_waited_for(broker: BrokerHarness, by_id: bool) -> None:
     """A client that is told of a leader goes there at once, and should be served."""
+
+    def asks_for(name: str) -> MetadataRequest:
+        topic_id = broker.metadata.image.topics[name].topic_id
+        return (
+            MetadataRequest(topics=[MetadataRequestTopic(name=None, topic_id=topic_id)])
+            if by_id
+            else named(name)
+        )
+
     broker.storage.open_slowly = Completion()
     broker.create_topic("slow")
-    request = named("slow")
-    exchange = broker.send(request, 9)
+    request = asks_for("slow")
+    exchange = broker.send(request, 12)
     assert not exchange.settled
-    assert broker.send(named("t"), 9).settled
+    assert broker.send(asks_for("t"), 12).settled
     broker.storage.open_slowly.complete(None)
     broker.runtime.run_turn()
-    assert topics_of(broker.response(exchange, request, 9)) == {"slow": 0}
+    assert topics_of(broker.response(exchange, request, 12)) == {"slow": 0}
 
 
 def test_leaders_that_cannot_be_reached(broker: BrokerHarness) -> None:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import errno
+from collections.abc import Iterator
 from typing import Any
 
 import msgspec
 import pytest
 
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.broker.replicas.state.replica_state import GAPS_MAX
+from blumfeld.broker.replicas.state.replica_state import (
+    GAPS_MAX,
+    PRODUCERS_SHARES,
+    SEARCHED_BYTES_MAX,
+)
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ImageDelta, PartitionImage
 from blumfeld.spi.completion import Completion
@@ -150,6 +155,47 @@ def test_a_batch_that_no_batch_of_the_log_is_like_is_no_repetition(broker: Broke
     again = restarted(broker)
     other = batch(b"v", b"w", producer_id=4, producer_epoch=0, base_sequence=0)
     assert gap(again, other) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+
+
+def test_the_search_for_a_repetition_reads_no_more_than_some_megabytes(
+    broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """256 batches of 900 kB from a disk held the loop for a second."""
+    for _ in range(20):
+        code(broker, batch(bytes(900_000)))
+    code(broker, sequence(1_000))
+    log, read_bytes = broker.log_of("t"), 0
+    batches = log.batches
+
+    def counting(offset: int) -> Iterator[RecordBatch]:
+        nonlocal read_bytes
+        for each in batches(offset):
+            read_bytes += each.size_bytes
+            yield each
+
+    monkeypatch.setattr(log, "batches", counting)
+    assert code(broker, sequence(10)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    searches = 2 * len(
+        PRODUCERS_SHARES
+    )  # the general way of Produce tries again what the straight way refused
+    assert 0 < read_bytes <= searches * (SEARCHED_BYTES_MAX + 2_000_000)
+
+
+@pytest.mark.parametrize(
+    ("number", "expected"), [(errno.EMFILE, ErrorCode.NONE), (errno.EIO, ErrorCode.KAFKA_STORAGE_ERROR)]
+)
+def test_a_search_for_a_repetition_that_lacks_a_descriptor_costs_its_request_only(
+    broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch, number: int, expected: ErrorCode
+) -> None:
+    code(broker, sequence(1_000))
+
+    def fails(offset: int) -> Iterator[RecordBatch]:
+        raise OSError(number, "no")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(broker.log_of("t"), "batches", fails)
+        assert code(broker, sequence(10)) == ErrorCode.KAFKA_STORAGE_ERROR
+    assert code(broker, batch()) == expected
 
 
 def test_a_gap_at_a_new_leader_is_a_request_that_came_too_early(broker: BrokerHarness) -> None:

@@ -239,7 +239,7 @@ class Partition:
         try:
             original = self.state.original_of(batch)
         except OSError as error:
-            self.fail(error)
+            self.fail_if_bad(error)
             raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR) from error
         if original is None:
             raise refusal

@@ -80,6 +80,10 @@ def _asks_for_all(request: MetadataRequest, context: RequestContext) -> bool:
     return request.topics is None or (not request.topics and context.api_version == 0)
 
 
+def _is_by_id(topic: MetadataRequestTopic) -> bool:
+    return topic.name is None or (topic.topic_id != ZERO_UUID and not topic.name)
+
+
 class Metadata:
     """Answers from the image, and creates missing topics where that is allowed."""
 
@@ -165,9 +169,7 @@ class Metadata:
         return (yield from serve(request, context))
 
     def _has_many_partitions(self, asked: list[MetadataRequestTopic] | None) -> bool:
-        topics = self._ports.cluster.image.topics
-        named = topics.values() if asked is None else (topics.get(topic.name or "") for topic in asked)
-        return sum(len(topic.partitions) for topic in named if topic is not None) > PARTITIONS_AT_ONCE
+        return sum(len(topic.partitions) for topic in self._asked(asked)) > PARTITIONS_AT_ONCE
 
     def _all_in_steps(self, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse]:
         fenced = self._ports.lost.settled(one.broker_id for one in live_brokers(self._ports.cluster.image))
@@ -189,19 +191,26 @@ class Metadata:
         return answer
 
     def _leaders(self, asked: list[MetadataRequestTopic] | None) -> Iterable[int]:
-        topics = self._ports.cluster.image.topics
-        named = topics.values() if asked is None else (topics.get(topic.name or "") for topic in asked)
-        return (one.leader for topic in named if topic is not None for one in topic.partitions.values())
+        return (one.leader for topic in self._asked(asked) for one in topic.partitions.values())
+
+    def _asked(self, asked: list[MetadataRequestTopic] | None) -> Iterable[TopicImage]:
+        """Returns the topics that are asked for by name or by id, and exist; ``None`` asks for all."""
+        image = self._ports.cluster.image
+        if asked is None:
+            return image.topics.values()
+        named = (
+            image.topic_by_id(topic.topic_id) if _is_by_id(topic) else image.topics.get(topic.name or "")
+            for topic in asked
+        )
+        return (topic for topic in named if topic is not None)
 
     def _opening(self, asked: list[MetadataRequestTopic] | None) -> bool:
         ports = self._ports
         if ports.hosted.settled().done:
             return False
-        names = None if asked is None else {topic.name for topic in asked}
         return any(
-            partition.leader == ports.cluster.node_id and ports.hosted.find(name, index) is None
-            for name, topic in ports.cluster.image.topics.items()
-            if names is None or name in names
+            partition.leader == ports.cluster.node_id and ports.hosted.find(topic.name, index) is None
+            for topic in self._asked(asked)
             for index, partition in topic.partitions.items()
         )
 
@@ -255,7 +264,7 @@ class Metadata:
         missing: list[str] = []
         for topic in asked:
             name = topic.name
-            if name is None or (topic.topic_id != ZERO_UUID and not name):
+            if name is None or _is_by_id(topic):
                 answers[topic.topic_id] = self._by_id(topic.topic_id, request, context)
             elif name in answers:
                 continue
