@@ -40,7 +40,9 @@ def problems(mutant: Any) -> Iterator[str]:
 
 
 def test_every_mutant_can_be_planted() -> None:
-    """Its text occurs once, the file stays Python, and what is to catch it is there. Mend tests/mutants if not.
+    """Its text occurs once, the file stays Python, and what is to catch it is there.
+
+    Red? ``python tools/mutants.py --moved`` follows code to another file; mend the rest in tests/mutants.
 
     One test for all: an item a mutant would cost each worker more to collect than to run.
     """
@@ -88,3 +90,29 @@ def test_text_that_is_gone_or_doubled_is_not_planted(tmp_path: Path) -> None:
     ]:
         found = tool.Mutant("m", "m.py", old, new, "why", ("tests",)).problem(tmp_path)
         assert (found is None) if problem is None else (found is not None and problem in found)
+
+
+def test_code_that_moved_is_followed(tmp_path: Path) -> None:
+    """A module that is moved must not cost a hand for each bug planted in it."""
+    catalogue, core = tmp_path / "mutants", tmp_path / "core"
+    catalogue.mkdir()
+    (core / "new").mkdir(parents=True)
+    (core / "new" / "m.py").write_text("limit = 1\nrest = 3\n")
+    (core / "stays.py").write_text("wait = 2\nrest = 3\n")
+    rows = [
+        ("moved", "core/m.py", "limit = 1"),
+        ("stays", "core/stays.py", "wait = 2"),
+        ("two", "core/m.py", "rest = 3"),
+    ]
+    room = catalogue / "room.toml"
+    room.write_text(
+        "\n".join(
+            f'[[mutant]]\nname = "{name}"\nfile = "{file}"\nold = "{old}"\nnew = "x"\nwhy = "y"\ncommand = ["tests"]\n'
+            for name, file, old in rows
+        )
+    )
+    assert tool.follow_moves(catalogue, tmp_path) == ["moved"]
+    files = [mutant.file for mutant in tool.catalogue(catalogue)]
+    assert files == ["core/new/m.py", "core/stays.py", "core/m.py"], (
+        "text that is in two modules is left to a person"
+    )

@@ -1,7 +1,7 @@
 """Plant bugs that someone could write, one at a time in a copy of the tree, and require that the tests see them.
 
-``python tools/mutants.py [--only NAME...] [--list] [--jobs N]``. The bugs are in ``tests/mutants/*.toml``, one file a
-room. Exit status 1 if one survives, can't be planted, or if what should catch it is red without it.
+``python tools/mutants.py [--only NAME...] [--list] [--moved] [--jobs N]``. The bugs are in ``tests/mutants/*.toml``,
+one file a room. Exit status 1 if one survives, can't be planted, or if what should catch it is red without it.
 """
 
 from __future__ import annotations
@@ -27,6 +27,8 @@ import msgspec
 
 ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "tests" / "mutants"
+SOURCES = ("core", "kit", "bench", "plugins", "campaigns", "examples")
+"""Folders of the code that bugs are planted in."""
 NOT_COPIED = (".*", "__pycache__", "build", "dist", "*.egg-info", "node_modules")
 JOBS_MAX = 4
 
@@ -121,6 +123,29 @@ def catalogue(folder: Path = CATALOGUE) -> list[Mutant]:
                 raise ValueError(f"{path.name}: {mutant.name} is there already")
             found[mutant.name] = mutant
     return list(found.values())
+
+
+def found_in(mutant: Mutant, root: Path = ROOT) -> str | None:
+    """The module that the mutant's text has gone to; ``None`` if it is where it was, nowhere, or in several."""
+    if (root / mutant.file).is_file() and mutant.old in (root / mutant.file).read_text():
+        return None
+    modules = (path for folder in SOURCES for path in (root / folder).rglob("*.py"))
+    found = [path for path in modules if path.read_text().count(mutant.old) == 1]
+    return found[0].relative_to(root).as_posix() if len(found) == 1 else None
+
+
+def follow_moves(folder: Path = CATALOGUE, root: Path = ROOT) -> list[str]:
+    """Write the new place of each text that has moved into the catalogue. Returns the names of the mutants."""
+    followed = []
+    for path in sorted(folder.glob("*.toml")):
+        text = path.read_text()
+        for mutant in msgspec.convert(tomllib.loads(text)["mutant"], list[Mutant]):
+            if (place := found_in(mutant, root)) is not None:
+                here = f'name = "{mutant.name}"\nfile = "'
+                text = text.replace(f'{here}{mutant.file}"', f'{here}{place}"')
+                followed.append(mutant.name)
+        path.write_text(text)
+    return followed
 
 
 class Tree:
@@ -324,10 +349,14 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="tools/mutants.py", description=__doc__.partition("\n")[0])
     parser.add_argument("--only", nargs="+", metavar="NAME", help="these mutants; part of a name will do")
     parser.add_argument("--list", action="store_true", help="say what there is, and run nothing")
+    parser.add_argument("--moved", action="store_true", help="follow code that has moved to another file")
     parser.add_argument(
         "--jobs", type=int, default=min(os.cpu_count() or 1, JOBS_MAX), help="copies at a time"
     )
     wanted = parser.parse_args(arguments)
+    if wanted.moved:
+        print("\n".join(follow_moves()) or "no code has moved")
+        return 0
     mutants = catalogue()
     if wanted.only:
         mutants = [m for m in mutants if any(part in m.name for part in wanted.only)]
