@@ -11,12 +11,11 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 SKEW, STALE, LOCKED, CROSSED = "skew", "stale", "locked", "crossed"
-UNREAD, BAD_RECV = "unread", "bad_recv"
-"""Of the messages of a partition: no decoder could read them; the header with the time of receipt holds none."""
+BAD_RECV = "bad_recv"
+"""The header with the time of receipt holds none."""
 KINDS = {
     "skew": ("", SKEW, STALE),
     "cross": ("", LOCKED, CROSSED),
-    UNREAD: ("", UNREAD),
     BAD_RECV: ("", BAD_RECV),
 }
 """Check → the kind of each of its values; 0 is well."""

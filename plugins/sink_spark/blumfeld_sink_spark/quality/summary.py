@@ -133,10 +133,9 @@ class Summariser:
         """Judges the messages of the partition. Returns the offsets of those that no decoder could read."""
         if messages_read is None or not messages_read.num_rows:
             return np.zeros(0, dtype=np.int64)
-        for check in (runs.UNREAD, runs.BAD_RECV):
-            key, course = key_of("", "", OFFSETS, check), runs.flagged(messages_read, check)
-            self._checks[key] = runs.extend(self._checks.get(key), course, ROOM)
-        unread = messages_read.filter(messages_read.column(runs.UNREAD))
+        key, course = key_of("", "", OFFSETS, runs.BAD_RECV), runs.flagged(messages_read, runs.BAD_RECV)
+        self._checks[key] = runs.extend(self._checks.get(key), course, ROOM)
+        unread = messages_read.filter(messages_read.column("unread"))
         offsets: Ints = unread.column("offset").to_numpy()
         return offsets
 

@@ -18,8 +18,8 @@ from blumfeld_sink_spark.reading.times import iso_of
 from blumfeld_sink_spark.tables import DERIVED, GAPS, QUARANTINE, RAW, tables
 
 KINDS = (
-    *(GAP, GAP_END, DUPLICATE, OUT_OF_ORDER, RESET, DATA_LOSS, STALE, MORE),
-    *(f"{kind}{end}" for kind in (UNREAD, BAD_RECV, CHECKSUM, SKEW, LOCKED, CROSSED) for end in ("", "_end")),
+    *(GAP, GAP_END, DUPLICATE, OUT_OF_ORDER, RESET, UNREAD, DATA_LOSS, STALE, MORE),
+    *(f"{kind}{end}" for kind in (BAD_RECV, CHECKSUM, SKEW, LOCKED, CROSSED) for end in ("", "_end")),
 )
 
 
@@ -56,6 +56,13 @@ def read(
         rows = rows.filter(pc.less(rows.column("ts_event"), end_ns))
     order = ("ts_event", "topic", "k_partition", "k_offset", "stream", "kind")
     return rows.sort_by([(name, "ascending") for name in order])
+
+
+def faults(rows: pa.Table) -> pa.Table:
+    """Returns the rows that a check of the feed fails by: all but what a venue always sends again as a subscription
+    begins.
+    """
+    return rows.filter(pc.not_equal(rows.column("kind"), STALE))
 
 
 def is_checked(archive: Committed) -> bool:

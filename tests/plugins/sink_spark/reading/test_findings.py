@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -104,12 +105,63 @@ def test_a_message_that_could_not_be_read_is_told_and_is_not_the_venues_loss(tmp
     root = str(tmp_path / "archive")
     found = [json.loads(line) for line in run("--root", root, "--json").output.splitlines()]
     assert [(row["stream"], row["kind"], row["k_offset"], row["missing"]) for row in found] == [
-        ("offsets", "unread", 12, None),
-        ("offsets", "unread_end", 13, None),
         ("trade", "unread", 16, 1),
     ]
-    told = run("--root", root).output
-    assert "1 gap, 0 of them closed by messages that came late; 1 numbered message is still missing" in told
+    told = run("--root", root, "--fail")
+    assert (
+        "1 gap, 0 of them closed by messages that came late; 1 numbered message is still missing"
+        in told.output
+    )
+    assert (told.exit_code, QUARANTINED.format(1) in told.output) == (1, True)
+
+
+def test_messages_that_no_decoder_reads_are_no_fault_of_the_feed(tmp_path: Path) -> None:
+    """A topic with a channel that the decoder rejects would fail a check of the feed for ever. The command says where
+    they are.
+    """
+    rows = captured([write_capture(tmp_path / "feed")], "feed")
+    values = [
+        one
+        for at, value in enumerate(rows["value"].to_pylist())
+        for one in ([value, b'{"channel":"l3"}'] if at % 3 else [value])
+    ]
+    unread = values.count(b'{"channel":"l3"}')
+    rows = pa.table(
+        {
+            **{name: pa.repeat(rows[name][0], len(values)) for name in rows.column_names},
+            "value": pa.array(values, pa.binary()),
+            "offset": pa.array(range(len(values)), pa.int64()),
+        },
+        schema=rows.schema,
+    )
+    archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm",), skew_ms=0)
+    done = run("--root", str(tmp_path / "archive"), "--fail")
+    assert done.output.splitlines() == [
+        "no gaps: every message that the venues number is there once, in order",
+        QUARANTINED.format(unread),
+    ]
+    assert done.exit_code == 0
+
+
+QUARANTINED = (
+    "messages that a decoder could not read: {}; "
+    "SELECT decoder, error, count(*) FROM quarantine GROUP BY ALL shows why (archive sql)"
+)
+
+
+def test_a_trade_that_a_venue_sends_again_is_told_and_fails_no_check(tmp_path: Path) -> None:
+    """Each subscription begins with the last trade, however old. A check for that kind alone fails."""
+    rows = captured([write_capture(tmp_path / "feed")], "feed")
+    values = rows["value"].to_pylist()
+    first = next(at for at, value in enumerate(values) if b'"e":"trade"' in value)
+    values[first] = re.sub(rb'"T":\d+', b'"T":1723000000000', values[first])
+    rows = rows.set_column(1, rows.schema.field(1), pa.array(values, pa.binary()))
+    archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm",))
+    root = str(tmp_path / "archive")
+    found = [json.loads(line) for line in run("--root", root, "--json").output.splitlines()]
+    assert [(row["stream"], row["kind"], row["k_offset"]) for row in found] == [("trades", "stale", first)]
+    assert run("--root", root, "--fail").exit_code == 0
+    assert run("--root", root, "--kind", "stale", "--fail").exit_code == 1
 
 
 def test_a_header_that_holds_no_time_is_told(tmp_path: Path) -> None:

@@ -11,11 +11,12 @@ from blumfeld_sink_spark.commands.common.shown import counted
 
 if TYPE_CHECKING:
     import pyarrow as pa
+    from rich.console import Console
 
     from blumfeld_sink_spark.reading.committed import Committed
 
 FOUND = 1
-"""Exit status with ``--fail`` if there are findings."""
+"""Exit status with ``--fail`` if there are faults."""
 
 
 @edge
@@ -24,7 +25,7 @@ def command(
     kind: Annotated[
         list[str] | None,
         typer.Option(
-            help="gap, gap_end, duplicate, out_of_order, reset, crossed, locked, skew, stale, data_loss…"
+            help="gap, gap_end, duplicate, out_of_order, reset, unread, crossed, locked, skew, stale, data_loss…"
         ),
     ] = None,
     symbol: Annotated[list[str] | None, typer.Option(help="May be repeated.")] = None,
@@ -32,7 +33,9 @@ def command(
     end: Annotated[str | None, typer.Option("--to", help="Events before then.")] = None,
     limit: Annotated[int, typer.Option(min=0, help="Rows that are shown below the calendar.")] = 20,
     as_json: Annotated[bool, typer.Option("--json", help="All rows, one JSON object a line.")] = False,
-    fail: Annotated[bool, typer.Option("--fail", help="Exit with 1 if there are any.")] = False,
+    fail: Annotated[
+        bool, typer.Option("--fail", help="Exit with 1 if there are any; stale counts where --kind names it.")
+    ] = False,
 ) -> None:
     """Show missing, doubled and late messages, crossed books, skewed clocks and lost offsets, by date and kind."""
     from blumfeld_sink_spark.reading import findings
@@ -50,13 +53,14 @@ def command(
             typer.echo(msgspec.json.encode(row).decode())
     else:
         _print(archive, rows, limit, asked=bool(kind or symbol or start or end))
-    if fail and rows.num_rows:
+    if fail and (rows if kind else findings.faults(rows)).num_rows:
         raise typer.Exit(FOUND)
 
 
 def _print(archive: Committed, rows: pa.Table, limit: int, *, asked: bool) -> None:
     from blumfeld_sink_spark.commands.common.shown import console as shown_on
     from blumfeld_sink_spark.reading import findings
+    from blumfeld_sink_spark.tables import QUARANTINE
 
     console = shown_on()
     if not rows.num_rows:
@@ -68,7 +72,17 @@ def _print(archive: Committed, rows: pa.Table, limit: int, *, asked: bool) -> No
             console.print(
                 "nothing is checked: only whole messages are archived, and no decoder reads their numbers"
             )
-        return
+    else:
+        _print_rows(console, rows, limit, asked=asked)
+    quarantined = sum(entry.rows for entry in archive.files(QUARANTINE))
+    if quarantined and not asked:
+        console.print(
+            f"messages that a decoder could not read: {quarantined:,}; "
+            "SELECT decoder, error, count(*) FROM quarantine GROUP BY ALL shows why (archive sql)"
+        )
+
+
+def _print_rows(console: Console, rows: pa.Table, limit: int, *, asked: bool) -> None:
     console.print(_calendar(rows))
     if not asked:
         console.print(_closed(rows))

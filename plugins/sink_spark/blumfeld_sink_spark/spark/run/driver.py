@@ -39,7 +39,7 @@ from blumfeld_sink_spark.spark.run.progress import (
 )
 from blumfeld_sink_spark.spark.run.readers import Choice, choose, stream
 from blumfeld_sink_spark.spark.run.watchman import ANSWER_S, Watchman
-from blumfeld_sink_spark.spark.runtime.session import Session, open_session
+from blumfeld_sink_spark.spark.runtime.session import Session, is_local, open_session
 from blumfeld_sink_spark.spark.tasks.batch_writer import SINK, ArchiveSink
 from blumfeld_sink_spark.spark.topics import planning
 from blumfeld_sink_spark.spark.topics.client import START_PATIENCE_S, Topics
@@ -146,7 +146,8 @@ class _Run:
             self.tell(Notice(text="nothing is new behind what is archived: ended without Spark"))
             return self.totals
         if self.given is None:
-            self.tell(Step(text=f"starting Spark {pyspark.__version__}, its JVM first"))
+            asked = "" if is_local(self.settings.master) else f", then asking {self.settings.master}"
+            self.tell(Step(text=f"starting Spark {pyspark.__version__}, its JVM first{asked}"))
         self._session = self.given or open_session(self.settings, self.choice.jars)
         self.lease.renew()  # Spark's start may take a good part of the lease on a busy machine
         try:
