@@ -35,9 +35,10 @@ REPLAY_STEP = 512
 SEQUENCES_AHEAD_MAX = 1 << 30
 """A sequence that is further ahead of another one lies behind it: sequences begin anew after 2^31 - 1."""
 PRODUCERS_SHARES = (1, 4, 16)
-"""How many records of all producers there are for each of one producer where a forgotten batch is looked for."""
+"""How many records of all producers there are for each of one producer where a forgotten batch is looked for. The last
+``SEARCHED_MAX`` records are looked at in any case: dozens of producers may write small batches."""
 SEARCHED_MAX = 256
-"""Batches that are looked at for each share: their headers take about 2 ms."""
+"""Batches that are looked at from each place: their headers take about 2 ms."""
 SEARCHED_BYTES_MAX = 2 << 20
 """Bytes of these batches. The storage reads them whole, on the loop: without a bound a refused batch held it for 82 ms
 where batches have 900 kB, and for a second where they came from the disk."""
@@ -283,8 +284,8 @@ class ReplicaState:
             return None
         wanted = batch.producer_id, batch.producer_epoch, batch.base_sequence, batch.last_sequence
         log = self._log
-        for share in PRODUCERS_SHARES:
-            start_offset = max(log.log_start_offset, end_offset - records_back * share)
+        for back in sorted({SEARCHED_MAX, *(records_back * share for share in PRODUCERS_SHARES)}):
+            start_offset = max(log.log_start_offset, end_offset - back)
             bytes_left = SEARCHED_BYTES_MAX
             for known in islice(log.batches(start_offset), SEARCHED_MAX):
                 if known.base_offset >= end_offset or bytes_left <= 0:
