@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from types import SimpleNamespace
 from typing import Any, TypeVar, cast
@@ -11,6 +12,7 @@ import msgspec
 from blumfeld.broker.broker import Broker
 from blumfeld.broker.ports import BrokerComposition
 from blumfeld.config.values import BrokerConfig
+from blumfeld.coordinator.runtime.coordinator import gather
 from blumfeld.spi.cluster import (
     TOPIC_RESOURCE,
     BrokerImage,
@@ -102,6 +104,7 @@ class FakeMetadata:
         self.new_directory: bytes | None = None
         """Where replicas of new topics lie, as far as the controller knows; ``None``: it keeps no directories."""
         self._listeners: list[ImageListener] = []
+        self._untold: deque[tuple[Sequence[ImageListener], ImageDelta]] = deque()
         self._next_producer_id = 1000
 
     def quorum(self) -> Quorum | None:
@@ -126,11 +129,29 @@ class FakeMetadata:
     def subscribe(self, listener: ImageListener) -> None:
         self._listeners.append(listener)
         changed = tuple((t, p) for t in self.image.topics.values() for p in t.partitions.values())
-        listener(self.image, ImageDelta(first=True, partitions_changed=changed))
+        self._tell([listener], ImageDelta(first=True, partitions_changed=changed))
 
     def tell(self, delta: ImageDelta) -> None:
-        for listener in self._listeners:
-            listener(self.image, delta)
+        self._tell(self._listeners, delta)
+
+    def _tell(self, listeners: Sequence[ImageListener], delta: ImageDelta) -> None:
+        """Tell listeners when the deltas before are applied."""
+        self._untold.append((listeners, delta))
+        if len(self._untold) == 1:
+            self._tell_next()
+
+    def _tell_next(self) -> None:
+        while self._untold:
+            listeners, delta = self._untold[0]
+            applied = gather([one for listener in listeners if (one := listener(self.image, delta))])
+            if not applied.done:
+                applied.when_done(lambda _: self._told())
+                return
+            self._untold.popleft()
+
+    def _told(self) -> None:
+        self._untold.popleft()
+        self._tell_next()
 
     def submit(self, command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
         self.commands.append(command)

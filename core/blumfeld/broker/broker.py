@@ -24,7 +24,6 @@ from blumfeld.broker.replicas.hosting.pushes import PushedReplicas
 from blumfeld.broker.replicas.local_partitions import LedPartitions
 from blumfeld.broker.serving.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.serving.peer_client import TransportPeerClient
-from blumfeld.broker.serving.slices import Slices
 from blumfeld.broker.upkeep.cleaner import Cleaner
 from blumfeld.broker.upkeep.retention import Upkeep
 from blumfeld.broker.upkeep.topic_gauges import topic_gauges
@@ -103,14 +102,13 @@ class Broker:
             self._topics_deleted,
         )
         self.ports = self._make_ports()
-        slices = Slices(composition.runtime)
         observing = None
         if composition.observers:
             from blumfeld.broker.serving.observing import Observing
 
             observing = Observing(composition.runtime, self.events, composition.observers)
         self._dispatchers = {
-            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics, slices, observing)
+            kind: Dispatcher(kind, composition.runtime, self.events, authorizer, metrics, observing)
             for kind in LISTENER_KINDS
         }
         self.groups: GroupCoordination | None = None

@@ -516,7 +516,11 @@ class Node:
 
         lag = LoopLag(self.composition.runtime)
         brought = [metric for _, metrics in self.plugins.each("blumfeld_metrics") for metric in metrics]
-        for metric in (*self.broker.gauges(), *process_metrics(lag), *brought):
+        for metric in (
+            *self.broker.gauges(),
+            *process_metrics(lag, self.composition.runtime.scheduler),
+            *brought,
+        ):
             self.metrics.add(metric)
 
         endpoint = MetricsEndpoint(self.metrics, self.health, self.broker.group_lags)

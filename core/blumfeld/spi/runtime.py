@@ -11,6 +11,7 @@ from enum import IntEnum
 from typing import Any, Protocol, TypeVar
 
 from blumfeld.spi.parts import FileRegion
+from blumfeld.spi.scheduler import Scheduler
 
 T = TypeVar("T")
 
@@ -212,6 +213,8 @@ class Runtime(Protocol):
 
     random: Random
     files: Files
+    scheduler: Scheduler
+    """Runs work that may take longer than a few milliseconds. Nothing else hands the loop back by hand."""
 
     def now_ms(self) -> int:
         """Wall clock, ms since the epoch. May jump."""

@@ -2,7 +2,7 @@
 
 A handler that has many elements to serve is a generator (:data:`Steps`). It yields ``None`` where a turn for others
 may come, or an open :class:`~blumfeld.spi.completion.Completion` that it waits for. It returns the answer. The
-dispatcher drives it (``broker/serving/slices.py``).
+dispatcher drives it with the scheduler (:mod:`blumfeld.spi.scheduler`).
 
 :func:`by_elements` makes such a generator from a handler that answers each element for itself. It serves the request as
 a row of small requests, and puts their answers together.

@@ -1,28 +1,30 @@
 """One fetcher: copies partitions from one leader over one connection, as :mod:`~.fetcher_rules` says.
 
 The batches of an answer go to the logs as views of the frame that was received, within the turn of the answer; those of
-a large answer in slices (:mod:`~.answer_slices`). The next request leaves at the end of the turn in which all of them
+a large answer over several turns. The next request leaves at the end of the turn in which all of them
 are written: it is the acknowledgement of all.
 """
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Hashable, Sequence
 from functools import partial
 from typing import Any
 
 from blumfeld.log.leader_epochs import truncation_offset
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.spi.peers import PeerChannel, RawAnswer
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Phase, Timer
+from blumfeld.spi.scheduler import Lane, Work
+from blumfeld.spi.steps import drained
 from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import BrokerError, known_code
 from blumfeld.wire.messages.fetch import FetchResponse, PartitionData
 from blumfeld.wire.primitives import DecodeError
-from blumfeld_replication_isr.answer_slices import AnswerInWork
 from blumfeld_replication_isr.fetch_request import FetchSettings, fetch_request
 from blumfeld_replication_isr.fetcher_owner import FetcherOwner
 from blumfeld_replication_isr.fetcher_rules import (
@@ -40,6 +42,8 @@ from blumfeld_replication_isr.follower import IsrFollower
 from blumfeld_replication_isr.look_up import LookUp
 from blumfeld_replication_isr.throttled_followers import ThrottledFollowers
 
+SMALL_PARTS = 16
+"""An answer for so many partitions is taken at once. It doesn't wait for larger ones."""
 IDLE_MS = 10_000
 """Time after which a fetcher without partitions is closed. An election takes partitions from it for a moment only."""
 
@@ -74,7 +78,7 @@ class Fetcher:
         acknowledges them, and no other request makes them wait."""
         self._throttled = ThrottledFollowers(self.rules, settings.backoff_ms)
         self._under_way = False
-        self._taking: AnswerInWork | None = None
+        self._taking: Work | None = None
         """The answer whose other parts are taken in later turns. No request leaves before it is taken."""
         self._lost: list[IsrFollower] = []
         """Followers in this answer whose log's end the leader doesn't have."""
@@ -165,7 +169,7 @@ class Fetcher:
         """Send nothing more. An answer that still comes is dropped."""
         self._stopped = True
         if self._taking is not None:
-            self._taking.drop()
+            self._taking.close()
         self._stop_timer()
         self._stop_idle_timer()
         self._channel.close()
@@ -270,10 +274,25 @@ class Fetcher:
             return
         self._full_again = False
         self._lost = []
-        parts = [(topic.topic_id, data) for topic in answer.responses for data in topic.partitions]
-        self._taking = self._owner.answers.take(
-            parts, self._take_part, partial(self._taken, answer.session_id)
-        )
+        parts = deque((topic.topic_id, data) for topic in answer.responses for data in topic.partitions)
+        steps = self._take_parts(parts, answer.session_id)
+        if len(parts) <= SMALL_PARTS:
+            drained(steps)
+            return
+        work = self._runtime.scheduler.run(Lane.REPLICATION, steps)
+        if not work.done:
+            self._taking = work
+            for _, data in parts:
+                # A view of the frame, which is overwritten after this turn.
+                if isinstance(data.records, memoryview):
+                    data.records = memoryview(bytes(data.records))
+
+    def _take_parts(self, parts: deque[tuple[bytes, PartitionData]], session_id: int) -> Steps[None]:
+        while parts:
+            self._take_part(*parts.popleft())
+            if parts:
+                yield None
+        self._taken(session_id)
 
     def _take_part(self, topic_id: bytes, data: PartitionData) -> None:
         """Take one part of an answer, perhaps turns after it came: its partition may have left, been truncated, or
@@ -299,7 +318,7 @@ class Fetcher:
     def _drop_answer(self) -> None:
         """Take no more of the answer: it came from an earlier process of the leader. All is asked for anew."""
         assert self._taking is not None, "no answer is being taken"
-        self._taking.drop()
+        self._taking.close()
         self._taking = None
         self.rules.failed()
         lost, self._lost = self._lost, []

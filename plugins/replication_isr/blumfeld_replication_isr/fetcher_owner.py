@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Protocol
 
 from blumfeld.spi.runtime import Runtime
-from blumfeld_replication_isr.answer_slices import AnswerSlices
 
 
 class IdleFetcher(Protocol):
@@ -34,11 +33,6 @@ class FetcherOwner(Protocol):
 
     def own_epoch(self) -> int:
         """This node's broker epoch, as registered; -1 before that."""
-        ...
-
-    @property
-    def answers(self) -> AnswerSlices:
-        """Takes the answers of all fetchers."""
         ...
 
     def close_idle(self, fetcher: IdleFetcher) -> None:

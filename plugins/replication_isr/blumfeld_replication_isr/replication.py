@@ -6,23 +6,22 @@ connections for each leader (:mod:`~.fetcher`).
 
 from __future__ import annotations
 
-from collections import deque
 from typing import TYPE_CHECKING, Any
 
 from blumfeld.metadata.partitions.directories import has_online_directory
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import Composition, Metric
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.runtime import Timer
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.schema import Message
 from blumfeld_replication_isr.isr_changes import IsrChanges
 from blumfeld_replication_isr.leader import IsrLeader
 
 if TYPE_CHECKING:
-    from blumfeld_replication_isr.answer_slices import AnswerSlices
     from blumfeld_replication_isr.fetcher import Fetcher
     from blumfeld_replication_isr.fetcher_owner import IdleFetcher
     from blumfeld_replication_isr.follower import IsrFollower
@@ -30,8 +29,8 @@ if TYPE_CHECKING:
 SUBMIT_TIMEOUT_MS = 5_000
 """Time after which a change of ISRs without an answer is asked for again. A leader's high watermark may wait for that
 answer, and to ask twice does no harm. Kafka waits ``controller.socket.timeout.ms``, 30 s."""
-CHECKED_AT_ONCE = 1_000
-"""Leaders that are looked at in one turn: a millisecond or two."""
+STEP_LEADERS = 100
+"""Leaders that are looked at in one step: 0.2 ms. Those of one turn share a request to the controller."""
 FETCHER_PARTITIONS_MAX = 1_000
 """Partitions of one fetcher. Both nodes look at each partition of a full request, and the leader at each partition of a
 session, so more would hold up their other connections. A leader of more partitions gets more fetchers."""
@@ -48,14 +47,12 @@ class IsrReplication:
         self._composition = composition
         self._leaders: dict[IsrLeader, None] = {}
         self._timer: Timer | None = None
-        self._unchecked: deque[IsrLeader] = deque()
-        """Leaders that this round has yet to look at."""
-        self._slice_timer: Timer | None = None
+        self._check: Work | None = None
+        """The last look at all leaders."""
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
         """By leader and number."""
         self._leader_epochs: dict[int, int] = {}
         """Broker epoch of each leader that is fetched from: the process that its connections lead to."""
-        self._answers: AnswerSlices | None = None
         self._isr_shrinks = self._isr_expands = 0
         self._defects = RepeatedEvents(self.runtime)
 
@@ -88,10 +85,11 @@ class IsrReplication:
 
     async def stop(self) -> None:
         """Stop the periodic work. Legal without start."""
-        for timer in (self._timer, self._slice_timer):
-            if timer is not None:
-                timer.cancel()
-        self._timer = self._slice_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        if self._check is not None:
+            self._check.close()
         self.changes.stop()
         fetchers, self._fetchers = self._fetchers, {}
         for fetcher in fetchers.values():
@@ -165,15 +163,6 @@ class IsrReplication:
         )
         return fetcher
 
-    @property
-    def answers(self) -> AnswerSlices:
-        """Takes the answers of all fetchers."""
-        if self._answers is None:
-            from blumfeld_replication_isr.answer_slices import AnswerSlices
-
-            self._answers = AnswerSlices(self.runtime)
-        return self._answers
-
     def close_idle(self, fetcher: IdleFetcher) -> None:
         """Stop a fetcher that has had no partition for a while."""
         del self._fetchers[fetcher.leader_id, fetcher.number]
@@ -242,15 +231,15 @@ class IsrReplication:
 
     def _check_lag(self) -> None:
         self._later()
-        self._unchecked = deque(self._leaders)
-        self._check_some()
+        if self._check is not None:
+            self._check.close()
+        self._check = self.runtime.scheduler.run(Lane.REPLICATION, self._check_all())
 
-    def _check_some(self) -> None:
-        for _ in range(min(CHECKED_AT_ONCE, len(self._unchecked))):
-            leader = self._unchecked.popleft()
+    def _check_all(self) -> Steps[None]:
+        for number, leader in enumerate(list(self._leaders), start=1):
+            if not number % STEP_LEADERS:
+                yield None
             try:
                 leader.check_lag()
             except Exception as defect:  # the leaders behind it would keep dead members in their ISRs
                 self.say_defect("a leader met a defect in the check of its ISR", leader.partition, defect)
-        if self._unchecked:
-            self._slice_timer = self.runtime.call_later(0, self._check_some)

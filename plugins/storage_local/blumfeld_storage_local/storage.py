@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 from collections.abc import Iterable, Sequence
-from functools import partial
 from math import inf
 
 from blumfeld.config.values import TopicConfig
@@ -13,6 +12,7 @@ from blumfeld.log.segments.file_names import DirState, marked_partition_dir, par
 from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.storage import (
     LogDirInfo,
     LogDirNotFoundError,
@@ -82,8 +82,8 @@ class LocalStorage:
         self._deleted: dict[TopicPartition, DirectoryLogs] = {}
         """Directories of logs that were deleted since the start: a power cut may bring their names back."""
         self._open: dict[TopicPartition, LocalLog] = {}
-        self._round: CheckpointRound | None = None
-        """The checkpoint that is being taken down."""
+        self._round: tuple[CheckpointRound, Work] | None = None
+        """The last checkpoint. It may still be being taken down."""
         self._moves = MoveScheduler(
             runtime,
             len(self._directories),
@@ -255,7 +255,7 @@ class LocalStorage:
             log.discard()
         self._where.pop(partition, None)
         if self._round is not None:
-            self._round.forget(partition)
+            self._round[0].forget(partition)
         self._check_started()
         for at in self._directories if known is None else [known]:
             if known is None and not at.online:
@@ -340,31 +340,20 @@ class LocalStorage:
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         """Write recovery points, log starts and high watermarks.
 
-        With few logs the recovery points are durable when this returns, with many some turns later. The other files
-        follow soon. A directory whose checkpoints can't be written goes offline, but a full one tries again at the
-        next checkpoint. Raises ``OSError`` if no directory is online.
+        The recovery points of few logs are durable when this returns, unless other upkeep has taken this turn's time;
+        those of many are some turns later. The other files follow soon. A directory whose checkpoints can't be written
+        goes offline, but a full one tries again at the next checkpoint. Raises ``OSError`` if no directory is online.
         """
         online = [directory for directory in self._directories if directory.online]
-        self._round = CheckpointRound(online, self._open.values(), high_watermarks, self._lies_in)
-        self._go_on(self._round)
+        if self._round is not None:
+            self._round[1].close()
+        checkpoint = CheckpointRound(online, self._open.values(), high_watermarks, self._lies_in)
+        self._round = checkpoint, self._runtime.scheduler.run(Lane.UPKEEP, checkpoint.steps())
         if not any(directory.online for directory in self._directories):
             self._directories[0].home.check()
 
-    def _go_on(self, checkpoint: CheckpointRound) -> None:
-        if checkpoint is not self._round:
-            return  # a newer one has begun, or the storage has stopped
-        if checkpoint.step():
-            self._runtime.call_later(0, partial(self._go_on, checkpoint))
-        else:
-            self._round = None
-
     def _lies_in(self, partition: TopicPartition) -> tuple[DirectoryLogs, DirectoryLogs | None]:
         return self._where.get(partition, self._directories[0]), self._moves.target(partition)
-
-    def _end_checkpoint(self) -> None:
-        checkpoint, self._round = self._round, None
-        while checkpoint is not None and checkpoint.step():
-            pass
 
     # Stop
 
@@ -376,7 +365,8 @@ class LocalStorage:
         if not self._started:
             return
         self._started = False
-        self._end_checkpoint()
+        if self._round is not None:
+            self._round[1].finish()
         await self._moves.stop()
         failures: list[OSError] = []
         for directory in self._directories:

@@ -1,4 +1,4 @@
-"""AddPartitionsToTxn of a client with many partitions, in steps, so that others get their turns between (ADR 0014).
+"""AddPartitionsToTxn of a client with many partitions, in steps, so that others get their turns between (ADR 0045).
 
 Such a request (v0-3) adds all of its partitions or none. So it is walked twice: to find those that can't be added, and
 to answer each element. Between the two the rest is submitted as one command.

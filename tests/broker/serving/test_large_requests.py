@@ -19,7 +19,7 @@ from blumfeld.broker.handlers.broker import (
     api_75_describe_topic_partitions,
 )
 from blumfeld.broker.handlers.broker.api_03_metadata import PARTITIONS_AT_ONCE
-from blumfeld.broker.serving import dispatch, slices
+from blumfeld.broker.serving import dispatch
 from blumfeld.config.values import BROKER_CONFIGS
 from blumfeld.spi.cluster import BROKER_RESOURCE
 from blumfeld.spi.completion import Completion
@@ -313,8 +313,6 @@ def test_a_few_long_keys_are_served_in_steps(
         return find(self, key, key_type, context)
 
     monkeypatch.setattr(api_10_find_coordinator.FindCoordinator, "_find", noted)
-    monkeypatch.setattr(slices, "STEPS_MAX", 1)
-    monkeypatch.setattr(slices, "SHARES_MAX", 1)
     harness = BrokerHarness(group_protocols=[ClassicGroupProtocol()])
     keys = [f"{number:03}".ljust(32_000, "x") for number in range(count)]
     request = FindCoordinatorRequest(key_type=key_type, coordinator_keys=keys)
@@ -337,7 +335,6 @@ def test_metadata_of_many_partitions_is_served_in_steps(
     for name in ("b", "a"):
         harness.create_topic(name, partitions=PARTITIONS_AT_ONCE + 1)
     request = MetadataRequest(topics=topics)
-    monkeypatch.setattr(slices, "STEPS_MAX", 1)
     exchange = harness.begin(harness.frame(request, 12))
     assert not exchange.settled, "others have their turn"
     harness.runtime.advance(10_000)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blumfeld.coordinator.groups.records import record
-from blumfeld.coordinator.runtime.host import REPLAY_SLICE_RECORDS
+from blumfeld.coordinator.runtime.host import REPLAY_STEP_RECORDS
 from blumfeld.coordinator.runtime.shard_contract import TransactionalRecord
 from blumfeld.spi.groups import Producer
 from blumfeld.wire.errors import ErrorCode
@@ -142,7 +142,7 @@ def test_a_producer_that_can_not_be_is_refused(
 def test_old_producers_do_not_hear_of_loading(version: int, code: ErrorCode) -> None:
     """They break at it (KAFKA-7296)."""
     tombstone = record(GroupMetadataKey(group="g"), None)
-    groups = Groups(log=FakeLog([tombstone] * (REPLAY_SLICE_RECORDS + 1)), transactions=True)
+    groups = Groups(log=FakeLog([tombstone] * (REPLAY_STEP_RECORDS + 1)), transactions=True)
     assert codes(groups.ask(txn_request(), version)) == [code]
     groups.runtime.run_turn()
     groups.runtime.run_turn()

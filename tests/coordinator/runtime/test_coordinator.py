@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MAX_MS, RELOAD_DELAY_MS, Coordinator, gather
-from blumfeld.coordinator.runtime.host import REPLAY_SLICE_RECORDS
+from blumfeld.coordinator.runtime.host import REPLAY_STEP_RECORDS
 from blumfeld.coordinator.runtime.shard_contract import LogItem
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import Decision
@@ -150,7 +150,7 @@ def test_a_log_that_stays_broken_is_tried_again_and_again() -> None:
 def test_a_defect_in_a_replay_is_no_end_of_the_others() -> None:
     """It is told where defects are told, tried again, and the shards behind it are loaded."""
     stage = Stage()
-    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS + 1)))
+    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS + 1)))
     bad = FakeLog([entry("defect")])
     stage.coordinator.elected(0, bad)
     stage.coordinator.elected(2, FakeLog([entry("behind it")]))
@@ -159,7 +159,7 @@ def test_a_defect_in_a_replay_is_no_end_of_the_others() -> None:
         stage.runtime.advance(1)
     stage.runtime.advance(1)
     assert stage.coordinator.counts.loads_completed == 2
-    assert len(stage.submit(1, read).result()) == REPLAY_SLICE_RECORDS + 1
+    assert len(stage.submit(1, read).result()) == REPLAY_STEP_RECORDS + 1
     bad.items = [entry("mended")]
     stage.runtime.advance(RELOAD_DELAY_MS)
     assert stage.submit(0, read).result() == ["mended"]
@@ -169,12 +169,12 @@ class WatchedLog(FakeLog):
     """Tells which of several logs is being read."""
 
     def __init__(self, name: int, slices: int, read: list[int]) -> None:
-        super().__init__([entry("x")] * (REPLAY_SLICE_RECORDS * slices))
+        super().__init__([entry("x")] * (REPLAY_STEP_RECORDS * slices))
         self._name, self._read = name, read
 
     def records(self) -> Iterator[LogItem]:
         for at, item in enumerate(super().records()):
-            if at % REPLAY_SLICE_RECORDS == 0:
+            if at % REPLAY_STEP_RECORDS == 0:
                 self._read.append(self._name)
             yield item
 
@@ -212,10 +212,10 @@ def test_a_load_waits_for_its_disk_and_others_go_on() -> None:
     stage = Stage()
     cold = ColdLog([entry("a"), entry("b")])
     stage.coordinator.elected(0, cold)
-    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS * 2)))
+    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS * 2)))
     stage.runtime.advance(60_000)
     assert code_of(stage.submit(0, read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    assert len(stage.submit(1, read).result()) == REPLAY_SLICE_RECORDS * 2
+    assert len(stage.submit(1, read).result()) == REPLAY_STEP_RECORDS * 2
     cold.disk.complete(None)
     stage.runtime.run_turn()
     assert stage.submit(0, read).result() == ["a", "b"]
@@ -249,8 +249,8 @@ def test_a_log_is_replayed_when_all_that_was_placed_is_written() -> None:
 def test_leadership_that_goes_in_the_middle_of_a_load_ends_it() -> None:
     """Nothing is replayed after that, and nobody is told that it is loading."""
     stage = Stage()
-    stage.coordinator.elected(0, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS * 3)))
-    stage.coordinator.elected(1, FakeLog([entry("y")] * (REPLAY_SLICE_RECORDS * 3)))
+    stage.coordinator.elected(0, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS * 3)))
+    stage.coordinator.elected(1, FakeLog([entry("y")] * (REPLAY_STEP_RECORDS * 3)))
     stage.coordinator.resigned(0)
     stage.coordinator.elected(1, FakeLog([entry("newer")]))
     stage.runtime.advance(10)
@@ -333,7 +333,7 @@ def test_resigning_refuses_who_waits() -> None:
 def test_loading_is_known() -> None:
     """For ListGroups, and whoever waits for a node to be ready."""
     stage = Stage()
-    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_SLICE_RECORDS + 1)))
+    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS + 1)))
     assert stage.coordinator.loading()
     stage.runtime.run_turn()
     assert not stage.coordinator.loading()

@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.coordinator.runtime.host import REPLAY_SLICE_RECORDS, RETRY_MS, HostState, ShardHost
-from blumfeld.coordinator.runtime.loading import Loads
+from blumfeld.coordinator.runtime.host import REPLAY_STEP_RECORDS, RETRY_MS, HostState, ShardHost
 from blumfeld.coordinator.runtime.record_runs import RecordRun
 from blumfeld.coordinator.runtime.shard_contract import TransactionalRecord, TransactionMarker
 from blumfeld.spi.completion import Completion
@@ -133,7 +132,7 @@ class Stage:
             self.load()
 
     def load(self) -> None:
-        Loads(self.runtime).begin(self.host)
+        self.host.load()
 
     def _perform(self, effect: Any) -> None:
         if effect.startswith("defect"):
@@ -501,27 +500,27 @@ def test_a_short_log_is_loaded_when_load_returns() -> None:
     stage = Stage(FakeLog([entry("a"), entry("b")]), load=False)
     stage.shard.begin = Decision(records=[entry("c")], timers=[TimerOrder(("x",), 5, note("d"))])
     assert code_of(stage.submit(read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
-    Loads(stage.runtime).begin(stage.host)
+    stage.host.load()
     stage.runtime.advance(5)
     assert stage.shard.notes == ["a", "b", "c", "d"]
 
 
 def test_a_long_log_is_loaded_in_slices() -> None:
     """Others get their turn, and requests are told to come back."""
-    stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_SLICE_RECORDS * 2 + 1)]))
-    assert len(stage.shard.notes) == REPLAY_SLICE_RECORDS
+    stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_STEP_RECORDS * 2 + 1)]))
+    assert len(stage.shard.notes) == REPLAY_STEP_RECORDS
     assert code_of(stage.submit(read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     stage.runtime.run_turn()
-    assert len(stage.submit(read).result()) == REPLAY_SLICE_RECORDS * 2 + 1
+    assert len(stage.submit(read).result()) == REPLAY_STEP_RECORDS * 2 + 1
 
 
 def test_a_shard_that_is_stopped_while_it_loads_stays_stopped() -> None:
     """The next slice finds nobody."""
-    stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_SLICE_RECORDS + 1)]))
+    stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_STEP_RECORDS + 1)]))
     stage.host.stop()
     stage.runtime.run_turn()
     assert stage.host.state is HostState.DROPPED
-    assert len(stage.shard.notes) == REPLAY_SLICE_RECORDS
+    assert len(stage.shard.notes) == REPLAY_STEP_RECORDS
 
 
 def test_a_log_that_can_not_be_read_drops_the_shard() -> None:
@@ -619,7 +618,7 @@ def test_transactions_are_replayed_in_the_order_of_the_log() -> None:
 def test_a_marker_that_comes_during_the_load_is_not_missed() -> None:
     """What is being replayed was read before it was there."""
     log = FakeLog(
-        [TransactionalRecord(PRODUCER, entry("a"))] + [entry(str(n)) for n in range(REPLAY_SLICE_RECORDS)]
+        [TransactionalRecord(PRODUCER, entry("a"))] + [entry(str(n)) for n in range(REPLAY_STEP_RECORDS)]
     )
     stage = Stage(log)
     assert stage.host.state is HostState.LOADING
@@ -634,7 +633,7 @@ def test_a_marker_that_comes_during_the_load_is_not_missed() -> None:
 
 def test_a_marker_that_comes_during_the_load_and_is_lost_ends_nothing() -> None:
     """Its write failed: the log doesn't have it, and the shard is rebuilt from that."""
-    log = FakeLog([TransactionalRecord(PRODUCER, entry("a"))] + [entry("x")] * REPLAY_SLICE_RECORDS)
+    log = FakeLog([TransactionalRecord(PRODUCER, entry("a"))] + [entry("x")] * REPLAY_STEP_RECORDS)
     stage = Stage(log)
     log.ahead = Completion()
     stage.host.transaction_ended(7, True)

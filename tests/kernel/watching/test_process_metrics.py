@@ -39,7 +39,7 @@ def test_the_loop_s_lag_is_how_late_it_calls_back() -> None:
 
 def test_the_process_is_measured() -> None:
     runtime = cast("Any", FakeRuntime())
-    metrics = {metric.name: metric for metric in process_metrics(LoopLag(runtime))}
+    metrics = {metric.name: metric for metric in process_metrics(LoopLag(runtime), runtime.scheduler)}
     before = metrics["blumfeld_process_open_fds"].read()
     with open(os.devnull, "rb"):
         assert metrics["blumfeld_process_open_fds"].read() == before + 1

@@ -31,8 +31,8 @@ def lines(*offsets: int | None) -> bytes:
 
 @pytest.fixture
 def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    """Two logs, or high watermarks, fit in a turn."""
-    monkeypatch.setattr(checkpoint_round, "NOTED_AT_ONCE", 2)
+    """Two logs, or high watermarks, are one step."""
+    monkeypatch.setattr(checkpoint_round, "STEP_LOGS", 2)
 
     def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
         return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)

@@ -7,7 +7,6 @@ from itertools import pairwise
 
 import pytest
 
-from blumfeld.broker.serving import slices
 from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
@@ -31,10 +30,7 @@ def request() -> ProduceRequest:
 
 
 @pytest.fixture
-def broker(monkeypatch: pytest.MonkeyPatch) -> Verifying:
-    """Each step of a large request has a turn of its own."""
-    for name in ("STEPS_MAX", "SHARES_MAX"):
-        monkeypatch.setattr(slices, name, 1)
+def broker() -> Verifying:
     started = Verifying()
     started.metadata.delete_topic("t")
     started.runtime.run_turn()

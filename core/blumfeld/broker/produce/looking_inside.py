@@ -1,4 +1,4 @@
-"""Record checks of batches that are too large for the loop, in a worker thread (ADR 0014)."""
+"""Record checks of batches that are too large for the loop, in a worker thread (ADR 0045)."""
 
 from __future__ import annotations
 

@@ -3,8 +3,7 @@ it (docs/adr/0020-replica-contract.md)."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from functools import partial
+from collections.abc import Sequence
 from typing import Protocol
 
 from blumfeld.broker.replicas.rules.fetched_batches import fetched_batches
@@ -17,6 +16,7 @@ from blumfeld.spi.leader_epochs import EpochEnd, EpochEntry
 from blumfeld.spi.replication import FollowerReplica
 from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.storage import PartitionLog, TopicPartition, WriteOutcome
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
@@ -64,6 +64,7 @@ class FollowedPartition:
         "_outcome_end",
         "_partition",
         "_rebuild",
+        "_rebuilt",
         "_runtime",
         "_stopped",
         "follower",
@@ -91,8 +92,10 @@ class FollowedPartition:
         """The end that the last outcome of a write told. The log's own may be ahead, where an ack waits for a sync."""
         self._leader_ends = (0, 0)
         """The leader's high watermark and log start, as of its last answer."""
-        self._rebuild: tuple[Iterator[None], Completion[None]] | None = None
-        """The replay of producers after a truncation, and the completion that waits for it."""
+        self._rebuild: Work | None = None
+        """The last replay of producers after a truncation."""
+        self._rebuilt: Completion[None] = Completion.of(None)
+        """Done when it has ended."""
 
     # FollowerHost
 
@@ -119,7 +122,7 @@ class FollowedPartition:
     def append_fetched(self, batches: memoryview, high_watermark: int, log_start_offset: int) -> bool:
         """As ``FollowerHost.append_fetched``."""
         self._check()
-        if self._rebuild is not None:
+        if not self._rebuilt.done:
             raise ValueError(f"{self.partition} is still rebuilding its producers after a truncation")
         found = fetched_batches(batches, self.log.placed_end_offset, self._epoch)
         try:
@@ -153,10 +156,12 @@ class FollowedPartition:
         except OSError as error:
             raise self._failed(error) from error
         self._cut()
-        done: Completion[None] = Completion()
-        self._rebuild = (steps, done)
-        self._rebuild_step()
-        return done
+        if steps is None:
+            return Completion.of(None)
+        rebuilt: Completion[None] = Completion()
+        self._rebuilt = rebuilt
+        self._rebuild = self._runtime.scheduler.run(Lane.REPLICATION, steps, self._rebuild_ended)
+        return rebuilt
 
     def restart_at(
         self, offset: int, epochs: Sequence[EpochEntry] = (), producers: bytes | None = None
@@ -259,31 +264,19 @@ class FollowedPartition:
 
     def finish_rebuilding(self) -> None:
         """Replay to the end at once: this replica leads now, follows another leader, or is closed."""
-        while self._rebuild is not None:
-            self._rebuild_part()
-
-    def _rebuild_later(self, done: Completion[None]) -> None:
-        if self._rebuild is not None and self._rebuild[1] is done:
-            self._rebuild_step()
-
-    def _rebuild_step(self) -> None:
-        """Replay a part, and the next part in a later turn."""
-        self._rebuild_part()
         if self._rebuild is not None:
-            self._runtime.call_later(0, partial(self._rebuild_later, self._rebuild[1]))
+            self._rebuild.finish()
 
-    def _rebuild_part(self) -> None:
-        assert self._rebuild is not None, "nothing is rebuilt"
-        steps, done = self._rebuild
-        try:
-            next(steps)
-        except StopIteration:
-            self._rebuild = None
-            done.complete(None)
-        except OSError as error:
+    def _rebuild_ended(self, _: None, error: BaseException | None) -> None:
+        if error is None:
+            self._rebuilt.complete(None)
+        elif isinstance(error, OSError):
             self._partition.fail(error)
+        else:
+            raise error
 
     def _give_up(self, code: ErrorCode) -> None:
         if self._rebuild is not None:
-            (_, done), self._rebuild = self._rebuild, None
-            done.fail(BrokerError(code))
+            self._rebuild.close()
+        if not self._rebuilt.done:
+            self._rebuilt.fail(BrokerError(code))

@@ -15,7 +15,6 @@ from typing import Any, Protocol
 from blumfeld.broker.serving.large_requests import LargeRequest, lasting
 from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import HEADER_BYTES, ConnectionState, Request, client_id_of
-from blumfeld.broker.serving.slices import Slices
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, Principal
 from blumfeld.spi.defects import place_of
@@ -23,6 +22,7 @@ from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.steps import TakesSteps, error_steps
 from blumfeld.spi.transport import Connection, Exchange, Listener
@@ -122,12 +122,10 @@ class Dispatcher:
         events: EventLog,
         authorizer: Authorizer | None = None,
         metrics: RequestMetrics | None = None,
-        slices: Slices | None = None,
         observing: Watching | None = None,
     ) -> None:
         self.kind = kind
-        self.slices = Slices(runtime) if slices is None else slices
-        """Serves requests that are too large for one turn; shared by all listeners."""
+        self.scheduler = runtime.scheduler
         self.events = events
         self.metrics = metrics
         self.authorizer = authorizer
@@ -303,7 +301,8 @@ class Route:
             # The steps run in later turns, when the receive buffer may hold other bytes. They decode from the start.
             frame = lasting(frame)
             large = LargeRequest(self, self._handler, context, len(frame))
-            dispatcher.slices.run(large.steps(self._steps_of(frame, position)), large.finished, large.wanted)
+            steps = large.steps(self._steps_of(frame, position))
+            dispatcher.scheduler.run(Lane.REQUESTS, steps, large.finished, wanted=large.wanted)
             return
         except Exception as error:
             self._answer_error(context, request, error, len(frame))

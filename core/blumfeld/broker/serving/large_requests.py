@@ -1,4 +1,4 @@
-"""Decodes, serves and encodes one request with many elements, in steps (ADR 0014)."""
+"""Decodes, serves and encodes one request with many elements, in steps (ADR 0045)."""
 
 from __future__ import annotations
 

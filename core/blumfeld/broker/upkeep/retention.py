@@ -7,22 +7,17 @@ loses only segments below its log start.
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 
 from blumfeld.broker.ports import Image
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.log.segments.rules import RetentionLimits, plan_retention
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.storage import LogStorage, lasting, segmented
-
-RETAINED_AT_ONCE = 16
-"""Partitions that retention examines in one turn: it takes about a millisecond."""
-SAVED_AT_ONCE = 2_000
-"""Partitions whose aborted transactions are saved in one turn. Most have none, so this takes about a millisecond,
-too."""
 
 
 class Upkeep:
@@ -42,10 +37,8 @@ class Upkeep:
         self._runtime = runtime
         self._events = events
         self._timers: dict[str, Timer] = {}
-        self._unretained: deque[Partition] = deque()
-        """Partitions that the running retention has not examined yet."""
-        self._unsaved: deque[Partition] = deque()
-        """Partitions whose aborted transactions the running checkpoint has not saved yet."""
+        self._rounds: dict[str, Work] = {}
+        """The last round of each kind. The next one takes the place of one that is still running."""
 
     def start(self) -> None:
         """Begin. Each interval is read from the configuration anew, so a change at run time takes effect."""
@@ -56,10 +49,12 @@ class Upkeep:
         self._hosted.opened.append(self._expire_producers_of)
 
     def stop(self) -> None:
-        """Stop all timers. May be called twice."""
+        """Stop all timers and rounds. May be called twice."""
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
+        for work in self._rounds.values():
+            work.close()
 
     def _later(self, interval_key: str, work: Callable[[], None], first_key: str = "") -> None:
         def run() -> None:
@@ -74,8 +69,7 @@ class Upkeep:
 
         With many partitions the aborted transactions are saved over several turns.
         """
-        self._unsaved = deque(self._hosted)
-        self._save_some()
+        self._round("checkpoint", lambda partition: partition.state.save_aborted())
         kept = lasting(self._storage)
         if kept is None:
             return
@@ -84,34 +78,27 @@ class Upkeep:
         except OSError as error:
             self._events.error("checkpoint not written", error=str(error))
 
-    def _save_some(self) -> None:
-        for _ in range(min(SAVED_AT_ONCE, len(self._unsaved))):
-            partition = self._unsaved.popleft()
-            if partition.closed is None:
-                try:
-                    partition.state.save_aborted()
-                except OSError as error:
-                    partition.fail_if_bad(error)
-        if self._unsaved:
-            self._timers["save"] = self._runtime.call_later(0, self._save_some)
-
     def retain(self) -> None:
         """Delete segments past their retention. A few partitions in each turn, because each needs a look at its
         disk."""
-        self._unretained = deque(self._hosted)
-        self._retain_some()
+        self._round("retention", lambda partition: retain(partition, self._runtime.now_ms()))
 
-    def _retain_some(self) -> None:
-        now_ms = self._runtime.now_ms()
-        for _ in range(min(RETAINED_AT_ONCE, len(self._unretained))):
-            partition = self._unretained.popleft()
+    def _round(self, kind: str, look_after: Callable[[Partition], object]) -> None:
+        before = self._rounds.get(kind)
+        if before is not None:
+            before.close()
+        steps = self._each(look_after)
+        self._rounds[kind] = self._runtime.scheduler.run(Lane.UPKEEP, steps)
+
+    def _each(self, look_after: Callable[[Partition], object]) -> Steps[None]:
+        for number, partition in enumerate(list(self._hosted)):
+            if number:
+                yield None
             if partition.closed is None:
                 try:
-                    retain(partition, now_ms)
+                    look_after(partition)
                 except OSError as error:
                     partition.fail_if_bad(error)
-        if self._unretained:
-            self._timers["retain"] = self._runtime.call_later(0, self._retain_some)
 
     def expire_producers(self) -> None:
         """Forget producers that have been idle for ``producer.id.expiration.ms``."""

@@ -9,15 +9,15 @@ from typing import Any
 
 from blumfeld.coordinator.runtime.counts import CoordinatorCounts
 from blumfeld.coordinator.runtime.host import HostState, ShardHost
-from blumfeld.coordinator.runtime.loading import Loads
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.coordinator.runtime.shard_contract import CoordinatorLog, Shard
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.scheduler import Lane
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
 RELOAD_DELAY_MS = 1_000
@@ -52,7 +52,6 @@ class Coordinator:
         self._perform = perform
         self.counts = CoordinatorCounts()
         self._hosts: dict[int, ShardHost] = {}
-        self._loads = Loads(runtime)
         self._failed_loads: dict[int, int] = {}
         """Failed loads in a row, by partition."""
         self._untold: deque[tuple[int, Any]] = deque()
@@ -93,7 +92,7 @@ class Coordinator:
         )
         self._hosts[partition] = host
         # Replay reads what is written. Records that are only placed would be missing from the shard.
-        log.written().when_done(lambda _: self._loads.begin(host))
+        log.written().when_done(lambda _: host.load())
 
     def _when_loaded(self, partition: int) -> None:
         self._failed_loads.pop(partition, None)
@@ -146,26 +145,27 @@ class Coordinator:
         return [self._hosts[partition].submit(command, context) for partition in sorted(self._hosts)]
 
     def tell_all(self, command: Any) -> None:
-        """Tell every shard on this node of an event, one shard in each turn, so that other requests go on.
+        """Tell every shard on this node of an event, some shards in each turn, so that other requests go on.
 
         A shard that is being replayed is told afterwards.
         """
-        waits = bool(self._untold)
+        is_telling = bool(self._untold)
         self._untold.extend((partition, command) for partition in sorted(self._hosts))
-        if self._untold and not waits:
-            self._runtime.call_later(0, self._tell_next)
+        if self._untold and not is_telling:
+            self._runtime.scheduler.run(Lane.COORDINATORS, self._tell(), at_once=False)
 
-    def _tell_next(self) -> None:
-        partition, command = self._untold.popleft()
-        if self._untold:
-            self._runtime.call_later(0, self._tell_next)
-        host = self._hosts.get(partition)
-        if host is None:
-            return  # the partition's new leader is told by its own node
-        if host.state is HostState.ACTIVE:
-            host.submit(command, None)
-        else:
-            self._due.setdefault(partition, []).append(command)
+    def _tell(self) -> Steps[None]:
+        while self._untold:
+            partition, command = self._untold.popleft()
+            host = self._hosts.get(partition)  # None: the partition's new leader is told by its own node
+            if host is not None and host.state is HostState.ACTIVE:
+                try:
+                    host.submit(command, None)
+                except Exception as defect:  # the shard is dropped; the others are told
+                    self._undecided(partition, command, defect)
+            elif host is not None:
+                self._due.setdefault(partition, []).append(command)
+            yield None
 
     def loading(self) -> bool:
         """Whether a shard is still being replayed."""

@@ -19,7 +19,7 @@ docs/design.md, rule 3. These rules keep clients from seeing state that is lost 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Hashable, Iterator
+from collections.abc import Callable, Hashable
 from enum import Enum
 from typing import Any
 
@@ -32,14 +32,15 @@ from blumfeld.coordinator.runtime.shard_contract import (
     TransactionalRecord,
     TransactionMarker,
 )
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
 from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
-REPLAY_SLICE_RECORDS = 2_000
-"""Records that are replayed before other requests get their turn."""
+REPLAY_STEP_RECORDS = 200
+"""Records of one step of a replay."""
 RETRY_MS = 500
 """Pause before a timer's command is tried again whose records were refused, or that met a defect (Kafka's
 ``retryBackoff``)."""
@@ -101,9 +102,9 @@ class ShardHost:
         """The leader epoch that the shard lives in."""
         self._counts = CoordinatorCounts() if counts is None else counts
         self._began_ms = runtime.monotonic_ms()
-        self._replaying: Iterator[LogItem | Completion[Any]] | None = None
-        self.waits_for: Completion[Any] | None = None
-        """The cold read that a load waits for. Another slice is useless before it is done."""
+        self._loading: Work | None = None
+        self._ending: Work | None = None
+        """Takes in the rest of large transactions that have ended."""
         self._placed = 0
         self._committed = 0
         self._held: deque[tuple[int, Completion[Any] | _Effect, Any, BrokerError | None]] = deque()
@@ -112,42 +113,35 @@ class ShardHost:
         self._releasing = False
         self._waiting: dict[Hashable, Completion[Any]] = {}
         self._timers: dict[tuple[str, ...], Timer] = {}
-        self._ends_are_due = False
-        """Whether the shard gets a turn for large transactions that have ended."""
         self._ended_meanwhile: list[TransactionMarker] = []
         """Markers that were placed during the load. The replay may or may not have reached them."""
 
-    def load_slice(self) -> bool:
-        """Replay the next slice of the log. Returns whether more is left.
+    def load(self) -> None:
+        """Replay the log: at once if it is short and no other is being replayed, otherwise in later turns.
 
-        If not, the host is active, or dropped because its log can't be read.
+        Then the host is active, or dropped because its log can't be read.
         """
-        if self.state is not HostState.LOADING:
-            return False
-        self.waits_for = None
+        if self.state is HostState.LOADING:
+            self._loading = self._runtime.scheduler.run(Lane.LOADING, self._load())
+
+    def _load(self) -> Steps[None]:
+        left = REPLAY_STEP_RECORDS
         try:
-            left = REPLAY_SLICE_RECORDS
-            if self._replaying is None:
-                self._replaying = self._log.records()
-            while left > 0:
-                item = next(self._replaying, None)
-                if item is None:
-                    self._loaded()
-                    return False
+            for item in self._log.records():
                 if isinstance(item, Completion):
-                    if not item.done:
-                        self.waits_for = item
-                        return True
+                    yield item
                     continue
                 replayed = self._replay(item)
                 self._counts.records_replayed += replayed
                 left -= replayed or 1
+                if left <= 0:
+                    left = REPLAY_STEP_RECORDS
+                    yield None
+            self._loaded()
         except Exception as error:
             self._drop(error)
             if not isinstance(error, BrokerError | ValueError | OSError):
                 raise
-            return False
-        return True
 
     def _replay(self, item: LogItem) -> int:
         """Replay one item. Returns its number of records."""
@@ -163,23 +157,19 @@ class ShardHost:
         return 1
 
     def _end_more_soon(self) -> None:
-        if not self._ends_are_due:
-            self._ends_are_due = True
-            self._runtime.call_later(0, self._end_more)
+        if self._ending is None or self._ending.done:
+            self._ending = self._runtime.scheduler.run(Lane.COORDINATORS, self._end_more(), at_once=False)
 
-    def _end_more(self) -> None:
-        self._ends_are_due = False
-        if self.state is HostState.DROPPED:
-            return
+    def _end_more(self) -> Steps[None]:
         try:
-            if self.shard.end_more():
-                self._end_more_soon()
+            while self.shard.end_more():
+                yield None
         except Exception as defect:
             self._drop(defect)
             raise
 
     def _loaded(self) -> None:
-        self.state, self.was_loaded, self._replaying = HostState.ACTIVE, True, None
+        self.state, self.was_loaded = HostState.ACTIVE, True
         self._counts.loaded(self._runtime.monotonic_ms() - self._began_ms)
         # Replaying a marker twice is harmless: the second time nothing is pending.
         for marker in self._ended_meanwhile:
@@ -404,7 +394,9 @@ class ShardHost:
 
     def _end(self) -> None:
         self.state = HostState.DROPPED
-        self._replaying = None  # closes the iterator, which gives back the file regions of a pending read
+        for work in (self._loading, self._ending):
+            if work is not None:
+                work.close()  # gives back the file regions of a pending read
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()

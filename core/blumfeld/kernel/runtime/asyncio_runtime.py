@@ -13,10 +13,12 @@ import random
 import time
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.runtime import TURN_ROUNDS_MAX, Files, Phase, Random, Timer
+from blumfeld.spi.scheduler import Scheduler
 from blumfeld.spi.transport import TurnEndingLoop
 
 if TYPE_CHECKING:
@@ -45,6 +47,7 @@ class AsyncioRuntime:
 
     random: Random
     files: Files
+    scheduler: Scheduler
 
     def __init__(
         self,
@@ -66,6 +69,7 @@ class AsyncioRuntime:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._executor: Executor | None = None
         self._worker: WorkerProcess | None = None
+        self.scheduler = Scheduler(self.monotonic_ms, partial(self.call_later, 0))
 
     def now_ms(self) -> int:
         """Wall clock, ms since the epoch."""

@@ -14,6 +14,7 @@ from blumfeld import __version__, spi
 from blumfeld.spi.histogram import Histogram
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.scheduler import Lane, Scheduler
 
 LAG_EVERY_MS = 100
 """Pause between two looks at the loop: ten wake-ups a second of 20 µs each. A stall of that length is always seen."""
@@ -48,7 +49,7 @@ class LoopLag:
         self.start()
 
 
-def process_metrics(lag: LoopLag) -> list[Metric]:
+def process_metrics(lag: LoopLag, scheduler: Scheduler) -> list[Metric]:
     """Returns the metrics of this process. They are read at a scrape, which takes about 30 µs."""
     build = (__version__, spi.VERSION, sys.version.split()[0])
     return [
@@ -69,6 +70,20 @@ def process_metrics(lag: LoopLag) -> list[Metric]:
             f"How much later than asked the event loop called back, measured every {LAG_EVERY_MS} ms",
             "histogram",
             lambda: lag.histogram,
+        ),
+        Metric(
+            "blumfeld_scheduler_turn_max_seconds",
+            "The longest time that long work of a lane has held the event loop in one turn",
+            "gauge",
+            lambda: {(lane.value,): scheduler.longest_ms(lane) / 1000.0 for lane in Lane},
+            ("lane",),
+        ),
+        Metric(
+            "blumfeld_scheduler_waiting_pieces",
+            "Pieces of long work that wait for their next share of the event loop",
+            "gauge",
+            lambda: {(lane.value,): scheduler.waiting(lane) for lane in Lane},
+            ("lane",),
         ),
     ]
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from blumfeld.coordinator.groups.records import record
-from blumfeld.coordinator.runtime.host import REPLAY_SLICE_RECORDS
+from blumfeld.coordinator.runtime.host import REPLAY_STEP_RECORDS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
 from blumfeld.wire.messages.describe_groups import DescribeGroupsRequest
@@ -55,7 +55,7 @@ def test_groups_with_members_and_simple_groups_are_listed() -> None:
 def test_listing_while_a_shard_loads_says_so() -> None:
     """A list with holes would be taken for the truth."""
     tombstone = record(GroupMetadataKey(group="g"), None)
-    groups = Groups(log=FakeLog([tombstone] * (REPLAY_SLICE_RECORDS + 1)))
+    groups = Groups(log=FakeLog([tombstone] * (REPLAY_STEP_RECORDS + 1)))
     assert groups.ask(ListGroupsRequest()).error_code == ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
     groups.runtime.run_turn()
     assert listed(groups) == []

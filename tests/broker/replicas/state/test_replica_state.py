@@ -85,6 +85,7 @@ def test_a_roll_in_the_middle_of_a_replay_writes_no_snapshot(
     for producer in (7, 8, 9):
         replica.put(of(producer, 0))
     steps = replica.state.truncate_in_steps(2)
+    assert steps is not None
     next(steps)
     assert replica.sequences == {7: 0}
     replica.roll()

@@ -46,7 +46,7 @@ def handler_of(
     arrays: tuple[tuple[str, ...], tuple[str, ...]],
     once: Callable[[Any], Any] | None = None,
 ) -> ApiHandler:
-    """A handler whose large requests are served some elements at a time (docs/adr/0014): ``arrays`` are those of the
+    """A handler whose large requests are served some elements at a time (docs/adr/0045): ``arrays`` are those of the
     request whose elements are answered one for one, and those of the answer. Of elements that are equal by ``once``,
     the first counts.
     """

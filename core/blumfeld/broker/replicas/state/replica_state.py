@@ -24,6 +24,7 @@ from blumfeld.log.producers.aborted_transactions import AbortedTransactions
 from blumfeld.log.producers.rules import BATCHES_KEPT
 from blumfeld.log.producers.snapshot import SEQUENCE_MASK, decode_snapshot
 from blumfeld.log.producers.state import Duplicate, ProducerState
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.spi.storage import LACKS, PartitionLog, segment_bases, segmented
@@ -160,7 +161,7 @@ class ReplicaState:
             self._save_epochs_unless_full()
         return SOUND
 
-    def replay(self) -> Iterator[None]:
+    def replay(self) -> Steps[None]:
         """Apply the batches behind the snapshot. Yields now and then, so that the loop can do other things."""
         log = self._log
         end = log.written_end_offset
@@ -169,7 +170,7 @@ class ReplicaState:
                 self._renew_snapshots(batch.base_offset)
                 self._take_in(batch)
                 if count % REPLAY_STEP == 0:
-                    yield
+                    yield None
             self._renew_snapshots(end)
             for entry in self.producers.written(end):
                 self._index.append(entry)
@@ -427,12 +428,12 @@ class ReplicaState:
 
         The producers are loaded from an older snapshot and replayed from there.
         """
-        for _ in self.truncate_in_steps(offset):
+        for _ in self.truncate_in_steps(offset) or ():
             pass
 
-    def truncate_in_steps(self, offset: int) -> Iterator[None]:
+    def truncate_in_steps(self, offset: int) -> Steps[None] | None:
         """As :meth:`truncate_to`. The log, the epochs and the aborted transactions are cut when this returns. The
-        producers are complete once the iterator is exhausted: it may replay a whole segment.
+        producers are complete after the steps, which may replay a whole segment; at once if there are none.
         """
         log = self._log
         log.truncate_to(offset)
@@ -486,7 +487,7 @@ class ReplicaState:
             self.epochs.truncate_from_end(self._log.written_end_offset)
             self.epoch_unsaved = self._epochs_due or self._epochs_stale
 
-    def _truncated(self, log: PartitionLog) -> Iterator[None]:
+    def _truncated(self, log: PartitionLog) -> Steps[None] | None:
         start, end = log.log_start_offset, log.written_end_offset
         self.high_watermark = min(self.high_watermark, end)
         self._snapshots.remove_above(end)
@@ -498,7 +499,7 @@ class ReplicaState:
         if self.producers.end_offset >= end and self.producers.truncate_to(end):
             self.replaying = False
             self.save_aborted()
-            return iter(())
+            return None
         if not self._snapshots.load(self.producers, end, self.events):
             self.producers.clear(start)
         self._replay_from = self._first_to_replay(log)

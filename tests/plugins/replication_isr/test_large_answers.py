@@ -7,13 +7,13 @@ from itertools import pairwise
 
 import pytest
 
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.peers import RawAnswer
-from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.spi.scheduler import Lane
 from blumfeld.wire.codec import encode
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from blumfeld_replication_isr import answer_slices
-from blumfeld_replication_isr.answer_slices import SLICE_MS, SMALL_PARTS, AnswerSlices
+from blumfeld_replication_isr import fetcher
 from tests.plugins.replication_isr.test_fetcher import LEADER, TOPIC_ID, VERSION, Driver, data
 
 COUNT = 6
@@ -21,9 +21,9 @@ ENDS = [10] * COUNT
 
 
 @pytest.fixture(autouse=True)
-def two_parts_a_slice(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_slices, "SLICE_PARTS_MAX", 2)
-    monkeypatch.setattr(answer_slices, "SMALL_PARTS", 1)
+def no_answer_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On virtual time a large answer is taken part by part."""
+    monkeypatch.setattr(fetcher, "SMALL_PARTS", 1)
 
 
 def answer(driver: Driver, *parts: PartitionData, between: Callable[[], None] = lambda: None) -> None:
@@ -63,7 +63,7 @@ def appended(driver: Driver) -> list[bytes | None]:
 ALL = [b"abc0", b"abc1", b"abc2", b"abc3", b"abc4", b"abc5"]
 
 
-def test_no_turn_takes_more_than_a_slice() -> None:
+def test_a_turn_takes_some_parts() -> None:
     driver = Driver(*ENDS)
     counts: list[int] = []
 
@@ -74,7 +74,7 @@ def test_no_turn_takes_more_than_a_slice() -> None:
 
     driver.runtime.call_later(0, count)
     answer(driver, *parts())
-    assert max(b - a for a, b in pairwise(counts)) == 2
+    assert max(b - a for a, b in pairwise(counts)) == 1
     assert counts[-1] == COUNT
 
 
@@ -89,14 +89,14 @@ def test_the_next_request_waits_for_the_last_slice_and_acknowledges_all() -> Non
     requests: list[int] = []
 
     def write() -> None:
-        for log in driver.logs[:2]:
+        for log in driver.logs[:1]:
             log.write()
         driver.runtime.call_later(0, lambda: requests.append(len(driver.only.sent)))
 
     answer(driver, *parts(), between=write)
     assert requests == [1]
     driver.asked(1)
-    for log in driver.logs[2:]:
+    for log in driver.logs[1:]:
         log.write()
     driver.turn()
     assert driver.asked(2).session_epoch == 1
@@ -170,11 +170,10 @@ def test_a_new_process_of_the_leader_ends_the_answer_of_the_earlier_one() -> Non
 
     lost = data(0, code=ErrorCode.OFFSET_OUT_OF_RANGE)
     answer(driver, lost, *parts()[1:], between=restart)
-    assert appended(driver) == [None, ALL[1], None, None, None, None]
-    driver.logs[1].write()
+    assert appended(driver) == [None] * COUNT
     driver.turn()
     assert driver.asked(2).session_epoch == 0
-    assert driver.places() == {0: 10, 1: 14, 2: 10, 3: 10, 4: 10, 5: 10, 6: 10}
+    assert driver.places() == dict.fromkeys(range(COUNT + 1), 10)
 
 
 def test_a_node_that_stops_takes_no_more() -> None:
@@ -188,59 +187,15 @@ def test_a_node_that_stops_takes_no_more() -> None:
     driver.asked(1)
 
 
-# The slices of all fetchers
-
-
-class Clock(FakeRuntime):
-    """A runtime on which each part takes a while."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.worked_ms = 0.0
-
-    def monotonic_ms(self) -> float:
-        return super().monotonic_ms() + self.worked_ms
-
-
-class Bench:
-    def __init__(self, part_ms: float) -> None:
-        self.clock = Clock()
-        self.slices = AnswerSlices(self.clock)
-        self.taken: list[str] = []
-        self._part_ms = part_ms
-
-    def come(self, name: str, count: int) -> None:
-        def take(topic_id: bytes, one: PartitionData) -> None:
-            self.clock.worked_ms += self._part_ms
-            self.taken.append(name)
-
-        answered = [(TOPIC_ID, data(index)) for index in range(count)]
-        self.slices.take(answered, take, lambda: self.taken.append(f"{name} ended"))
-
-
-@pytest.mark.parametrize("part_ms", [0.01, 0.1, 0.5])
-def test_a_slice_ends_by_the_clock(part_ms: float, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_slices, "SLICE_PARTS_MAX", 10_000)
-    bench = Bench(part_ms)
-    bench.come("a", 1_000)
-    first = len(bench.taken)
-    assert first * part_ms <= SLICE_MS + answer_slices.CHECKED_PARTS * part_ms
-    bench.clock.run_turn()
-    assert bench.taken == [*["a"] * 1_000, "a ended"]
-
-
-def test_fetchers_share_the_slice_of_a_turn() -> None:
-    bench = Bench(0.0)
-    bench.come("a", 6)
-    bench.come("b", 6)
-    assert bench.taken == ["a", "a"], "the second answer waits for the next turn"
-    bench.clock.run_turn()
-    assert bench.taken == [*"aaaaaa", "a ended", *"bbbbbb", "b ended"]
-
-
 def test_a_small_answer_waits_for_none(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(answer_slices, "SMALL_PARTS", SMALL_PARTS)
-    bench = Bench(0.0)
-    bench.come("a", 100)
-    bench.come("b", SMALL_PARTS)
-    assert bench.taken == ["a", "a", *["b"] * SMALL_PARTS, "b ended"]
+    monkeypatch.setattr(fetcher, "SMALL_PARTS", COUNT)
+    seen: list[bytes | None] = []
+    driver = Driver(*ENDS)
+
+    def long() -> Steps[None]:
+        for _ in range(50):
+            yield None
+
+    driver.runtime.scheduler.run(Lane.REPLICATION, long())
+    answer(driver, *parts(), between=lambda: seen.extend(appended(driver)))
+    assert seen == ALL
