@@ -74,10 +74,16 @@ def _merged(parts: Sequence[pa.Table], key: str) -> pa.Table | None:
     if not parts:
         return None
     rows = pa.concat_tables(parts)
-    keys = [key, *(name for name in LINEAGE if name != key)]
-    if len(parts) == 1 and _is_sorted_by(rows, keys):
+    return sorted_by(rows, [key, *(name for name in LINEAGE if name != key)])
+
+
+def sorted_by(rows: pa.Table, keys: Sequence[str]) -> pa.Table:
+    """Returns the rows by these integers, rows with equal ones in their order. Rows that are in order already cost
+    little.
+    """
+    if _is_sorted_by(rows, keys):
         return rows
-    # Arrow's sort_indices is stable: rows of one message keep their order.
+    # Arrow's sort_indices is stable.
     return rows.take(pc.sort_indices(rows, [(name, "ascending") for name in keys]))
 
 

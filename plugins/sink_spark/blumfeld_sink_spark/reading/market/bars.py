@@ -28,9 +28,11 @@ from numpy.typing import NDArray
 from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE
 from blumfeld_sink_spark.files.naming import folder_of
 from blumfeld_sink_spark.files.parquet import open_writer
+from blumfeld_sink_spark.quality.streams import is_constant
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market.intervals import DAY_NS, name_of
 from blumfeld_sink_spark.reading.market.trades import of_market
+from blumfeld_sink_spark.reading.ordered import sorted_by
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import AGG_TRADES, BARS, BUY, TRADES, tables
 
@@ -188,31 +190,51 @@ def _countable(trades: pa.Table) -> pa.Table:
     old = ((flags & AGGREGATE) > 0) & pc.starts_with(trades.column("venue"), "binance").to_numpy()
     if old.any() and not old.all():
         trades = trades.filter(pa.array(~old))
-    keys = [name for name in _ORDER if name in trades.column_names]
-    trades = trades.sort_by(
-        [(name, "ascending") for name in keys]
-    )  # stable: a message's trades stay in order
-    return _once(trades)
+    return _once(_in_order(trades)) if trades.num_rows else trades
 
 
-_ORDER = ("venue", "symbol", "ts_event", "k_partition", "k_offset")
+_KIND = ("venue", "symbol")
+_PLACE = ("ts_event", "k_partition", "k_offset")
 _SAME = ("venue", "symbol", "trade_id", "ts_event", "side", "price", "size")
 """Columns in which the copies of a trade are equal."""
 _NTH = "__nth"
 
 
+def _in_order(trades: pa.Table) -> pa.Table:
+    """Returns the trades by venue, symbol, time and place in the log. Files of one topic nearly always are."""
+    keys = [name for name in _PLACE if name in trades.column_names]
+    if all(is_constant(trades.column(name)) for name in _KIND):
+        return sorted_by(trades, keys)
+    # stable: a message's trades stay in order
+    return trades.sort_by([(name, "ascending") for name in (*_KIND, *keys)])
+
+
 def _once(trades: pa.Table) -> pa.Table:
-    """Leaves out the later copies of trades that have an id."""
-    counts = pc.value_counts(trades.column("trade_id").drop_null())
-    several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
-    if not len(several):
+    """Leaves out the later copies of trades that have an id. Only trades of one time can be copies."""
+    near = _beside_one_of_its_time(trades.column("ts_event").to_numpy())
+    some = trades.select(["trade_id"]).append_column(_NTH, pa.array(np.arange(trades.num_rows)))
+    some = some.filter(pa.array(near)).drop_null()
+    ids = some.column("trade_id").to_numpy()
+    if (ids[1:] > ids[:-1]).all():
         return trades
-    nth = pa.array(np.arange(trades.num_rows))
-    shared = pc.is_in(trades.column("trade_id"), several)
-    named = trades.select(list(_SAME)).append_column(_NTH, nth).filter(shared)
+    counts = pc.value_counts(some.column("trade_id"))
+    several = counts.field("values").filter(pc.greater(counts.field("counts"), 1))
+    nth = some.filter(pc.is_in(some.column("trade_id"), several)).column(_NTH)
+    if not len(nth):
+        return trades
+    named = trades.select(list(_SAME)).take(nth).append_column(_NTH, nth)
     firsts = named.group_by(list(_SAME), use_threads=False).aggregate([(_NTH, "min")])
-    kept = pc.or_(pc.invert(shared), pc.is_in(nth, firsts.column(f"{_NTH}_min").combine_chunks()))
-    return trades.filter(kept)
+    kept = np.ones(trades.num_rows, dtype=bool)
+    kept[nth.to_numpy()] = False
+    kept[firsts.column(f"{_NTH}_min").to_numpy()] = True
+    return trades if kept.all() else trades.filter(pa.array(kept))
+
+
+def _beside_one_of_its_time(times: NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Returns for each row whether the row before or behind it has its time."""
+    alike = np.concatenate([[False], times[1:] == times[:-1], [False]])
+    near: NDArray[np.bool_] = alike[:-1] | alike[1:]
+    return near
 
 
 def _codes(trades: pa.Table) -> list[NDArray[np.int64]]:
