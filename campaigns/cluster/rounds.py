@@ -154,7 +154,8 @@ class Run:
             self._await_healed(returned, notes)
             healed = time.monotonic()
         time.sleep(self._settings.settle_s)
-        if not self._load.await_acks(healed, self._settings.heal_s):
+        end = time.monotonic()
+        if not self._load.await_acks(end, self._settings.heal_s):
             notes.append(f"a partition takes no records: {self._observer.describe()}")
         return FaultReport(
             fault=fault.name,
@@ -164,7 +165,7 @@ class Run:
             at_s=begin - self._began,
             down_s=back - begin,
             in_sync_s=healed - back,
-            gaps=self._gaps(begin, time.monotonic()),
+            gaps=self._gaps(begin, end),
             named_s=watch.named_s(begin),
             notes=tuple(notes),
         )
@@ -209,7 +210,8 @@ class Run:
             if max(took.values()) >= OWNED_S:
                 load.wrong.append(f"{wave.name}: partitions without an owner: {self._groups.describe()}")
         time.sleep(self._settings.settle_s)
-        if not load.await_acks(healed, self._settings.heal_s):
+        end = time.monotonic()
+        if not load.await_acks(end, self._settings.heal_s):
             notes.append(f"a partition takes no records: {self._observer.describe()}")
         return FaultReport(
             fault=wave.name,
@@ -219,7 +221,7 @@ class Run:
             at_s=begin - self._began,
             down_s=back - begin,
             in_sync_s=healed - back,
-            gaps=self._gaps(begin, time.monotonic()),
+            gaps=self._gaps(begin, end),
             notes=tuple(notes),
         )
 
