@@ -6,6 +6,7 @@ import asyncio
 import base64
 import random
 import threading
+import weakref
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -191,6 +192,35 @@ def test_close_ends_tasks_and_waits_for_offloaded_work() -> None:
         await runtime.close()
         assert sorted(ended) == ["task", "work"]
         await future
+
+    assert run(body).seen == []
+
+
+class Large:
+    """Stands for the buffer of an unpacked batch."""
+
+
+def test_the_error_of_offloaded_work_keeps_none_of_its_memory() -> None:
+    """Each of a client's bombs left 100 MB behind, until garbage was collected. The lines of the traceback stay."""
+    used: list[weakref.ref[Large]] = []
+
+    def unpack(large: Large) -> None:
+        used.append(weakref.ref(large))
+        raise KeyError("too large")
+
+    def work() -> None:
+        buffer = Large()
+        used.append(weakref.ref(buffer))
+        try:
+            unpack(Large())
+        except KeyError:
+            raise ValueError("a bomb") from None
+
+    async def body(runtime: AsyncioRuntime) -> None:
+        with pytest.raises(ValueError, match="a bomb") as raised:
+            await runtime.offload(work)
+        assert [one() for one in used] == [None, None]
+        assert raised.traceback[-1].name == "work"
 
     assert run(body).seen == []
 
