@@ -173,7 +173,7 @@ def test_a_module_that_does_not_read_a_key_is_seen() -> None:
     """The check above can fail."""
     assert not reads("blumfeld.broker.upkeep.cleaner", BROKER_CONFIGS["num.io.threads"])
     assert not reads("blumfeld.broker.upkeep.retention", TOPIC_CONFIGS["preallocate"])
-    assert not reads("blumfeld_groups_kip848.members.settings", BROKER_CONFIGS["group.share.max.size"])
+    assert not reads("blumfeld_groups_kip848.settings", BROKER_CONFIGS["group.share.max.size"])
 
 
 def test_every_fixed_or_refused_key_takes_only_kafkas_default() -> None:

@@ -22,20 +22,20 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import DescribedGroup
 from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
 from blumfeld.wire.schema import Message
-from blumfeld_groups_kip848.classic import downgrade, upgrade
 from blumfeld_groups_kip848.classic.members import ClassicMembers
+from blumfeld_groups_kip848.conversion import downgrade, upgrade
 from blumfeld_groups_kip848.describe import DescribeConsumerGroup, described
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, GroupState, MemberState
 from blumfeld_groups_kip848.members import commits
 from blumfeld_groups_kip848.members.heartbeat import heartbeat
 from blumfeld_groups_kip848.members.leaving import fence
-from blumfeld_groups_kip848.members.timers import RebalanceExpired, SessionExpired, start_rebalance
 from blumfeld_groups_kip848.record_types import GROUP_EPOCH
 from blumfeld_groups_kip848.replay import replay
 from blumfeld_groups_kip848.steps import GroupSteps
 from blumfeld_groups_kip848.targets import subscriptions
 from blumfeld_groups_kip848.targets.computing import AssignmentDue, AssignRefused, AssignSlice
+from blumfeld_groups_kip848.timers import RebalanceExpired, SessionExpired, start_rebalance
 
 GROUP_VERSION = "group.version"
 """The feature that enables KIP-848 groups."""

@@ -12,11 +12,11 @@ from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.groups import Surroundings
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member, MemberState
-from blumfeld_groups_kip848.members.settings import GroupSettings
-from blumfeld_groups_kip848.members.timers import start_rebalance, start_session, stop_all
+from blumfeld_groups_kip848.settings import GroupSettings
 from blumfeld_groups_kip848.targets import subscriptions
 from blumfeld_groups_kip848.targets.computing import Targets
 from blumfeld_groups_kip848.targets.reconciliation import Reported, reconcile
+from blumfeld_groups_kip848.timers import start_rebalance, start_session, stop_all
 
 NO_TARGET_EPOCH = 1
 """Epoch of the members of a new group. They hold nothing until the group has its first target."""

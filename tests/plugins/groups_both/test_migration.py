@@ -16,7 +16,7 @@ from blumfeld.wire.messages.heartbeat import HeartbeatRequest
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from blumfeld.wire.messages.list_groups import ListGroupsRequest
 from blumfeld_groups_classic import ClassicGroupProtocol
-from blumfeld_groups_kip848.classic import member_bytes
+from blumfeld_groups_kip848.conversion import member_bytes
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 from tests.coordinator.fakes import FakeImage, FakeLog, topic_id
 from tests.coordinator.groups_fixture import Config, Groups

@@ -13,9 +13,9 @@ from blumfeld.spi.groups import SINCE_COMMIT
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
-from blumfeld_groups_kip848.members.settings import GroupSettings
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 from blumfeld_groups_kip848.record_types import RECORD_TYPES
+from blumfeld_groups_kip848.settings import GroupSettings
 from blumfeld_groups_kip848.shard import ConsumerGroups
 from blumfeld_groups_kip848.targets import subscriptions
 from tests.coordinator.fakes import FakeContext, FakeImage, FakeLog, topic

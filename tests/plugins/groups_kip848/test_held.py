@@ -6,7 +6,7 @@ import attrs
 
 from blumfeld.client.classic_group import partitions_of, subscription_bytes
 from blumfeld.testing.groups.model import ModelCluster
-from blumfeld_groups_kip848.classic.downgrade import exported
+from blumfeld_groups_kip848.conversion.downgrade import exported
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import (
     LEFT_FOR_A_WHILE,

@@ -14,8 +14,8 @@ from blumfeld.spi.groups import Decision
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.consumer_protocol import ConsumerProtocolSubscription
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse
-from blumfeld_groups_kip848.classic import downgrade
-from blumfeld_groups_kip848.classic.member_bytes import PROTOCOL_TYPE, by_topic_id, subscription_of
+from blumfeld_groups_kip848.conversion import downgrade
+from blumfeld_groups_kip848.conversion.member_bytes import PROTOCOL_TYPE, by_topic_id, subscription_of
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ClassicMember, ConsumerGroup, GroupState, Member
 from blumfeld_groups_kip848.members.joining import check_size, joining_member, known_member

@@ -25,7 +25,7 @@ from blumfeld.wire.messages.leave_group import (
 )
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from blumfeld_groups_kip848.classic.joining import ClassicJoining
-from blumfeld_groups_kip848.classic.member_bytes import PROTOCOL_TYPE, assignment_bytes, version_of
+from blumfeld_groups_kip848.conversion.member_bytes import PROTOCOL_TYPE, assignment_bytes, version_of
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ClassicMember, ConsumerGroup, Member, MemberState
 from blumfeld_groups_kip848.members.joining import known_member, unknown_member

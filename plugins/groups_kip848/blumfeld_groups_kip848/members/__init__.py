@@ -1,1 +1,1 @@
-"""Members: how they join, heartbeat, leave, and time out."""
+"""Members: how they join, heartbeat and leave."""

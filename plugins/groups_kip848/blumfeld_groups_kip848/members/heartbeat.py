@@ -13,7 +13,7 @@ from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
-from blumfeld_groups_kip848.classic.upgrade import take_over
+from blumfeld_groups_kip848.conversion.upgrade import take_over
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import LEFT_FOR_A_WHILE, ConsumerGroup, Member
 from blumfeld_groups_kip848.members.joining import check_epoch, check_size, joining_member, known_member

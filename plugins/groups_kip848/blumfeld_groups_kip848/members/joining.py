@@ -9,8 +9,8 @@ import attrs
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import LEFT_FOR_A_WHILE, ConsumerGroup, Member
-from blumfeld_groups_kip848.members.timers import stop_all
 from blumfeld_groups_kip848.targets.reconciliation import Reported, is_subset
+from blumfeld_groups_kip848.timers import stop_all
 
 
 def check_size(group: ConsumerGroup, member_id: str, size_max: int) -> None:

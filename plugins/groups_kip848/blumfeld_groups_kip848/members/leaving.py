@@ -6,12 +6,12 @@ from collections.abc import Collection
 
 import attrs
 
-from blumfeld_groups_kip848.classic import downgrade
+from blumfeld_groups_kip848.conversion import downgrade
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import LEFT_FOR_A_WHILE, Member
-from blumfeld_groups_kip848.members.timers import stop_all
 from blumfeld_groups_kip848.steps import GroupSteps
 from blumfeld_groups_kip848.targets import subscriptions
+from blumfeld_groups_kip848.timers import stop_all
 
 
 def leave_for_a_while(edit: Edit, member: Member) -> None:

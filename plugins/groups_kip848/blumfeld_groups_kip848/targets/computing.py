@@ -25,7 +25,7 @@ from blumfeld.spi.cluster import ClusterImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup
-from blumfeld_groups_kip848.members.settings import GroupSettings
+from blumfeld_groups_kip848.settings import GroupSettings
 from blumfeld_groups_kip848.targets.assignment_spec import assignment_spec, check, size
 
 SMALL = 400

@@ -13,7 +13,7 @@ from blumfeld.spi.assignors import Assigned
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.groups import CoordinatorRecord, GroupExport, GroupShard, MemberExport
 from blumfeld.wire.errors import BrokerError, ErrorCode
-from blumfeld_groups_kip848.classic.member_bytes import (
+from blumfeld_groups_kip848.conversion.member_bytes import (
     PROTOCOL_TYPE,
     assignment_of,
     by_topic_id,

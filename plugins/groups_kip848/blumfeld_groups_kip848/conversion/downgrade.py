@@ -9,7 +9,7 @@ from collections.abc import Collection
 from blumfeld.spi.assignors import Assigned
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.groups import GroupExport, GroupShard, MemberExport
-from blumfeld_groups_kip848.classic.member_bytes import (
+from blumfeld_groups_kip848.conversion.member_bytes import (
     PROTOCOL_TYPE,
     assignment_bytes,
     metadata_for,

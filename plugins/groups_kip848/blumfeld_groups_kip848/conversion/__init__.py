@@ -1,0 +1,1 @@
+"""Conversion of a whole group to the other group type and back (KIP-848)."""
