@@ -16,7 +16,6 @@ ROOT = Path(__file__).resolve().parents[1]
 IN_CIRCLES = {
     "blumfeld.broker",
     "blumfeld.metadata",
-    "blumfeld_sink_spark.spark",
     "blumfeld_storage_local",
     "campaigns.clients",
 }

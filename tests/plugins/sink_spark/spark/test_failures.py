@@ -8,7 +8,7 @@ import pytest
 
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
-from blumfeld_sink_spark.spark.run.failures import as_archive_error, java_exception, why_no_start
+from blumfeld_sink_spark.spark.failures import as_archive_error, java_exception, why_no_start
 from tests.kafka_facts import error_codes
 
 WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure:

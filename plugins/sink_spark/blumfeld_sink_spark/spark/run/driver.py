@@ -24,7 +24,7 @@ from blumfeld_sink_spark.ledger.formats.outbox import deliver
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.settings import ArchiveSettings, absolute, forgone
-from blumfeld_sink_spark.spark.run import failures
+from blumfeld_sink_spark.spark import failures
 from blumfeld_sink_spark.spark.run.beginning import Beginning, begin
 from blumfeld_sink_spark.spark.run.patience import Patience
 from blumfeld_sink_spark.spark.run.progress import (

@@ -26,7 +26,7 @@ import pyspark
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.run.failures import why_no_start
+from blumfeld_sink_spark.spark.failures import why_no_start
 from blumfeld_sink_spark.spark.runtime.jars import Jars, find_jars
 from blumfeld_sink_spark.spark.runtime.java import Java, cache_folder, find_java
 from blumfeld_sink_spark.spark.runtime.python import worker_python
