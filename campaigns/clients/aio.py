@@ -10,7 +10,6 @@ from importlib.util import find_spec
 from typing import Any, TypeVar
 
 from campaigns.clients.brokers import REPLICAS
-from campaigns.clients.checks.records import Received, Sample, Traits, Turn
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -19,7 +18,8 @@ from campaigns.clients.client import (
     ClusterView,
     Consumed,
 )
-from campaigns.clients.members.live import MemberSpec
+from campaigns.clients.live_members import MemberSpec
+from campaigns.clients.records import Received, Sample, Traits, Turn
 
 T = TypeVar("T")
 

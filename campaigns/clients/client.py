@@ -8,10 +8,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar, NoReturn
 
-from campaigns.clients.checks.records import Received, Sample, Traits, Turn
-from campaigns.clients.checks.verdicts import CheckFailed as CheckFailed
-from campaigns.clients.checks.verdicts import NotOffered as NotOffered
-from campaigns.clients.members.live import MemberSpec, Protocol
+from campaigns.clients.live_members import MemberSpec, Protocol
+from campaigns.clients.records import Received, Sample, Traits, Turn, numbered_samples
+from campaigns.clients.verdicts import CheckFailed as CheckFailed
+from campaigns.clients.verdicts import NotOffered as NotOffered
 
 WAIT_S = 40.0
 """How long a client may wait for records or answers before it gives up."""
@@ -168,8 +168,6 @@ class Client:
 
     def load(self, topic: str, group: str, count: int, size_bytes: int) -> int:
         """Produce many records, consume them with a group; how many came."""
-        from campaigns.clients.checks.records import numbered_samples
-
         samples = numbered_samples(count, 3 if self.traits.chooses_partition else 1, size_bytes)
         self.produce(topic, samples)
         got = self.consume(topic, group, count)

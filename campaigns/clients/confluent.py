@@ -10,7 +10,6 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Any
 
-from campaigns.clients.checks.records import Received, Sample, Turn
 from campaigns.clients.client import (
     BROKERS_DEFAULT,
     SESSION_TIMEOUT_MS,
@@ -20,8 +19,9 @@ from campaigns.clients.client import (
     ClusterView,
     Consumed,
 )
-from campaigns.clients.members.live import MemberSpec, Protocol
+from campaigns.clients.live_members import MemberSpec, Protocol
 from campaigns.clients.members.threads import share_by_threads
+from campaigns.clients.records import Received, Sample, Turn
 
 
 class ConfluentKafka(Client):

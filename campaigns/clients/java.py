@@ -14,7 +14,6 @@ from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
-from campaigns.clients.checks.records import Headers, Received, Sample, Traits, Turn
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -24,8 +23,9 @@ from campaigns.clients.client import (
     Consumed,
     run_program,
 )
-from campaigns.clients.members.live import MemberSpec, Protocol
+from campaigns.clients.live_members import MemberSpec, Protocol
 from campaigns.clients.members.processes import share_by_processes
+from campaigns.clients.records import Headers, Received, Sample, Traits, Turn
 
 PEER_VARIABLE = "KAFKA_PEER"
 TOOLS = "org.apache.kafka.tools."

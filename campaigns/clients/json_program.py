@@ -12,7 +12,6 @@ from base64 import b64decode, b64encode
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from campaigns.clients.checks.records import Received, Sample, Turn
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -21,8 +20,9 @@ from campaigns.clients.client import (
     Consumed,
     run_program,
 )
-from campaigns.clients.members.live import MemberSpec
+from campaigns.clients.live_members import MemberSpec
 from campaigns.clients.members.processes import share_by_processes
+from campaigns.clients.records import Received, Sample, Turn
 
 
 class JsonProgram(Client):

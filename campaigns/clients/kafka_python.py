@@ -9,7 +9,6 @@ from collections.abc import Callable, Mapping, Sequence
 from importlib.util import find_spec
 from typing import Any
 
-from campaigns.clients.checks.records import Received, Sample, Traits, Turn
 from campaigns.clients.client import (
     BROKERS_DEFAULT,
     SESSION_TIMEOUT_MS,
@@ -18,9 +17,10 @@ from campaigns.clients.client import (
     ClusterView,
     Consumed,
 )
+from campaigns.clients.live_members import MemberSpec
 from campaigns.clients.members.kafka_python_member import learn_topic
-from campaigns.clients.members.live import MemberSpec
 from campaigns.clients.members.threads import share_by_threads
+from campaigns.clients.records import Received, Sample, Traits, Turn
 
 
 class KafkaPython(Client):

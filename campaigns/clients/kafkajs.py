@@ -8,10 +8,10 @@ from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
-from campaigns.clients.checks.records import Traits
 from campaigns.clients.client import CheckFailed, run_program
 from campaigns.clients.json_program import JsonProgram
 from campaigns.clients.members.processes import cache_folder
+from campaigns.clients.records import Traits
 
 PACKAGES = ("kafkajs@2", "kafkajs-snappy@1", "zstd-codec@0.1")
 """kafkajs has gzip alone; snappy and zstd are plugged in from these, none of which is compiled at install."""

@@ -8,7 +8,6 @@ from collections.abc import Callable, Sequence
 from itertools import groupby
 from typing import ClassVar
 
-from campaigns.clients.checks.records import Headers, Received, Sample, Traits
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     Client,
@@ -17,6 +16,7 @@ from campaigns.clients.client import (
     run_program,
 )
 from campaigns.clients.members.processes import share_by_processes
+from campaigns.clients.records import Headers, Received, Sample, Traits
 
 RECORD_END = b"\x1e\x1d\x1e"
 KEY_END = b"\x1f\x1d\x1f"

@@ -13,8 +13,8 @@ from blumfeld.wire.messages.offset_commit import (
     OffsetCommitRequestTopic,
     OffsetCommitResponse,
 )
-from campaigns.clients.checks.verdicts import CheckFailed
-from campaigns.clients.members.live import Member, MemberSpec, Protocol, member_module
+from campaigns.clients.live_members import Member, MemberSpec, Protocol, member_module
+from campaigns.clients.verdicts import CheckFailed
 from campaigns.group_kills.asking import SOON
 from campaigns.group_kills.ledger import GroupLedger, Place
 from campaigns.raw_connection import ConnectionEnded, RawConnection

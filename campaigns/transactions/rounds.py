@@ -12,7 +12,7 @@ import attrs
 
 from blumfeld.wire.primitives import DecodeError
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.verdicts import CheckFailed
+from campaigns.clients.verdicts import CheckFailed
 from campaigns.cluster.nodes import Cluster, Node
 from campaigns.cluster.watching import Observer
 from campaigns.transactions import asking

@@ -6,7 +6,9 @@ import time
 from collections.abc import Callable
 
 from blumfeld.wire.compression.codec import Codec
-from campaigns.clients.checks.records import (
+from campaigns.clients.checks.scene import Scene
+from campaigns.clients.client import CheckFailed, Client, NotOffered
+from campaigns.clients.records import (
     EPOCH_MS,
     Received,
     Sample,
@@ -16,9 +18,7 @@ from campaigns.clients.checks.records import (
     numbered_samples,
     tombstone_samples,
 )
-from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.verdicts import require
-from campaigns.clients.client import CheckFailed, Client, NotOffered
+from campaigns.clients.verdicts import require
 
 PARTITIONS = 3
 LOAD_RECORDS = 5_000

@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 
 from campaigns.clients.checks.client_checks import Check
+from campaigns.clients.checks.cluster_tools import ClusterTools, events, table
 from campaigns.clients.checks.scene import Scene
 from campaigns.clients.checks.tool_checks import equal
-from campaigns.clients.checks.verdicts import require
 from campaigns.clients.client import Client
-from campaigns.clients.cluster_tools import ClusterTools, events, table
 from campaigns.clients.java import TOOLS, run_tool
+from campaigns.clients.verdicts import require
 
 RECORDS = 30
 LOAD_RECORDS = 2_000

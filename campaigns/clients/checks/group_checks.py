@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from campaigns.clients.checks.client_checks import Check, group, resume
-from campaigns.clients.checks.records import Sample, numbered_samples
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.verdicts import CheckFailed, require
 from campaigns.clients.client import Client
-from campaigns.clients.members.live import Member, MemberSpec, Protocol, TopicPartition
+from campaigns.clients.live_members import Member, MemberSpec, Protocol, TopicPartition
+from campaigns.clients.records import Sample, numbered_samples
+from campaigns.clients.verdicts import CheckFailed, require
 
 PARTITIONS = 4
 PART_RECORDS = 60

@@ -6,12 +6,12 @@ import re
 from pathlib import Path
 
 from campaigns.clients.checks.client_checks import Check
+from campaigns.clients.checks.cluster_tools import ClusterTools, cells, numbers, plan, table
 from campaigns.clients.checks.scene import Scene
 from campaigns.clients.checks.tool_checks import equal
-from campaigns.clients.checks.verdicts import NotOffered, require
 from campaigns.clients.client import Client
-from campaigns.clients.cluster_tools import ClusterTools, cells, numbers, plan, table
 from campaigns.clients.java import CONFIG_COMMAND, TOOLS, run_tool
+from campaigns.clients.verdicts import NotOffered, require
 
 RECORDS = 300
 MANY_RECORDS, RECORD_BYTES = 2_000, 100

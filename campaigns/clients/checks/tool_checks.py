@@ -13,12 +13,12 @@ from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
 )
 from campaigns.clients.checks.client_checks import Check
+from campaigns.clients.checks.console_tools import EARLY, END, PARTITIONS, Stage, stage
 from campaigns.clients.checks.group_checks import by_protocol
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.verdicts import CheckFailed, require
 from campaigns.clients.client import Client
-from campaigns.clients.console_tools import EARLY, END, PARTITIONS, Stage, stage
-from campaigns.clients.members.live import Protocol
+from campaigns.clients.live_members import Protocol
+from campaigns.clients.verdicts import CheckFailed, require
 
 TYPES = {"classic": "Classic", "consumer": "Consumer"}
 ASSIGNORS = {"classic": "range", "consumer": "uniform"}

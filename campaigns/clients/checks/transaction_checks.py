@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
-from campaigns.clients.checks.records import Received, Sample, Turn, numbered_samples
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.verdicts import require
 from campaigns.clients.client import FENCED, Client
+from campaigns.clients.records import Received, Sample, Turn, numbered_samples
+from campaigns.clients.verdicts import require
 
 PARTITIONS = 2
 FETCH_VERSION = 7

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any
 
 from campaigns.clients.client import SESSION_TIMEOUT_MS
-from campaigns.clients.members.live import commitment, consumption, places, say, until_terminated
+from campaigns.clients.live_members import commitment, consumption, places, say, until_terminated
 
 ASSIGNORS = {
     "": "roundrobin.RoundRobinPartitionAssignor",

@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from campaigns.clients.client import SESSION_TIMEOUT_MS
-from campaigns.clients.members.live import commitment, consumption, places, say, until_terminated
+from campaigns.clients.live_members import commitment, consumption, places, say, until_terminated
 
 
 def settings(spec: dict[str, Any]) -> dict[str, Any]:

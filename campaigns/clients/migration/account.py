@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from campaigns.clients.members.live import Commitment, Consumption, Ownership, TopicPartition
+from campaigns.clients.live_members import Commitment, Consumption, Ownership, TopicPartition
 
 
 def longest_unowned_ms(

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field
 
 from campaigns.clients.catalogue import client_class
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.verdicts import CheckFailed
 from campaigns.clients.client import SESSION_TIMEOUT_MS
-from campaigns.clients.members.live import Consumption, Member, MemberSpec, Protocol, TopicPartition
+from campaigns.clients.live_members import Consumption, Member, MemberSpec, Protocol, TopicPartition
 from campaigns.clients.migration import account
 from campaigns.clients.migration.watch import Onlooker, SteadyProducer
+from campaigns.clients.verdicts import CheckFailed
 
 SETTLE_S = 90.0
 STEADY_S = 2.0

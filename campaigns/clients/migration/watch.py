@@ -13,7 +13,7 @@ from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchRequestTopics,
     OffsetFetchResponse,
 )
-from campaigns.clients.members.live import Commitment, TopicPartition
+from campaigns.clients.live_members import Commitment, TopicPartition
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 LOOK_S = 0.1

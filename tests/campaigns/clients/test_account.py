@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from campaigns.clients.members.live import Commitment, Consumption, Ownership, Story
+from campaigns.clients.live_members import Commitment, Consumption, Ownership, Story
 from campaigns.clients.migration import account
 
 P, Q = ("t", 0), ("t", 1)

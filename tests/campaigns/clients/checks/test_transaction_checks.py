@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from campaigns.clients.checks import transaction_checks
-from campaigns.clients.checks.records import Received, Sample, Turn
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.verdicts import CheckFailed
 from campaigns.clients.client import FENCED, Client
+from campaigns.clients.records import Received, Sample, Turn
+from campaigns.clients.verdicts import CheckFailed
 
 
 class FakeBatch:

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from campaigns.clients.checks.records import (
+from campaigns.clients.records import (
     Received,
     Sample,
     Traits,

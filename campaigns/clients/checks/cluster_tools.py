@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.verdicts import CheckFailed, NotOffered
 from campaigns.clients.java import CONFIG_COMMAND, TOOLS, run_tool
+from campaigns.clients.verdicts import CheckFailed, NotOffered
 
 BROKERS = 3
 """Brokers that checks of replicas need."""

@@ -19,7 +19,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-from campaigns.clients.checks.verdicts import CheckFailed
+from campaigns.clients.verdicts import CheckFailed
 
 Protocol = Literal["classic", "consumer"]
 TopicPartition = tuple[str, int]

@@ -11,11 +11,11 @@ from datetime import UTC, datetime
 
 from campaigns.clients.catalogue import client_class
 from campaigns.clients.checks.group_checks import Cast, cast
-from campaigns.clients.checks.records import numbered_samples
 from campaigns.clients.checks.scene import Scene
 from campaigns.clients.client import Client
 from campaigns.clients.java import CONFIG_COMMAND, TOOLS, ask_tool
-from campaigns.clients.members.live import Member, Protocol
+from campaigns.clients.live_members import Member, Protocol
+from campaigns.clients.records import numbered_samples
 
 PARTITIONS = 2
 EARLY, LATE = 6, 4

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from campaigns.clients import java
+from campaigns.clients.checks.cluster_tools import ClusterTools, cells, events, numbers, plan, table
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.verdicts import CheckFailed, NotOffered
-from campaigns.clients.cluster_tools import ClusterTools, cells, events, numbers, plan, table
+from campaigns.clients.verdicts import CheckFailed, NotOffered
 
 ENDPOINTS = """\
 ID         HOST      PORT       RACK       STATE      ENDPOINT_TYPE

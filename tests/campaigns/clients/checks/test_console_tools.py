@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from campaigns.clients.console_tools import rows
+from campaigns.clients.checks.console_tools import rows
 
 DESCRIBED = """
 GROUP           TOPIC           PARTITION  CURRENT-OFFSET  LOG-END-OFFSET  LAG
