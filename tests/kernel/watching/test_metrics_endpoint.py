@@ -114,6 +114,29 @@ def test_a_scrape_shows_what_was_counted() -> None:
     with_endpoint(metrics, "ok", body)
 
 
+def test_other_work_has_a_turn_between_two_metrics() -> None:
+    """A metric may look at each of thousands of partitions, and a node has some ninety metrics."""
+    metrics, turns, read_in = NodeMetrics(), 0, list[int]()
+
+    def read() -> float:
+        read_in.append(turns)
+        return 1.0
+
+    for name in "abc":
+        metrics.add(Metric(name, "Letter", "gauge", read))
+
+    async def body(port: int) -> None:
+        nonlocal turns
+        scrape = asyncio.ensure_future(ask(port, b"GET /metrics HTTP/1.1\r\n\r\n"))
+        while not scrape.done():
+            turns += 1
+            await asyncio.sleep(0)
+        assert "\nc 1.0\n" in scrape.result()
+
+    with_endpoint(metrics, "ok", body)
+    assert read_in[0] < read_in[1] < read_in[2]
+
+
 @pytest.mark.parametrize(("status", "code"), [("ok", 200), ("starting", 503), ("refusing writes", 503)])
 def test_health_says_whether_the_node_serves(status: str, code: int) -> None:
     async def body(port: int) -> None:

@@ -43,12 +43,12 @@ class Health(msgspec.Struct, frozen=True, kw_only=True):
     partitions_refusing_writes: int
 
 
-class _NodeCollector(Collector):
+class _NodeFamilies:
     def __init__(self, metrics: NodeMetrics) -> None:
         self._metrics = metrics
 
-    def collect(self) -> Iterator[Metric]:
-        """Read all metrics now."""
+    def __iter__(self) -> Iterator[Metric]:
+        """Read each metric when its turn comes."""
         yield from self._api_families()
         yield from self._connection_families()
         yield GaugeMetricFamily("blumfeld_tasks", "Tasks of the event loop", len(asyncio.all_tasks()))
@@ -101,6 +101,12 @@ class _Families(Collector):
         return self._families
 
 
+def _text(families: list[Metric]) -> bytes:
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_Families(families))
+    return generate_latest(registry)
+
+
 def _buckets(bounds_s: Sequence[float], counts: Sequence[int]) -> list[tuple[str, float]]:
     """Upper bounds in seconds with the durations up to each, as Prometheus has them."""
     return list(zip((*map(str, bounds_s), "+Inf"), accumulate(counts), strict=True))
@@ -141,8 +147,7 @@ class MetricsEndpoint:
     ) -> None:
         """:param group_lags: returns the lag of a group; ``None``: of each group that this node coordinates"""
         metrics.measure_latencies()
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_NodeCollector(metrics))
+        self._families = _NodeFamilies(metrics)
         self._health = health
         self._group_lags = group_lags
         self._server: asyncio.Server | None = None
@@ -180,7 +185,7 @@ class MetricsEndpoint:
         if method not in (b"GET", b"HEAD"):
             status, kind, body = "405 Method Not Allowed", "text/plain", b"only GET and HEAD\n"
         elif path == b"/metrics":
-            status, kind, body = "200 OK", CONTENT_TYPE_LATEST, generate_latest(self._registry)
+            status, kind, body = "200 OK", CONTENT_TYPE_LATEST, await self._page()
         elif path == b"/health":
             health = self._health()
             status = "200 OK" if health.status == "ok" else "503 Service Unavailable"
@@ -201,6 +206,16 @@ class MetricsEndpoint:
         ]
         return "\r\n".join([*fields, "", ""]).encode() + (b"" if method == b"HEAD" else body)
 
+    async def _page(self) -> bytes:
+        """Returns the page. Each metric has a turn of the loop of its own: some look at every partition of the node.
+        With 2,000 partitions all in one turn took 36 ms, and producers waited.
+        """
+        text = b""
+        for family in self._families:
+            text += _text([family])
+            await asyncio.sleep(0)
+        return text
+
     async def _lag(self, query: str) -> tuple[str, str, bytes]:
         """Returns status, content type and body of ``/lag``."""
         names = parse_qs(query, keep_blank_values=True).get("group", [])
@@ -215,9 +230,7 @@ class MetricsEndpoint:
         if name is not None and not lags.groups:
             text = f"group {name!r} has no committed offsets\n"
             return "404 Not Found", _TEXT, text.encode(errors="replace")
-        registry = CollectorRegistry(auto_describe=False)
-        registry.register(_Families(_lag_families(lags)))
-        return "200 OK", CONTENT_TYPE_LATEST, generate_latest(registry)
+        return "200 OK", CONTENT_TYPE_LATEST, _text(_lag_families(lags))
 
 
 def _lag_families(lags: Lags) -> list[Metric]:
