@@ -365,9 +365,11 @@ class Node:
             self._when_stopped("peers", broker.peers.stop)
             await self._listen(lambda listener: listener.kind == "controller")
             self.starting = "consensus"
-            await composition.metadata.start()
+            # Its stop is legal at any point of its start. One that is cancelled has begun to write the metadata log,
+            # which the storage may close only when that is over.
             self._when_stopped("consensus", composition.metadata.stop)
             self._when_stopped("controller", composition.metadata.resign)
+            await composition.metadata.start()
             await self._caught_up()
             if composition.made("replication") is not None:
                 self.starting = "replication"

@@ -142,10 +142,13 @@ class ClusterMetadata(Protocol):
 
     async def resign(self) -> None:
         """Stop being controller, and hand over to another voter if there is one. :meth:`submit` fails with
-        NOT_CONTROLLER afterwards where this node was the controller. Peers can still be reached. Legal without start.
+        NOT_CONTROLLER afterwards where this node was the controller. Peers can still be reached. Legal without start,
+        and after a start that failed or was cancelled.
         """
         ...
 
     async def stop(self) -> None:
-        """Leave; close files. Legal without start, and without :meth:`resign`."""
+        """Leave; close files. Legal without start, after a start that failed or was cancelled, and without
+        :meth:`resign`.
+        """
         ...
