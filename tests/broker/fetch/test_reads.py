@@ -9,7 +9,7 @@ from typing import Any, NoReturn, cast
 import pytest
 
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.storage import LogStorage, OffsetOutOfRangeError
+from blumfeld.spi.storage import LogRead, LogStorage, OffsetOutOfRangeError
 from blumfeld.testing.crash.machine import make_storage as local_storage
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_memory.storage import MemoryStorage
@@ -169,6 +169,22 @@ def test_an_error_of_a_cold_read_has_its_own_code(error: Exception, code: ErrorC
     assert given(broker.response(waiting, request, VERSION)) == {0: (0, len(batch())), 1: (code, 0)}
     logged = [event[2]["exc_info"] for event in broker.log.events if "exc_info" in event[2]]
     assert logged == ([error] if code == ErrorCode.UNKNOWN_SERVER_ERROR else [])
+
+
+@pytest.mark.parametrize("bytes_max", [0, -1])
+def test_after_a_cold_read_no_other_batch_exceeds_the_limits(bytes_max: int) -> None:
+    broker = BrokerHarness()
+    broker.create_topic("t", 2)
+    for partition, size in enumerate((SMALL, LARGE)):
+        broker.ask(produce(batch(bytes(size)), partition=partition), 9)
+    log = broker.log_of("t", 0)
+    data = bytes(next(log.batches(0)).data)
+    log.cold = []
+    request = fetch(0, partitions=(0, 1), max_bytes=1_000)
+    request.topics[0].partitions[0].partition_max_bytes = bytes_max
+    waiting = broker.send(request, VERSION)
+    log.cold[0].complete(LogRead([data], len(data), 1))
+    assert given(broker.response(waiting, request, VERSION)) == {0: (0, len(data)), 1: (0, 0)}
 
 
 def test_what_was_read_before_a_defect_is_given_back() -> None:

@@ -430,7 +430,8 @@ class FetchAttempt:
                 found = min(self._left, one.asked.partition_bytes_max)
         elif one.cold is not None:
             self.waits_for_cold = True
-            size = found = min(self._left, one.asked.partition_bytes_max)
+            # At least one byte, whatever the limits are: the first read brings a batch, so later ones needn't.
+            size = found = max(min(self._left, one.asked.partition_bytes_max), 1)
         one.bytes_counted = found
         self.found_bytes += found
         self.size_bytes += size
