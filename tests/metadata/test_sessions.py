@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.metadata.brokers.sessions import BrokerSessions
+from blumfeld.metadata.sessions import BrokerSessions
 
 TIMEOUT_MS = 9_000.0
 

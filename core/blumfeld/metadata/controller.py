@@ -21,10 +21,10 @@ from blumfeld.metadata.brokers.registration import (
     fence_dead,
     fence_expired,
 )
-from blumfeld.metadata.brokers.sessions import BrokerSessions
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
 from blumfeld.metadata.image.step import ImageStep
+from blumfeld.metadata.sessions import BrokerSessions
 from blumfeld.spi.hooks import Feature
 from blumfeld.spi.image_sections import ControllerCommand
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError

@@ -1,4 +1,4 @@
-"""Input and output of a controller command (docs/design.md, rule 3). Pure."""
+"""Input and output of a controller command (docs/design.md, rule 3), and the check of the broker that sends one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.metadata.brokers.sessions import BrokerSessions
 from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.sessions import BrokerSessions
+from blumfeld.spi.cluster import BrokerImage
 from blumfeld.spi.hooks import Feature
+from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 
 
@@ -54,3 +56,18 @@ class ControllerState(msgspec.Struct, frozen=True):
     features: Mapping[str, Feature]
     """Features that this build supports, by name."""
     sessions: BrokerSessions
+
+
+def broker_of_epoch(state: ControllerState, broker_id: int, broker_epoch: int) -> BrokerImage:
+    """Returns the broker if the request comes from its present process.
+
+    :raises BrokerError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH
+    """
+    broker = state.image.brokers.get(broker_id)
+    if broker is None:
+        raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker {broker_id} is registered")
+    if broker.epoch != broker_epoch:
+        raise BrokerError(
+            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}"
+        )
+    return broker

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from blumfeld.metadata.brokers.feature_levels import supported_features
-from blumfeld.metadata.brokers.security_protocols import NAMES, protocol_number
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
+from blumfeld.metadata.image.security_protocols import NAMES, protocol_number
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ClusterMetadata

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.metadata.brokers.registration import broker_of_epoch
-from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,

@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
-from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
 from blumfeld.metadata.image.partition_index import Sweep
 from blumfeld.metadata.partitions.change import (
@@ -136,21 +136,6 @@ def _check_registration(state: ControllerState, request: BrokerRegistrationReque
         raise BrokerError(
             ErrorCode.UNSUPPORTED_VERSION, "the registration lists no metadata.version among its features"
         )
-
-
-def broker_of_epoch(state: ControllerState, broker_id: int, broker_epoch: int) -> BrokerImage:
-    """Returns the broker if the request comes from its present process.
-
-    :raises BrokerError: BROKER_ID_NOT_REGISTERED, STALE_BROKER_EPOCH
-    """
-    broker = state.image.brokers.get(broker_id)
-    if broker is None:
-        raise BrokerError(ErrorCode.BROKER_ID_NOT_REGISTERED, f"no broker {broker_id} is registered")
-    if broker.epoch != broker_epoch:
-        raise BrokerError(
-            ErrorCode.STALE_BROKER_EPOCH, f"broker {broker_id} has epoch {broker.epoch}, not {broker_epoch}"
-        )
-    return broker
 
 
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, _moment: Moment) -> ControllerDecision:

@@ -7,11 +7,11 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from blumfeld.metadata.brokers.security_protocols import protocol_name
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.kept import KEPT
 from blumfeld.metadata.image.partition_index import NO_LEADER, all_of, along
 from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
+from blumfeld.metadata.image.security_protocols import protocol_name
 from blumfeld.spi.cluster import (
     TOPIC_RESOURCE,
     BrokerImage,

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from blumfeld.metadata.brokers.registration import broker_of_epoch
-from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
 from blumfeld.metadata.image.step import changed_partition
 from blumfeld.metadata.partitions.change import (
     RECOVERED,

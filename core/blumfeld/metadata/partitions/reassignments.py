@@ -11,6 +11,7 @@ from collections.abc import Sequence
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.step import changed_partition
+from blumfeld.metadata.partitions.assignments import check_assignment
 from blumfeld.metadata.partitions.change import (
     Election,
     PartitionChange,
@@ -21,7 +22,6 @@ from blumfeld.metadata.partitions.change import (
 )
 from blumfeld.metadata.partitions.directories import default_directory
 from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
-from blumfeld.metadata.topics.assignments import check_assignment
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.alter_partition_reassignments import (

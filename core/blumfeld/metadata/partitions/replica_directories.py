@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.metadata.brokers.registration import broker_of_epoch
-from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
 from blumfeld.metadata.image.step import changed_partition
 from blumfeld.metadata.partitions.change import active_in, effective_config, partition_change, topic_config
 from blumfeld.metadata.partitions.directories import has_online_directory

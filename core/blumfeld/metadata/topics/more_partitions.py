@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.topics.assignments import check_assignment, new_partition, partition_count
+from blumfeld.metadata.partitions.assignments import check_assignment, new_partition, partition_count
 from blumfeld.metadata.topics.creation import NEW_PARTITIONS_MAX
 from blumfeld.metadata.topics.placement import place
 from blumfeld.spi.cluster import TopicImage
