@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from blumfeld_sink_spark.compaction.fingerprint import Fingerprint
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.output import Output
-from blumfeld_sink_spark.files.parquet import file_schema
+from blumfeld_sink_spark.files.parquet import file_schema, opened
 from blumfeld_sink_spark.files.spill import SpillFile
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import Table, tables
@@ -101,7 +101,7 @@ class Inputs:
                 f"{entry.path}: isn't what its commit record says. Nothing was changed; run verify --deep, and bring "
                 "the file back from a copy"
             )
-        return pq.ParquetFile(pa.BufferReader(data))
+        return opened(data)
 
 
 def with_all_columns(rows: pa.Table, table: Table) -> pa.Table:

@@ -157,6 +157,19 @@ def open_writer(sink: Any, table: Table, compression: str) -> TableWriter:
     return TableWriter(sink, table, compression)
 
 
+def opened(data: bytes) -> pq.ParquetFile:
+    """Returns the file of these bytes.
+
+    Arrow's threads read a copy in Arrow's own memory. One of them may be the last to drop the file, while the process
+    ends. For memory of the interpreter it would need the interpreter's lock, and abort the process.
+
+    :raises pyarrow.ArrowException: it is no Parquet
+    """
+    memory = pa.allocate_buffer(len(data))
+    pa.FixedSizeBufferWriter(memory).write(data)
+    return pq.ParquetFile(pa.BufferReader(memory))
+
+
 def _levels(table: Table, codec: str, level: int | None) -> Any:
     """One level, or one for each column."""
     if codec != "zstd" or not table.hard:

@@ -7,6 +7,7 @@ Spark hands a worker's exception over as the text of a Java exception, so only t
 from __future__ import annotations
 
 import re
+import textwrap
 
 from blumfeld.wire.errors import RETRIABLE, ErrorCode, message_of
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
@@ -53,7 +54,7 @@ _CAUSE = re.compile(
     r"^(?:Caused by: |: |Exception in thread \"[^\"]*\" )?(?P<name>[\w.$]+(?:Error|Exception))(?:: (?P<text>.*))?$",
     re.MULTILINE,
 )
-_PLAIN = 300
+_REASON_CHARS = 300
 _LOGGED = re.compile(r"^ERROR (?P<logger>[\w$]+): (?P<text>.+)$", re.MULTILINE)
 """A line of Spark's log in the form that ``session`` sets."""
 _COMPLAINT = re.compile(r"Error|Invalid|Unrecognized|Could not|[Cc]annot|No such|not found")
@@ -95,8 +96,8 @@ def why_no_start(error: str, output: str) -> str:
     :param error: the exception's text
     :param output: output of the JVM, with Spark's log of errors
     """
-    logged = [found["text"].strip()[:_PLAIN] for found in _LOGGED.finditer(output)]
-    complaints = [line.strip()[:_PLAIN] for line in output.splitlines() if _COMPLAINT.search(line)]
+    logged = [_shortened(found["text"]) for found in _LOGGED.finditer(output)]
+    complaints = [_shortened(line) for line in output.splitlines() if _COMPLAINT.search(line)]
     # The log first: where a master doesn't answer, the exception is what some later call met.
     causes = [*logged, _named_cause(error), _named_cause(output), *complaints]
     return next((cause for cause in causes if cause and not any(sign in cause for sign in _FOLLOWING)), "")
@@ -105,7 +106,7 @@ def why_no_start(error: str, output: str) -> str:
 def _last_cause(text: str) -> str:
     cause = _named_cause(text)
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    return cause or (lines[0] if lines else "Spark gave no reason")[:_PLAIN]
+    return cause or _shortened(lines[0] if lines else "Spark gave no reason")
 
 
 def _named_cause(text: str) -> str:
@@ -117,4 +118,8 @@ def _named_cause(text: str) -> str:
     if not found:
         return ""
     name = found[-1]["name"].rpartition(".")[2]
-    return f"{name}: {found[-1]['text']}"[:_PLAIN] if found[-1]["text"] else name
+    return _shortened(f"{name}: {found[-1]['text']}") if found[-1]["text"] else name
+
+
+def _shortened(text: str) -> str:
+    return textwrap.shorten(text, _REASON_CHARS, placeholder=" …")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from decimal import Decimal, localcontext
 from pathlib import Path
 from typing import Any
@@ -222,6 +223,21 @@ def test_a_bar_that_may_still_change_is_left_out(root: Path) -> None:
     assert made[1].trades == 20
     last = pq.read_table(root / made[1].path).column("ts").to_pylist()
     assert last == [1_723_161_600 * SECOND]
+
+
+def test_the_command_counts_the_trades_that_make_the_bars(tmp_path: Path) -> None:
+    """Not the messages of no trade."""
+    one = {"e": "trade", "E": 1723161600000, "T": 1723161600000, "s": "BTCUSDT", "m": False}
+    values = [
+        json.dumps({**one, "t": 1, "p": "2", "q": "3", "X": "MARKET"}),
+        json.dumps({**one, "t": 2, "p": "0", "q": "0", "X": "NA"}),
+    ]
+    (tmp_path / "capture").write_text("".join(f"{10**18} {value}\n" for value in values))
+    archive(
+        tmp_path / "archive", captured([tmp_path / "capture"], "t"), decoders=("binance-usdm",), skew_ms=0
+    )
+    (made,) = bars.make(Committed.open(str(tmp_path / "archive")), SECOND, through=True)
+    assert (made.bars, made.trades) == (1, 1)
 
 
 @pytest.mark.parametrize("span", ["1ms", "250ms", "1s", "7m", "1w", "0s", "", "2d", "m"])

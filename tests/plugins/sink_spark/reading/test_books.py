@@ -199,8 +199,9 @@ def test_what_is_wrong_is_said(root: Path) -> None:
     assert "there are: BTCUSDT" in run(*words, "ETHUSDT", "--at", str(MIDNIGHT)).output
     assert "of the topic other" in run(*words, "BTCUSDT", "--topic", "other", "--at", str(MIDNIGHT)).output
     both = run(*words, "BTCUSDT", "--at", str(MIDNIGHT), "--write-snapshots")
-    assert (both.exit_code, "allowed: one of them" in both.output) == (2, True)
-    assert run(*words, "BTCUSDT").exit_code == 2
+    assert (both.exit_code, "both are given; allowed: one of them" in both.output) == (2, True)
+    neither = run(*words, "BTCUSDT")
+    assert (neither.exit_code, "neither is given; allowed: one of them" in neither.output) == (2, True)
     assert run(*words, "BTCUSDT", "--at", "noon").exit_code == 2
     assert run(*words, "BTCUSDT", "--write-snapshots", "--every", "7s").exit_code == 2
 

@@ -146,3 +146,12 @@ def test_another_failure_is_its_last_cause_in_one_line() -> None:
     text = "[STREAM_FAILED] q\norg.apache.spark.SparkException: Job\nCaused by: java.io.IOException: disk\n\tat x"
     assert str(as_archive_error(text)) == "the query failed: IOException: disk"
     assert str(as_archive_error("")) == "the query failed: Spark gave no reason"
+
+
+def test_a_long_reason_is_cut_behind_a_word_and_says_so() -> None:
+    """Spark's advice on an address that can't be bound ended with "for SparkDriver) to"."""
+    words = " ".join(["advice"] * 60)
+    why = why_no_start(CALL.format(name="o1", cause=f"java.net.BindException: {words}"), "")
+    assert why.startswith("BindException: advice")
+    assert why.endswith("advice …")
+    assert len(why) <= 300

@@ -55,7 +55,8 @@ def command(
 
     at_ns, start_ns, end_ns = (ns_of(text) for text in (at, start, end))
     if (at_ns is None) != write_snapshots:
-        raise SettingsError("--at, --write-snapshots; allowed: one of them")
+        given = "both are" if write_snapshots else "neither is"
+        raise SettingsError(f"--at TIME and --write-snapshots: {given} given; allowed: one of them")
     archive = Committed.open(root)
     symbols = symbol or []
     if at_ns is None:

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from blumfeld_sink_spark.files.parquet import opened
 from blumfeld_sink_spark.ledger.checking import statistics
 from blumfeld_sink_spark.ledger.checking.presence import Presence
 from blumfeld_sink_spark.ledger.rules import Partition
@@ -43,7 +43,7 @@ def problems(
             if hashlib.sha256(data).hexdigest() != entry.sha256:
                 yield f"{entry.path}: has other bytes than when it was committed (sha256)"
             try:
-                file = pq.ParquetFile(pa.BufferReader(data))
+                file = opened(data)
                 rows = file.read(columns=LINEAGE)
                 misleading = list(statistics.problems(entry, file))
             except (pa.ArrowException, OSError, UnicodeDecodeError) as error:

@@ -51,6 +51,7 @@ class Covered:
     path: str
     bars: int
     trades: int
+    """Trades of the market, each once."""
     until_ns: int
     """End of the last bar that may be in the file. Bars after it may still change."""
     whole: bool
@@ -99,13 +100,14 @@ def make(
     for (date, symbol), entries in sorted(groups.items()):
         rows = pa.concat_tables(_read(archive, entry) for entry in entries)
         made = bars_of(rows, interval_ns)
+        counted = pc.sum(made.column("trades")).as_py() or 0
         until = midnight = _midnight_ns(date) + DAY_NS
         if not through:
             until = min(midnight, *(horizon[entry.topic] for entry in entries))
             made = made.filter(pc.less_equal(pc.add(made.column("ts"), interval_ns), until))
         path = f"{folder_of(BARS, date, symbol)}/{name_of(interval_ns)}.parquet"
         archive.store.put(path, as_parquet(made))
-        yield Covered(date, symbol, path, made.num_rows, rows.num_rows, until, until == midnight)
+        yield Covered(date, symbol, path, made.num_rows, counted, until, until == midnight)
 
 
 def _by_place(entries: Iterable[FileEntry]) -> dict[tuple[str, str], list[FileEntry]]:
