@@ -16,9 +16,11 @@ from collections import deque
 from collections.abc import Callable
 from enum import Enum
 from functools import partial
-from typing import Any, NamedTuple, NoReturn
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
-from blumfeld.spi.completion import Steps
+from blumfeld.spi.completion import Completion, Steps
+
+T = TypeVar("T")
 
 SHARE_MS = 1.0
 """Time for one piece before the next one of its lane gets its share."""
@@ -99,16 +101,12 @@ class Work:
             if not self.step() and not self.done:
                 raise RuntimeError("work that waits can't be run to its end at once")
 
-    def is_wanted(self) -> bool:
-        """Returns whether it should go on. Work that is not wanted any more ends here."""
-        if self._wanted is None or self._wanted():
-            return True
-        self._steps.close()
-        self._end(None, None)
-        return False
-
     def step(self) -> bool:
         """Run one step. Returns whether the next one may follow: not at the end, or if it waits for a completion."""
+        if self._wanted is not None and not self._wanted():
+            self._steps.close()
+            self._end(None, None)
+            return False
         try:
             awaited = next(self._steps)
         except StopIteration as end:
@@ -198,8 +196,6 @@ class _LaneState:
 
     def _share(self, work: Work, share_ms: float) -> bool:
         """Run one share of a piece. Returns whether it needs another."""
-        if not work.is_wanted():
-            return False
         now_ms, outer_ends_ms = self._now_ms, self._ends_ms
         began_ms = last_ms = now_ms()
         if outer_ends_ms is None:
@@ -246,7 +242,7 @@ class Scheduler:
 
         :param finished: called once with (result, error), in a later turn or before this returns. Without it an error
             reaches the loop, which logs it
-        :param wanted: asked before each share. Work that is not wanted any more is closed, and ``finished(None, None)``
+        :param wanted: asked before each step. Work that is not wanted any more is closed, and ``finished(None, None)``
             is called
         :param at_once: run the first share now, unless others wait in the lane or its time of this turn is over
         """
@@ -254,6 +250,19 @@ class Scheduler:
         work = Work(state, steps, finished, wanted)
         state.begin(work, at_once)
         return work
+
+    def completed(self, lane: Lane, steps: Steps[T]) -> Completion[T]:
+        """Run ``steps`` as :meth:`run` does. Returns the completion of their result, which a task may await."""
+        completion: Completion[T] = Completion()
+
+        def finished(result: T, error: BaseException | None) -> None:
+            if error is None:
+                completion.complete(result)
+            else:
+                completion.fail(error)
+
+        self.run(lane, steps, finished)
+        return completion
 
     def waiting(self, lane: Lane) -> int:
         """Returns the number of pieces that wait for their next share."""

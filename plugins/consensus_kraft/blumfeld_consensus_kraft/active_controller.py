@@ -24,6 +24,7 @@ from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import Composition, EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Timer
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.steps import drained
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -76,6 +77,8 @@ class ActiveController:
         self._controller: Controller | None = None
         self._epoch = -1
         self._session_timer: Timer | None = None
+        self._expiry: Work | None = None
+        """Fences the brokers whose sessions are over."""
         self._decisions = Decisions(
             composition.runtime,
             encode=self._encoded,
@@ -142,6 +145,8 @@ class ActiveController:
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None
+        if self._expiry is not None:
+            self._expiry.close()
         self._decisions.drop(error)
 
     def submit(self, command: Message, reply: Reply) -> None:
@@ -288,32 +293,37 @@ class ActiveController:
 
     def _expire_sessions(self) -> None:
         self._session_timer = None
-        controller = self._controller
-        if controller is None:
-            return
+        self._expiry = self._runtime.scheduler.run(Lane.METADATA, self._expire())
+
+    def _expire(self) -> Steps[None]:
+        while self._controller is not None and self._expire_some(self._controller):
+            yield None
+
+    def _expire_some(self, controller: Controller) -> bool:
+        """Make a part of the decisions on sessions that are over. Returns whether there may be more now."""
         if self._decisions.are_busy:
             self._session_timer = self._runtime.call_later(BUSY_MS, self._expire_sessions)
-            return
+            return False
         try:
             fenced = controller.fence_expired(self._runtime.monotonic_ms())
             batches = [] if fenced is None else drained(self._encoded(fenced[1], atomic=False))
         except Exception as defect:
             self._undecided("the end of a broker's session", defect)
             self._session_timer = self._runtime.call_later(RETRY_MS, self._expire_sessions)
-            return
+            return False
         try:
             for batch in batches:
                 self.place(batch)
         except OSError as error:
             self._failed(error)
-            return
+            return False
         except Exception as defect:
             self._contradicted(defect)
-            return
-        if fenced is not None:
-            broker_id, _, last = fenced
-            if last:
-                self._events.warning("a broker fell silent and is fenced", broker_id=broker_id)
-            self._session_timer = self._runtime.call_later(0, self._expire_sessions)
-            return
-        self._watch_sessions()
+            return False
+        if fenced is None:
+            self._watch_sessions()
+            return False
+        broker_id, _, last = fenced
+        if last:
+            self._events.warning("a broker fell silent and is fenced", broker_id=broker_id)
+        return True

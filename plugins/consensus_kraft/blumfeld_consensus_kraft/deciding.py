@@ -8,14 +8,12 @@ from typing import NamedTuple, Protocol
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.spi.completion import Steps
-from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.batching import Batch
 from blumfeld_consensus_kraft.publishing import Reply
-
-BEHIND_AT_ONCE = 64
-"""Commands that are decided on in one turn after they waited for a large decision."""
 
 
 class Part(NamedTuple):
@@ -74,11 +72,12 @@ class Decisions:
         self._failed = failed
         self._contradicted = contradicted
         self._parts: deque[tuple[Part, ControllerState, Callable[[], Moment]]] = deque()
-        self._part_timer: Timer | None = None
         self._steps: Steps[None] | None = None
         """The decision that is being encoded or placed."""
         self._current: Part | None = None
         self._behind: deque[tuple[Callable[[], None], Reply]] = deque()
+        self._work: Work | None = None
+        """Goes on with all of these."""
 
     @property
     def are_busy(self) -> bool:
@@ -106,9 +105,9 @@ class Decisions:
                 self._parts.append((Part(part.command, decision.rest, part.reply), state, moment))
             self._steps = self._place_decision(part, decision)
             self._current = part
-            if not self._step():
-                self._runtime.call_later(0, self._go_on)
-            self._plan_next_part()
+            self._step()
+            if (self.are_busy or self._parts) and (self._work is None or self._work.done):
+                self._work = self._runtime.scheduler.run(Lane.METADATA, self._go_on(), at_once=False)
 
     def drop(self, error: BrokerError) -> None:
         """Forget decisions that are under way, and what waits for them; they get ``error``."""
@@ -119,46 +118,32 @@ class Decisions:
         self._steps = self._current = None
         self._parts.clear()
         self._behind.clear()
-        if self._part_timer is not None:
-            self._part_timer.cancel()
-            self._part_timer = None
+        if self._work is not None:
+            self._work.close()
         for reply in waiting:
             if reply is not None:
                 reply.settle(error)
 
-    def _plan_next_part(self) -> None:
-        if self._parts and self._part_timer is None:
-            self._part_timer = self._runtime.call_later(0, self._next_part)
-
-    def _next_part(self) -> None:
-        self._part_timer = None
-        if self._parts and not self.are_busy:
-            self.make(*self._parts.popleft())
-        self._plan_next_part()
-
-    def _step(self) -> bool:
-        """Do the next step of the decision; whether it was the last. A small decision has one."""
+    def _step(self) -> None:
+        """Do the next step of the decision. A small one has one."""
         assert self._steps is not None
         try:
             next(self._steps)
         except StopIteration:
             self._steps = self._current = None
-            return True
-        return False
 
-    def _go_on(self) -> None:
-        """Go on with a large decision; behind it, with the commands that waited for its end."""
-        if self._steps is not None and not self._step():
-            self._runtime.call_later(0, self._go_on)
-            return
-        for _ in range(min(len(self._behind), BEHIND_AT_ONCE)):
-            if self._steps is not None or not self._behind:
-                return  # another large one: it calls again
-            decide, reply = self._behind.popleft()
-            if not reply.completion.done:
-                decide()
-        if self._behind and self._steps is None:
-            self._runtime.call_later(0, self._go_on)
+    def _go_on(self) -> Steps[None]:
+        """Go on with a large decision, then with the commands that waited for its end, then with the next part."""
+        while self.are_busy or self._parts:
+            if self._steps is not None:
+                self._step()
+            elif self._behind:
+                decide, reply = self._behind.popleft()
+                if not reply.completion.done:
+                    decide()
+            else:
+                self.make(*self._parts.popleft())
+            yield None
 
     def _place_decision(self, part: Part, decision: ControllerDecision) -> Steps[None]:
         """Encode all, then place batch by batch: what can't be encoded has changed nothing."""

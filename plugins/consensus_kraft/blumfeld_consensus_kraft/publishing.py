@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from itertools import takewhile
 from typing import NamedTuple
 
@@ -21,13 +22,12 @@ from blumfeld.spi.defects import place_of
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.scheduler import Lane
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 
-JOINING_SLICE_RECORDS = 512
-"""Records that are decoded or published in one turn while the node joins: it serves no clients yet."""
 JOINING_BATCH_RECORDS_MAX = 1_024
 """Records that are published at once while the node joins."""
 
@@ -223,26 +223,19 @@ class Publisher:
     def _begin(self) -> None:
         if self._steps is None and not self._is_at_end:
             self._steps = steps = self._publish_committed()
-            self._go_on(steps)
+            self._runtime.scheduler.run(
+                Lane.METADATA, steps, partial(self._ended, steps), wanted=lambda: self._steps is steps
+            )
 
-    def _go_on(self, steps: Steps[None]) -> None:
-        """Publish until it is another turn's time, or a listener's. Steps that were dropped meanwhile end here."""
-        while self._steps is steps:
-            try:
-                waits = next(steps)
-            except StopIteration:
-                self._steps = None
-                return
-            if waits is None:
-                self._runtime.call_later(0, lambda: self._go_on(steps))
-                return
-            if not waits.done:
-                waits.when_done(lambda _: self._go_on(steps))
-                return
+    def _ended(self, steps: Steps[None], _: None, error: BaseException | None) -> None:
+        if self._steps is steps:
+            self._steps = None
+        if isinstance(error, Exception):  # committed records contradict the image
+            self._is_at_end = True
+            self._unreadable(error)
 
     def _publish_committed(self) -> Steps[None]:
         records = 0
-        slice_records = SLICE_RECORDS if self.loaded else JOINING_SLICE_RECORDS
         yield from self._applied()
         yield from self._take_over()
         yield from self._copy()
@@ -256,7 +249,7 @@ class Publisher:
             self._published(placed)
             self._answer(placed.end_offset)
             records += len(decoded)
-            if records >= slice_records:
+            if records >= SLICE_RECORDS:
                 records = 0
                 yield None
             yield from self._copy()
@@ -291,12 +284,11 @@ class Publisher:
         """
         if placed.records is not None:
             return placed.records
-        slice_records = SLICE_RECORDS if self.loaded else JOINING_SLICE_RECORDS
         decoded: list[Message] = []
         try:
             for record in placed.decoded():
                 decoded.append(record)
-                if not len(decoded) % slice_records:
+                if not len(decoded) % SLICE_RECORDS:
                     yield None
         except (DecodeError, BrokerError) as error:
             self._is_at_end = True

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 
 from blumfeld.metadata.image.checkpoint import CheckpointId
 from blumfeld.metadata.image.checkpoint_reader import CheckpointReader
@@ -13,8 +12,9 @@ from blumfeld.metadata.image.sections import NO_SECTIONS, SectionKinds
 from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
 from blumfeld.metadata.slices import SLICE_RECORDS
 from blumfeld.spi.aux_files import ChunkedAuxFiles
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.scheduler import Lane
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import BrokerError
@@ -39,7 +39,7 @@ async def load_snapshot(
     :raises ValueError: it is damaged, or holds a record that this build can't read
     :raises OSError: it can't be read
     """
-    loading = _Loading(runtime, MetadataImage(cluster_id, section_kinds))
+    loading = _Loading(MetadataImage(cluster_id, section_kinds))
     reader = CheckpointReader(snapshot.name, snapshot.epoch)
     position = 0
     while data := await runtime.offload(files.read_at, snapshot.name, position, READ_BYTES):
@@ -47,7 +47,7 @@ async def load_snapshot(
         progress()
         try:
             for batch in reader.feed(data):
-                await loading.take(batch)
+                await runtime.scheduler.completed(Lane.METADATA, loading.take(batch))
         except (BrokerError, DecodeError, BrokenMetadata) as error:
             raise ValueError(f"{snapshot.name}: {error}") from error
     reader.finish()
@@ -62,21 +62,18 @@ async def load_snapshot(
 
 
 class _Loading:
-    def __init__(self, runtime: Runtime, image: MetadataImage) -> None:
-        self._runtime = runtime
+    def __init__(self, image: MetadataImage) -> None:
         self._image = image
         self._step = ImageStep(image)
         self._count = 0
 
-    async def take(self, batch: RecordBatch) -> None:
+    def take(self, batch: RecordBatch) -> Steps[None]:
         for record in records(batch):
             self._step.replay(decode_record(record.value or b""))
             self._count += 1
             if self._count == SLICE_RECORDS:
                 self._next_step()
-                turn: Completion[None] = Completion()
-                self._runtime.call_later(0, partial(turn.complete, None))
-                await turn
+                yield None
 
     def _next_step(self) -> None:
         # To end a step takes as long as it has records: one step for all would hold the loop.

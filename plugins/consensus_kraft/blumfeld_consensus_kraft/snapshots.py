@@ -9,9 +9,10 @@ from blumfeld.metadata.image.checkpoint import CheckpointId, checkpoint_parts
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.records import emptied, image_records
 from blumfeld.spi.aux_files import AuxDraft
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import VotersRecord
@@ -22,11 +23,8 @@ WRITE_BYTES = 1 << 20
 """Bytes of a snapshot that are written together."""
 SYNC_BYTES = 8 << 20
 """Bytes after which a snapshot that is being written is synced: the log's own syncs never wait for all of it."""
-STEPS_FREED_AT_ONCE = 4
-"""Steps in which a dropped image is emptied, in one turn: about 4,096 partitions."""
 KEPT = 2
 """Snapshots that stay: the newest, and one before it in case that can't be read."""
-_ENDED = object()
 
 
 class _StoppedError(Exception):
@@ -103,7 +101,7 @@ class Snapshots:
         try:
             image = await self._copied()
             await self._write(image)
-            await self._let_go(image)
+            await self._runtime.scheduler.completed(Lane.UPKEEP, self._let_go(image))
         except (_StoppedError, BrokerError):
             pass  # the node stops
         finally:
@@ -146,36 +144,35 @@ class Snapshots:
         """Make the snapshot part by part, and have a worker write them. To make them in a thread would be no help: it
         would take the interpreter from the loop each time that the loop waits.
         """
+        unsynced = 0
+        while made := await self._runtime.scheduler.completed(Lane.UPKEEP, self._some_of(parts)):
+            unsynced += sum(map(len, made))
+            sync = unsynced >= SYNC_BYTES
+            await self._runtime.offload(_append, draft, made, sync)
+            unsynced = 0 if sync else unsynced
+
+    def _some_of(self, parts: Iterator[bytes | bytearray | None]) -> Steps[list[bytes | bytearray]]:
+        """Returns the next parts that are written together; none at the end."""
         made: list[bytes | bytearray] = []
-        size, unsynced = 0, 0
+        size = 0
         for part in parts:
             if self._stopped:
                 raise _StoppedError
             if part is None:
-                await self._turn()
+                yield None
                 continue
             made.append(part)
             size += len(part)
             if size >= WRITE_BYTES:
-                unsynced += size
-                sync = unsynced >= SYNC_BYTES
-                await self._runtime.offload(_append, draft, made, sync)
-                made, size, unsynced = [], 0, 0 if sync else unsynced
-        await self._runtime.offload(_append, draft, made, False)
+                break
+        return made
 
-    async def _let_go(self, image: MetadataImage) -> None:
-        """Free a copy of the image over several turns."""
-        steps = emptied(image)
-        while not self._stopped:
-            for _ in range(STEPS_FREED_AT_ONCE):
-                if next(steps, _ENDED) is _ENDED:
-                    return
-            await self._turn()
-
-    async def _turn(self) -> None:
-        turn: Completion[None] = Completion()
-        self._runtime.call_later(0, lambda: turn.complete(None))
-        await turn
+    def _let_go(self, image: MetadataImage) -> Steps[None]:
+        """Free a copy of the image."""
+        for _ in emptied(image):
+            if self._stopped:
+                return
+            yield None
 
     def _kept(self) -> KeptSnapshots:
         if self._raft is not None:

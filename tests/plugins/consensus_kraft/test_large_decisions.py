@@ -367,8 +367,10 @@ def test_a_heartbeat_is_answered_while_an_image_is_being_applied(disk: FakeDisk)
     assert (waiting.done, alpha.done, beta.done, told) == (True, False, False, ["alpha"])
     assert beat().done
     applying[0].complete(None)
+    node.runtime.run_turn()
     assert (alpha.done, beta.done, told) == (True, False, ["alpha", "beta"])
     applying[1].complete(None)
+    node.runtime.run_turn()
     assert beta.done
 
 

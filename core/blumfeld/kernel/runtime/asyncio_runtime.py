@@ -14,7 +14,6 @@ import time
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine, Generator
 from concurrent.futures import Executor
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from blumfeld.kernel.runtime.real_files import RealFiles
@@ -86,7 +85,7 @@ class AsyncioRuntime:
         self._tasks: dict[asyncio.Task[None], None] = {}
         self._executor: Executor | None = None
         self._worker: WorkerProcess | None = None
-        self.scheduler = Scheduler(self.monotonic_ms, partial(self.call_later, 0))
+        self.scheduler = Scheduler(self.monotonic_ms, lambda callback: self.call_later(0, callback))
 
     def now_ms(self) -> int:
         """Wall clock, ms since the epoch."""

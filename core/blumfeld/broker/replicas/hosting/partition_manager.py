@@ -29,6 +29,7 @@ from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.replication import Replication
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.storage import (
     LACKS,
     InconsistentTopicIdError,
@@ -401,8 +402,7 @@ class PartitionManager:
             log = await self._storage.open_log(partition, topic_id, config, state, directory_id=place)
             opened.append(log)
             state.attach(log, self._high_watermarks.get(partition, 0))
-            for _ in state.replay():
-                await self._breathe()
+            await self._runtime.scheduler.completed(Lane.REPLICATION, state.replay())
             if log.directory_id in self._failed_directories:
                 raise OSError(EIO, "its log directory failed while it was opened")
         except InconsistentTopicIdError as error:
@@ -469,11 +469,6 @@ class PartitionManager:
             return
         del self._offline[partition]
         self._want(partition, topic_id, held[1])
-
-    async def _breathe(self) -> None:
-        turn: Completion[None] = Completion()
-        self._runtime.call_later(0, lambda: turn.complete(None))
-        await turn
 
     def _host(self, partition: Partition, image: PartitionImage) -> None:
         name, index = partition.partition.topic, partition.partition.partition
