@@ -197,8 +197,8 @@ def test_closed_work_frees_what_it_holds_and_is_not_heard_of(waits: bool) -> Non
     waited: Completion[Any] = Completion()
     work = bench.start("a", 1_000, waited if waits else None)
     bench.start("b", 20)
-    work.close()
-    work.close()
+    work.cancel()
+    work.cancel()
     assert bench.trace[-1] == "a freed"
     bench.trace.clear()
     waited.complete(None)
@@ -215,7 +215,7 @@ def test_a_step_may_close_its_own_work() -> None:
     def closes() -> Steps[None]:
         try:
             yield None
-            work.close()
+            work.cancel()
             trace.append("closed")
             yield None
             trace.append("went on")

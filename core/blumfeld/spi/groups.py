@@ -39,7 +39,7 @@ class Producer(msgspec.Struct, frozen=True):
 
 class TimerOrder(msgspec.Struct, frozen=True):
     """An order to the runtime: come back with ``command`` in ``delay_ms`` (replacing the timer of that key), or
-    cancel it (``None``).
+    cancel it (``None``). With 0 ms it is one step of long work: it comes when the coordinators' lane has time.
     """
 
     key: tuple[str, ...]

@@ -70,7 +70,7 @@ Soon = Callable[[Callable[[], None]], object]
 
 
 class Work:
-    """One piece of work in the scheduler."""
+    """One piece of work in the scheduler. It can be cancelled like a timer."""
 
     __slots__ = ("_finished", "_lane", "_steps", "_wanted", "done")
 
@@ -82,13 +82,13 @@ class Work:
         wanted: Callable[[], bool] | None,
     ) -> None:
         self.done = False
-        """Whether it has ended, or was closed."""
+        """Whether it has ended, or was cancelled."""
         self._lane = lane
         self._steps: Any = steps  # typing's generators don't have ``gi_running``
         self._finished = finished
         self._wanted = wanted
 
-    def close(self) -> None:
+    def cancel(self) -> None:
         """End it where it is; ``finished`` is not called. May be called by one of its steps, and after its end."""
         if not self.done:
             self.done, self._finished = True, None
@@ -115,7 +115,7 @@ class Work:
         except Exception as error:
             self._end(None, error)
             return False
-        if self.done:  # closed by its own step
+        if self.done:  # cancelled by its own step
             self._steps.close()
             return False
         if awaited is not None and not awaited.done:

@@ -146,7 +146,7 @@ class ActiveController:
             self._session_timer.cancel()
             self._session_timer = None
         if self._expiry is not None:
-            self._expiry.close()
+            self._expiry.cancel()
         self._decisions.drop(error)
 
     def submit(self, command: Message, reply: Reply) -> None:

@@ -119,7 +119,7 @@ class Decisions:
         self._parts.clear()
         self._behind.clear()
         if self._work is not None:
-            self._work.close()
+            self._work.cancel()
         for reply in waiting:
             if reply is not None:
                 reply.settle(error)

@@ -169,7 +169,7 @@ class Fetcher:
         """Send nothing more. An answer that still comes is dropped."""
         self._stopped = True
         if self._taking is not None:
-            self._taking.close()
+            self._taking.cancel()
         self._stop_timer()
         self._stop_idle_timer()
         self._channel.close()
@@ -318,7 +318,7 @@ class Fetcher:
     def _drop_answer(self) -> None:
         """Take no more of the answer: it came from an earlier process of the leader. All is asked for anew."""
         assert self._taking is not None, "no answer is being taken"
-        self._taking.close()
+        self._taking.cancel()
         self._taking = None
         self.rules.failed()
         lost, self._lost = self._lost, []

@@ -89,7 +89,7 @@ class IsrReplication:
             self._timer.cancel()
             self._timer = None
         if self._check is not None:
-            self._check.close()
+            self._check.cancel()
         self.changes.stop()
         fetchers, self._fetchers = self._fetchers, {}
         for fetcher in fetchers.values():
@@ -232,7 +232,7 @@ class IsrReplication:
     def _check_lag(self) -> None:
         self._later()
         if self._check is not None:
-            self._check.close()
+            self._check.cancel()
         self._check = self.runtime.scheduler.run(Lane.REPLICATION, self._check_all())
 
     def _check_all(self) -> Steps[None]:

@@ -346,7 +346,7 @@ class LocalStorage:
         """
         online = [directory for directory in self._directories if directory.online]
         if self._round is not None:
-            self._round[1].close()
+            self._round[1].cancel()
         checkpoint = CheckpointRound(online, self._open.values(), high_watermarks, self._lies_in)
         self._round = checkpoint, self._runtime.scheduler.run(Lane.UPKEEP, checkpoint.steps())
         if not any(directory.online for directory in self._directories):

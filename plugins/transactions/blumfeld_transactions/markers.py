@@ -7,14 +7,14 @@ there ends nothing.
 
 from __future__ import annotations
 
-from collections import deque
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable
 from functools import partial
 
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.write_txn_markers import (
@@ -41,10 +41,8 @@ A producer goes on when EndTxn is answered. If it comes back before the markers 
 to ask again. So the markers of several producers with a hundred partitions each should not need many turns."""
 OWN_REQUESTS_MAX = 8
 """Requests to this node in one turn at most: in a simulation the clock stands still."""
-ROUTED_A_TURN = 2_000
-"""Partitions whose markers are queued when they are ordered: a millisecond or two. What is ordered beyond that in one
-turn is queued in pieces, in later turns."""
-ROUTED_A_PIECE = 512
+ROUTED_A_STEP = 512
+"""Partitions whose markers are queued in one step."""
 FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FENCED)
 """Errors that say that a later coordinator, or a later epoch of the producer, is known. Its own coordinator completes
 the transaction."""
@@ -68,11 +66,6 @@ class MarkerSender:
         """When the last turn that sent queued markers began to send them."""
         self._in_turn = 0
         """Requests that were answered since then."""
-        self._routed = 0
-        """Partitions that were queued at once in this turn."""
-        self._routing: deque[tuple[Pending, Iterator[list[Partition]]]] = deque()
-        """Transactions whose markers are being queued in pieces. They take turns."""
-        self._piece_due = False
 
     @property
     def waiting(self) -> int:
@@ -100,35 +93,18 @@ class MarkerSender:
         return True
 
     def _queue(self, one: Pending, partitions: Collection[Partition]) -> None:
-        """Queue markers: at once, or many of them in pieces."""
-        if not self._routing and self._routed + len(partitions) <= ROUTED_A_TURN:
-            self._routed += len(partitions)
-            ordered = in_order(partitions) if isinstance(partitions, frozenset) else partitions
-            self._route(one, ordered)
-        else:
-            self._routing.append((one, in_pieces(partitions, ROUTED_A_PIECE)))
-            self._come_again()
+        """Queue markers: at once, or many of them over several turns."""
+        self._runtime.scheduler.run(Lane.COORDINATORS, self._queue_in_steps(one, partitions))
 
-    def _come_again(self) -> None:
-        if not self._piece_due:
-            self._piece_due = True
-            self._runtime.call_later(0, self._queue_pieces)
-
-    def _queue_pieces(self) -> None:
-        self._piece_due, self._routed = False, 0
-        room = ROUTED_A_PIECE
-        while self._routing and room > 0:
-            one, pieces = self._routing.popleft()
-            some = next(pieces, None)
-            if some is None:
-                room -= 1
-                self._route(one, ())  # a transaction without partitions is complete
-            elif self._is_current(one):
-                room -= len(some) or ROUTED_A_PIECE
-                self._routing.append((one, pieces))
-                self._route(one, some)
-        if self._routing:
-            self._come_again()
+    def _queue_in_steps(self, one: Pending, partitions: Collection[Partition]) -> Steps[None]:
+        if len(partitions) <= ROUTED_A_STEP:
+            self._route(one, in_order(partitions) if isinstance(partitions, frozenset) else partitions)
+            return
+        for some in in_pieces(partitions, ROUTED_A_STEP):
+            if not self._is_current(one):
+                return
+            self._route(one, some)
+            yield None
 
     def _route(self, one: Pending, partitions: Iterable[Partition]) -> None:
         """Queue the markers for the partitions' leaders as of now."""
@@ -157,7 +133,7 @@ class MarkerSender:
             self._runtime.at_end_of_turn(Phase.COMPLETE, self._send_all)
 
     def _send_all(self) -> None:
-        self._send_due, self._routed = False, 0
+        self._send_due = False
         self._turn_begins()
         for node_id in sorted(self._queues):
             self._send(node_id)

@@ -10,6 +10,7 @@ import pytest
 
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Phase
+from blumfeld.spi.scheduler import BUDGETS, Lane
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -28,8 +29,7 @@ from blumfeld_transactions.markers import (
     OWN_REQUESTS_MAX,
     OWN_SLICE_MS,
     RETRY_MS,
-    ROUTED_A_PIECE,
-    ROUTED_A_TURN,
+    ROUTED_A_STEP,
     MarkerSender,
 )
 from blumfeld_transactions.transaction import Partition
@@ -309,8 +309,7 @@ def test_a_late_answer_is_not_about_the_next_transaction() -> None:
 
 def test_a_transaction_among_those_that_are_queued_in_pieces_is_told_once() -> None:
     """Its only marker is written before its turn comes again, in which it has no pieces left."""
-    count = 5 * ROUTED_A_PIECE
-    assert count > ROUTED_A_TURN
+    count = 5 * ROUTED_A_STEP
     one, around, runtime = sender(dict.fromkeys(range(count), 1))
     told: list[str] = []
 
@@ -393,17 +392,19 @@ def test_requests_to_this_node_share_a_slice_of_each_turn(
 
 @pytest.mark.parametrize(
     "sizes",
-    [[10 * ROUTED_A_TURN], [ROUTED_A_TURN // 2] * 20, [ROUTED_A_TURN + 1, 0, 3]],
+    [[20_000], [1_000] * 20, [2_001, 0, 3]],
     ids=["one large", "many", "small ones behind a large one"],
 )
 def test_many_markers_are_queued_in_pieces(sizes: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The markers of a transaction over 10,000 partitions were queued in one step, and those of all transactions that
     a failed coordinator had decided on."""
-    routed = [0]
+    routed, worked_ms = [0], [0.0]
     route = MarkerSender._route
+    monkeypatch.setattr(FakeRuntime, "monotonic_ms", lambda _: worked_ms[0])
 
     def counted(self: MarkerSender, one: Pending, partitions: Sequence[Partition]) -> None:
         routed[-1] += len(partitions)
+        worked_ms[0] += len(partitions) / 1_000
         route(self, one, partitions)
 
     monkeypatch.setattr(MarkerSender, "_route", counted)
@@ -415,6 +416,5 @@ def test_many_markers_are_queued_in_pieces(sizes: list[int], monkeypatch: pytest
     while around.requests:
         asked += around.answer()[1]
     assert sum(routed) == sum(sizes) == len(asked)
-    assert routed[0] <= ROUTED_A_TURN
-    assert max(routed[1:]) <= ROUTED_A_TURN // 2 + ROUTED_A_PIECE
+    assert max(routed) <= BUDGETS[Lane.COORDINATORS].turn_ms * 1_000 + ROUTED_A_STEP
     assert (one.waiting, len(around.told)) == (0, len(sizes))

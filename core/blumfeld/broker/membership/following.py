@@ -55,7 +55,7 @@ class ImageFollower:
         """Ignore deltas from now on, and the rest of one that is being applied. A consensus can't unsubscribe."""
         self._following = False
         if self._work is not None:
-            self._work.close()
+            self._work.cancel()
         if not self._applied.done:
             self._applied.complete(None)
 

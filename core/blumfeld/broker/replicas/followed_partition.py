@@ -277,6 +277,6 @@ class FollowedPartition:
 
     def _give_up(self, code: ErrorCode) -> None:
         if self._rebuild is not None:
-            self._rebuild.close()
+            self._rebuild.cancel()
         if not self._rebuilt.done:
             self._rebuilt.fail(BrokerError(code))

@@ -54,7 +54,7 @@ class Upkeep:
             timer.cancel()
         self._timers.clear()
         for work in self._rounds.values():
-            work.close()
+            work.cancel()
 
     def _later(self, interval_key: str, work: Callable[[], None], first_key: str = "") -> None:
         def run() -> None:
@@ -86,7 +86,7 @@ class Upkeep:
     def _round(self, kind: str, look_after: Callable[[Partition], object]) -> None:
         before = self._rounds.get(kind)
         if before is not None:
-            before.close()
+            before.cancel()
         steps = self._each(look_after)
         self._rounds[kind] = self._runtime.scheduler.run(Lane.UPKEEP, steps)
 

@@ -375,9 +375,16 @@ class ShardHost:
         old = self._timers.pop(order.key, None)
         if old is not None:
             old.cancel()
-        if order.delay_ms is not None:
-            key, command = order.key, order.command
+        key, command = order.key, order.command
+        if order.delay_ms == 0:
+            steps = self._fire_in_turn(key, command)
+            self._timers[key] = self._runtime.scheduler.run(Lane.COORDINATORS, steps, at_once=False)
+        elif order.delay_ms is not None:
             self._timers[key] = self._runtime.call_later(order.delay_ms, lambda: self._fire(key, command))
+
+    def _fire_in_turn(self, key: tuple[str, ...], command: Any) -> Steps[None]:
+        self._fire(key, command)
+        yield from ()
 
     def _fire(self, key: tuple[str, ...], command: Any) -> None:
         self._timers.pop(key, None)
@@ -396,7 +403,7 @@ class ShardHost:
         self.state = HostState.DROPPED
         for work in (self._loading, self._ending):
             if work is not None:
-                work.close()  # gives back the file regions of a pending read
+                work.cancel()  # gives back the file regions of a pending read
         for timer in self._timers.values():
             timer.cancel()
         self._timers.clear()
