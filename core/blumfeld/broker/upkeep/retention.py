@@ -102,8 +102,7 @@ class Upkeep:
 
     def expire_producers(self) -> None:
         """Forget producers that have been idle for ``producer.id.expiration.ms``."""
-        for partition in self._hosted:
-            self._expire_producers_of(partition)
+        self._round("producers", self._expire_producers_of)
 
     def _expire_producers_of(self, partition: Partition) -> None:
         """Called for a newly opened partition, too: its producer snapshot may be old."""
