@@ -25,6 +25,7 @@ from blumfeld.kernel.process import settle, spare_the_collector
 from blumfeld.metadata.image.checkpoint import CheckpointId, encode_checkpoint
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.hooks import Composition
+from blumfeld.spi.scheduler import Scheduler
 from blumfeld.spi.transport import Listener
 from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.fakes.runtime import FakeRuntime
@@ -84,9 +85,15 @@ class TimedLoop(SimulatedLoop):
 
 
 class TimedRuntime(FakeRuntime):
-    """Leaves out offloaded work, which a real runtime does in a thread."""
+    """Leaves out offloaded work, which a real runtime does in a thread. The budget of a turn is CPU time."""
 
     loop: TimedLoop
+
+    def __init__(self, seed: int = 0, **parts: Any) -> None:
+        super().__init__(seed, **parts)
+        self.scheduler = Scheduler(
+            lambda: time.thread_time() * 1000.0, lambda callback: self.call_later(0, callback)
+        )
 
     def offload(self, work: Callable[..., T], *args: Any) -> Awaitable[T]:
         """As in the base class, and measured."""

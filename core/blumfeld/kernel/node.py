@@ -525,7 +525,9 @@ class Node:
         ):
             self.metrics.add(metric)
 
-        endpoint = MetricsEndpoint(self.metrics, self.health, self.broker.group_lags)
+        endpoint = MetricsEndpoint(
+            self.composition.runtime.scheduler, self.metrics, self.health, self.broker.group_lags
+        )
         self.metrics_port = await endpoint.start(*host_and_port(bind))
         self._when_stopped("metrics", endpoint.stop)
         lag.start()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from itertools import count
 
 import pytest
 from hypothesis import given
@@ -14,6 +15,7 @@ from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, ApiCounts, NodeM
 from blumfeld.kernel.watching.metrics_endpoint import REQUEST_BYTES_MAX, Health, MetricsEndpoint
 from blumfeld.spi.histogram import Histogram
 from blumfeld.spi.hooks import Metric
+from blumfeld.spi.scheduler import Scheduler
 from blumfeld.spi.transport import Listener
 
 LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092)
@@ -40,7 +42,8 @@ def with_endpoint(
 ) -> None:
     async def main() -> None:
         health = Health(status=status, node_id=3, cluster_id="c", partitions_refusing_writes=0)
-        endpoint = MetricsEndpoint(metrics, lambda: health, group_lags or no_lags)
+        scheduler = Scheduler(count(0.0, 2.0).__next__, asyncio.get_running_loop().call_soon)  # two ms a look
+        endpoint = MetricsEndpoint(scheduler, metrics, lambda: health, group_lags or no_lags)
         port = await endpoint.start("127.0.0.1", 0)
         try:
             await body(port)
