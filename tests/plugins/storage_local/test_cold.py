@@ -12,7 +12,6 @@ from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, TimestampOffset
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import TIME_MS, Log, Node
-from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import InvalidRecord
 from blumfeld_storage_local.logs import timestamp_search
 from blumfeld_storage_local.logs.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
@@ -267,7 +266,7 @@ def test_a_look_up_ends_when_its_log_is_closed(node: Node, log: Log, monkeypatch
     """Four look-ups in a batch of 2.5 kB held a stop up for more than a minute."""
     walked = 0
 
-    def endless(_: RecordBatch) -> Iterator[tuple[int, int]]:
+    def endless(*_: object) -> Iterator[tuple[int, int]]:
         nonlocal walked
         while walked < 10 * RECORDS_BETWEEN_CHECKS:
             walked += 1
@@ -281,6 +280,30 @@ def test_a_look_up_ends_when_its_log_is_closed(node: Node, log: Log, monkeypatch
     node.runtime.run_turn()
     assert isinstance(answer.error, OSError)
     assert walked == RECORDS_BETWEEN_CHECKS + 1
+
+
+def test_look_ups_search_one_after_the_other(node: Node, log: Log) -> None:
+    """A batch of 9 kB may take seconds to search. Four at once held producers up for 624 ms, and kept syncs waiting."""
+    running = most = 0
+    offload = node.runtime.offload
+
+    async def counting(work: object, args: tuple[object, ...]) -> object:
+        nonlocal running, most
+        searches = int(work is timestamp_search.first_at_or_after)
+        running, most = running + searches, max(most, running + searches)
+        try:
+            return await offload(work, *args)  # type: ignore[arg-type]
+        finally:
+            running -= searches
+
+    node.runtime.offload_delay_ms = lambda: 10.0
+    node.runtime.offload = lambda work, *args: counting(work, args)  # type: ignore[method-assign, assignment]
+    answers = [log.log.offset_for_time(TIME_MS) for _ in range(4)]
+    node.runtime.advance(1000)
+    for answer in answers:
+        assert isinstance(answer, Completion)
+        assert answer.result() == TimestampOffset(TIME_MS, 0, 0)
+    assert most == 1
 
 
 def test_a_look_up_in_a_closed_log_fails(node: Node, log: Log) -> None:

@@ -92,15 +92,16 @@ def records(batch: RecordBatch, decompressed_bytes_max: int = DECOMPRESSED_BYTES
         )
 
 
-def times(batch: RecordBatch) -> Iterator[tuple[int, int]]:
+def times(batch: RecordBatch, plain: memoryview | None = None) -> Iterator[tuple[int, int]]:
     """Yield (timestamp, offset) of each record in order.
 
     Keys, values and headers are passed over unread, because a record's length leads to the next one. So a record with
     40 million headers takes no time and no memory of its own.
 
+    :param plain: the records section, if it is decompressed already
     :raises InvalidRecord, DecompressedTooLarge: as :func:`records`, but for faults inside of what is passed over
     """
-    data = _plain(batch, DECOMPRESSED_BYTES_MAX)
+    data = _plain(batch, DECOMPRESSED_BYTES_MAX) if plain is None else plain
     append_time = batch.max_timestamp if batch.is_log_append_time else None
     base_timestamp, base_offset, count = batch.base_timestamp, batch.base_offset, batch.record_count
     at, size = 0, len(data)

@@ -12,6 +12,7 @@ from blumfeld.spi.runtime import Files, Runtime, Timer
 from blumfeld.spi.storage import LogDirInfo
 from blumfeld_storage_local.directories.new_logs import NewLogs
 from blumfeld_storage_local.logs.cold_reads import ColdReads
+from blumfeld_storage_local.logs.worker_slots import WorkerSlots
 from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX, OpenFiles
 from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability, can_be_undone
 from blumfeld_storage_local.sync.sync_rounds import SyncRounds
@@ -58,6 +59,8 @@ class LogDirectory:
         self.open_files = OpenFiles(runtime, self.fail, open_files_max)
         """Budget of descriptors and maps for all its logs."""
         self.cold_reads = ColdReads(runtime)
+        self.time_searches = WorkerSlots(1)
+        """One at a time: to search a batch of some kB may take seconds, and each search slows the loop down."""
         self.new_logs = NewLogs(runtime, path, self.fail)
         """Logs whose topic id is written and not yet synced."""
         self._tell_failed = failed

@@ -7,10 +7,9 @@ has just read: these are read ahead of a consumer, so one that goes on where it 
 from __future__ import annotations
 
 import errno
-from collections import deque
 
-from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
+from blumfeld_storage_local.logs.worker_slots import WorkerSlots
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_check import check_of, take_check
 
@@ -61,8 +60,7 @@ class ColdReads:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._windows: dict[Segment, _Window] = {}
-        self._running = 0
-        self._queue: deque[Completion[None]] = deque()
+        self._slots = WorkerSlots(AT_ONCE_MAX)
 
     def look(self, segment: Segment, position: int, size: int) -> None:
         """Return if these bytes can be read at once.
@@ -95,8 +93,7 @@ class ColdReads:
         :raises OSError: the disk can't read them, or they are damaged
         """
         segment = cold.segment
-        await self._enter()
-        try:
+        async with self._slots:
             if segment.is_gone:
                 return  # a cleaner pass or a truncation came first
             if isinstance(cold, UncheckedBytesError):
@@ -108,8 +105,6 @@ class ColdReads:
                 window = _Window(cold.position, end, self._runtime.monotonic_ms() + WARM_MS)
                 self._remember(segment, window)
                 self._read_ahead(segment, window)
-        finally:
-            self._leave()
 
     async def _check(self, segment: Segment, position: int, size: int) -> None:
         cuts, check = segment.cuts, check_of(segment, position, size)
@@ -160,14 +155,12 @@ class ColdReads:
             self._runtime.spawn(self._go_on(segment, window, size), f"read ahead {segment.path()}")
 
     async def _go_on(self, segment: Segment, window: _Window, size: int) -> None:
-        await self._enter()
-        try:
-            if segment.is_gone or not await self._read(segment, window.end, size):
-                return
-        except OSError:
-            return  # a read that needs these bytes meets the same error
-        finally:
-            self._leave()
+        async with self._slots:
+            try:
+                if segment.is_gone or not await self._read(segment, window.end, size):
+                    return
+            except OSError:
+                return  # a read that needs these bytes meets the same error
         window.end += size
         window.start = max(window.start, window.end - WARM_BYTES_MAX)
         window.more_from = window.end - AHEAD_BYTES // 2
@@ -178,17 +171,3 @@ class ColdReads:
         self._windows[segment] = window
         if len(self._windows) > WINDOWS_MAX:
             del self._windows[next(iter(self._windows))]
-
-    async def _enter(self) -> None:
-        if self._running < AT_ONCE_MAX:
-            self._running += 1
-            return
-        turn: Completion[None] = Completion()
-        self._queue.append(turn)
-        await turn
-
-    def _leave(self) -> None:
-        if self._queue:
-            self._queue.popleft().complete(None)
-        else:
-            self._running -= 1

@@ -96,16 +96,17 @@ class TimestampQueries:
         log = self._log
         try:
             for tries_left in range(TRIES_MAX - 1, -1, -1):
-                log.check()
-                segments, truncations = list(self._segments), log.truncations
-                timed = [self._timed(segment) for segment in segments]
-                try:
-                    found = await work(timed)
-                except (OSError, BrokerError) as error:
-                    gone = isinstance(error, FileNotFoundError) or any(s.is_gone for s in segments)
-                    if tries_left and (gone or log.truncations != truncations):
-                        continue  # what the worker read was cut, renamed or replaced under it
-                    raise
+                async with log.home.time_searches:
+                    log.check()
+                    segments, truncations = list(self._segments), log.truncations
+                    timed = [self._timed(segment) for segment in segments]
+                    try:
+                        found = await work(timed)
+                    except (OSError, BrokerError) as error:
+                        gone = isinstance(error, FileNotFoundError) or any(s.is_gone for s in segments)
+                        if tries_left and (gone or log.truncations != truncations):
+                            continue  # what the worker read was cut, renamed or replaced under it
+                        raise
                 if tries_left and any(segment.is_gone for segment in segments):
                     continue  # other bytes may stand behind the same names now
                 for segment, known in zip(segments, timed, strict=True):

@@ -15,8 +15,9 @@ from blumfeld.log.segments.file_names import Suffix
 from blumfeld.log.segments.index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import TimestampOffset
-from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.batches.records import times
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.batches.records import DECOMPRESSED_BYTES_MAX, times
+from blumfeld.wire.compression.unpacking import unpacked
 from blumfeld_storage_local.segments.index_files import highest_timestamp
 from blumfeld_storage_local.segments.scan import BatchAt, read_batches, scan
 
@@ -164,7 +165,11 @@ def _batch(file: File, at: BatchAt) -> RecordBatch:
 
 
 def _record(batch: RecordBatch, timestamp_ms: int, from_offset: int, check: Check) -> TimestampOffset | None:
-    for number, (time_ms, offset) in enumerate(times(batch)):
+    plain = None  # nothing is unpacked of a batch without records
+    if batch.size_bytes > HEADER_BYTES:
+        # In this way 100 MB are unpacked without the interpreter, so that the loop goes on meanwhile.
+        plain = unpacked(batch.codec, batch.records_data, DECOMPRESSED_BYTES_MAX)
+    for number, (time_ms, offset) in enumerate(times(batch, plain)):
         if not number % RECORDS_BETWEEN_CHECKS:
             check()
         if time_ms >= timestamp_ms and offset >= from_offset:
