@@ -12,6 +12,7 @@ import pytest
 
 from blumfeld.spi.hooks import Hooks
 from campaigns.catalogue import CAMPAIGNS
+from tests.everyday import for_each
 
 ROOT = Path(__file__).resolve().parents[1]
 HOOKS = {name: spec for name, spec in vars(Hooks).items() if name.startswith("blumfeld_")}
@@ -48,7 +49,7 @@ DOCUMENTS = sorted(
 )
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each(DOCUMENTS)
 def test_a_file_that_a_page_names_is_there(document: Path) -> None:
     """Paths in backticks, from the top, from core/, core/blumfeld/, plugins/ or a plug-in's folder."""
     folders = [ROOT, ROOT / "core", ROOT / "core" / "blumfeld", ROOT / "plugins", document.parent]
@@ -75,7 +76,6 @@ def tracked_texts() -> dict[str, str]:
     return texts
 
 
-TEXTS = tracked_texts()
 NOT_PAGES = {"acme.md"}
 """An Avro namespace in the tests of decoders: market data of a company Acme."""
 
@@ -110,10 +110,11 @@ def test_a_document_that_isnt_here_is_found() -> None:
 
 def test_nothing_cites_a_document_that_isnt_in_the_tree() -> None:
     """A reader must be able to open what a line cites: a page of docs/, a KIP, a class of Kafka's."""
-    names = {Path(path).name for path in TEXTS}
+    texts = tracked_texts()
+    names = {Path(path).name for path in texts}
     found = [
         f"{path}: {cited}"
-        for path, text in TEXTS.items()
+        for path, text in texts.items()
         if not path.startswith("tests/data/") and path != "tests/test_docs.py"
         for cited in absent_documents(text, names)
     ]
@@ -132,7 +133,7 @@ def anchors(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
 
 
-@pytest.mark.parametrize("document", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
+@for_each(DOCUMENTS)
 def test_a_link_leads_somewhere(document: Path) -> None:
     """A relative link names a file or folder of the tree, and its anchor a heading of that page."""
     dead = []
@@ -180,7 +181,7 @@ def test_every_make_target_and_campaign_that_a_page_names_is_there() -> None:
     targets = set(re.findall(r"^([a-z][\w-]*):", (ROOT / "Makefile").read_text(), flags=re.M))
     found = [
         f"{path}: {command}"
-        for path, text in TEXTS.items()
+        for path, text in tracked_texts().items()
         if path.endswith((".md", ".py", ".toml")) and path not in ("CHANGELOG.md", "tests/test_docs.py")
         for command in commands_that_arent_there(text, targets)
     ]
@@ -224,7 +225,7 @@ def test_the_changelog_says_what_a_user_notices() -> None:
 WRITTEN_BY_BENCH = ("rebalance.md",)
 
 
-@pytest.mark.parametrize("page", sorted((ROOT / "docs").rglob("*.md")), ids=lambda path: path.name)
+@for_each(sorted((ROOT / "docs").rglob("*.md")))
 def test_a_page_can_be_scanned(page: Path) -> None:
     """Its paragraphs are broken into lines; what ``blumfeld bench report`` writes is left as it is."""
     if page.name not in WRITTEN_BY_BENCH:

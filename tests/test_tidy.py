@@ -6,8 +6,9 @@ import ast
 import re
 import subprocess
 import tomllib
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
@@ -91,28 +92,71 @@ def python_files(*roots: str) -> list[Path]:
     return sorted(path for root in roots for path in (ROOT / root).rglob("*.py"))
 
 
-def imports_of(path: Path, *words: str) -> Iterator[tuple[int, str]]:
-    """(line, module) of every import in the file, also inside functions; not under TYPE_CHECKING.
-
-    A file without any of the words, if there are some, is not parsed: that takes a second for each hundred files.
+class Facts(NamedTuple):
+    """What the rules ask of a module. The trees of all modules would take 300 MB, and to parse them anew for each rule
+    a second each time.
     """
+
+    imports: list[tuple[int, str]]
+    """(line, module) of every import, also inside functions; not under TYPE_CHECKING."""
+    opens: list[int]
+    """The lines that call ``open()``."""
+    broad: list[str]
+    """The function of each handler that catches an error which Python raises for mistakes, too."""
+    functions: list[tuple[int, str, int]]
+    """(line, name, number of lines) of every function."""
+    undocumented: list[str]
+    """The module itself, and its public classes and functions, as far as they have no docstring."""
+
+
+@cache
+def facts_of(path: Path) -> Facts:
+    """Parse the module, once."""
     source = path.read_text()
-    if words and not any(word in source for word in words):
-        return
     tree = ast.parse(source)
-    skipped = {
-        id(child)
-        for node in ast.walk(tree)
-        if isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test)
-        for child in ast.walk(node)
-    }
-    for node in ast.walk(tree):
-        if id(node) in skipped:
+    facts = Facts([], opens(tree) if "open(" in source else [], [], [], [])
+    if not (ast.get_docstring(tree) or "").strip():
+        facts.undocumented.append("the module")
+    for node in tree.body:
+        if not isinstance(node, ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
             continue
-        if isinstance(node, ast.Import):
-            yield from ((node.lineno, alias.name) for alias in node.names)
-        elif isinstance(node, ast.ImportFrom) and node.module:
-            yield node.lineno, node.module
+        if not node.name.startswith("_") and not ast.get_docstring(node):
+            facts.undocumented.append(f"{node.name} in line {node.lineno}")
+    look_at(tree, facts, "", typing=False)
+    return facts
+
+
+def opens(tree: ast.AST) -> list[int]:
+    """The lines that call ``open()``."""
+    return [
+        node.lineno
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
+    ]
+
+
+def look_at(node: ast.AST, facts: Facts, function: str, *, typing: bool) -> None:
+    """Add what the statements within ``node`` say. Statements stand in no expression."""
+    for child in ast.iter_child_nodes(node):
+        if not isinstance(child, ast.stmt | ast.excepthandler | ast.match_case):
+            continue
+        here, only_types = function, typing
+        if isinstance(child, ast.Import) and not typing:
+            facts.imports.extend((child.lineno, alias.name) for alias in child.names)
+        elif isinstance(child, ast.ImportFrom) and child.module and not typing:
+            facts.imports.append((child.lineno, child.module))
+        elif isinstance(child, ast.If):
+            only_types = typing or "TYPE_CHECKING" in ast.dump(child.test)
+        elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
+            here = child.name
+            facts.functions.append(
+                (child.lineno, here, (child.end_lineno or child.lineno) - child.lineno + 1)
+            )
+        elif isinstance(child, ast.ExceptHandler) and child.type is not None:
+            caught = {name.id for name in ast.walk(child.type) if isinstance(name, ast.Name)}
+            if caught & RAISED_BY_MISTAKES:
+                facts.broad.append(function)
+        look_at(child, facts, here, typing=only_types)
 
 
 def named(path: Path) -> str:
@@ -127,7 +171,7 @@ def test_pure_rooms_read_no_clock_and_open_nothing() -> None:
         f"{named(path)}:{line} imports {module}: {IMPURE_MODULES[module.split('.')[0]]}"
         for path in python_files(*(f"core/blumfeld/{room}" for room in PURE_ROOMS))
         if named(path) not in EDGE_MODULES
-        for line, module in imports_of(path)
+        for line, module in facts_of(path).imports
         if module.split(".")[0] in IMPURE_MODULES and (named(path), module) not in allowed
     ]
     assert not found, "\n".join(found)
@@ -151,30 +195,10 @@ def test_nothing_serves_behind_the_runtimes_back() -> None:
     for path in python_files("core/blumfeld/broker", "core/blumfeld/kernel", "plugins"):
         if named(path) in EDGE_MODULES or path.relative_to(ROOT).parts[1] in EDGE_PLUGINS:
             continue
-        found += [
-            f"{named(path)}:{line} imports {m}" for line, m in imports_of(path, *forbidden) if m in forbidden
-        ]
-        source = path.read_text()
-        if "open(" not in source:
-            continue
-        tree = ast.parse(source)
-        found += [
-            f"{named(path)}:{node.lineno} calls open(): ask Runtime.files"
-            for node in ast.walk(tree)
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "open"
-        ]
+        facts = facts_of(path)
+        found += [f"{named(path)}:{line} imports {m}" for line, m in facts.imports if m in forbidden]
+        found += [f"{named(path)}:{line} calls open(): ask Runtime.files" for line in facts.opens]
     assert not found, "\n".join(found)
-
-
-def broad_excepts(node: ast.AST, function: str = "") -> Iterator[str]:
-    """The function of each handler that catches an error which Python raises for mistakes, too."""
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, ast.ExceptHandler) and child.type is not None:
-            caught = {name.id for name in ast.walk(child.type) if isinstance(name, ast.Name)}
-            if caught & RAISED_BY_MISTAKES:
-                yield function
-        here = child.name if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef) else function
-        yield from broad_excepts(child, here)
 
 
 def test_no_mistake_of_ours_gets_a_meaning_where_we_serve() -> None:
@@ -183,7 +207,7 @@ def test_no_mistake_of_ours_gets_a_meaning_where_we_serve() -> None:
         f"{named(path)}::{function}"
         for path in python_files("core/blumfeld/broker", "core/blumfeld/coordinator", "plugins")
         if path.relative_to(ROOT).parts[1] != "sink_spark"
-        for function in broad_excepts(ast.parse(path.read_text()))
+        for function in facts_of(path).broad
     }
     assert found == BROAD_EXCEPTS.keys()
 
@@ -193,7 +217,7 @@ def test_only_the_supervisor_imports_anyio() -> None:
     found = {
         named(path)
         for path in python_files("core", "plugins")
-        for line, module in imports_of(path, "anyio")
+        for _, module in facts_of(path).imports
         if module.split(".")[0] == "anyio"
     }
     assert found == {"core/blumfeld/kernel/supervising/supervisor.py"}
@@ -209,26 +233,21 @@ def test_functions_stay_small() -> None:
     """A limit on length. Modules have none: a class cut in two to stay below one is worse."""
     found = []
     for path in python_files("core", "plugins", "campaigns"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and node.end_lineno:
-                length = node.end_lineno - node.lineno + 1
-                if length > FUNCTION_LINES_MAX:
-                    found.append(f"{named(path)}:{node.lineno} {node.name} has {length} lines")
+        found += [
+            f"{named(path)}:{line} {name} has {length} lines"
+            for line, name, length in facts_of(path).functions
+            if length > FUNCTION_LINES_MAX
+        ]
     assert not found, "\n".join(found)
 
 
 def test_every_public_thing_says_what_it_guarantees() -> None:
     """Modules, public classes and public functions of core, plug-ins and campaigns have a docstring."""
-    found = []
-    for path in python_files("core", "plugins", "campaigns"):
-        tree = ast.parse(path.read_text())
-        if not (ast.get_docstring(tree) or "").strip():
-            found.append(f"{named(path)} has no module docstring")
-        for node in tree.body:
-            if not isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
-                continue
-            if not node.name.startswith("_") and not ast.get_docstring(node):
-                found.append(f"{named(path)}:{node.lineno} {node.name} has no docstring")
+    found = [
+        f"{named(path)} has no docstring of {one}"
+        for path in python_files("core", "plugins", "campaigns")
+        for one in facts_of(path).undocumented
+    ]
     assert not found, "\n".join(found)
 
 

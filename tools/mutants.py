@@ -43,6 +43,7 @@ PYTEST = (
     "-p",
     "no:cacheprovider",
     "--hypothesis-seed=0",
+    "--hypothesis-profile=whole",
     f"--timeout={TEST_S_MAX}",
 )
 TESTS_FAILED = 1

@@ -15,6 +15,7 @@ from campaigns.__main__ import BAD_CALL, app
 from campaigns.catalogue import CAMPAIGNS, Campaign, Run
 from campaigns.commands import AbsentError, command_lines
 from campaigns.references import PLACES, find_references
+from tests.everyday import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 NONE = dict.fromkeys(PLACES, ())
@@ -38,7 +39,7 @@ def test_every_program_of_the_folder_is_in_the_list() -> None:
     assert {module for module in listed if module.startswith("campaigns.")} == programs()
 
 
-@pytest.mark.parametrize("campaign", CAMPAIGNS.values(), ids=lambda campaign: campaign.name)
+@for_each(CAMPAIGNS.values())
 def test_what_is_listed_is_there_and_says_what_it_shows(campaign: Campaign) -> None:
     assert campaign.sentence.endswith(".")
     assert campaign.duration

@@ -25,6 +25,7 @@ from blumfeld.config.values import (
     suggest,
 )
 from blumfeld.wire.errors import ErrorCode
+from tests.everyday import for_each
 from tests.kafka_facts import configs
 
 ALL = [
@@ -50,7 +51,7 @@ def test_the_table_is_kafkas() -> None:
                 assert defn.default == fact["default"], fact["name"]
 
 
-@pytest.mark.parametrize("defn", ALL, ids=lambda defn: f"{defn.scope}:{defn.name}")
+@for_each(ALL)
 def test_every_default_is_a_value_that_its_key_allows(defn: ConfigDef) -> None:
     """Parsed from its text it is itself again, and it has a type on the wire."""
     text = render(defn, defn.default)
@@ -63,9 +64,7 @@ def test_every_default_is_a_value_that_its_key_allows(defn: ConfigDef) -> None:
     assert defn.allowed_in_words
 
 
-@pytest.mark.parametrize(
-    "defn", [*TOPIC_CONFIGS.values(), *GROUP_CONFIGS.values()], ids=lambda defn: defn.name
-)
+@for_each([*TOPIC_CONFIGS.values(), *GROUP_CONFIGS.values()])
 def test_every_synonym_is_a_broker_key(defn: ConfigDef) -> None:
     """And the topic's default is the broker's, in the topic's unit."""
     for name in defn.broker_synonyms:

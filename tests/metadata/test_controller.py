@@ -34,6 +34,7 @@ from blumfeld.wire.messages.incremental_alter_configs import (
 from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest
 from blumfeld.wire.schema import Message
+from tests.everyday import examples
 from tests.metadata.driven import Driven, replayed
 
 BROKERS = st.integers(1, 4)
@@ -134,7 +135,7 @@ def check(driven: Driven, epochs: dict[tuple[bytes, int], tuple[int, int]]) -> N
 
 
 @pytest.mark.parametrize("levels", [{}, {"eligible.leader.replicas.version": 1}], ids=["isr", "elr"])
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(steps=st.lists(commands(), min_size=1, max_size=30))
 def test_any_sequence_of_commands_keeps_the_invariants(levels: dict[str, int], steps: list[Any]) -> None:
     """And after it: replaying the log, or a snapshot, gives the same image."""

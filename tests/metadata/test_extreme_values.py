@@ -13,11 +13,12 @@ from blumfeld.wire.api import message_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
+from tests.everyday import examples
 from tests.extreme_values import Ordinary, one_at_a_time, requests
 from tests.metadata.driven import CLUSTER_ID, Driven, directory_id, replayed
 
 EXAMPLES = 25
-"""For each command; more with ``--hypothesis-profile=default`` and a larger number here."""
+"""For each command; fewer in an everyday run."""
 
 
 def served() -> tuple[Driven, Ordinary]:
@@ -89,7 +90,7 @@ def test_extreme_values_in_any_combination(name: str) -> None:
     cls = message_class(name)
     valid = cls.meta.valid
 
-    @settings(max_examples=EXAMPLES)
+    @settings(max_examples=examples(EXAMPLES))
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         driven, ordinary = served()

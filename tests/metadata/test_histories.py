@@ -7,11 +7,11 @@ from collections import Counter
 import pytest
 
 from blumfeld.metadata.partitions import change
+from tests.everyday import first
 from tests.metadata.cluster_model import ClusterModel
 from tests.metadata.driven import replayed
 
 STEPS = 400
-SEEDS = 40
 SEEN = (
     "acknowledged",
     "clean",
@@ -40,14 +40,15 @@ def run(seed: int, *, elr: bool, power: bool) -> ClusterModel:
     return model
 
 
+@pytest.mark.parametrize("seeds", first(1, [10, 40]))
 @pytest.mark.parametrize("elr", [True, False])
-def test_no_acknowledged_record_is_lost(elr: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_acknowledged_record_is_lost(elr: bool, seeds: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """With eligible replicas the power goes, and takes what was not flushed. Without them processes are killed, and no
     page cache is lost: the last ISR would stay all the same.
     """
     monkeypatch.setattr(change, "SLICE_RECORDS", 2)
     counts: Counter[str] = Counter()
-    for seed in range(SEEDS):
+    for seed in range(seeds):
         try:
             counts.update(run(seed, elr=elr, power=elr).counts)
         except AssertionError as error:

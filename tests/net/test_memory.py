@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from blumfeld.net.memory import OLDEST_LOOKS_MAX, PROGRESS_BYTES_MIN, UNCOUNTED_BYTES, Memory
 from blumfeld.net.receive import POOLED_BYTES_MAX, LargeFrame, ReceivePool
 from blumfeld.testing.fakes.runtime import FakeRuntime
+from tests.everyday import examples
 
 MIB = 1 << 20
 STALL_MS = 1_000
@@ -66,7 +67,7 @@ class Stage:
         self.runtime.run_turn()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(
     bound=st.integers(UNCOUNTED_BYTES, 4 * MIB),
     sizes=st.lists(st.integers(UNCOUNTED_BYTES + 1, 3 * MIB), min_size=1, max_size=6),

@@ -27,6 +27,7 @@ from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from tests.everyday import examples
 
 NO_CONTEXT = cast("RequestContext", None)
 ASKED = ("groups", "topics", "partition_indexes")
@@ -78,14 +79,14 @@ def served(handle: Any, error_response: Any = refused, chunk: int = 7) -> ServeI
 
 
 @given(requests, st.integers(1, 30))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 def test_the_answer_is_that_of_the_whole(request: OffsetFetchRequest, chunk: int) -> None:
     expected = fetched(deepcopy(request), NO_CONTEXT)
     assert drained(served(fetched, chunk=chunk)(request, NO_CONTEXT)) == expected
 
 
 @given(requests, st.integers(1, 30))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_a_part_is_bounded(request: OffsetFetchRequest, size: int) -> None:
     def weight(group: OffsetFetchRequestGroup) -> int:
         return 1 + sum(1 + len(topic.partition_indexes) for topic in group.topics or ())
@@ -164,7 +165,7 @@ def nothing(_request: object, _code: int, _message: str | None) -> DeleteGroupsR
 
 
 @given(st.lists(st.sampled_from("abcdefgh"), max_size=40), st.integers(2, 10))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=examples(200), deadline=None)
 def test_equal_elements_come_in_the_same_part(names: list[str], chunk: int) -> None:
     """A handler that refuses what is named twice refuses it here too, and answers it once."""
 

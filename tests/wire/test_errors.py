@@ -17,6 +17,7 @@ from blumfeld.wire.errors import (
     is_retriable,
     message_of,
 )
+from tests.everyday import for_each
 from tests.kafka_facts import error_codes
 
 
@@ -39,7 +40,7 @@ def test_a_few_codes_by_hand() -> None:
     assert REFRESHES_METADATA < RETRIABLE
 
 
-@pytest.mark.parametrize("code", ErrorCode)
+@for_each(ErrorCode)
 def test_every_code_says_something(code: ErrorCode) -> None:
     """Except NONE, which is no error."""
     assert bool(message_of(code)) == (code is not ErrorCode.NONE)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import runpy
 from pathlib import Path
 
-import pytest
+from tests.everyday import for_each
 
 ROOT = Path(__file__).resolve().parents[2]
 TOOL = runpy.run_path(str(ROOT / "tools" / "messages_page.py"))
@@ -18,7 +18,7 @@ def test_the_index_is_what_the_tool_prints() -> None:
     assert (MESSAGES / "README.md").read_text() == TOOL["page"]()
 
 
-@pytest.mark.parametrize("module", sorted(TOOL["modules"]()))
+@for_each(sorted(TOOL["modules"]()))
 def test_a_module_says_how_it_is_made_and_is_in_the_index(module: str) -> None:
     assert (MESSAGES / f"{module}.py").read_text().startswith(CONVERTER["BANNER"] + '"""')
     assert f"| [{module}]({module}.py) |" in (MESSAGES / "README.md").read_text()

@@ -15,6 +15,7 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness, FakeExchange
+from tests.everyday import examples
 
 VERSION = 12
 ONE = len(batch())
@@ -216,7 +217,7 @@ class ParkedFetches(RuleBasedStateMachine):
 
 
 TestParkedFetches = ParkedFetches.TestCase
-TestParkedFetches.settings = settings(max_examples=120, stateful_step_count=25, deadline=None)
+TestParkedFetches.settings = settings(max_examples=examples(120), stateful_step_count=25, deadline=None)
 
 
 # What wakes

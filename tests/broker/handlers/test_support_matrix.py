@@ -7,8 +7,6 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
-import pytest
-
 from blumfeld.broker.handlers import TABLE, Row
 from blumfeld.broker.handlers.groups import group_types
 from blumfeld.spi.groups import GroupProtocol
@@ -16,6 +14,7 @@ from blumfeld.wire.api import API_BY_KEY
 from blumfeld_consensus_kraft.quorum.handlers import quorum_handlers
 from blumfeld_groups_classic import ClassicGroupProtocol
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
+from tests.everyday import for_each
 
 ROOT = Path(__file__).resolve().parents[3]
 HANDLERS = ROOT / "core" / "blumfeld" / "broker" / "handlers"
@@ -49,7 +48,7 @@ def test_every_handler_module_has_its_row() -> None:
     assert all(row.module.partition(".")[2].startswith(f"api_{row.key:02}_") for row in TABLE)
 
 
-@pytest.mark.parametrize("row", TABLE, ids=lambda row: row.module)
+@for_each(TABLE)
 def test_a_module_serves_what_its_row_says(row: Row) -> None:
     """Versions and listeners, and its docstring begins with its name, key and versions."""
     module = import_module(f"blumfeld.broker.handlers.{row.module}")

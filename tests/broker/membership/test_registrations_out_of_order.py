@@ -39,6 +39,7 @@ from blumfeld.wire.messages.delete_topics import (
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from blumfeld.wire.schema import Message
 from tests.broker.harness import LISTENER, Quiet
+from tests.everyday import examples
 from tests.metadata.driven import CLUSTER_ID, Driven, directory_id, replayed
 
 NODE = 1
@@ -442,7 +443,7 @@ ACTIONS = ("deliver",) * 6 + ("wait",) * 3 + ("start", "kill", "stop", "go on", 
 
 
 @given(st.integers(0, 2**32))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_in_the_end_the_process_that_lives_serves(seed: int) -> None:
     """Whatever arrives, and when. A process that ended by itself is started again, as its supervisor would do."""
     chance, world = Random(seed), World()

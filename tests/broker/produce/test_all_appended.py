@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pytest
+from itertools import product
 
 from blumfeld.broker.produce.all_appended import AllAppended
 from blumfeld.wire.codec import encode
@@ -11,11 +11,10 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
+from tests.everyday import for_each
 
 
-@pytest.mark.parametrize("version", range(3, 14))
-@pytest.mark.parametrize("partitions", [0, 1, 3, 126, 127, 200])
-@pytest.mark.parametrize("throttle_time_ms", [0, 70_000])
+@for_each(product(range(3, 14), [0, 1, 3, 126, 127, 200], [0, 70_000]))
 def test_it_is_written_as_the_general_way_writes_it(
     version: int, partitions: int, throttle_time_ms: int
 ) -> None:

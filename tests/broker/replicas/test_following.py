@@ -15,6 +15,7 @@ from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.wire.batches.builder import build_empty_batch
 from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
 from tests.broker.replicas.following import Cluster, Replica
+from tests.everyday import examples
 from tests.log.batches import batch_bytes, data_batch, marker
 
 REPLICAS = st.integers(1, 3)
@@ -66,7 +67,7 @@ def run(cluster: Cluster, step: tuple[str, Any, Any]) -> None:
                 cluster.copy(replica, second)
 
 
-@settings(max_examples=60)
+@settings(max_examples=examples(60))
 @given(st.lists(Step, min_size=12, max_size=40))
 def test_after_any_history_followers_have_what_the_leader_has(steps: list[tuple[str, Any, Any]]) -> None:
     cluster = Cluster()
@@ -76,7 +77,7 @@ def test_after_any_history_followers_have_what_the_leader_has(steps: list[tuple[
     cluster.check()
 
 
-@settings(max_examples=40)
+@settings(max_examples=examples(40))
 @given(st.lists(st.one_of(Step, DeleteRecords), min_size=12, max_size=40))
 def test_also_if_the_leaders_log_start_moves(steps: list[tuple[str, Any, Any]]) -> None:
     cluster = Cluster()

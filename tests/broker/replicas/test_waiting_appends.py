@@ -22,6 +22,7 @@ from blumfeld.wire.messages.produce import (
 )
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness
+from tests.everyday import examples
 
 
 class Leader:
@@ -109,7 +110,7 @@ class Appends(RuleBasedStateMachine):
 
 
 TestAppends = Appends.TestCase
-TestAppends.settings = settings(max_examples=100, stateful_step_count=20, deadline=None)
+TestAppends.settings = settings(max_examples=examples(100), stateful_step_count=20, deadline=None)
 
 
 # Requests

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 
 from blumfeld.broker.waiting.purgatory import Parked, Purgatory
 from blumfeld.spi.context import ParkedOperation
+from tests.everyday import examples
 
 
 class Operation:
@@ -276,7 +277,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(steps)
 def test_it_agrees_with_a_list(steps: list[tuple[object, ...]]) -> None:
     bench, now_ms = Bench(), 0

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld.broker.waiting.timing_wheel import TimerTask, TimingWheel
+from tests.everyday import examples
 
 
 def test_a_timer_expires_at_its_deadline_and_not_before() -> None:
@@ -102,7 +103,7 @@ steps = st.lists(
 )
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(steps, st.integers(0, 10**12), st.sampled_from([2, 3, 20]))
 def test_it_agrees_with_a_sorted_list(steps: list[tuple[str, int]], start_ms: int, size: int) -> None:
     wheel: TimingWheel[int] = TimingWheel(start_ms, wheel_size=size)

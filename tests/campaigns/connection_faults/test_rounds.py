@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 
+from campaigns.connection_faults import rounds
 from campaigns.connection_faults.__main__ import all_faults, main
 from campaigns.connection_faults.fault import Fault, Scene, Wrong
 from campaigns.connection_faults.frames import connect, fetch, reset
@@ -28,6 +29,14 @@ def everyday(name: str) -> Any:
     """What resets leave is counted in ``test_objects`` every day; what takes long is for the slow suite."""
     slow = name.startswith("reset") or "20 MB" in name
     return pytest.param(name, marks=pytest.mark.slow) if slow else name
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _one_topic_of_load() -> Iterator[None]:
+    """The campaign has three. They would take more time than all of the faults."""
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(rounds, "PAIRS", 1)
+        yield
 
 
 @pytest.fixture(scope="module")

@@ -26,10 +26,11 @@ from blumfeld_groups_classic import ClassicGroupProtocol
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 from tests.coordinator.fakes import topic_id
 from tests.coordinator.groups_fixture import Groups
+from tests.everyday import examples
 from tests.extreme_values import extremes_of, one_at_a_time, requests
 
 EXAMPLES = 20
-"""For each API; more with ``--hypothesis-profile=default`` and a larger number here."""
+"""For each API; fewer in an everyday run."""
 MODERN_MEMBER = "AAAAAAAAAAAAAAAAAAAAAQ"
 MODERN_EPOCH = 2
 SUBSCRIPTION = b"\0\0\0\0\0\1\0\1t\0\0\0\0"
@@ -155,7 +156,7 @@ def places() -> list[Any]:
 def test_extreme_values_cost_nobody_the_shard(key: int, low: int, high: int) -> None:
     """Each request has an answer of its version; no exception escapes, none is logged; others are served."""
 
-    @settings(max_examples=EXAMPLES)
+    @settings(max_examples=examples(EXAMPLES))
     @given(data=st.data())
     def run(data: st.DataObject) -> None:
         groups = served()

@@ -28,6 +28,7 @@ from blumfeld.wire.messages.txn_offset_commit import (
 from tests.coordinator.fakes import FakeLog
 from tests.coordinator.groups.test_offsets import commit, delete, fetch
 from tests.coordinator.groups_fixture import Groups
+from tests.everyday import first
 
 GROUPS, PLACES, PRODUCERS = ("g", "h"), (("t", 0), ("t", 1), ("u", 0)), (1, 2, 3)
 
@@ -67,7 +68,7 @@ class Model:
         return {where for places in self.pending.values() for where in places}
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", first(12, range(60)))
 def test_what_counts_is_what_kafka_says_counts(seed: int) -> None:
     """Plain commits, pending ones, deletions, and markers of both kinds, in any order; and the same from the log."""
     rng = random.Random(seed)
@@ -98,7 +99,7 @@ def test_what_counts_is_what_kafka_says_counts(seed: int) -> None:
     _compare(groups, model)
 
 
-@pytest.mark.parametrize("seed", range(60))
+@pytest.mark.parametrize("seed", first(12, range(60)))
 def test_large_transactions_that_end_turn_by_turn_come_to_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -213,7 +214,7 @@ def test_an_old_brokers_pending_offset_is_one_too() -> None:
     assert fetch(groups) == {("t", 1): (7, -1, "")}
 
 
-@pytest.mark.parametrize("seed", range(25))
+@pytest.mark.parametrize("seed", first(8, range(25)))
 def test_the_log_gives_the_same_state_again(seed: int) -> None:
     """Whatever clients ask, and whichever append fails: a new shard knows from the log what the old one knew."""
     rng = random.Random(seed)

@@ -18,6 +18,7 @@ from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import ManifestError
 from tests.config.test_effects import another_value
+from tests.everyday import for_each
 from tests.kernel import fakes
 
 WITHOUT_EFFECT = [defn for defn in BROKER_CONFIGS.values() if effect_of(defn).effect == WITHOUT]
@@ -47,7 +48,7 @@ def other(defn: ConfigDef) -> str:
     return str(render(defn, another_value(defn)))
 
 
-@pytest.mark.parametrize("defn", ONLY_DEFAULT, ids=lambda defn: defn.name)
+@for_each(ONLY_DEFAULT)
 def test_a_key_that_would_promise_too_much_fails_with_its_path(defn: ConfigDef) -> None:
     said = refusal(f'config."{defn.name}"={other(defn)}')
     assert said.startswith(f'config."{defn.name}": found ')

@@ -18,6 +18,7 @@ from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record, records
 from blumfeld.wire.compression.codec import Codec
+from tests.everyday import examples
 
 from .cleaning_logs import MemoryLog, T, marker
 
@@ -315,7 +316,7 @@ rounds = st.builds(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(250), deadline=None)
 @given(scripts(), st.lists(rounds, min_size=1, max_size=6))
 def test_rounds_leave_what_the_model_leaves(script: Script, rounds: list[Round]) -> None:
     """Every batch with all of its fields, over rounds in which time passes and the map is too small."""

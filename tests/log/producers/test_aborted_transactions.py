@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from blumfeld.log.producers.aborted_transactions import AbortedTransactions, decode_aborted
 from blumfeld.spi.compaction import AbortedTransaction
+from tests.everyday import examples
 
 GOLDEN = bytes.fromhex("0000000000000000004d000000000000000500000000000000090000000000000007")
 
@@ -52,7 +53,7 @@ def test_a_long_transaction_is_found_behind_the_marker_of_a_short_one() -> None:
     assert AbortedTransactions([short, long]).overlapping(0, 1) == [long]
 
 
-@settings(max_examples=300)
+@settings(max_examples=examples(300))
 @given(
     st.lists(st.tuples(st.booleans(), st.integers(0, 1)), max_size=12), st.integers(0, 6), st.integers(0, 12)
 )

@@ -14,6 +14,7 @@ from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.wire.batches.builder import build_empty_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from tests.everyday import examples
 from tests.log.batches import data_batch, marker
 
 LAST_SEQUENCE = 2**31 - 1
@@ -517,7 +518,7 @@ class Run:
                 )
 
 
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=examples(500), deadline=None)
 @given(st.lists(step, max_size=30))
 def test_it_agrees_with_a_log_that_is_read_anew_each_time(steps: list[tuple[object, ...]]) -> None:
     run = Run()

@@ -9,6 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from blumfeld.log.segments.inspection import Damage, WholeBatch, inspect_segment
+from tests.everyday import examples
 from tests.log.batches import batch_bytes
 
 BASE = 100
@@ -108,7 +109,7 @@ def test_without_the_crc_a_flipped_record_passes() -> None:
     assert all(isinstance(part, WholeBatch) for part in parts(bytes(bad), check_crc=False))
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @example(count=3, hurt=[(4, 1, b"\x01")], cut=0)
 @given(
     count=st.integers(1, 12),

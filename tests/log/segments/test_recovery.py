@@ -21,6 +21,7 @@ from blumfeld.log.segments.recovery import (
     recover_segment,
 )
 from blumfeld.wire.batches.record_batch import RecordBatch
+from tests.everyday import for_each
 from tests.log.batches import batch_bytes, marker
 
 T = TypeVar("T")
@@ -81,8 +82,7 @@ TAILS = {
 }
 
 
-@pytest.mark.parametrize("tail", TAILS)
-@pytest.mark.parametrize("chunk_bytes", [1 << 20, 64, 1])
+@for_each((tail, chunk_bytes) for tail in TAILS for chunk_bytes in (1 << 20, 64, 1))
 def test_the_walk_ends_before(tail: str, chunk_bytes: int) -> None:
     data, problem = TAILS[tail]
     whole = batch_bytes(0)

@@ -19,6 +19,7 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages import produce
 from blumfeld.wire.messages.end_quorum_epoch import EndQuorumEpochRequest
 from blumfeld.wire.schema import Message
+from tests.everyday import first
 from tests.extreme_values import one_at_a_time
 from tests.plugins.consensus_kraft.test_three_nodes import CONTROLLER_PORT, Cluster
 
@@ -104,12 +105,16 @@ class Attacked(Cluster):
         finally:
             connection.close()
 
-    def attack(self, kind: str, key: int, ordinary: dict[str, list[Any]], nodes: list[int]) -> int:
-        """Send every request with one extreme value, in every version, to these nodes. Return their number."""
+    def attack(
+        self, kind: str, key: int, ordinary: dict[str, list[Any]], nodes: list[int], versions: str
+    ) -> int:
+        """Send every request with one extreme value to these nodes, in the lowest and the highest version or in all.
+        Return their number.
+        """
         low, high = self.machines[1].node.broker.advertised(kind)[key]  # type: ignore[union-attr]
         requests = [
             (node_id, request, version)
-            for version in range(low, high + 1)
+            for version in (range(low, high + 1) if versions == "all" else {low, high})
             for request in one_at_a_time(request_class(key), version, ordinary)
             if not self.is_leaders_word(request)
             for node_id in nodes
@@ -177,15 +182,16 @@ def ordinary(cluster: Attacked, kind: str, key: int) -> dict[str, list[Any]]:
     }
 
 
+@pytest.mark.parametrize("versions", first(1, ["ends", "all"]))
 @pytest.mark.parametrize(("kind", "key"), PEERS, ids=[f"{kind}-{key.name}" for kind, key in PEERS])
 def test_no_number_in_a_peers_request_changes_what_others_own(
-    cluster: Attacked, kind: str, key: ApiKey
+    cluster: Attacked, kind: str, key: ApiKey, versions: str
 ) -> None:
-    """Every extreme value of every field in every version, all other fields being ordinary."""
+    """Every extreme value of every field, all other fields being ordinary."""
     before = cluster.state()
-    sent = cluster.attack(kind, key, ordinary(cluster, kind, key), [1, 2, 3])
+    sent = cluster.attack(kind, key, ordinary(cluster, kind, key), [1, 2, 3], versions)
     cluster.wait(3)
-    assert sent > 20
+    assert sent > 10
     assert not cluster.defects, cluster.defects[:3]
     assert cluster.state() == before
     assert cluster.produce() == ErrorCode.NONE

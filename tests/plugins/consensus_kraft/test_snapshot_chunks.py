@@ -30,6 +30,7 @@ from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.snapshot_download import SnapshotDownload
 from blumfeld_consensus_kraft.snapshot_loading import load_snapshot
 from blumfeld_consensus_kraft.snapshot_source import CHUNK_BYTES_MAX, SnapshotChunk, SnapshotSource
+from tests.everyday import first
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID
 from tests.plugins.consensus_kraft.log_node import TIME_MS, Deaths, LogNode, batch, history, topics
 
@@ -266,7 +267,7 @@ def test_a_leader_without_the_snapshot_ends_the_download(transfer: Transfer, err
     assert transfer.left_over == []
 
 
-@pytest.mark.parametrize("seed", range(30))
+@pytest.mark.parametrize("seed", first(10, range(30)))
 def test_a_flipped_bit_is_never_installed(seed: int) -> None:
     """But for one in the fields of a batch that no CRC covers and nothing reads: then the image is right."""
     chance = Random(seed)

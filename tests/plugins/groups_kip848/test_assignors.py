@@ -21,6 +21,7 @@ from blumfeld.testing.assignor_contract.specs import (
 )
 from blumfeld_groups_kip848.assignors.range import RangeAssignor
 from blumfeld_groups_kip848.assignors.uniform import UniformAssignor
+from tests import everyday
 
 UNIFORM, RANGE = UniformAssignor(), RangeAssignor()
 
@@ -49,12 +50,16 @@ def moved(spec: AssignmentSpec, assignment: Assignment) -> int:
 class TestUniform(AssignorContract):
     """All that every assignor must hold."""
 
+    examples = everyday.examples(50)
+
     def make_assignor(self) -> ConsumerAssignor:
         return UniformAssignor()
 
 
 class TestRange(AssignorContract):
     """The same."""
+
+    examples = everyday.examples(50)
 
     def make_assignor(self) -> ConsumerAssignor:
         return RangeAssignor()
@@ -141,7 +146,7 @@ class TestUniformWithManySubscriptions:
         again = holding(spec, dealt)
         assert moved(again, deal(UNIFORM, again)) == 0
 
-    @settings(max_examples=50)
+    @settings(max_examples=everyday.examples(50))
     @given(spec=specs(), gone=st.integers(0, 5))
     def test_who_stays_keeps_what_it_has_when_another_leaves(self, spec: AssignmentSpec, gone: int) -> None:
         """Its partitions go to those who have least; but where only the fullest may read them, one may have to

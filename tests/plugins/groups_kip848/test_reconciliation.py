@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from blumfeld_groups_kip848.group import Member, MemberState, Owned, PartitionOwners
 from blumfeld_groups_kip848.targets.reconciliation import is_subset, reconcile
+from tests.everyday import examples
 
 T, U = b"t" * 16, b"u" * 16
 STABLE, UNREVOKED, UNRELEASED = MemberState
@@ -132,7 +133,7 @@ deals = st.lists(st.lists(names, min_size=6, max_size=6), min_size=1, max_size=4
 turns = st.lists(st.tuples(names, st.booleans()), max_size=25)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(deals=deals, turns=turns)
 def test_members_converge_on_any_target_and_never_hold_the_same(
     deals: list[list[str]], turns: list[tuple[str, bool]]

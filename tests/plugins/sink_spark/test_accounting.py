@@ -23,6 +23,7 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.tasks.account import followed_by_account
 from blumfeld_sink_spark.spark.tasks.task import TaskWork
 from blumfeld_sink_spark.tally import Fates, Skips, Tally, content_crc
+from tests.everyday import examples
 
 RANGE = OffsetRange("t", 0, 0, 100)
 
@@ -52,7 +53,7 @@ def tallied(batches: Sequence[pa.RecordBatch], rowless: frozenset[int] = frozens
     return tally
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.sets(st.integers(0, 99)),
     st.sets(st.integers(0, 99)),

@@ -21,6 +21,7 @@ from blumfeld_sink_spark.rows import RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import tables
 from blumfeld_sink_spark.testing.decoder_messages import FIRST_OFFSET, STAMP_US, batch
+from tests.everyday import examples
 
 SETTINGS = ArchiveSettings(topics=("ticks",))
 
@@ -358,7 +359,7 @@ VALUES = st.lists(LINES, min_size=1, max_size=4).map(lambda lines: "\n".join(lin
 BATCHES = st.lists(VALUES | st.sampled_from([b"?", b"raise", b" 1", b"A 10000", b"A 0.001"]), max_size=12)
 
 
-@trying(max_examples=60, deadline=None)
+@trying(max_examples=examples(60), deadline=None)
 @given(values=BATCHES, cut=st.integers(0, 12), both=st.booleans())
 def test_every_message_is_in_the_tables_or_in_quarantine_wherever_batches_are_cut(
     values: list[bytes], cut: int, both: bool

@@ -92,7 +92,19 @@ def changing_operations() -> list[int]:
     return [number for number, operation in enumerate(operations, start=1) if operation not in READS]
 
 
-@pytest.mark.parametrize("crash", [pytest.param(crash, id=name) for name, crash in crashes()])
+def unless(everyday: bool) -> tuple[pytest.MarkDecorator, ...]:
+    """The marks of a case that is tried every day, or of any other."""
+    return () if everyday else (pytest.mark.slow,)
+
+
+EVERY_DAY = ("kill", Adversary.LOSE.name, Adversary.KEEP.name, "all but 1")
+"""A power cut takes all, nothing, or one of the names in the middle."""
+
+
+@pytest.mark.parametrize(
+    "crash",
+    [pytest.param(crash, id=name, marks=unless(name in EVERY_DAY)) for name, crash in crashes()],
+)
 def test_a_crash_before_any_file_operation_leaves_the_log_as_before_or_after(
     crash: Callable[[FakeRuntime], None],
 ) -> None:
@@ -137,7 +149,16 @@ def die_before(log: Log, number: int, crash: Callable[[FakeRuntime], None]) -> N
 
 
 @pytest.mark.parametrize("happened", [True, False])
-@pytest.mark.parametrize("cut", [None, *Adversary, *map(AllBut, range(6))], ids=str)
+@pytest.mark.parametrize(
+    "cut",
+    [
+        pytest.param(
+            cut, marks=unless(cut in (None, Adversary.LOSE, Adversary.KEEP) or str(cut) == "all but 1")
+        )
+        for cut in (None, *Adversary, *map(AllBut, range(6)))
+    ],
+    ids=str,
+)
 def test_a_crash_while_a_start_ends_a_swap_is_ended_by_the_next(happened: bool, cut: PowerCut | None) -> None:
     """Of two crashes one behind the other, whatever the power takes in the second."""
     expected = AFTER if happened else [(n, n + 1) for n in range(15)]

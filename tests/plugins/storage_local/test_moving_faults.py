@@ -16,6 +16,7 @@ from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch
 from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.sync.durability import FlushMode
+from tests.everyday import first
 from tests.plugins.storage_local.moving_tools import (
     SMALL,
     begin,
@@ -221,6 +222,7 @@ class Life:
             self.node.runtime.crash(power_cut=self._luck is not None, luck=self._luck)
 
 
+@pytest.mark.parametrize("stride", first(1, [4, 1]))
 @pytest.mark.parametrize("flush", ["never", "every"])
 @pytest.mark.parametrize(
     "luck",
@@ -231,12 +233,12 @@ class Life:
     ],
 )
 def test_a_crash_at_any_operation_leaves_the_log_in_one_place_with_all_that_was_flushed(
-    luck: Adversary | None, flush: FlushMode
+    luck: Adversary | None, flush: FlushMode, stride: int
 ) -> None:
     """The move is taken up again, or was done. With ``flush = "every"`` an ack says that it was flushed."""
     crash_at, seen = 0, set()
     while True:
-        crash_at += 1
+        crash_at += stride
         life = Life(crash_at, luck, flush)
         if not life.run():
             break

@@ -19,7 +19,7 @@ from blumfeld.testing.storage_driver.node import Log, StoredBatch
 from campaigns.crash.__main__ import main
 from campaigns.crash.rounds import Killing
 
-EVERYDAY_POINTS = 80
+EVERYDAY_POINTS = 50
 
 
 def batches(*texts: str) -> list[StoredBatch]:

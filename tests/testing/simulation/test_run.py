@@ -21,12 +21,13 @@ from blumfeld.testing.simulation.network.network import Network, Weather, Wire
 from blumfeld.testing.simulation.run import CONFIG
 from blumfeld.testing.simulation.seeds import seeds_of
 from blumfeld.testing.simulation.trace import Trace
+from tests.everyday import first
 
 BUSY = Pace(producer_pause_s=2.0, member_pause_s=1.0, life_s=25.0, down_s=1.0, break_s=15.0)
 CLEAN_SHUTDOWN = f"{DATA_DIR}/.kafka_cleanshutdown"
 
 
-@pytest.mark.parametrize("seed", range(2))
+@pytest.mark.parametrize("seed", first(1, range(2)))
 def test_nothing_acknowledged_and_flushed_is_lost(seed: int) -> None:
     """Nor doubled, reordered or changed; commits never go back. The oracle raises otherwise."""
     report = Simulation(seed, hours=0.1, pace=BUSY).run()
@@ -46,7 +47,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
 
 def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
     """No order of a set of names reaches what is done."""
-    command = [sys.executable, "-m", "blumfeld.testing.simulation", "--seeds", "5", "--hours", "0.1"]
+    command = [sys.executable, "-m", "blumfeld.testing.simulation", "--seeds", "5", "--hours", "0.03"]
     digests = []
     for hash_seed in ("0", "4242"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}

@@ -16,6 +16,7 @@ from blumfeld.wire.batches.records import Record
 from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
 from blumfeld.wire.compression.payload import compress
 from blumfeld.wire.errors import BrokerError, CorruptBatch, InvalidRecord
+from tests.everyday import examples, for_each
 from tests.kafka_facts import golden_batches
 from tests.wire.golden import PLAIN, V0, V0_LZ4, V1_LZ4, T
 
@@ -105,7 +106,7 @@ def test_a_wrapper_that_holds_too_much_is_refused() -> None:
         list(legacy_records(memoryview(wrapper(1, message(0, bytes(100_000)))), 1000))
 
 
-@pytest.mark.parametrize("cut", range(1, len(V0)))
+@for_each(range(1, len(V0)))
 def test_a_message_that_is_cut_off_is_truncated(cut: int) -> None:
     """Which may be allowed."""
     data = memoryview(V0)[:cut]
@@ -128,7 +129,7 @@ def test_damage_is_found() -> None:
         list(legacy_records(memoryview(PLAIN)))
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     body=st.binary(max_size=60),
     magic=st.integers(0, 1),

@@ -29,6 +29,7 @@ from blumfeld.wire.batches.record_batch import (
 from blumfeld.wire.batches.records import Record, records, times, validate_records
 from blumfeld.wire.compression.codec import Codec, DecompressedTooLarge
 from blumfeld.wire.errors import BrokerError, CorruptBatch, InvalidRecord
+from tests.everyday import examples, for_each
 from tests.kafka_facts import golden_batches
 from tests.wire.golden import ABORT_MARKER, PLAIN, RECORDS, SNAPPY, V0, ZSTD, T, golden
 
@@ -175,7 +176,7 @@ def test_a_wrong_crc_is_found() -> None:
         view(data).verify_crc()
 
 
-@pytest.mark.parametrize("cut", range(len(PLAIN)))
+@for_each(range(len(PLAIN)))
 def test_a_batch_that_is_cut_off_anywhere_is_truncated(cut: int) -> None:
     """Which a reader of fetched bytes may allow."""
     data = memoryview(PLAIN + PLAIN[:cut])
@@ -405,7 +406,7 @@ RECORD = st.builds(
 )
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     inner=st.lists(RECORD, max_size=12),
     codec=st.sampled_from(Codec),
@@ -443,7 +444,7 @@ def test_a_header_key_that_is_no_text_keeps_its_bytes() -> None:
     assert build_batch([record])[61:] == payload
 
 
-@settings(max_examples=400, deadline=None)
+@settings(max_examples=examples(400), deadline=None)
 @given(
     data=st.binary(max_size=200), cut=st.integers(0, 140), at=st.integers(0, 140), byte=st.integers(0, 255)
 )

@@ -14,13 +14,14 @@ from hypothesis import strategies as st
 from blumfeld.wire.compression.codec import EXPANSION_MAX, Codec, DecompressedTooLarge
 from blumfeld.wire.compression.payload import compress, decompress
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
+from tests.everyday import examples
 
 MIB = 1024 * 1024
 PACKED = [codec for codec in Codec if codec is not Codec.NONE]
 SOMETHING = bytes(range(256)) * 700
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 @given(data=st.binary(max_size=2000), times=st.sampled_from([1, 1, 40, 90]), codec=st.sampled_from(Codec))
 def test_round_trip(data: bytes, times: int, codec: Codec) -> None:
     """From nothing to more than one block of each framing, at exactly the size that is allowed."""
@@ -237,7 +238,7 @@ def test_data_that_are_cut_off_are_refused(codec: Codec) -> None:
                 decompress(codec, data[:cut], MIB)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     data=st.binary(max_size=150),
     codec=st.sampled_from(PACKED),

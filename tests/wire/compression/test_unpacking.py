@@ -15,6 +15,7 @@ from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.compression.payload import XERIAL_HEADER, compress, decompress
 from blumfeld.wire.compression.unpacking import unpacked
 from blumfeld.wire.errors import BrokerError
+from tests.everyday import examples
 
 SIZE_MAX = 200_000
 
@@ -26,7 +27,7 @@ def outcome(unpack: Callable[..., bytes | memoryview], codec: Codec, data: bytes
         return type(error)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(
     plain=st.binary(max_size=2000),
     times=st.sampled_from([1, 1, 40, 90]),
@@ -40,7 +41,7 @@ def test_the_same_comes_out_up_to_the_same_bound(plain: bytes, times: int, codec
     assert outcome(unpacked, codec, data, size_max) == outcome(decompress, codec, data, size_max)
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(300), deadline=None)
 @given(
     plain=st.binary(max_size=300),
     codec=st.sampled_from(Codec),

@@ -18,6 +18,7 @@ from blumfeld_sink_spark.book.best import Tops
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.reading.producing.captures import CapturedMessage, messages
+from tests.everyday import first
 from tests.plugins.sink_spark.captured import all_of, decoded, decoded_messages
 from tests.shared_facts import shared_path
 
@@ -73,7 +74,7 @@ def test_krakens_checksums_are_right() -> None:
     assert checked(of_capture(path, "kraken"), krakens(path)) == (4269, 0, 10)
 
 
-@pytest.mark.parametrize(("depth", "right"), [(10, 3342), (25, 4112), (100, 4256)])
+@pytest.mark.parametrize(("depth", "right"), first(1, [(25, 4112), (10, 3342), (100, 4256)]))
 def test_krakens_checksums_are_right_at_any_depth(depth: int, right: int) -> None:
     """The real feed of 1,000 levels, as Kraken sends it to a client of fewer: it never says that a level was pushed
     out, and sends it again when it comes back. The checksums are the exchange's own, of the ten best levels; the others

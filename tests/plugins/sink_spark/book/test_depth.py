@@ -15,6 +15,7 @@ from blumfeld_sink_spark.book.best import Tops
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.tables import BOOK_DELTAS, tables
+from tests.everyday import examples
 
 Level = tuple[int, int, int]
 """Side, price and size."""
@@ -50,7 +51,7 @@ LEVELS = st.tuples(st.sampled_from([1, -1]), st.integers(1, 9), st.integers(0, 2
 SNAPSHOT = [(side, 5 - side * nth, 1) for side in (1, -1) for nth in range(1, 4)]
 
 
-@settings(deadline=None, max_examples=80)
+@settings(deadline=None, max_examples=examples(80))
 @given(
     st.lists(st.lists(LEVELS, min_size=1, max_size=4), max_size=12), st.lists(st.integers(1, 12), max_size=3)
 )

@@ -16,6 +16,7 @@ from blumfeld_sink_spark.book.best import Tops, integers
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import RECENT, Sync
 from blumfeld_sink_spark.tables import BOOK_DELTAS, tables
+from tests.everyday import examples
 
 Levels = dict[str, str]
 
@@ -221,7 +222,7 @@ def test_a_late_snapshot_takes_no_changes_of_an_older_sequence() -> None:
     assert (levels, sync.breaks) == ({"9": "9", "3": "3", "4": "4"}, 0)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(st.lists(st.tuples(st.booleans(), st.integers(1, 9), st.integers(0, 3)), max_size=30), st.data())
 def test_a_chain_with_new_sequences_is_applied_whole(
     steps: list[tuple[bool, int, int]], data: st.DataObject
@@ -256,7 +257,7 @@ def test_before_a_snapshot_there_is_no_book() -> None:
 prices = st.decimals("0.000000000000000001", "1000", places=18, allow_nan=False)
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(
         st.lists(

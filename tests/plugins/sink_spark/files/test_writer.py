@@ -23,6 +23,7 @@ from blumfeld_sink_spark.files import writer as writer_module
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.records import StagedFile
 from blumfeld_sink_spark.tables import tables
+from tests.everyday import examples
 from tests.plugins.sink_spark.files import tools
 
 pytestmark = pytest.mark.archive
@@ -104,7 +105,7 @@ def test_a_time_before_the_epoch_has_its_date(tmp_path: Path) -> None:
     assert file.date == "1969-12-31"
 
 
-@example_settings(max_examples=25, deadline=None)
+@example_settings(max_examples=examples(25), deadline=None)
 @given(cuts=st.lists(st.integers(0, 2000), max_size=12), memory=st.sampled_from([0, 40_000, 1 << 30]))
 def test_bytes_do_not_depend_on_the_batches_nor_on_what_was_spilled(
     tmp_path_factory: pytest.TempPathFactory, cuts: list[int], memory: int

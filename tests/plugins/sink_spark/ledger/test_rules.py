@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from blumfeld_sink_spark.ledger import rules
 from blumfeld_sink_spark.ledger.rules import Chain, Span, Spans
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange
+from tests.everyday import examples
 
 from .ledger_tools import record_of
 
@@ -61,7 +62,7 @@ class Model:
             self.end[key] = max(self.end.get(key, 0), one.end)
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=examples(150), deadline=None)
 @given(st.lists(records(), max_size=25))
 def test_the_rules_let_in_what_the_model_lets_in(tried: list[CommitRecord]) -> None:
     model = Model()

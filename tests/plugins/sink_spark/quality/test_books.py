@@ -24,6 +24,7 @@ from blumfeld_sink_spark.quality.books import COLUMNS
 from blumfeld_sink_spark.reading.producing.load import Record
 from blumfeld_sink_spark.records import TaskResult
 from blumfeld_sink_spark.testing.decoder_messages import batch
+from tests.everyday import examples
 from tests.plugins.sink_spark.archive_tools import archive, rows_of
 from tests.plugins.sink_spark.book.test_checksums import less_deep
 from tests.plugins.sink_spark.feeds import result_of
@@ -109,7 +110,7 @@ STEADY = [("a", 1 + nth % 9, nth % 4) for nth in range(60)] + [
 ]
 
 
-@settings(deadline=None, max_examples=25)
+@settings(deadline=None, max_examples=examples(25))
 @given(CHANGES, st.data())
 def test_a_whole_feed_is_never_told(changes: list[tuple[str, int, int]], data: st.DataObject) -> None:
     """Levels are pushed out and come back; the decimal places are found."""
@@ -120,7 +121,7 @@ def test_a_whole_feed_is_never_told(changes: list[tuple[str, int, int]], data: s
     assert told(sent, cuts) == whole
 
 
-@settings(deadline=None, max_examples=20)
+@settings(deadline=None, max_examples=examples(20))
 @given(st.integers(1, 60), st.lists(st.integers(0, 70), max_size=4))
 def test_a_missing_message_is_told_the_same_wherever_batches_are_cut(missing: int, cuts: list[int]) -> None:
     """From the first change whose checksum differs to the first that fits again."""

@@ -20,6 +20,7 @@ from blumfeld_sink_spark.quality.clocks import HEAD
 from blumfeld_sink_spark.reading.producing.load import Record
 from blumfeld_sink_spark.records import TaskResult
 from blumfeld_sink_spark.tables import BBO, TRADES, tables
+from tests.everyday import examples
 from tests.plugins.sink_spark.archive_tools import archive, captured, rows_of
 from tests.plugins.sink_spark.feeds import count_of
 from tests.shared_facts import shared_path
@@ -99,7 +100,7 @@ def test_a_hole_in_the_ids_of_quotes_says_nothing() -> None:
     ]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 @given(
     st.lists(
         st.tuples(st.one_of(st.none(), st.integers(1, 6)), st.sampled_from([0.0, 0.0, 99.0, 99.0, -99.0])),

@@ -17,6 +17,7 @@ from blumfeld_sink_spark.quality import Summariser, stitch
 from blumfeld_sink_spark.quality.chain import HOLES, LATER, SOON
 from blumfeld_sink_spark.quality.summary import HEAD, ROOM
 from blumfeld_sink_spark.records import OffsetRange
+from tests.everyday import examples
 from tests.plugins.sink_spark.feeds import CONTINUITY, Message, result_at, result_of, sequences, trades
 
 Rows = list[dict[str, Any]]
@@ -281,7 +282,7 @@ def test_heartbeats_begin_nothing_anew() -> None:
     assert archived(feed)[1] == []
 
 
-@settings(deadline=None, max_examples=40)
+@settings(deadline=None, max_examples=examples(40))
 @given(
     st.sampled_from(["trade", "depth", "bbo"]),
     st.lists(st.tuples(st.integers(1, 90), st.integers(1, 10**16)), max_size=3),

@@ -26,6 +26,7 @@ from blumfeld_sink_spark.reading.market.intervals import interval_ns, name_of
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import TRADES, tables
 from blumfeld_sink_spark.testing.decoder_messages import batch
+from tests.everyday import examples
 from tests.plugins.sink_spark import dbn_files
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 
@@ -93,7 +94,7 @@ def slow(rows: pa.Table, interval: int) -> list[dict[str, Any]]:
     return [made[key] for key in sorted(made)]
 
 
-@settings(deadline=None, max_examples=60)
+@settings(deadline=None, max_examples=examples(60))
 @given(
     st.lists(
         st.fixed_dictionaries(

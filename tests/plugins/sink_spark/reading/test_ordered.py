@@ -14,6 +14,7 @@ from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.ordered import ordered
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.stores.opening import open_store
+from tests.everyday import examples
 
 ROW = st.tuples(st.integers(-2, 9), st.integers(0, 1), st.integers(0, 5))
 """Key, partition and offset."""
@@ -38,7 +39,7 @@ def files_of(root: Path, files: list[list[tuple[int, int, int]]]) -> tuple[Commi
     return Committed(open_store(str(root)), []), entries
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 @given(files=FILES, batch_rows=st.integers(1, 5))
 def test_every_row_once_by_key_then_in_the_logs_order(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple[int, int, int]]], batch_rows: int

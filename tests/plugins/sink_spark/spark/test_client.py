@@ -10,6 +10,7 @@ from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.topics import client
 from blumfeld_sink_spark.spark.topics.client import Topics, passing
+from tests.everyday import for_each
 from tests.plugins.sink_spark.listing_broker import END, LOST, TOPIC, ListingBroker, listing
 
 PLACE = (TOPIC, 0)
@@ -25,7 +26,7 @@ def _topics(broker: ListingBroker, patience_s: float = 20.0) -> Topics:
     return Topics(ArchiveSettings(topics=(TOPIC,), bootstrap=broker.address, kafka=quick), patience_s)
 
 
-@pytest.mark.parametrize("code", [code for code in ErrorCode if code > 0])
+@for_each(code for code in ErrorCode if code > 0)
 def test_an_error_passes_if_kafkas_table_says_so(code: ErrorCode) -> None:
     assert passing(KafkaError(int(code))) == is_retriable(code)
 

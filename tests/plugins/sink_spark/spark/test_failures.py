@@ -9,6 +9,7 @@ import pytest
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
 from blumfeld_sink_spark.spark.failures import as_archive_error, java_exception, why_no_start
+from tests.everyday import for_each
 from tests.kafka_facts import error_codes
 
 WORKER = """[STREAM_FAILED] Query [id = 1] terminated with exception: Job aborted due to stage failure:
@@ -64,7 +65,7 @@ def test_what_can_pass_is_told_from_what_cant(line: str) -> None:
     assert isinstance(as_archive_error(WORKER.format(line=line)), AwayError)
 
 
-@pytest.mark.parametrize("fact", error_codes(), ids=lambda fact: fact["name"])
+@for_each(error_codes())
 def test_kafkas_java_client_tells_the_same_errors(fact: dict[str, Any]) -> None:
     """The reader jvm: the query's message names its exceptions. Those that Kafka's table calls retriable may pass."""
     if fact["exception"] is None:

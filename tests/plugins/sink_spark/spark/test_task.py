@@ -11,6 +11,7 @@ from blumfeld_sink_spark.records import TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.tasks import task
+from tests.everyday import first
 
 MESSAGES = 400
 STAMP_US = 1_723_161_256_000_000
@@ -35,8 +36,22 @@ def trades() -> pa.RecordBatch:
     return pa.RecordBatch.from_pydict(columns, schema=RAW_ROWS)
 
 
-@pytest.mark.parametrize("batch_bytes", [1, 2_000, 10_000, task.BATCH_BYTES])
-@pytest.mark.parametrize("given", [7, MESSAGES])
+@pytest.mark.parametrize(
+    ("given", "batch_bytes"),
+    first(
+        4,
+        [
+            (7, 1),
+            (7, task.BATCH_BYTES),
+            (MESSAGES, 2_000),
+            (MESSAGES, task.BATCH_BYTES),
+            (MESSAGES, 1),
+            (MESSAGES, 10_000),
+            (7, 2_000),
+            (7, 10_000),
+        ],
+    ),
+)
 def test_results_depend_on_the_rows_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int, batch_bytes: int
 ) -> None:

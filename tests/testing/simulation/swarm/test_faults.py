@@ -20,6 +20,7 @@ from blumfeld.testing.simulation.swarm.faults import chance_of, drawn
 from blumfeld.testing.simulation.swarm.injector import Injector
 from blumfeld.testing.simulation.swarm.world import World
 from blumfeld.testing.simulation.trace import Trace
+from tests.everyday import first
 from tests.testing.simulation.register.workload import RegisterWorkload
 
 EVERY = frozenset(FaultClass)
@@ -60,7 +61,22 @@ AIMED = {
 """The workload says at which machines. tests/testing/simulation/cluster/ has them."""
 
 
-@pytest.mark.parametrize("one", sorted(EVERY - {FaultClass.BIT_ROT} - AIMED))
+UNAIMED = EVERY - {FaultClass.BIT_ROT} - AIMED
+
+
+def test_all_classes_happen_in_a_few_seeds() -> None:
+    """In runs that keep their promises. Reads fail mostly in a run of their own, as below."""
+    missing = UNAIMED - {FaultClass.READ_ERROR}
+    for seed in range(12):
+        shape = Shape(seed=seed, clients=3, seconds=60.0, faults=tuple(sorted(missing)))
+        found = Swarm(shape, RegisterWorkload()).run().faults
+        missing = frozenset(one for one in missing if not found.get(one.value))
+        if not missing:
+            return
+    pytest.fail(f"no seed brought {sorted(missing)} about")
+
+
+@pytest.mark.parametrize("one", first(1, [FaultClass.READ_ERROR, *sorted(UNAIMED - {FaultClass.READ_ERROR})]))
 def test_each_class_happens(one: FaultClass) -> None:
     """Alone, in a run that keeps its promises."""
     reads = one is FaultClass.READ_ERROR  # mostly at the start of a process, and with few pages in the cache

@@ -8,6 +8,7 @@ import pytest
 
 from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm
 from blumfeld.testing.simulation.transactions.workload import Transactions
+from tests.everyday import first
 
 
 def run(seed: int, seconds: float, **options: object) -> Counter[str]:
@@ -15,7 +16,7 @@ def run(seed: int, seconds: float, **options: object) -> Counter[str]:
     return Counter(Swarm(shape, Transactions()).run().counts)
 
 
-@pytest.mark.parametrize("seed", [3, 4])
+@pytest.mark.parametrize("seed", first(1, [4, 3]))
 def test_transactions_survive_every_fault_of_the_seed(seed: int) -> None:
     assert run(seed, 12.0)["committed"] > 3
 

@@ -21,6 +21,7 @@ from blumfeld_sink_spark.apply import decode_rows, decoders_for
 from blumfeld_sink_spark.decoders.tables.exact import DECIMAL, exact
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.testing.decoder_messages import batch
+from tests.everyday import examples
 from tests.plugins.sink_spark.schema_server import framed
 
 WHOLE, PLACES = 20, 18
@@ -304,7 +305,7 @@ def test_a_number_is_archived_to_its_last_digit_or_not_at_all(name: str, schemas
     for text in WRAPPED:
         check(carrier, text, schemas)
 
-    @settings(max_examples=25, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=examples(25), suppress_health_check=list(HealthCheck))
     @given(text=numbers(carrier.is_number))
     def every(text: str) -> None:
         check(carrier, text, schemas)
@@ -331,7 +332,7 @@ def test_a_message_does_not_end_the_process() -> None:
     assert (done.returncode, done.stdout) == (0, "[0]\n"), done.stderr[:500]
 
 
-@settings(max_examples=100)
+@settings(max_examples=examples(100))
 @given(value=st.integers(-(10**45), 10**45))
 def test_an_avro_decimal_is_not_rounded_to_what_its_schema_declares(value: int, schemas: Path) -> None:
     text = f"{value}e-18"
@@ -364,7 +365,7 @@ def test_a_spread_of_texts_is_read_at_once() -> None:
     assert len(exact(pa.array([], pa.string()))) == 0
 
 
-@settings(max_examples=400)
+@settings(max_examples=examples(400))
 @given(text=numbers(False), kind=st.sampled_from([DECIMAL, pa.decimal128(28, 9), pa.decimal128(38, 0)]))
 @example(text="9" * 39, kind=pa.decimal128(38, 0))
 def test_texts_are_exact_or_refused(text: str, kind: Any) -> None:
@@ -418,7 +419,7 @@ def test_what_is_no_number_goes_to_quarantine(name: str, schemas: Path) -> None:
                 assert (prices, quarantined) == ([], count)
 
 
-@settings(max_examples=200)
+@settings(max_examples=examples(200))
 @given(
     value=st.integers(-(10**76) + 1, 10**76 - 1) | st.integers(-(10**38) + 1, 10**38 - 1),
     scale=st.integers(0, 30),

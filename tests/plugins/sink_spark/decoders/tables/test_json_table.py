@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld_sink_spark.decoders import catalog
+from tests.everyday import examples
 from tests.plugins.sink_spark.decoding import errors, rows_in, rows_of
 
 pytestmark = pytest.mark.archive
@@ -204,7 +205,7 @@ def test_a_decoder_pickles(name: str) -> None:
 
 
 @given(values=st.lists(st.none() | st.binary(max_size=60) | st.text(max_size=30), max_size=8))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_any_bytes_are_rejected_or_decoded_and_never_raise(values: list[Any]) -> None:
     for name in VENUES:
         decoded = catalog.find(name).decode(
@@ -232,7 +233,7 @@ def broken(draw: st.DrawFn) -> bytes:
 
 
 @given(data=st.data())
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=examples(80), deadline=None)
 def test_good_messages_among_broken_ones_are_all_decoded_and_each_verdict_is_its_own(data: Any) -> None:
     decoder = catalog.find("binance-usdm")
     values: list[bytes] = []

@@ -19,6 +19,7 @@ from blumfeld_sink_spark.decoders.tables.exact import DECIMAL
 from blumfeld_sink_spark.decoders.tables.json_table import Kind, _by_parser
 from blumfeld_sink_spark.decoders.venues.binance import BinanceSpot, BinanceUsdm
 from blumfeld_sink_spark.decoders.venues.coinbase import Coinbase
+from tests.everyday import examples
 
 pytestmark = pytest.mark.archive
 
@@ -186,13 +187,13 @@ LEVELS = st.lists(st.tuples(PIECES, PIECES), max_size=3).map(
         st.tuples(*[PIECES] * 7, st.sampled_from(["true", "false", "null", "1"])), min_size=1, max_size=4
     )
 )
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_it_never_reads_a_trade_that_the_parser_reads_otherwise(rows: list[tuple[str, ...]]) -> None:
     _agree_or_both_refuse([TRADES % row for row in rows], TRADE)
 
 
 @given(rows=st.lists(st.tuples(*[PIECES] * 4, LEVELS, LEVELS), min_size=1, max_size=4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=examples(40), deadline=None)
 def test_it_never_reads_a_book_that_the_parser_reads_otherwise(rows: list[tuple[str, ...]]) -> None:
     _agree_or_both_refuse([DEPTHS % row for row in rows], DEPTH)
 
@@ -208,7 +209,7 @@ def _damaged(draw: st.DrawFn) -> bytes:
 
 
 @given(damaged=st.lists(_damaged(), min_size=1, max_size=3), same=st.booleans())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_it_never_reads_what_the_parser_refuses(damaged: list[bytes], same: bool) -> None:
     good = (DEPTHS % (1, 2, "X", 3, '[["1","2"]]', "[]")).encode()
     _agree_or_both_refuse(damaged * 2 if same else [good, *damaged, good], DEPTH)
@@ -246,7 +247,7 @@ def _digits(texts: list[str]) -> list[Decimal]:
 
 
 @given(texts=st.lists(st.from_regex(r"[0-9]{1,16}", fullmatch=True), min_size=1, max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_plain_integers_are_exact(texts: list[str]) -> None:
     assert plain_integers(*_laid_out(texts)[1:]).tolist() == [int(text) for text in texts]
 
@@ -261,7 +262,7 @@ PLAIN = st.from_regex(r"[0-9]{1,8}(\.[0-9]{0,8})?", fullmatch=True)
 
 
 @given(texts=st.lists(PLAIN, min_size=1, max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(60), deadline=None)
 def test_plain_numbers_are_exact(texts: list[str]) -> None:
     assert _digits(texts) == [Decimal(text) for text in texts]
 
