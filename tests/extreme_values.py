@@ -75,18 +75,19 @@ def _values(field: Field, version: int, ordinary: Ordinary) -> st.SearchStrategy
 
 def one_at_a_time(cls: type[Message], version: int, ordinary: Ordinary) -> Iterator[Any]:
     """The ordinary request, then one for each extreme value of each field, all other fields being ordinary."""
-    usual = _usual(cls, version, ordinary)
+    usual = usual_request(cls, version, ordinary)
     yield usual
-    yield from _varied(usual, version)
+    yield from varied(usual, version)
 
 
-def _usual(cls: type[Any], version: int, ordinary: Ordinary) -> Any:
+def usual_request(cls: type[Any], version: int, ordinary: Ordinary) -> Any:
+    """The ordinary request of a class in ``version``."""
     values = {}
     for field in fields_of(cls):
         if version not in field.versions and version not in field.tagged:
             continue
         if field.type.struct is not None:
-            one = _usual(field.type.struct, version, ordinary)
+            one = usual_request(field.type.struct, version, ordinary)
         else:
             one = next(iter(ordinary.get(field.name, ())), field.default if not field.type.array else None)
         if field.type.array:
@@ -96,7 +97,10 @@ def _usual(cls: type[Any], version: int, ordinary: Ordinary) -> Any:
     return cls(**values)
 
 
-def _varied(struct: Any, version: int) -> Iterator[Any]:
+def varied(struct: Any, version: int) -> Iterator[Any]:
+    """A request or a part of one with one field changed: for each extreme value of each field, and for a number's
+    neighbours.
+    """
     for field in fields_of(type(struct)):
         if version not in field.versions and version not in field.tagged:
             continue
@@ -110,13 +114,23 @@ def _others(field: Field, value: Any, version: int) -> Iterator[Any]:
         yield None
     if field.type.struct is None:
         extremes = extremes_of(field.type.kind)
-        yield from ([one] for one in extremes) if field.type.array else extremes
+        if field.type.array:
+            yield from ([one] for one in extremes)
+        else:
+            yield from extremes
+            yield from _neighbours(field.type.kind, value, extremes)
     elif isinstance(value, list):
-        for one in value:
-            yield from ([other] for other in _varied(one, version))
+        for at, one in enumerate(value):
+            yield from ([*value[:at], other, *value[at + 1 :]] for other in varied(one, version))
     elif value is not None:
-        yield from _varied(value, version)
+        yield from varied(value, version)
     if field.type.array:
         yield []
         if value:
             yield [value[0], value[0]]
+
+
+def _neighbours(kind: str, value: Any, extremes: Sequence[int]) -> Iterator[int]:
+    if kind in _BITS or kind in _UNSIGNED_BITS:
+        near = (value - 1, value + 1)
+        yield from (one for one in near if min(extremes) <= one <= max(extremes) and one not in extremes)

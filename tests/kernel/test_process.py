@@ -147,6 +147,27 @@ def test_a_defect_is_logged_and_stops_the_node(tmp_path: Path) -> None:
     assert event == ("error", "task buggy")
 
 
+def test_errors_of_callbacks_are_counted_behind_the_first(tmp_path: Path) -> None:
+    """A client may cause them as often as it likes. The node goes on."""
+    rendered = Rendered()
+
+    def ready(node: Node) -> None:
+        def fail() -> None:
+            raise ValueError("a bug")
+
+        loop = asyncio.get_running_loop()
+        for _ in range(500):
+            loop.call_soon(fail)
+        node.composition.runtime.call_later(20, lambda: os.kill(os.getpid(), signal.SIGTERM))
+
+    buggy = process(tmp_path, ready, rendered)
+    assert buggy.run() == 0
+    buggy._logs.flush()
+    strays = [values for _, event, values in rendered.events if event == "an error reached the loop"]
+    assert len(strays) == 1
+    assert str(strays[0]["exc_info"]) == "a bug"
+
+
 def test_a_node_that_cannot_go_on_says_why_and_shows_no_code(tmp_path: Path) -> None:
     """A disk that failed is the operator's to mend, not ours."""
     rendered = Rendered()

@@ -7,6 +7,10 @@ import pytest
 
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest, BrokerRegistrationResponse
+from blumfeld.wire.messages.controller_registration import (
+    ControllerRegistrationRequest,
+    ControllerRegistrationResponse,
+)
 from blumfeld.wire.messages.metadata_records import BrokerRegistrationChangeRecord, RegisterBrokerRecord
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from tests.metadata.driven import Driven, directory_id, replayed
@@ -147,6 +151,60 @@ def test_controlled_shutdown_moves_leaders_and_waits_for_the_others_to_know() ->
     assert (last.should_shut_down, last.is_fenced) == (True, True)
     assert driven.image.brokers[1].fenced
     assert driven.register(1, incarnation=2) > first
+
+
+def test_a_broker_whose_shutdown_somebody_else_asked_for_stays() -> None:
+    """Its own heartbeats don't ask. Its shutdown, when it comes, waits for the others again."""
+    driven = Driven()
+    first, second = driven.join(1, 2)
+    driven.create("alpha", 2, 2)
+    driven.beat(1, first, want_shut_down=True)
+    driven.beat(2, second)
+    begun = driven.image.brokers[1]
+    assert not driven.beat(1, first).is_fenced
+    assert driven.image.brokers[1] == msgspec.structs.replace(begun, in_controlled_shutdown=False)
+    assert driven.image.is_active(1)
+    assert replayed(driven.log) == driven.image
+    driven.create("beta", 2, 2)
+    assert not driven.beat(1, first, want_shut_down=True).should_shut_down
+    assert not driven.beat(1, first, want_shut_down=True).should_shut_down
+    driven.beat(2, second)
+    assert driven.beat(1, first, want_shut_down=True).should_shut_down
+
+
+def test_a_broker_whose_process_died_in_its_shutdown_waits_for_the_others_in_the_next() -> None:
+    driven = Driven()
+    first, second = driven.join(1, 2)
+    driven.create("alpha", 2, 2)
+    driven.beat(1, first, want_shut_down=True)
+    driven.controller.sessions.gone(2)
+    driven.now_ms += 9_001
+    driven.place(driven.decide(driven.registration(1, incarnation=2)).records)
+    again = driven.image.brokers[1].epoch
+    driven.beat(1, again)
+    driven.beat(2, second)
+    driven.create("beta", 2, 2)
+    assert not driven.beat(1, again, want_shut_down=True).should_shut_down
+    assert not driven.beat(1, again, want_shut_down=True).should_shut_down
+
+
+@pytest.mark.parametrize("broker_id", [-1, -(2**31)])
+def test_no_broker_has_a_negative_id(broker_id: int) -> None:
+    """-1 is a partition's leader where there is none."""
+    driven = Driven()
+    request = driven.registration(1)
+    request.broker_id = broker_id
+    answer = driven.do(request, BrokerRegistrationResponse)
+    assert answer.error_code == ErrorCode.INVALID_REGISTRATION
+    assert not driven.image.brokers
+
+
+def test_no_controller_has_a_negative_id() -> None:
+    driven = Driven()
+    request = ControllerRegistrationRequest(controller_id=-1, incarnation_id=bytes(16))
+    answer = driven.do(request, ControllerRegistrationResponse)
+    assert answer.error_code == ErrorCode.INVALID_REGISTRATION
+    assert not driven.image.controllers
 
 
 def test_a_lone_broker_may_go_at_once() -> None:

@@ -104,6 +104,8 @@ def test_a_shutdown_begins_once() -> None:
     sessions.shutting_down(1, 40)
     sessions.shutting_down(1, 41)
     assert sessions.shutdown_offset(1) == 40
+    sessions.serves(1)
+    assert sessions.shutdown_offset(1) == -1
 
 
 def test_nothing_is_expected_of_a_broker_that_is_gone() -> None:

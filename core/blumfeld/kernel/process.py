@@ -12,6 +12,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from typing import Any, cast
 
 from blumfeld.kernel.composing.plan import Plan
@@ -19,6 +20,8 @@ from blumfeld.kernel.node import GRACE_MS, MakeBroker, Node, make_broker
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs, Prepare, Render
 from blumfeld.plugging.plugins import PluginSet
+from blumfeld.spi.defects import place_of
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import NodeFailure
 from blumfeld.spi.transport import LoopFactory
 
@@ -77,12 +80,12 @@ class Process:
     async def _main(self) -> int:
         self._ended = asyncio.Event()
         loop = asyncio.get_running_loop()
-        loop.set_exception_handler(self._stray_error)
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.add_signal_handler(number, self._signalled, number)
         if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:  # nohup asks to go on
             loop.add_signal_handler(signal.SIGHUP, self._ended.set)
         runtime = AsyncioRuntime(self._defect)
+        loop.set_exception_handler(partial(self._stray_error, RepeatedEvents(runtime)))
         try:
             node = Node(self._plan, runtime, self._logs, self._make_broker)
             if await self._starts(node):
@@ -123,9 +126,13 @@ class Process:
         self._exit_code = STOPPED_BY_DEFECT
         self._ended.set()
 
-    def _stray_error(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
-        error = context.get("exception")
-        self._events.error("an error reached the loop", message=context.get("message"), exc_info=error)
+    def _stray_error(
+        self, strays: RepeatedEvents, _loop: asyncio.AbstractEventLoop, context: dict[str, Any]
+    ) -> None:
+        """Log an error of a loop's callback. A client may cause it as often as it likes."""
+        error, message = context.get("exception"), context.get("message")
+        key = message if error is None else place_of(error)
+        strays.say(self._events.error, "an error reached the loop", key, message=message, exc_info=error)
 
 
 def raise_fd_limit() -> None:

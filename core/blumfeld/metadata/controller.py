@@ -32,6 +32,7 @@ from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, Brok
 from blumfeld.wire.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
     NoOpRecord,
+    RegisterBrokerRecord,
     UnregisterBrokerRecord,
 )
 from blumfeld.wire.schema import Message
@@ -155,6 +156,8 @@ class Controller:
                 self.sessions.shutting_down(record.broker_id, offset)
         elif isinstance(record, UnregisterBrokerRecord):
             self.sessions.gone(record.broker_id)
+        elif isinstance(record, RegisterBrokerRecord) and not record.in_controlled_shutdown:
+            self.sessions.serves(record.broker_id)
 
     def answered(self, request: Message, response: Message, now_ms: float) -> None:
         """Extend the session of the broker whose request was answered without an error."""

@@ -81,6 +81,10 @@ class BrokerSessions:
         """Note that the record at ``offset`` began the broker's controlled shutdown."""
         self._shutdown_offsets.setdefault(broker_id, offset)
 
+    def serves(self, broker_id: int) -> None:
+        """Note that the broker is in no controlled shutdown, or not any more."""
+        self._shutdown_offsets.pop(broker_id, None)
+
     def shutdown_offset(self, broker_id: int) -> int:
         """Returns the offset of the record that began the shutdown; -1 if this controller has not replayed it."""
         return self._shutdown_offsets.get(broker_id, -1)

@@ -52,8 +52,9 @@ def controller_registration(
 class ControllerRegistrar:
     """Registers this process with the active controller, and again each time the image shows another process, or none.
 
-    The active controller itself writes its registration when it begins to lead. A node without the controller's role
-    registers no controller.
+    The active controller itself writes its registration when it begins to lead. It registers again only if the image
+    has shown that, or an earlier one of this process: then the other process's registration came behind it. A node
+    without the controller's role registers no controller.
     """
 
     def __init__(self, composition: Composition, metadata: ClusterMetadata, events: EventLog) -> None:
@@ -62,6 +63,8 @@ class ControllerRegistrar:
         self._events = events
         self._image: MetadataImage | None = None
         self._pending = False
+        self._shown = False
+        """Whether the image has shown a registration of this process."""
         self._failures = 0
         self._timer: Timer | None = None
         self._stopped = False
@@ -84,11 +87,13 @@ class ControllerRegistrar:
         image = self._image
         assert image is not None
         composition, active = self._composition, self._metadata.controller
-        leads = active is not None and active.node_id == composition.node_id
-        if self._stopped or self._pending or leads or METADATA_VERSION_FEATURE not in image.features:
-            return
         known = image.controllers.get(composition.node_id)
         if known is not None and known.incarnation_id == composition.incarnation_id:
+            self._shown = True
+            return
+        leads = active is not None and active.node_id == composition.node_id
+        writes_own = leads and not self._shown
+        if self._stopped or self._pending or writes_own or METADATA_VERSION_FEATURE not in image.features:
             return
         self._pending = True
         request = controller_registration(composition, supported_features(composition.features))

@@ -10,7 +10,9 @@ import pytest
 
 from blumfeld.broker.handlers.broker import api_27_write_txn_markers, api_61_describe_producers
 from blumfeld.broker.replicas.partition import Partition
+from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.context import Principal
+from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
 from blumfeld.spi.steps import CHUNK_ELEMENTS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
@@ -97,6 +99,15 @@ class Transacting(BrokerHarness):
         self.create_topic(OFFSETS_TOPIC)
         self.create_topic("t", 4)
 
+    def coordinator_epoch(self, epoch: int) -> None:
+        """Another node coordinates transactions, in this epoch."""
+        partition = PartitionImage(
+            partition=0, replicas=(2,), isr=(2,), leader=2, leader_epoch=epoch, partition_epoch=0
+        )
+        self.metadata.image.topics[TRANSACTIONS_TOPIC] = TopicImage(
+            name=TRANSACTIONS_TOPIC, topic_id=b"transactions----", partitions={0: partition}
+        )
+
     @property
     def offsets_log(self) -> PlainLog:
         return self.log_of(OFFSETS_TOPIC)
@@ -158,7 +169,45 @@ def codes(response: Any) -> list[ErrorCode]:
 
 def test_markers_and_producers_are_answered_as_kafka_answers() -> None:
     """Epochs of producers and coordinators, both versions of transactions, retries, and what is not here."""
-    assert "\n".join(answers(Transacting().ask)) + "\n" == BY_KAFKA
+    broker = Transacting()
+    broker.coordinator_epoch(5)
+    assert "\n".join(answers(broker.ask)) + "\n" == BY_KAFKA
+
+
+def test_a_marker_of_no_coordinator_that_the_metadata_has_is_refused() -> None:
+    """Behind it a real coordinator's marker would be refused for ever, and ``read_committed`` stand still. The image
+    may be behind that of the coordinator, which asks again.
+    """
+    broker = Transacting()
+    request = end(True, ("t", 0))
+    (marker,) = request.markers
+    for epoch, known, code in [
+        (2**31 - 1, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (1, 0, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+        (0, 0, ErrorCode.NONE),
+        (1, 1, ErrorCode.NONE),
+        (2, 1, ErrorCode.NOT_LEADER_OR_FOLLOWER),
+    ]:
+        broker.coordinator_epoch(known)
+        marker.coordinator_epoch = epoch
+        assert codes(broker.ask(request, 1)) == [code]
+    assert broker.log_of("t").written_end_offset == 2
+    told = [event for level, event, _ in broker.log.events if level == "warning"]
+    assert told == ["a transaction's marker has a later epoch than any coordinator of the metadata"]
+
+
+def test_an_operator_ends_a_transaction_with_the_epoch_that_the_partition_knows() -> None:
+    """The topic of the transactions is gone, and no coordinator is in an epoch as late."""
+    broker = Transacting()
+    broker.coordinator_epoch(7)
+    request = end(True, ("t", 0))
+    request.markers[0].coordinator_epoch = 7
+    assert codes(broker.ask(request, 1)) == [ErrorCode.NONE]
+    del broker.metadata.image.topics[TRANSACTIONS_TOPIC]
+    request.markers[0].coordinator_epoch = 8
+    assert codes(broker.ask(request, 1)) == [ErrorCode.NOT_LEADER_OR_FOLLOWER]
+    request.markers[0].coordinator_epoch = 7
+    assert codes(broker.ask(request, 1)) == [ErrorCode.NONE]
 
 
 @pytest.fixture

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import errno
+import struct
 from typing import Any, cast
 
 import pytest
+from crc32c import crc32c
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -291,6 +293,35 @@ def test_a_gap_that_compaction_left_is_no_error() -> None:
     follower.host.append_fetched(memoryview(batch_bytes(9, leader_epoch=1)), 3, 0)
     follower.end_turn()
     assert follower.log.written_end_offset == 10
+
+
+@pytest.mark.parametrize("codec", [0, 4], ids=["plain", "zstd"])
+@pytest.mark.parametrize(
+    ("record_count", "last_offset_delta"),
+    [(2**31 - 1, 2**31 - 2), (1, 2**31 - 1), (2, 0), (3, 100), (0, 5)],
+)
+def test_a_batch_that_no_producer_may_write_is_copied_as_the_leader_has_it(
+    record_count: int, last_offset_delta: int, codec: int
+) -> None:
+    """An earlier build or Kafka let its producer write it, or compaction took its records. A follower that refused it
+    would stay behind for good.
+    """
+    cluster, follower = two()
+    end = 3 + last_offset_delta + 1
+    data = bytearray(batch_bytes(3, leader_epoch=1, attributes=codec))
+    struct.pack_into(">i", data, 23, last_offset_delta)
+    struct.pack_into(">i", data, 57, record_count)
+    struct.pack_into(">I", data, 17, crc32c(bytes(data[21:])))
+    assert follower.host.append_fetched(memoryview(data), 3, 0)
+    follower.end_turn()
+    for clean in (True, False):
+        assert follower.log.written_end_offset == end
+        assert follower.bytes_from(3) == [bytes(data)]
+        follower.restart(clean=clean)
+        follower.apply(cluster.image())
+    assert follower.host.append_fetched(memoryview(batch_bytes(end, leader_epoch=1)), 3, 0)
+    follower.end_turn()
+    assert follower.log.written_end_offset == end + 1
 
 
 @pytest.mark.parametrize("together", [True, False])

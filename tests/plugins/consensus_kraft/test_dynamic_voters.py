@@ -19,6 +19,7 @@ from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages import add_raft_voter as add
+from blumfeld.wire.messages import update_raft_voter as update
 from blumfeld.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
@@ -116,6 +117,28 @@ def cluster() -> DynamicCluster:
     made = DynamicCluster()
     made.start()
     return made
+
+
+def test_a_voter_takes_back_what_others_say_of_it(cluster: DynamicCluster) -> None:
+    """Each time, also in one epoch: an address where it isn't would keep it from being asked for its vote."""
+    cluster.add(2)
+    cluster.wait(1)
+    voters = cluster.metadata(2).driver.raft.voters
+    (listener,) = voters.voters[2].endpoints
+    for number in range(3):
+        request = update.UpdateRaftVoterRequest(
+            cluster_id=None,
+            current_leader_epoch=cluster.metadata(1).driver.raft.epoch,
+            voter_id=2,
+            voter_directory_id=cluster.key(2).directory_id,
+            listeners=[update.Listener(name=listener.listener, host="nowhere", port=9 + number)],
+            kraft_version_feature=update.KRaftVersionFeature(max_supported_version=1),
+        )
+        asked: Any = cluster.metadata(1).membership.updated(request)
+        assert cluster.run(cluster.machines[1].run(asked)).error_code == 0
+        cluster.until(lambda: cluster.metadata(2).driver.raft.voters != voters, 1)
+        cluster.until(lambda: cluster.metadata(2).driver.raft.voters == voters, 10)
+    assert not cluster.defects
 
 
 def test_a_quorum_of_one_grows_to_three_and_outlives_its_first_voter(cluster: DynamicCluster) -> None:

@@ -122,6 +122,15 @@ def test_some_register_nobody() -> None:
     assert stopped.step() == 1
 
 
+def test_the_active_controller_registers_again_behind_another_process() -> None:
+    """Somebody else's request had its id. An image that doesn't show its own record yet shows the process before it."""
+    active = Registering()
+    active.metadata.controller = ControllerId(1, 1)
+    assert active.step(b"a process before") == 0
+    assert active.step(active.parts.incarnation_id) == 0
+    assert active.step(b"another process.") == 1
+
+
 def test_one_that_led_registers_with_the_next_if_the_image_lacks_its_process() -> None:
     """It led, and its own record wasn't committed."""
     one = Registering()

@@ -3,7 +3,7 @@ from ``__transaction_state``.
 
 The states are written into the log as records of the admin client, and the broker is started again. So a transactional
 id is in any state and epoch at once, and every row has an id of its own. Markers of a transaction that is to stay
-prepared are kept away by a marker with a later coordinator epoch.
+prepared are kept away by a marker with a later producer epoch.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ from blumfeld_transactions.transaction import ENDING, State, Transaction
 STATE_TOPIC = "__transaction_state"
 ADMIN = "__admin_client"
 """The client id that may produce to internal topics."""
-LATER_COORDINATOR = 30_000
 EPOCH, LAST = 5, 32_766
+LATER_EPOCH = 32_767
 TIMEOUT_MS = 900_000
 DAY_MS = 86_400_000
 READY_S_MAX = 60
@@ -209,10 +209,9 @@ class Wire:
         markers = [
             WritableTxnMarker(
                 producer_id=row.producer_id,
-                producer_epoch=row.epoch,
+                producer_epoch=LATER_EPOCH,
                 transaction_result=False,
                 topics=[WritableTxnMarkerTopic(name="t", partition_indexes=[0])],
-                coordinator_epoch=LATER_COORDINATOR,
             )
             for row in rows
         ]

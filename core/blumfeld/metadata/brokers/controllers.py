@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.controller_registration import (
     ControllerRegistrationRequest,
     ControllerRegistrationResponse,
@@ -17,7 +18,18 @@ from blumfeld.wire.messages.metadata_records import (
 def register_controller(
     _state: ControllerState, request: ControllerRegistrationRequest, _moment: Moment
 ) -> ControllerDecision:
-    """Record a controller's registration. A later registration of the same controller replaces it."""
+    """Record a controller's registration. A later registration of the same controller replaces it.
+
+    Errors: INVALID_REGISTRATION if the id is negative.
+    """
+    if request.controller_id < 0:
+        return ControllerDecision(
+            [],
+            ControllerRegistrationResponse(
+                error_code=ErrorCode.INVALID_REGISTRATION,
+                error_message=f"a controller id is 0 or more, not {request.controller_id}",
+            ),
+        )
     record = RegisterControllerRecord(
         controller_id=request.controller_id,
         incarnation_id=request.incarnation_id,

@@ -8,6 +8,8 @@ from collections.abc import Callable, Collection, Sequence
 from functools import partial
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
 from blumfeld.metadata.image.partition_index import Sweep
@@ -109,6 +111,10 @@ def _check_registration(state: ControllerState, request: BrokerRegistrationReque
             ErrorCode.DUPLICATE_BROKER_REGISTRATION,
             f"another process with node id {request.broker_id} is alive",
         )
+    if request.broker_id < 0:
+        raise BrokerError(
+            ErrorCode.INVALID_REGISTRATION, f"a broker id is 0 or more, not {request.broker_id}"
+        )
     dirs = request.log_dirs
     if not dirs or len(set(dirs)) != len(dirs) or any(map(is_reserved, dirs)):
         raise BrokerError(
@@ -141,6 +147,9 @@ def _check_registration(state: ControllerState, request: BrokerRegistrationReque
 def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, _moment: Moment) -> ControllerDecision:
     """Decide on a broker's heartbeat: unfence it, fence it, or begin or finish its controlled shutdown.
 
+    A broker in its controlled shutdown asks for it with each heartbeat. One that doesn't ask has not begun it: somebody
+    else asked in its name. It stays, where Kafka would let it fall out of every ISR until its process is started again.
+
     The heartbeat also lists the broker's offline log directories. Replicas in them leave their ISRs and
     leaderships, and the directories leave the registration (KIP-858).
 
@@ -150,6 +159,10 @@ def heartbeat(state: ControllerState, request: BrokerHeartbeatRequest, _moment: 
         broker = broker_of_epoch(state, request.broker_id, request.broker_epoch)
     except BrokerError as error:
         return ControllerDecision([], BrokerHeartbeatResponse(error_code=error.code))
+    if broker.in_controlled_shutdown and not request.want_shut_down:
+        stays = replace(state.image.registrations[broker.broker_id], in_controlled_shutdown=False)
+        rest = partial(_again, heartbeat, request)
+        return ControllerDecision([stays], BrokerHeartbeatResponse(), atomic=False, rest=rest)
     caught_up = request.current_metadata_offset >= broker.epoch
     lost = [directory for directory in broker.log_dirs if directory in request.offline_log_dirs]
     # A registration can't say that no directory is left (an empty list says nothing new), so the broker is fenced. It

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ClusterMetadata, OnBehalf
 from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import errors_by_elements
 from blumfeld.wire.api import response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.add_raft_voter import AddRaftVoterRequest
@@ -19,6 +20,7 @@ from blumfeld_consensus_kraft.raft.voters import NO_DIRECTORY
 
 if TYPE_CHECKING:
     from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
+    from blumfeld.wire.messages.fetch import FetchRequest
     from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest
     from blumfeld.wire.messages.update_raft_voter import UpdateRaftVoterRequest
     from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
@@ -83,8 +85,9 @@ def quorum_handlers(
     ]
     if "controller" in roles:
         found.append(_handler(UPDATE_VOTER, 0, 0, update, ("controller",)))
-        versions = ((FETCH, 4, 18), (VOTE, 0, 2), (BEGIN, 0, 1), (END, 0, 1))
+        versions = ((VOTE, 0, 2), (BEGIN, 0, 1), (END, 0, 1))
         found += [_handler(key, low, high, handle, ("controller",)) for key, low, high in versions]
+        found.append(_fetch(handle))
         found.append(_handler(FETCH_SNAPSHOT, 0, 1, snapshot, ("controller",)))
     return found
 
@@ -118,4 +121,32 @@ def _handler(
 
     return ApiHandler(
         key=key, min_version=low, max_version=high, handle=handle, error_response=failed, listeners=listeners
+    )
+
+
+def _fetch(handle: Callable[[Any, RequestContext], Any]) -> ApiHandler:
+    def failed(request: FetchRequest, code: int, _message: str | None) -> Message:
+        """The error at the top, and for every partition named: before version 7 there is no other place."""
+        from blumfeld.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
+
+        return FetchResponse(
+            error_code=code,
+            responses=[
+                FetchableTopicResponse(
+                    topic=topic.topic,
+                    topic_id=topic.topic_id,
+                    partitions=[PartitionData(one.partition, code, -1) for one in topic.partitions],
+                )
+                for topic in request.topics
+            ],
+        )
+
+    return ApiHandler(
+        key=FETCH,
+        min_version=4,
+        max_version=18,
+        handle=handle,
+        error_response=failed,
+        error_in_steps=errors_by_elements(failed, ("topics", "partitions"), ("responses", "partitions")),
+        listeners=("controller",),
     )

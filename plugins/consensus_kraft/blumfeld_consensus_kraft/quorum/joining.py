@@ -50,12 +50,14 @@ class OwnVoter:
         self._period_ms = config.int("controller.quorum.fetch.timeout.ms")
         self._timeout_ms = config.int("controller.quorum.request.timeout.ms")
         self._timer: Timer | None = None
-        self._told = False
-        """The leader of this epoch has answered that it knows this voter as it is."""
+        self._asked_about: Voter | None = None
+        self._told_about: Voter | None = None
+        """The wrong entry of the set that the leader of this epoch has promised to change. Any later wrong one is a new
+        object: somebody else asked for it."""
 
     def leader_is(self, leader_id: int) -> None:
         """Look soon: the leader must have committed a record first."""
-        self._told = False
+        self._told_about = None
         self.stop()
         if leader_id >= 0:
             self._timer = self._composition.runtime.call_later(self._period_ms, self._look)
@@ -94,7 +96,10 @@ class OwnVoter:
         if known is not None and known.key == raft.me:
             own = Voter(raft.me, known.endpoints, *KRAFT_VERSIONS)
             same = set(known.endpoints) == set(endpoints) and known == own
-            return None if same or self._told else self._update(endpoints)
+            if same or known is self._told_about:
+                return None
+            self._asked_about = known
+            return self._update(endpoints)
         follows = isinstance(raft.role, Follower) and raft.role.has_fetched
         if not self._joins or not follows:
             return None
@@ -132,9 +137,8 @@ class OwnVoter:
             answer = done.result()
             code = known_code(getattr(answer, "error_code", 0))
             if code is ErrorCode.NONE:
-                self._told = self._told or (
-                    isinstance(request, update.UpdateRaftVoterRequest) and epoch == self._driver.raft.epoch
-                )
+                if isinstance(request, update.UpdateRaftVoterRequest) and epoch == self._driver.raft.epoch:
+                    self._told_about = self._asked_about
                 return
             error = f"{code.name}: {getattr(answer, 'error_message', '') or ''}"
         self._events.info(

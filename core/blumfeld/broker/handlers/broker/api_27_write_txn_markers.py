@@ -6,6 +6,10 @@ Errors: INVALID_PRODUCER_EPOCH and TRANSACTION_COORDINATOR_FENCED if a later epo
 and NOT_LEADER_OR_FOLLOWER if this node doesn't lead the partition, NOT_ENOUGH_REPLICAS. In a partition of
 ``__consumer_offsets`` the groups then apply the offsets that the transaction committed.
 
+The epoch of a coordinator is the leader epoch of a partition of ``__transaction_state``. A marker with a later one than
+the image has would fence every real coordinator, and ``read_committed`` would stand still in that partition for good.
+It gets NOT_LEADER_OR_FOLLOWER, which a coordinator answers by another attempt: this node's image may be behind.
+
 v2  the transaction's version: from 2 on a marker has the epoch after the transaction's.
 """
 
@@ -19,7 +23,8 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.log.producers.end_marker import EndMarker
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.steps import errors_by_elements
 from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -83,10 +88,14 @@ def failed(request: WriteTxnMarkersRequest, code: int, _message: str | None) -> 
 class _Marker:
     """One marker of a request, while it is placed."""
 
-    __slots__ = ("_topics", "asked", "batch", "ends", "results")
+    __slots__ = ("_topics", "asked", "batch", "ends", "leaps", "results")
 
-    def __init__(self, asked: WritableTxnMarker, answer: WritableTxnMarkerResult, now_ms: int) -> None:
+    def __init__(
+        self, asked: WritableTxnMarker, answer: WritableTxnMarkerResult, now_ms: int, leaps: bool
+    ) -> None:
         self.asked = asked
+        self.leaps = leaps
+        """Whether the image has no coordinator in an epoch as late as the marker's."""
         self.batch: RecordBatch | None = None
         """The marker's batch, which is the same for all partitions; ``None`` if no batch can say this."""
         if asked.producer_id >= 0 and asked.producer_epoch >= 0:
@@ -157,6 +166,8 @@ class WriteTxnMarkers:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
+        self._coordinator_epoch_max = 0
+        self._leaps = RepeatedEvents(ports.runtime)
 
     def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Completion[Message]:
         """Place the markers. The answer completes when every marker is committed or has failed.
@@ -191,9 +202,11 @@ class WriteTxnMarkers:
         for alike in _alike(request.markers):
             markers = []
             for asked in alike:
+                if leaps := asked.coordinator_epoch > self._coordinator_epoch_max:
+                    leaps = self._leaps_past_the_image(asked)
                 answer = WritableTxnMarkerResult(producer_id=asked.producer_id)
                 writing.response.markers.append(answer)
-                markers.append(_Marker(asked, answer, self._ports.runtime.now_ms()))
+                markers.append(_Marker(asked, answer, self._ports.runtime.now_ms(), leaps))
             at_once = MARKERS_A_STEP // len(markers)
             for topic in alike[0].topics:
                 for marker in markers:
@@ -207,6 +220,23 @@ class WriteTxnMarkers:
             if not alike[0].topics:
                 yield None
         writing.one_done()
+
+    def _leaps_past_the_image(self, asked: WritableTxnMarker) -> bool:
+        """Whether the marker's epoch is later than that of every coordinator in the image."""
+        topic = self._ports.cluster.image.topics.get(TRANSACTIONS_TOPIC)
+        epochs = [] if topic is None else [one.leader_epoch for one in topic.partitions.values()]
+        self._coordinator_epoch_max = max(epochs, default=0)
+        if asked.coordinator_epoch <= self._coordinator_epoch_max:
+            return False
+        self._leaps.say(
+            self._ports.events.warning,
+            "a transaction's marker has a later epoch than any coordinator of the metadata",
+            asked.producer_id,
+            producer_id=asked.producer_id,
+            coordinator_epoch=asked.coordinator_epoch,
+            latest=self._coordinator_epoch_max,
+        )
+        return True
 
     def _place_some(self, markers: list[_Marker], topic: str, indexes: list[int], writing: _Writing) -> None:
         """Place all these markers in each of these partitions."""
@@ -246,7 +276,8 @@ def _refuses_some(
 ) -> bool:
     """Returns whether any of the markers may not be placed in the partition, and sets the error in its result."""
     refuses = False
-    check = partition.state.producers.check_marker
+    producers = partition.state.producers
+    check = producers.check_marker
     for one, result in zip(markers, results, strict=True):
         asked = one.asked
         try:
@@ -258,6 +289,10 @@ def _refuses_some(
             )
             if one.batch is None:
                 raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
+            if one.leaps:
+                known = producers.producer(asked.producer_id)
+                if known is None or known.coordinator_epoch < asked.coordinator_epoch:
+                    raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         except BrokerError as error:
             result.error_code = error.code
             refuses = True
