@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.broker.replicas.rules import record_rules
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
 from campaigns.bad_input import __main__ as program
-from campaigns.bad_input import start_up
+from campaigns.bad_input import batches, start_up
 from campaigns.bad_input.__main__ import wire_cases
 from campaigns.bad_input.case import Case
 from campaigns.bad_input.run_cases import run_cases
@@ -27,8 +28,12 @@ def target() -> Iterator[Target]:
 
 
 @pytest.mark.timeout(600)
-def test_what_a_running_broker_is_given(target: Target) -> None:
-    """Every case of the wire: what comes back, a round trip after each, nothing lost at the end."""
+def test_what_a_running_broker_is_given(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case of the wire: what comes back, a round trip after each, nothing lost at the end. The bombs and the
+    broker's bound are a tenth of the campaign's.
+    """
+    monkeypatch.setattr(record_rules, "DECOMPRESSED_BYTES_MAX", 10 << 20)
+    monkeypatch.setattr(batches, "BOMB_BYTES", 20 << 20)
     results = run_cases(wire_cases(), target, lambda _: None)
     bad = [(r.case.title, r.case.expected, r.came, r.serves_on) for r in results if not r.good]
     assert not bad

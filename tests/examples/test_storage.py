@@ -86,9 +86,9 @@ def test_it_passes_the_contract_kit_as_its_author_would_run_it(stranger: Strange
 
 
 def test_it_passes_the_simulation(stranger: Stranger) -> None:
-    """Whole brokers under all faults. With these seeds a flush once waited for ever behind a sync that failed."""
+    """Whole brokers under all faults. With this seed a flush once waited for ever behind a sync that failed."""
     printed = stranger.run(
-        *("blumfeld.cli.main", "simulate", "--storage", "storage_flat", "--seeds", "9,12", "--nodes", "3"),
+        *("blumfeld.cli.main", "simulate", "--storage", "storage_flat", "--seeds", "9", "--nodes", "3"),
         *("--clients", "6", "--seconds", "120"),
     )
     assert "no promise broken" in printed

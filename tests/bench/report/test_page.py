@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from blumfeld.bench.report import drawing
 from blumfeld.bench.report.bars import ratio_ticks
 from blumfeld.bench.report.curves import median_series, short
 from blumfeld.bench.report.drawing import PAGE_VARIABLES, svg_of
@@ -33,7 +34,9 @@ def result() -> Result:
 @pytest.fixture(scope="module")
 def folder(result: Result, tmp_path_factory: pytest.TempPathFactory) -> Path:
     into = tmp_path_factory.mktemp("report") / "made"
-    write_report(result, into)
+    with pytest.MonkeyPatch.context() as patched:
+        patched.setattr(drawing, "PNG_DPI", 50)  # a quarter of the time
+        write_report(result, into)
     return into
 
 

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 
 import numpy as np
 import pytest
 
+from blumfeld.bench.statistics import intervals
 from blumfeld.bench.statistics.intervals import LEVEL, critical, holm, paired, tail
 
 RUNS = 1000
 TRUE_RATIO = 1.1
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _no_tables_for_others() -> Iterator[None]:
+    """Each number of rounds has a table of 1.6 MB, and this file asks for more of them than any run."""
+    yield
+    intervals._pivot.cache_clear()
 
 
 def _pairs(

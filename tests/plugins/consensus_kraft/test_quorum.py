@@ -343,14 +343,18 @@ def test_an_epoch_whose_first_write_failed_is_not_on_record(disk: FakeDisk) -> N
     assert epochs == ["1", "3"]
 
 
+WITHOUT_EMPTY_RECORDS = {"metadata.max.idle.interval.ms": 0}
+"""An hour has 7,200 of them."""
+
+
 def test_a_snapshot_is_taken_after_an_hour(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
+    node = KraftNode(disk, config=WITHOUT_EMPTY_RECORDS).start()
     node.runtime.advance(3_600_000 + 1_000)
     assert [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
 
 
 def test_a_damaged_snapshot_is_passed_over(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
+    node = KraftNode(disk, config=WITHOUT_EMPTY_RECORDS).start()
     node.join()
     node.create("alpha")
     node.runtime.advance(3_600_000 + 1_000)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from blumfeld.testing.not_tried import said_by, summary
 from blumfeld.testing.real_disk.flushes import Unseen, unsynced_flushes
+from blumfeld.testing.storage_contract import real_disk
 from tests.testing.storage_contract.sqlite_storage import (
     FlushesNothingKit,
     FlushesNothingLocalKit,
@@ -22,6 +24,7 @@ from tests.testing.storage_contract.sqlite_storage import (
     SwallowsErrorsKit,
     SwapsPartitionsKit,
 )
+from tests.testing.storage_contract.warm_python import WarmPython
 
 KILLED = "test_killed_behind_a_write_it_has_all_that_was_acknowledged"
 TORN = "test_killed_within_a_write_it_has_all_that_was_acknowledged"
@@ -29,6 +32,13 @@ FAULTS = "test_a_write_that_fails_is_never_acknowledged"
 FLUSH = "test_a_flush_reaches_the_device"
 
 NEEDS_STRACE = pytest.mark.skipif(shutil.which("strace") is None, reason="strace is not installed")
+
+
+@pytest.fixture(scope="module", autouse=True)
+def _warm_python() -> Iterator[None]:
+    with WarmPython() as python, pytest.MonkeyPatch.context() as patched:
+        patched.setattr(real_disk, "subprocess", python)
+        yield
 
 
 def run(kit: type[HonestKit], test: str, folder: Path) -> None:

@@ -72,8 +72,8 @@ def test_a_failure_is_reduced_to_a_smaller_one_of_its_kind() -> None:
         found = run_shape(shape, register.AckBeforeSync)
         return found if isinstance(found, SwarmFailure) else None
 
-    smallest, runs = shrunk(raised.value, run, runs_max=12)
-    assert runs <= 12
+    smallest, runs = shrunk(raised.value, run, runs_max=7)
+    assert runs <= 7
     assert smallest.kind == raised.value.kind
     assert smallest.shape.faults is not None
     assert len(smallest.shape.faults) < 6
