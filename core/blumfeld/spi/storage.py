@@ -112,7 +112,7 @@ class AuxFiles(Protocol):
     A storage in memory keeps them too. Writes replace the whole file atomically. A storage that lasts has each file
     again after a restart, whatever its name is, and after a power cut too once the log has been flushed. It changes
     none of them by itself, in a roll, a truncation or a close: only the transaction index of a segment goes with that
-    segment, and all go with the log.
+    segment, and all go with the log. They can be read and written while the log is closed, too.
     """
 
     def names(self) -> list[str]:

@@ -41,6 +41,7 @@ from blumfeld_consensus_kraft.quorum.endpoints import own_endpoints
 from blumfeld_consensus_kraft.quorum.farewell import hand_over
 from blumfeld_consensus_kraft.quorum.making import made_driver
 from blumfeld_consensus_kraft.quorum.membership import QuorumMembership
+from blumfeld_consensus_kraft.quorum.reopening import Reopening
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.messages import NO_LEADER
 from blumfeld_consensus_kraft.raft.roles import Follower
@@ -90,6 +91,7 @@ class KraftMetadata:
         )
         self._forwarder = Forwarder(self._runtime, self._leader_channel, self._publisher.when_shown)
         self._raft: RaftLog | None = None
+        self._reopening: Reopening
         self._driver: RaftDriver | None = None
         self._catching_up: CatchingUp | None = None
         self._active: ActiveController | None = None
@@ -151,6 +153,7 @@ class KraftMetadata:
                 driver,
                 self._raft,
                 self._events,
+                self._reopening,
                 listener=self.membership.listener,
                 taken_over=self._taken_over,
             )
@@ -239,6 +242,13 @@ class KraftMetadata:
             events=self._events,
             elect_when_refused=self._notice_dead,
         )
+        self._reopening = Reopening(
+            self._composition,
+            self._raft,
+            self._driver,
+            self._events,
+            failed=lambda error: self._failed(error, True),
+        )
 
     async def resign(self) -> None:
         """Take no more commands, and hand over to the voter that has the most records."""
@@ -270,6 +280,7 @@ class KraftMetadata:
         if self._catching_up is not None:
             self._catching_up.stop()
         if self._raft is not None:
+            await self._reopening.stop()
             await self._raft.settle()
             if self._driver is not None:
                 self._driver.stop()
@@ -396,9 +407,23 @@ class KraftMetadata:
         self.broken(BrokenQuorumError(f"the leader sent metadata that can't be read: {error}"))
 
     def cut(self, end_offset: int) -> None:
-        """Cut the log."""
+        """Cut the log. If that finds no room, it is opened again, and the leader asked once more where to cut it."""
         assert self._raft is not None
-        end = self._raft.truncate_to(end_offset)
+        try:
+            self._raft.truncate_to(end_offset)
+        except OSError as error:
+            self._reopening.broken_off(error, self._cut_broken_off)
+            return
+        self._was_cut()
+        self.driver.log_changed()
+
+    def _cut_broken_off(self) -> None:
+        self._was_cut()
+        self._try_again_later()
+
+    def _was_cut(self) -> None:
+        assert self._raft is not None
+        end = self._raft.log.written_end_offset
         self.driver.log_was_cut(end)
         self._publisher.drop(end, BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log was cut"))
 
@@ -478,10 +503,13 @@ class KraftMetadata:
             self._driver.stop()
         else:
             self._driver.resign()
-            if self._retry_timer is None and not self._stopped:
-                self._retry_timer = self._runtime.call_later(RETRY_MS, self._try_again)
+            self._try_again_later()
         if not self._joined.done:
             self._joined.fail(error)
+
+    def _try_again_later(self) -> None:
+        if self._retry_timer is None and not self._stopped:
+            self._retry_timer = self._runtime.call_later(RETRY_MS, self._try_again)
 
     def _try_again(self) -> None:
         self._retry_timer = None

@@ -62,7 +62,7 @@ async def open_metadata(
     # To open a log is to create its directory, and a refused start leaves nothing behind.
     if others and METADATA_PARTITION not in found:
         raise _metadata_is_lost(directory, others)
-    log = await _open(composition, directory)
+    log = await open_log(composition)
     section_kinds = SectionKinds(composition.image_sections)
     loaded = load(log, composition.cluster_id, warn, section_kinds, is_alone)
     level = _metadata_version(loaded)
@@ -92,7 +92,12 @@ def _metadata_version(loaded: Loaded) -> int | None:
     return level
 
 
-async def _open(composition: Composition, directory: LogDirInfo) -> PartitionLog:
+async def open_log(composition: Composition) -> PartitionLog:
+    """Open the log in the first of the log directories.
+
+    :raises OSError, ValueError: as :func:`open_metadata`
+    """
+    directory = composition.local_storage.log_dirs()[0]
     log = await composition.local_storage.open_log(
         METADATA_PARTITION,
         CLUSTER_METADATA_TOPIC_ID,

@@ -226,7 +226,8 @@ class RaftLog:
         The cut is on the device when this returns. Epochs that begin behind it are forgotten.
 
         :raises ValueError: records below the committed end would go; nothing is changed
-        :raises OSError: the log can't be cut; its directory is offline
+        :raises OSError: the log can't be cut. Its directory is offline; or it lacks room (``LACKS``), may be half cut,
+            and must be opened again
         """
         self._check_cut(offset)
         self.log.truncate_to(offset)
@@ -241,7 +242,7 @@ class RaftLog:
         A crash before this leaves the snapshot and the old log: ``loading.load`` makes the cut then.
 
         :raises ValueError: there is no such snapshot, or more than it contains is committed; nothing is changed
-        :raises OSError: the log can't be emptied; its directory is offline
+        :raises OSError: the log can't be emptied; as :meth:`truncate_to`
         """
         snapshot = CheckpointId(offset, epoch)
         if snapshot not in self.snapshots.ids:
@@ -257,6 +258,13 @@ class RaftLog:
         self._was_cut(offset, self.epochs.clear())
         self.flushed_end = offset
         self.snapshots.delete_before(snapshot)
+
+    def opened_again(self, log: PartitionLog) -> None:
+        """The log was closed, since a change of it was broken off, and is open again: go on with what it has left."""
+        self.log = log
+        end_offset = log.written_end_offset
+        self._was_cut(end_offset, self.epochs.truncate_from_end(end_offset))
+        self.flush()
 
     def start_at(self, snapshot: CheckpointId) -> None:
         """Let the log start where a snapshot ends. Whole segments below it, and older snapshots, are deleted.

@@ -51,7 +51,7 @@ class Snapshots:
         voters_at: Callable[[int], tuple[int, VotersRecord | None]] = lambda _: (0, None),
     ) -> None:
         self._runtime = runtime
-        self._log = log
+        self._given = log
         self._events = events
         self._copied = copied
         self._raft = raft
@@ -66,6 +66,10 @@ class Snapshots:
         self._timer: Timer | None = None
         self._taking = False
         self._stopped = False
+
+    @property
+    def _log(self) -> PartitionLog:
+        return self._given if self._raft is None else self._raft.log
 
     def committed(self, size_bytes: int, timestamp_ms: int) -> None:
         """Another batch is in the image."""

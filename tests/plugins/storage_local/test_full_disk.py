@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+from contextlib import suppress
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import pytest
 from blumfeld.log.segments.file_names import Suffix, segment_name
 from blumfeld.log.segments.index import TimeIndex
 from blumfeld.spi.storage import LACKS
+from blumfeld.testing.crash.machine import READS
 from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from tests.plugins.storage_local.test_new_logs import new_node
@@ -136,6 +138,45 @@ def test_a_truncation_that_finds_no_room_is_made_good_by_a_reopening(fully: bool
     log.log.truncate_to(5)
     log.fill(1)
     assert log.spans() == [(at, at + 1) for at in range(6)]
+
+
+@pytest.mark.parametrize("fully", [False, True])
+def test_a_truncation_that_is_broken_off_anywhere_is_made_good_by_a_reopening(fully: bool) -> None:
+    """A log that is to begin anew may be left without any segment."""
+    for nth in range(1, 100):
+        node = new_node()
+        log = written(node)
+        log.roll()
+        log.fill(1)
+        log.flush()
+        node.storage.checkpoint([])
+        node.runtime.advance(1_000)
+        seen: list[str] = []
+
+        def watch(operation: str, path: str, nth: int = nth, seen: list[str] = seen) -> None:
+            if operation not in (*READS, "unlink"):
+                seen.append(f"{operation} {path}")
+                if len(seen) >= nth:
+                    raise OSError(errno.ENOSPC, "No space left on device", path)
+
+        node.runtime.disk.watch = watch
+        with suppress(OSError):
+            log.log.truncate_fully(5) if fully else log.log.truncate_to(5)
+        if len(seen) < nth:
+            break
+        node.runtime.disk.watch = None
+        with suppress(OSError):
+            log.log.flush()
+        log.log.close()
+        node.runtime.advance(10)
+        assert is_online(node), seen
+        log = node.open(**SMALL)
+        log.log.truncate_fully(5) if fully else log.log.truncate_to(5)
+        log.fill(1)
+        assert log.spans() == ([] if fully else [(at, at + 1) for at in range(5)]) + [(5, 6)], seen
+        assert log.log.flushed_end_offset <= 5
+        node.stop()
+    assert nth > 5
 
 
 def test_a_truncation_that_is_broken_off_in_its_middle_is_recovered() -> None:

@@ -37,6 +37,15 @@ class StorageSmallFiles(StorageKit):
         aux.delete("00000000000000000005.snapshot")
         assert aux.read("00000000000000000005.snapshot") is None
 
+    def test_small_files_can_be_used_while_the_log_is_closed(self, node: Node, log: Log) -> None:
+        """A voter keeps its vote while its log is being opened again."""
+        aux = log.log.aux
+        aux.write("quorum-state", b"one")
+        log.log.close()
+        assert aux.read("quorum-state") == b"one"
+        aux.write("quorum-state", b"two")
+        assert node.open().log.aux.read("quorum-state") == b"two"
+
     def test_a_file_that_arrives_in_chunks_is_seen_when_it_is_whole(self, log: Log) -> None:
         """Nobody sees a draft. Its commit replaces the file in one step, and the file is read in pieces of any size."""
         aux = in_chunks(log.log.aux)

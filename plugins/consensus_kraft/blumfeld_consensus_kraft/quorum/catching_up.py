@@ -15,6 +15,7 @@ from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
+from blumfeld_consensus_kraft.quorum.reopening import Reopening
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from blumfeld_consensus_kraft.raft_log import RaftLog
@@ -38,6 +39,7 @@ class CatchingUp:
         driver: RaftDriver,
         log: RaftLog,
         events: EventLog,
+        reopening: Reopening,
         *,
         listener: str,
         taken_over: Callable[[Loaded], None],
@@ -46,6 +48,7 @@ class CatchingUp:
         self._driver = driver
         self.log = log
         self._events = events
+        self._reopening = reopening
         self._listener = listener
         self._taken_over = taken_over
         self._timeout_ms = composition.config.int("controller.quorum.request.timeout.ms")
@@ -111,11 +114,20 @@ class CatchingUp:
     def _fetched(self, epoch: int, loaded: Loaded) -> None:
         snapshot = loaded.snapshot
         assert snapshot is not None
+        change, done = (
+            partial(self.log.truncate_fully_to, *snapshot),
+            partial(self._goes_on, snapshot, loaded),
+        )
         try:
-            self.log.truncate_fully_to(*snapshot)
-        except (OSError, ValueError) as error:
+            change()
+        except ValueError as error:
             self._failed(epoch, error)
-            return
+        except OSError as error:
+            self._reopening.broken_off(error, done, again=change)
+        else:
+            done()
+
+    def _goes_on(self, snapshot: CheckpointId, loaded: Loaded) -> None:
         self._events.info("the metadata log goes on behind a fetched snapshot", snapshot=snapshot.name)
         self._driver.replaced_by_snapshot(loaded)
         self._taken_over(loaded)

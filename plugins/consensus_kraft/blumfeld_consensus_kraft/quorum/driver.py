@@ -77,7 +77,7 @@ class ReplicaOwner(Protocol):
         ...
 
     def cut(self, end_offset: int) -> None:
-        """Cut the log."""
+        """Cut the log; then call ``log_changed``, or hold the replica until that is made good."""
         ...
 
     def download(self, effect: effects.Download) -> None:
@@ -138,6 +138,9 @@ class RaftDriver:
         """The last try to write ``quorum-state`` has failed."""
         self._told_leader = (-1, -1)
         """(epoch, leader) as the owner was told last."""
+        self._held = False
+        self._deferred: list[Callable[[float], list[effects.Effect]]] = []
+        """Steps to take when the replica goes on."""
         self._running = False
         self._timer: Timer | None = None
         self._stopped = False
@@ -156,6 +159,18 @@ class RaftDriver:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+
+    def hold(self) -> None:
+        """Take no step, and refuse requests, until :meth:`go_on`: nobody knows what the log holds."""
+        self._held = True
+
+    def go_on(self) -> None:
+        """Do what was put off. The log is as it says again."""
+        self._held = False
+        self._run()
+        deferred, self._deferred = self._deferred, []
+        for step in deferred:
+            self._step(step)
 
     def resign(self) -> None:
         """Hand over, if this replica leads."""
@@ -258,6 +273,12 @@ class RaftDriver:
     ) -> None:
         if self._stopped:
             return
+        if self._held:
+            if reply is None:
+                self._deferred.append(step)
+            else:
+                reply(BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "the metadata log is being opened again"))
+            return
         try:
             out = step(self._runtime.monotonic_ms())
         except BrokenQuorumError as error:
@@ -275,7 +296,7 @@ class RaftDriver:
             return
         self._running = True
         try:
-            while self._queue and not self._persisting and not self._stopped:
+            while self._queue and not (self._persisting or self._held or self._stopped):
                 self._execute(*self._queue.popleft())
         finally:
             self._running = False
@@ -286,7 +307,7 @@ class RaftDriver:
             self._timer.cancel()
             self._timer = None
         due_ms = self.raft.next_deadline_ms
-        if due_ms != float("inf") and not self._stopped:
+        if due_ms != float("inf") and not self._held and not self._stopped:
             delay_ms = max(due_ms - self._runtime.monotonic_ms(), 0.0)
             self._timer = self._runtime.call_later(delay_ms, self._tick)
 
@@ -320,7 +341,6 @@ class RaftDriver:
             self._tell_leader(effect.epoch, effect.leader_id)
         elif isinstance(effect, effects.Truncate):
             owner.cut(effect.end_offset)
-            self.log_changed()
         else:
             owner.download(effect)
 

@@ -75,7 +75,7 @@ class Append(NamedTuple):
 
 
 class Truncate(NamedTuple):
-    """Cut the log; then call ``log_changed``."""
+    """Cut the log and the history of voters; then call ``log_changed``."""
 
     end_offset: int
 

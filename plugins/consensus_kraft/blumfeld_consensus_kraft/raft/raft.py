@@ -404,7 +404,6 @@ class Raft:
     def _truncate(self, role: Follower, diverging: EpochEnd) -> None:
         end = truncation_point(self._log, diverging, self.high_watermark, (self.epoch, role.leader_id))
         role.waits_for_log = True
-        self.history.truncate(end)
         self._out.append(effects.Truncate(end))
 
     # Moving between roles

@@ -358,22 +358,29 @@ class LocalLog:
             return False
         return True
 
-    def broken_off(self, error: OSError) -> None:
-        """A change of the files has failed in its middle, so that files and memory no longer say the same. If only room
-        was lacking, the log is recovered when it is opened again. Else the directory is bad."""
-        if can_be_undone(error):
-            self._active.as_closed = False
-        else:
+    def broken_off(self, error: OSError, offset: int) -> None:
+        """A change of the files from ``offset`` on has failed in its middle, so that files and memory no longer say the
+        same. If only room was lacking, the log is closed at once, and recovered when it is opened again: what memory
+        says must be written nowhere. Else the directory is bad."""
+        if not can_be_undone(error):
             self.home.fail(error)
+            return
+        self.flushed_end_offset = min(self.flushed_end_offset, offset)
+        if not len(self._segments):
+            self._segments.stand_in(offset)
+        self._let_go("a change of the log was broken off")
 
     def discard(self) -> None:
         """Close without keeping anything: its directory goes."""
         if self.is_open:
-            self._end()
-            self.cleaner.leave(finish=False)
-            self._segments.close()
-            self._callbacks.closed(self)
-            self._flushing.tell_the_rest(OSError(errno.ECANCELED, "the log was deleted", self.directory))
+            self._let_go("the log was deleted")
+
+    def _let_go(self, why: str) -> None:
+        self._end()
+        self.cleaner.leave(finish=False)
+        self._segments.close()
+        self._callbacks.closed(self)
+        self._flushing.tell_the_rest(OSError(errno.ECANCELED, why, self.directory))
 
     def _end(self) -> None:
         self.unplace()

@@ -36,8 +36,8 @@ class TruncatedLog(Protocol):
         """Tell the storage that no record from ``offset`` on can be promised any more."""
         ...
 
-    def broken_off(self, error: OSError) -> None:
-        """A change of the files has failed in its middle."""
+    def broken_off(self, error: OSError, offset: int) -> None:
+        """A change of the files from ``offset`` on has failed in its middle."""
         ...
 
     def ends_at(self, offset: int) -> None:
@@ -80,7 +80,7 @@ class Truncation:
         try:
             self._cut_to(offset)
         except OSError as error:
-            log.broken_off(error)
+            log.broken_off(error, offset)
             raise
 
     def _cut_to(self, offset: int) -> None:
@@ -117,7 +117,7 @@ class Truncation:
                 log.home.files.sync_dir(log.directory)
             self._segments.add(start_offset)
         except OSError as error:
-            log.broken_off(error)
+            log.broken_off(error, start_offset)
             raise
         log.log_start_offset = start_offset
         log.ends_at(start_offset)

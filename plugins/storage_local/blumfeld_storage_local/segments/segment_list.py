@@ -75,6 +75,11 @@ class SegmentList:
             self._take_out(len(self._segments) - 2, len(self._segments) - 1, 0)
         return segment
 
+    def stand_in(self, base_offset: int) -> None:
+        """Hold a segment that isn't on the disk: the list has lost all others, and its log is to be closed."""
+        self._segments.append(Segment(self._home.files, self.directory, base_offset, base_offset))
+        self._bases.append(base_offset)
+
     def drop_oldest(self, end_offset: int, delay_ms: int) -> int:
         """Remove sealed segments that end at or below ``end_offset``, oldest first, and return how many."""
         count = 0

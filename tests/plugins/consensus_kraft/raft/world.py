@@ -177,6 +177,8 @@ class Node:
         elif isinstance(effect, effects.Truncate):
             world.truncates(self, effect.end_offset)
             self.log.truncate(effect.end_offset)
+            if self.raft is not None:
+                self.raft.history.truncate(effect.end_offset)
             self.flush_limit = min(self.flush_limit, effect.end_offset)
             self.later(0, lambda: self.do(lambda raft: raft.log_changed(world.now_ms)))
         elif isinstance(effect, effects.Download):
