@@ -1,4 +1,4 @@
-"""Three real nodes, one of them on a small file system that is full for a while, under an idempotent producer (ADR
+"""Real nodes on a small file system that is full for a while: three under an idempotent producer, and one alone (ADR
 0020)."""
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from blumfeld.cli.app import run_app
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.brokers.process import BrokerProcess, free_port
 from tests.cli.cluster.test_rolling import PARTITIONS, Load
 
 pytestmark = [
@@ -58,7 +58,8 @@ def small(tmp_path: Path) -> Iterator[Path]:
     if mounted.returncode:
         pytest.skip("no file system can be mounted here")
     yield place
-    run_app(["cluster", "stop", "--dir", str(tmp_path)])
+    if (tmp_path / "cluster.json").exists():
+        run_app(["cluster", "stop", "--dir", str(tmp_path)])
     subprocess.run(["umount", "-l", str(place)], check=True)
 
 
@@ -114,3 +115,50 @@ def test_a_full_disk_costs_no_leader_and_no_restart(
     assert load.refused == []
     assert load.acknowledged > acknowledged > PARTITIONS
     assert max(later - earlier for earlier, later in pairwise(load.times)) < GAP_S
+
+
+def test_a_node_stops_on_a_full_disk_and_starts_once_there_is_room(tmp_path: Path, small: Path) -> None:
+    """docs/operations.md says so. Until it stops it serves reads."""
+    confluent: Any = pytest.importorskip("confluent_kafka")
+    clients: Any = pytest.importorskip("confluent_kafka.admin")
+
+    def read() -> int:
+        settings = {"bootstrap.servers": broker.address, "group.id": "g", "log_level": 0}
+        consumer = confluent.Consumer(settings)
+        consumer.assign([confluent.TopicPartition("t", 0, 0)])
+        count = 0
+        while (message := consumer.poll(3)) is not None:
+            count += message.error() is None
+        consumer.close()
+        return count
+
+    folder = tmp_path / "process"
+    folder.mkdir()
+    broker = BrokerProcess(folder, settings=[f'node.data_dirs=["{small / "data"}"]'])
+    broker.start()
+    try:
+        admin = clients.AdminClient({"bootstrap.servers": broker.address, "log_level": 0})
+        admin.create_topics([clients.NewTopic("t", 1, 1)])["t"].result(30)
+        errors: list[object] = []
+        settings = {"bootstrap.servers": broker.address, "message.timeout.ms": 2_000, "log_level": 0}
+        producer = confluent.Producer(settings)
+        for _ in range(10):
+            producer.produce("t", b"kept", callback=lambda error, _: errors.append(error))
+        producer.flush(30)
+        assert errors == [None] * 10
+        fill(small / "filler")
+        producer.produce("t", bytes(100_000), callback=lambda error, _: errors.append(error))
+        producer.flush(30)
+        assert errors[-1] is not None
+        assert read() == 10
+        assert broker.stop() == 0
+        assert broker.says("no room for the last checkpoint")
+        fill(small / "filler")
+        with pytest.raises(RuntimeError, match="No space left on device"):
+            broker.start()
+        (small / "filler").unlink()
+        broker.start()
+        assert read() == 10
+        assert broker.stop() == 0
+    finally:
+        broker.kill()
