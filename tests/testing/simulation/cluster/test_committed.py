@@ -10,7 +10,7 @@ import pytest
 
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.testing.simulation.clients.oracle import ViolationError
-from blumfeld.testing.simulation.cluster.committed import History, check_isr
+from blumfeld.testing.simulation.cluster.committed import History, check_isr, is_held_to
 
 
 class Log:
@@ -167,3 +167,14 @@ def test_an_image_that_is_older_than_what_the_leader_knows_does_not_count() -> N
     has = {1: leader, 2: replica(7), 3: replica(6)}
     check_isr(leader, decided(1, 2, 3, partition_epoch=4), has)
     check_isr(leader, decided(1, 2, 3, leader_epoch=4), has)
+
+
+def test_a_leader_that_has_not_heard_of_its_successor_says_nothing_of_a_replica_that_left_the_isr_since() -> (
+    None
+):
+    """On a full disk the leader's image stands still. The replica may have been moved away, and back, since."""
+    leader = replica(9, (1, 2, 3), 7)
+    assert is_held_to(leader, None, 3)
+    assert is_held_to(leader, decided(1, 2), 3)
+    assert is_held_to(leader, decided(1, 2, leader_epoch=4), 2)
+    assert not is_held_to(leader, decided(1, 2, leader_epoch=4), 3)

@@ -100,6 +100,17 @@ def metadata_log(metadata: Any) -> tuple[PartitionLog, int, int] | None:
     return raft.log, raft.committed_end, 0 if snapshot is None else snapshot.end_offset
 
 
+def is_held_to(partition: Partition, decided: PartitionImage | None, node_id: int) -> bool:
+    """Return whether a member of a leader's ISR is still held to what that leader calls committed.
+
+    A leader may not hear for long that another one was elected, on a full disk say. Meanwhile a member may leave the
+    ISR, be no replica any more, and come back with an empty log.
+
+    :param decided: the partition in the newest image
+    """
+    return decided is None or decided.leader_epoch <= partition.leader_epoch or node_id in decided.isr
+
+
 def check_isr(partition: Partition, decided: PartitionImage | None, has: dict[int, Partition]) -> None:
     """Check that the members of a leader's ISR have all that it calls committed.
 

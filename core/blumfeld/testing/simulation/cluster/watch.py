@@ -12,7 +12,13 @@ from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.testing.simulation.clients.oracle import ViolationError
-from blumfeld.testing.simulation.cluster.committed import History, check_isr, check_producers, metadata_log
+from blumfeld.testing.simulation.cluster.committed import (
+    History,
+    check_isr,
+    check_producers,
+    is_held_to,
+    metadata_log,
+)
 from blumfeld.testing.simulation.cluster.excuses import Excuses
 from blumfeld.testing.simulation.cluster.ledger import ClusterLedger
 from blumfeld.testing.simulation.machine.host import Machine
@@ -242,8 +248,13 @@ class Watch:
                     continue
                 self._tell_leader(at, node_id, replica)
                 image = known.get(node_id)
-                has = {one: replicas[one] for one in replicas if self._has_all(image, one)}
-                check_isr(replica, _decided(newest, at), has)
+                decided = _decided(newest, at)
+                has = {
+                    one: replicas[one]
+                    for one in replicas
+                    if self._has_all(image, one) and is_held_to(replica, decided, one)
+                }
+                check_isr(replica, decided, has)
                 self._check_joined(at, replica, has)
                 # Behind an excuse a follower may call records committed that the new leader doesn't have. It is right
                 # again when it is in sync.
