@@ -35,6 +35,7 @@ from blumfeld.wire.messages import (
     produce,
     write_txn_markers,
 )
+from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest
 from blumfeld.wire.schema import Message, fields_of
 from tests.extreme_values import usual_request, varied
 from tests.plugins.consensus_kraft.test_dynamic_voters import DynamicCluster
@@ -411,6 +412,24 @@ def test_no_number_in_the_newest_version_of_a_peers_request_changes_what_others_
     for kind, key in PEERS:
         cluster.attack(kind, sweep(cluster, kind, key, cluster.versions(kind, key)[-1]))
     cluster.check(before)
+
+
+def test_a_broker_whose_id_a_stranger_registers_serves_again(cluster: Attacked) -> None:
+    """UnregisterBroker, and one registration of its id, which no heartbeat follows. Its process goes on."""
+    leader, before = cluster.leader, cluster.state()
+    assert leader is not None
+    victim = next(one for one in cluster.alive if one not in (leader, cluster.partition.leader))
+    broker = cluster.image.brokers[victim]
+    request = usual(cluster, "controller", ApiKey.BROKER_REGISTRATION, 4)
+    request.broker_id = victim
+    request.log_dirs = list(broker.log_dirs)
+    cluster.send(leader, "controller", UnregisterBrokerRequest(broker_id=victim), 0)
+    answer: Any = cluster.send(leader, "controller", request, 4)
+    assert answer.error_code == ErrorCode.NONE
+    cluster.until(lambda: cluster.image.brokers[victim].incarnation_id == broker.incarnation_id, 10)
+    cluster.until(lambda: len(cluster.partition.isr) == 3, 30)
+    assert cluster.alive == before[0]
+    cluster.check(cluster.state())
 
 
 def test_every_ordinary_request_of_a_peer_is_served(cluster: Attacked) -> None:
