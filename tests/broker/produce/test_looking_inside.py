@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import random
 import struct
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from crc32c import crc32c
@@ -73,6 +76,32 @@ def stored(harness: BrokerHarness, topic: str = "t") -> list[bytes]:
     read = log.read(0, 1 << 30, log.written_end_offset, True)
     data = b"".join(bytes(part) for part in read.parts)  # type: ignore[union-attr, arg-type]
     return [bytes(r.value or b"") for b in split_batches(memoryview(data)) for r in records(b)]
+
+
+def batches_alive() -> int:
+    return sum(isinstance(one, RecordBatch) for one in gc.get_objects())
+
+
+def test_a_refused_batch_is_gone_at_once(broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not when garbage is collected, which is after a thousand of them. Here all lack their keys."""
+
+    async def offload(work: Callable[..., Any], *args: Any) -> Any:
+        return work(*args)  # the simulated one is in a circle with the error
+
+    monkeypatch.setattr(broker.runtime, "offload", offload)
+    frame = broker.frame(produce(packed(key=None), topic="t"), VERSION)
+    gc.collect()
+    gc.disable()
+    try:
+        before = batches_alive()
+        for _ in range(3):
+            exchange = broker.begin(frame)
+            broker.runtime.advance(10)
+            assert answer(broker, exchange)[0] == ErrorCode.INVALID_RECORD
+            del exchange
+        assert batches_alive() == before
+    finally:
+        gc.enable()
 
 
 def test_it_is_placed_in_a_later_turn_and_the_frame_may_go(broker: BrokerHarness) -> None:

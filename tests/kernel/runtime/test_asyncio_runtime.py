@@ -208,7 +208,8 @@ def test_the_error_of_offloaded_work_keeps_none_of_its_memory() -> None:
         used.append(weakref.ref(large))
         raise KeyError("too large")
 
-    def work() -> None:
+    def work(given: Large) -> None:
+        used.append(weakref.ref(given))
         buffer = Large()
         used.append(weakref.ref(buffer))
         try:
@@ -218,8 +219,8 @@ def test_the_error_of_offloaded_work_keeps_none_of_its_memory() -> None:
 
     async def body(runtime: AsyncioRuntime) -> None:
         with pytest.raises(ValueError, match="a bomb") as raised:
-            await runtime.offload(work)
-        assert [one() for one in used] == [None, None]
+            await runtime.offload(work, Large())
+        assert [one() for one in used] == [None, None, None]
         assert raised.traceback[-1].name == "work"
 
     assert run(body).seen == []

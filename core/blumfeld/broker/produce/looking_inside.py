@@ -44,4 +44,6 @@ class LookingInside:
                 found.fail(error)
             else:
                 found.complete(looked)
+            # The traceback of an error holds this frame, and would keep the batch in a circle.
+            del batch, found
         self._running = False

@@ -52,6 +52,8 @@ def _without_locals(work: Callable[..., T], *args: Any) -> T:
             traceback.clear_frames(link.__traceback__)
             link = link.__cause__ or link.__context__
         raise
+    finally:
+        del work, args
 
 
 class AsyncioRuntime:

@@ -180,16 +180,15 @@ class Produce:
         waiter: PartitionAppend,
         done: Completion[RecordBatch],
     ) -> None:
-        try:
-            found = done.result()
-        except BrokerError as error:
+        error = done.error  # not raised: its traceback would hold this frame, and the batch in a circle
+        if error is None:
+            self._append_looked(partition, batch, waiter, done.result())
+        elif isinstance(error, BrokerError):
             waiter.refused(error)
-        except Exception as error:
+        else:
             log, key = self._ports.events.error, place_of(error)
             self._defects.say(log, "a batch could not be looked into", key, exc_info=error)
             waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
-        else:
-            self._append_looked(partition, batch, waiter, found)
 
     def _verify(self, pending: PendingProduce, context: RequestContext) -> None:
         """Ask the coordinator about the partitions of a transaction, and place their batches."""
