@@ -63,6 +63,8 @@ def test_another_cluster_or_node_is_refused_whichever_directory_says_so(tmp_path
         cluster_id_of(runtime(), dirs, 1, None)
     with pytest.raises(ValueError, match=r"b/meta.properties: the directory is of cluster old, not other"):
         cluster_id_of(runtime(), dirs, 2, "other")
+    with pytest.raises(ValueError, match=r"is of cluster old, not other \(.*\), and of node 2, not 1 \("):
+        cluster_id_of(runtime(), dirs, 1, "other")
 
 
 def test_directories_that_disagree_are_both_named(tmp_path: Path) -> None:

@@ -39,12 +39,13 @@ def cluster_id_of(
     """
     found = formatted_directories(runtime, data_dirs)
     for path, meta in found.items():
+        others = []
         if wanted is not None and wanted != meta.cluster_id:
-            raise IdentityError(
-                f"{path}: the directory is of cluster {meta.cluster_id}, not {wanted} (node.cluster_id)"
-            )
+            others.append(f"of cluster {meta.cluster_id}, not {wanted} (node.cluster_id)")
         if meta.node_id != node_id:
-            raise IdentityError(f"{path}: the directory is of node {meta.node_id}, not {node_id} (node.id)")
+            others.append(f"of node {meta.node_id}, not {node_id} (node.id)")
+        if others:
+            raise IdentityError(f"{path}: the directory is {', and '.join(others)}")
     for meta in found.values():
         return meta.cluster_id
     if wanted is None and not may_be_new:

@@ -102,6 +102,12 @@ def test_a_wrong_value_is_named_with_its_place(override: str, complaint: str) ->
     )
 
 
+def test_a_wrong_bind_is_told_once() -> None:
+    """What clients would be told follows from it, and is not compared."""
+    (found,) = complaints("", listeners('name="P", bind="here"'))
+    assert found.startswith('m.toml: network.listeners[0].bind: found "here"; allowed: HOST:PORT')
+
+
 @pytest.mark.parametrize(
     ("rows", "complaint"),
     [

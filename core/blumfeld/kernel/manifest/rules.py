@@ -278,10 +278,11 @@ def _one_listener_problems(
         yield Problem(f"{path}.kind", found, ", ".join(roles))
     if section.inter_broker and section.kind != "broker":
         yield Problem(f"{path}.inter_broker", "true", "only on a listener of kind broker")
-    yield from _address_problems(f"{path}.bind", section.bind)
+    wrong_bind = list(_address_problems(f"{path}.bind", section.bind))
+    yield from wrong_bind
     if section.advertised is not None:
         yield from _address_problems(f"{path}.advertised", section.advertised)
     host = section.bind.rpartition(":")[0].strip("[]")
-    if section.advertised is None and host in _NOT_ROUTABLE:
+    if section.advertised is None and host in _NOT_ROUTABLE and not wrong_bind:
         found = f"none, with bind {shown(section.bind)}"
         yield Problem(f"{path}.advertised", found, "a HOST:PORT that clients can connect to")
