@@ -12,9 +12,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = sys.argv[1:] if arguments is None else list(arguments)
     if given[:1] == ["run"]:
         gc.disable()  # What is imported stays. The node and the supervisor turn collection on again.
-        from blumfeld.cli.run import run
+        try:
+            from blumfeld.cli.run import run
 
-        return run(given[1:])
+            return run(given[1:])
+        except KeyboardInterrupt:
+            return 0  # before the node handles signals, and so before anything is open: the same clean end
     from blumfeld.cli.app import run_app
 
     return run_app(given)
