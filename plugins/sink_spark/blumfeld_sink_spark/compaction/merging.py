@@ -9,7 +9,6 @@ from typing import Any, BinaryIO
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.compaction.fingerprint import Fingerprint
 from blumfeld_sink_spark.errors import ArchiveError
@@ -201,7 +200,7 @@ def fingerprint_of(open_input: Callable[[str], Any], paths: Sequence[str]) -> Fi
     for path in paths:
         source = open_input(path)
         try:
-            file = pq.ParquetFile(source)
+            file = opened(source)
             for group in range(file.metadata.num_row_groups):
                 found.add(file.read_row_group(group))
         finally:

@@ -157,16 +157,34 @@ def open_writer(sink: Any, table: Table, compression: str) -> TableWriter:
     return TableWriter(sink, table, compression)
 
 
-def opened(data: bytes) -> pq.ParquetFile:
-    """Returns the file of these bytes.
+class OneThreadFile(pq.ParquetFile):
+    """A Parquet file that Arrow's threads never hold."""
 
-    Arrow's threads read a copy in Arrow's own memory. One of them may be the last to drop the file, while the process
-    ends. For memory of the interpreter it would need the interpreter's lock, and abort the process.
+    def read(self, columns: Any = None, use_threads: bool = False, **options: Any) -> Any:
+        return super().read(columns, use_threads, **options)
+
+    def read_row_group(self, i: int, columns: Any = None, use_threads: bool = False, **options: Any) -> Any:
+        return super().read_row_group(i, columns, use_threads, **options)
+
+    def iter_batches(self, *given: Any, use_threads: bool = False, **options: Any) -> Any:
+        return super().iter_batches(*given, use_threads=use_threads, **options)
+
+
+def opened(source: Any) -> pq.ParquetFile:
+    """Returns the file of these bytes, or of an input file of a store.
+
+    One of Arrow's threads may be the last to drop what it read from, while the process ends. For an object of Python it
+    needs the interpreter's lock then, and aborts the process. So bytes are copied into Arrow's own memory, and a file
+    that is written in Python is read by the calling thread alone.
 
     :raises pyarrow.ArrowException: it is no Parquet
     """
-    memory = pa.allocate_buffer(len(data))
-    pa.FixedSizeBufferWriter(memory).write(data)
+    if isinstance(source, pa.PythonFile):
+        return OneThreadFile(source, pre_buffer=False)
+    if isinstance(source, pa.NativeFile):
+        return pq.ParquetFile(source)
+    memory = pa.allocate_buffer(len(source))
+    pa.FixedSizeBufferWriter(memory).write(source)
     return pq.ParquetFile(pa.BufferReader(memory))
 
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.errors import SettingsError
+from blumfeld_sink_spark.files.parquet import opened
 from blumfeld_sink_spark.quality.books import CHECKSUM
 from blumfeld_sink_spark.quality.chain import DUPLICATE, GAP, GAP_END, MORE, OUT_OF_ORDER, RESET, UNREAD
 from blumfeld_sink_spark.quality.runs import BAD_RECV, CROSSED, LOCKED, SKEW, STALE
@@ -46,7 +46,7 @@ def read(
         if symbols and entry.symbol not in symbols:
             continue
         with archive.open_file(entry) as file:
-            parts.append(pq.read_table(file).cast(parts[0].schema))
+            parts.append(opened(file).read().cast(parts[0].schema))
     rows = pa.concat_tables(parts)
     if kinds:
         rows = rows.filter(pc.is_in(rows.column("kind"), pa.array(kinds)))

@@ -10,8 +10,8 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
+from blumfeld_sink_spark.files.parquet import opened
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import tables
@@ -106,13 +106,13 @@ class _Lane:
     def of(cls, archive: Committed, entry: FileEntry, columns: list[str], key: str, batch_rows: int) -> _Lane:
         """Returns a closed lane. Only the file's footer is read, for its least key."""
         with archive.open_file(entry) as source:
-            low = _least(pq.ParquetFile(source), key)
+            low = _least(opened(source), key)
         return cls(archive, entry, columns, key, low, batch_rows)
 
     def open(self) -> _Lane:
         """Opens the file and reads its first rows."""
         self._source = self.archive.open_file(self.entry)
-        file = pq.ParquetFile(self._source)
+        file = opened(self._source)
         if _is_sorted(file.read(columns=[self.key])[self.key]):
             self._batches = (
                 self._whole(pa.Table.from_batches([batch]))

@@ -10,12 +10,11 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.book.checksums import CHECKED
 from blumfeld_sink_spark.files import naming
 from blumfeld_sink_spark.files.hashed_file import HashedFile
-from blumfeld_sink_spark.files.parquet import open_writer
+from blumfeld_sink_spark.files.parquet import open_writer, opened
 from blumfeld_sink_spark.files.splitting import split
 from blumfeld_sink_spark.quality import stitch
 from blumfeld_sink_spark.quality.books import COLUMNS
@@ -124,7 +123,7 @@ def _groups(store: ArchiveStore, files: Sequence[StagedFile]) -> Iterator[pa.Tab
         return
     source = store.open_input(files[0].staged)
     try:
-        file = pq.ParquetFile(source)
+        file = opened(source)
         for group in range(file.metadata.num_row_groups):
             yield file.read_row_group(group, columns=list(COLUMNS))
     finally:

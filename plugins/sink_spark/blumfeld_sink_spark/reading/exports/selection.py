@@ -9,9 +9,9 @@ from pathlib import Path
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.files.parquet import opened
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.ordered import ordered
 from blumfeld_sink_spark.records import FileEntry
@@ -68,7 +68,7 @@ class Selection:
         for name in names:
             for entry in self.entries(name, symbol):
                 with self.archive.open_file(entry) as source:
-                    found.update(pc.unique(pq.read_table(source, columns=["venue"])["venue"]).to_pylist())
+                    found.update(pc.unique(opened(source).read(columns=["venue"])["venue"]).to_pylist())
         return sorted(found & {self.venue} if self.venue else found)
 
     def one_venue(self, names: Sequence[str], symbol: str) -> str:

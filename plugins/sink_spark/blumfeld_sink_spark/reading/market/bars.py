@@ -22,12 +22,11 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE
 from blumfeld_sink_spark.files.naming import folder_of
-from blumfeld_sink_spark.files.parquet import open_writer
+from blumfeld_sink_spark.files.parquet import open_writer, opened
 from blumfeld_sink_spark.quality.streams import is_constant
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market.intervals import DAY_NS, name_of
@@ -124,7 +123,7 @@ def _midnight_ns(date: str) -> int:
 
 def _read(archive: Committed, entry: FileEntry) -> pa.Table:
     with archive.open_file(entry) as file:
-        return pq.read_table(file, columns=list(COLUMNS))
+        return opened(file).read(columns=list(COLUMNS))
 
 
 def as_parquet(bars: pa.Table) -> bytes:

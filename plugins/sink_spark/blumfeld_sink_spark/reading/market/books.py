@@ -8,7 +8,6 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.book.best import integers
 from blumfeld_sink_spark.book.change import Change
@@ -16,6 +15,7 @@ from blumfeld_sink_spark.book.checksums import CHECKED, LEVELS, Checksum
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import RECENT, Sync
 from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files.parquet import opened
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market import deltas
 from blumfeld_sink_spark.reading.market.deltas import BookOf, Group
@@ -105,7 +105,7 @@ def _last_snapshot(
             continue
         with archive.open_file(group.entry) as file:
             columns = ["is_snapshot", "ts_event", "k_offset", "venue"]
-            rows = pq.ParquetFile(file).read_row_group(group.number, columns=columns)
+            rows = opened(file).read_row_group(group.number, columns=columns)
         wanted = pc.and_(rows.column("is_snapshot"), pc.less_equal(rows.column("ts_event"), at_ns))
         if book.venue:
             wanted = pc.and_(wanted, pc.equal(rows.column("venue"), book.venue))
@@ -125,7 +125,7 @@ def _stored(archive: Committed, book: BookOf, date: str, at_ns: int) -> pa.Table
         if (entry.date, entry.symbol) != (date, book.symbol) or name[0] != book.topic or name[-1] != FULL:
             continue
         with archive.open_file(entry) as file:
-            rows = pq.read_table(file, filters=pc.field("ts") <= at_ns)
+            rows = opened(file).read().filter(pc.field("ts") <= at_ns)
         rows = rows.filter(pc.equal(rows.column("venue"), book.venue)) if book.venue else rows
         if rows.num_rows:
             latest = rows.filter(pc.equal(rows.column("ts"), pc.max(rows.column("ts"))))

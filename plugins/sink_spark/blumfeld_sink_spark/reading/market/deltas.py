@@ -12,9 +12,9 @@ import attrs
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.files.parquet import opened
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import BOOK_DELTAS, tables
@@ -101,7 +101,7 @@ def groups(archive: Committed, files: Iterable[FileEntry]) -> list[Group]:
     found = []
     for entry in files:
         with archive.open_file(entry) as file:
-            metadata = pq.ParquetFile(file).metadata
+            metadata = opened(file).metadata
         place = {metadata.schema.column(at).name: at for at in range(metadata.num_columns)}
         for number in range(metadata.num_row_groups):
             group = metadata.row_group(number)
@@ -137,7 +137,7 @@ def read(archive: Committed, book: BookOf, chosen: list[Group], first_offset: in
 
 def _group(archive: Committed, book: BookOf, group: Group) -> pa.Table:
     with archive.open_file(group.entry) as file:
-        rows = pq.ParquetFile(file).read_row_group(group.number, columns=list(COLUMNS))
+        rows = opened(file).read_row_group(group.number, columns=list(COLUMNS))
     for name in COLUMNS:
         if name not in rows.column_names:  # a file of an older archive
             kind = tables()[BOOK_DELTAS].schema.field(name).type

@@ -6,10 +6,10 @@ from collections import Counter
 
 import attrs
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.files.naming import encode_symbol
+from blumfeld_sink_spark.files.parquet import opened
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.plots import style
 
@@ -58,7 +58,7 @@ def window_of(
     entries = [entry for entry in entries if entry.topic == topic]
     first, last = min(entry.ts_min for entry in entries), max(entry.ts_max for entry in entries)
     with archive.open_file(entries[0]) as source:
-        venues = pq.read_table(source, columns=["venue"])["venue"]
+        venues = opened(source).read(columns=["venue"])["venue"]
     venue = max(pc.value_counts(venues).to_pylist(), key=lambda found: found["counts"])["values"]
     return Window(
         venue,

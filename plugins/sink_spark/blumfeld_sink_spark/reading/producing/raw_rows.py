@@ -10,9 +10,9 @@ from typing import Any
 import attrs
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
+from blumfeld_sink_spark.files.parquet import opened
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.records import FileEntry, OffsetRange
 from blumfeld_sink_spark.tables import RAW
@@ -88,7 +88,7 @@ class RawTopic:
 
     def _add(self, entry: FileEntry) -> None:
         with self.archive.open_file(entry) as source:
-            table = pq.read_table(source, columns=["k_partition", "k_offset"])
+            table = opened(source).read(columns=["k_partition", "k_offset"])
         grouped = table.group_by("k_partition").aggregate([("k_offset", "min_max"), ("k_offset", "count")])
         for row in grouped.to_pylist():
             partition, bounds = row["k_partition"], row["k_offset_min_max"]
@@ -152,7 +152,7 @@ class RawTopic:
         ):
             return
         with self.archive.open_file(entry) as source:
-            for batch in _in_order(pq.ParquetFile(source), partition):
+            for batch in _in_order(opened(source), partition):
                 for record in _records(batch):
                     ns = record.timestamp_ms * NS_PER_MS
                     if (start_ns is None or ns >= start_ns) and (end_ns is None or ns < end_ns):
