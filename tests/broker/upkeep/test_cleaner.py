@@ -8,7 +8,6 @@ from typing import Any
 import pytest
 
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.broker.upkeep import cleaner
 from blumfeld.broker.upkeep.cleaner_choice import with_segments
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
@@ -360,9 +359,8 @@ def test_snapshots_of_segments_that_are_no_more_go(broker: BrokerHarness) -> Non
     assert snapshots <= bases | {log.written_end_offset}
 
 
-def test_many_logs_are_looked_at_a_few_at_a_time(rounds: Rounds, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between two slices the loop serves requests."""
-    monkeypatch.setattr(cleaner, "EXAMINED_AT_ONCE", 2)
+def test_many_logs_are_looked_at_a_few_at_a_time(rounds: Rounds) -> None:
+    """On virtual time each log has a turn of its own."""
     broker = started()
     topics = [f"t{number}" for number in range(7)]
     for topic in topics:

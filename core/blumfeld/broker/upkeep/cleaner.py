@@ -7,8 +7,7 @@ keeps. A log whose pass fails is left alone until the next start, as in Kafka, a
 from __future__ import annotations
 
 import errno
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Sequence
 
 from blumfeld.broker.fetch.first_timestamps import FirstTimestamps
 from blumfeld.broker.ports import Hosted, Image
@@ -16,13 +15,12 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.upkeep.cleaner_choice import cleanable, request_for, with_segments
 from blumfeld.log.cleaning.rules import CleaningPlan, choose, plan_cleaning
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.runtime import Runtime, Timer
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.storage import LogStorage, TopicPartition
 
-EXAMINED_AT_ONCE = 32
-"""Logs that are examined, at some 20 µs for each segment, before other requests get their turn."""
 FULL = (errno.ENOSPC, errno.EDQUOT)
 """Errors of a full disk. They may be over at the next attempt, so the log is not given up."""
 
@@ -45,7 +43,7 @@ class Cleaner:
         self._events = events
         self._timer: Timer | None = None
         self._stopped = True
-        self._unexamined: deque[Partition] = deque()
+        self._examination: Work | None = None
         self._plans: dict[TopicPartition, CleaningPlan] = {}
         """Logs with something to clean, found by the present look."""
         self._first_timestamps = FirstTimestamps()
@@ -70,13 +68,12 @@ class Cleaner:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
+        if self._examination is not None:
+            self._examination.cancel()
 
     def _look_in(self, delay_ms: int) -> None:
-        self._later(delay_ms, self._look)
-
-    def _later(self, delay_ms: int, work: Callable[[], None]) -> None:
         if not self._stopped:
-            self._timer = self._runtime.call_later(delay_ms, work)
+            self._timer = self._runtime.call_later(delay_ms, self._look)
 
     def _look(self) -> None:
         """Clean the dirtiest log. If no log needs it, look again after ``log.cleaner.backoff.ms``."""
@@ -86,30 +83,27 @@ class Cleaner:
             return
         self._forget_deleted()
         self._plans.clear()
-        self._unexamined = deque(p for p in self._hosted if p.config.compacts)
-        self._first_timestamps.keep({p.partition for p in self._unexamined})
-        self._examine_some()
+        compacted = [p for p in self._hosted if p.config.compacts]
+        self._first_timestamps.keep({p.partition for p in compacted})
+        self._examination = self._runtime.scheduler.run(Lane.UPKEEP, self._examine(compacted))
 
     def _backoff_ms(self) -> int:
         return self._cluster.config.int("log.cleaner.backoff.ms")
 
-    def _examine_some(self) -> None:
-        now_ms = self._runtime.now_ms()
-        for _ in range(min(EXAMINED_AT_ONCE, len(self._unexamined))):
-            partition = self._unexamined.popleft()
+    def _examine(self, compacted: Sequence[Partition]) -> Steps[None]:
+        """Plan the cleaning of each log, which takes some 20 µs for each segment, and begin with one of them."""
+        for partition in compacted:
             if partition.closed is not None or partition.partition in self.uncleanable:
                 continue
             try:
-                plan = plan_cleaning(cleanable(partition, self._first_timestamps), now_ms)
+                plan = plan_cleaning(cleanable(partition, self._first_timestamps), self._runtime.now_ms())
             except OSError as error:
                 partition.fail_if_bad(error)
-                continue
-            if plan.end_offset > plan.first_dirty_offset:
-                self._plans[plan.partition] = plan
-        if self._unexamined:
-            self._later(0, self._examine_some)
-        else:
-            self._choose()
+            else:
+                if plan.end_offset > plan.first_dirty_offset:
+                    self._plans[plan.partition] = plan
+            yield None
+        self._choose()
 
     def _choose(self) -> None:
         plans = self._plans.values()
