@@ -10,18 +10,17 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from functools import partial
 from typing import Protocol
 
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.storage import LACKS
 
-SLICE_MS = 2.0
-"""Time for these writes in one turn. A write is not interrupted, so a slice may take a write longer."""
-SLICE_WRITES_MAX = 8
-"""Writes in one turn at most: in a simulation the clock stands still."""
 REST_MS_MIN = 1.0
 REST = 4.0
-"""After a slice the loop serves others for so many times as long as the slice took."""
+"""After a write the loop serves others for so many times as long as the write took."""
 FULL_MS = 1_000.0
 """Pause after a write that found no room, no descriptors or no memory. Nothing is lost meanwhile."""
 
@@ -43,7 +42,8 @@ class EpochFiles:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._due: deque[tuple[Unsaved, Callable[[OSError], None]]] = deque()
-        self._rests = False
+        self._work: Work | None = None
+        """Rests, and then writes what is due."""
 
     def save(self, state: Unsaved, failed: Callable[[OSError], None]) -> None:
         """Write a replica's file, now or in a later turn. A file that was written or given up meanwhile
@@ -52,43 +52,45 @@ class EpochFiles:
         :param failed: called with the error of a later write
         :raises OSError: it was written now, and the disk is bad
         """
-        if self._rests:
+        if self._work is not None and not self._work.done:
             self._due.append((state, failed))
             return
         began_ms = self._runtime.monotonic_ms()
+        is_full = False
         try:
-            self._write(state, failed)
+            is_full = self._write(state, failed)
         finally:
-            self._rest(REST * (self._runtime.monotonic_ms() - began_ms))
+            steps = self._write_due(self._rest(began_ms, is_full))
+            self._work = self._runtime.scheduler.run(Lane.UPKEEP, steps)
 
-    def _write(self, state: Unsaved, failed: Callable[[OSError], None]) -> None:
+    def _write(self, state: Unsaved, failed: Callable[[OSError], None]) -> bool:
+        """Write a file. Returns whether there was no room for it: then it is due again."""
         try:
             state.save_epochs()
         except OSError as error:
             if error.errno not in LACKS:
                 raise
             self._due.append((state, failed))
-            self._rest(FULL_MS)
+            return True
+        return False
 
-    def _rest(self, pause_ms: float) -> None:
-        if not self._rests:
-            self._rests = True
-            self._runtime.call_later(max(pause_ms, REST_MS_MIN), self._slice)
+    def _rest(self, began_ms: float, is_full: bool) -> Completion[None]:
+        """Returns what is done when the next file may be written, after a write that began then."""
+        pause_ms = FULL_MS if is_full else REST * (self._runtime.monotonic_ms() - began_ms)
+        rested: Completion[None] = Completion()
+        self._runtime.call_later(max(pause_ms, REST_MS_MIN), partial(rested.complete, None))
+        return rested
 
-    def _slice(self) -> None:
-        self._rests = False
-        began_ms = self._runtime.monotonic_ms()
-        took_ms = 0.0
-        written = 0
-        while self._due and written < SLICE_WRITES_MAX and took_ms < SLICE_MS and not self._rests:
+    def _write_due(self, rested: Completion[None]) -> Steps[None]:
+        yield rested
+        while self._due:
             state, failed = self._due.popleft()
             if not state.epoch_unsaved:
                 continue
-            written += 1
+            began_ms = self._runtime.monotonic_ms()
+            is_full = False
             try:
-                self._write(state, failed)
+                is_full = self._write(state, failed)
             except OSError as error:
                 failed(error)
-            took_ms = self._runtime.monotonic_ms() - began_ms
-        if written:
-            self._rest(REST * took_ms)
+            yield self._rest(began_ms, is_full)
