@@ -287,3 +287,14 @@ def test_each_piece_does_one_step_a_turn_while_the_clock_stands_still() -> None:
     assert trace == ["a"]
     bench.turn()
     assert trace == ["a", "a", "b"]
+
+
+def test_a_result_may_be_waited_for() -> None:
+    bench = Bench()
+    result = bench.scheduler.completed(Lane.UPKEEP, bench.work("a", 10, None))
+    failure = bench.scheduler.completed(Lane.UPKEEP, fails())
+    assert not result.done
+    for _ in range(5):
+        bench.turn()
+    assert result.result() == "a"
+    assert isinstance(failure.error, ValueError)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import os
+from itertools import count
 from typing import Any, cast
 
 import pytest
 
 from blumfeld import __version__
 from blumfeld.kernel.watching.process_metrics import LAG_EVERY_MS, LoopLag, process_metrics
+from blumfeld.spi.completion import Steps
+from blumfeld.spi.scheduler import Lane, Scheduler
 from blumfeld.testing.fakes.runtime import FakeRuntime
 
 
@@ -48,3 +51,20 @@ def test_the_process_is_measured() -> None:
     assert 10e6 < metrics["blumfeld_process_resident_memory_bytes"].read() < 10e9
     (build,) = metrics["blumfeld_build_info"].read()
     assert build[0] == __version__
+
+
+def test_long_work_is_measured_by_lane() -> None:
+    runtime = FakeRuntime()
+    runtime.scheduler = Scheduler(count(0.0, 5.0).__next__, lambda callback: runtime.call_later(0, callback))
+    metrics = {metric.name: metric for metric in process_metrics(LoopLag(runtime), runtime.scheduler)}
+
+    def long() -> Steps[None]:
+        yield None
+        yield None
+
+    runtime.scheduler.run(Lane.UPKEEP, long())
+    assert metrics["blumfeld_scheduler_waiting_pieces"].read()["upkeep",] == 1
+    assert metrics["blumfeld_scheduler_turn_max_seconds"].read()["upkeep",] >= 0.005
+    assert metrics["blumfeld_scheduler_turn_max_seconds"].read()["requests",] == 0
+    runtime.run_turn()
+    assert metrics["blumfeld_scheduler_waiting_pieces"].read()["upkeep",] == 0

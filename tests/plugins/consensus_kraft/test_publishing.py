@@ -126,6 +126,21 @@ def test_nothing_is_published_behind_records_that_cannot_be_read() -> None:
     assert publisher.image.offset == 0
 
 
+def test_records_that_contradict_the_image_are_told_and_nothing_behind_them_is_published() -> None:
+    """The driver ends the node, in whatever turn they are replayed."""
+    told: list[Exception] = []
+    publisher = Publisher(
+        MetadataImage("cluster"), FakeRuntime(), lambda _: None, lambda *_: None, told.append
+    )
+    publisher.publish_all()
+    of_no_topic = records.PartitionRecord(topic_id=b"nobody's topic..", replicas=[1], isr=[1], leader=1)
+    publisher.uncommitted += [Placed(0, 1, 1, [of_no_topic], 100, 0), batch(1, "behind")]
+    publisher.committed(2)
+    publisher.committed(2)
+    assert len(told) == 1
+    assert not publisher.image.topics
+
+
 def large_image(topics: int, offset: int) -> MetadataImage:
     return image_with(*(f"t{number}" for number in range(topics)), offset=offset)
 
