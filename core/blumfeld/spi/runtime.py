@@ -214,7 +214,7 @@ class Runtime(Protocol):
     random: Random
     files: Files
     scheduler: Scheduler
-    """Runs work that may take longer than a few milliseconds. Nothing else hands the loop back by hand."""
+    """Runs work that may take longer than a few milliseconds, a little in each turn."""
 
     def now_ms(self) -> int:
         """Wall clock, ms since the epoch. May jump."""

@@ -41,8 +41,8 @@ class Encode(Protocol):
 class Decisions:
     """Makes decisions one after the other; a small one at once.
 
-    * A decision in parts gives every turn back, and other commands come between its parts.
-    * A decision of several batches is encoded and placed in slices. Other commands wait until its last batch is placed,
+    * A decision in parts gives the turn back, and other commands come between its parts.
+    * A decision of several batches is encoded and placed in steps. Other commands wait until its last batch is placed,
       because what they decide on and what they write must not come between its batches.
 
     :param encode: makes batches, and changes nothing

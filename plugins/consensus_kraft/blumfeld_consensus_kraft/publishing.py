@@ -279,7 +279,7 @@ class Publisher:
             self._copies.popleft().complete(copy)
 
     def _decoded(self, placed: Placed) -> Steps[Sequence[Message] | None]:
-        """Returns the records of a batch, decoded in slices; ``None`` if one of them can't be read. The batch stays
+        """Returns the records of a batch, decoded in steps; ``None`` if one of them can't be read. The batch stays
         among the uncommitted ones meanwhile.
         """
         if placed.records is not None:

@@ -1,1 +1,1 @@
-"""Serving: from a frame to its handler and back to an answer, in slices where a request is large."""
+"""Serving: from a frame to its handler and back to an answer, in steps where a request is large."""

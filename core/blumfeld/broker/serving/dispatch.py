@@ -269,7 +269,7 @@ class Route:
         self._decode_in_steps: StepDecoder[Any] | None = None
 
     def serve(self, exchange: Exchange, frame: memoryview, position: int, correlation_id: int) -> None:
-        """Decode the request, call the handler, and answer when it does. Many elements are served in slices."""
+        """Decode the request, call the handler, and answer when it does. Many elements are served in steps."""
         dispatcher = self._dispatcher
         decode = self._decode
         request: Any
