@@ -26,7 +26,7 @@ from blumfeld.spi.storage import (
     WriteOutcome,
 )
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
-from blumfeld.wire.batches.records import records
+from blumfeld.wire.batches.records import times
 from blumfeld.wire.errors import BrokerError
 
 HEAD = "head"
@@ -392,9 +392,9 @@ class FlatLog:
 
     def _first(self, stored: Stored, timestamp_ms: int) -> TimestampOffset | None:
         batch = self._batch(stored)
-        for record in records(batch):
-            if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                return TimestampOffset(record.timestamp, record.offset, batch.partition_leader_epoch)
+        for time_ms, offset in times(batch):
+            if time_ms >= timestamp_ms and offset >= self.log_start_offset:
+                return TimestampOffset(time_ms, offset, batch.partition_leader_epoch)
         return None
 
     def max_timestamp(self) -> TimestampOffset | Completion[TimestampOffset | None] | None:

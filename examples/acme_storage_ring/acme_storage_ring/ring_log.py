@@ -27,7 +27,7 @@ from blumfeld.spi.storage import (
     WriteOutcome,
 )
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.batches.records import records
+from blumfeld.wire.batches.records import times
 
 SEGMENTS_IN_RING = 4
 """The largest segment is this part of the ring, so that a fall-off takes no more than that."""
@@ -216,9 +216,9 @@ class RingLog:
             if stored.max_timestamp_ms < timestamp_ms:
                 continue
             batch = stored.view()
-            for record in records(batch):
-                if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                    return TimestampOffset(record.timestamp, record.offset, batch.partition_leader_epoch)
+            for time_ms, offset in times(batch):
+                if time_ms >= timestamp_ms and offset >= self.log_start_offset:
+                    return TimestampOffset(time_ms, offset, batch.partition_leader_epoch)
         return None
 
     def max_timestamp(self) -> TimestampOffset | None:
@@ -228,11 +228,11 @@ class RingLog:
             if newest is not None and stored.max_timestamp_ms <= newest.timestamp_ms:
                 continue
             batch = stored.view()
-            for record in records(batch):
-                if record.offset < self.log_start_offset:
+            for time_ms, offset in times(batch):
+                if offset < self.log_start_offset:
                     continue
-                if newest is None or record.timestamp > newest.timestamp_ms:
-                    newest = TimestampOffset(record.timestamp, record.offset, batch.partition_leader_epoch)
+                if newest is None or time_ms > newest.timestamp_ms:
+                    newest = TimestampOffset(time_ms, offset, batch.partition_leader_epoch)
         return newest
 
     # Segments

@@ -32,7 +32,7 @@ from blumfeld.spi.storage import (
 from blumfeld.testing.storage_memory.compaction import MemorySource, MemoryTarget, compact_in_memory
 from blumfeld.testing.storage_memory.small_files import MemoryAux
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.batches.records import records
+from blumfeld.wire.batches.records import times
 
 
 class _Segment:
@@ -170,9 +170,9 @@ class MemoryLog:
         for batch in self.batches(self.log_start_offset):
             if batch.max_timestamp < timestamp_ms:
                 continue
-            for record in records(batch):
-                if record.timestamp >= timestamp_ms and record.offset >= self.log_start_offset:
-                    return TimestampOffset(record.timestamp, record.offset, batch.partition_leader_epoch)
+            for time_ms, offset in times(batch):
+                if time_ms >= timestamp_ms and offset >= self.log_start_offset:
+                    return TimestampOffset(time_ms, offset, batch.partition_leader_epoch)
         return None
 
     def max_timestamp(self) -> TimestampOffset | None:
