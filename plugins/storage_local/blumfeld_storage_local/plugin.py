@@ -11,8 +11,8 @@ import msgspec
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.hooks import Composition, Metric, hookimpl
 from blumfeld.spi.storage import LogStorage
+from blumfeld_storage_local.durability import FLUSH_INTERVAL_MS, Durability, FlushMode
 from blumfeld_storage_local.storage import LocalStorage
-from blumfeld_storage_local.sync.durability import FLUSH_INTERVAL_MS, Durability, FlushMode
 
 LOG_DESCRIPTORS_MAX = 1 << 16
 

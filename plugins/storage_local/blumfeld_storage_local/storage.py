@@ -24,16 +24,16 @@ from blumfeld.spi.storage import (
     TopicPartition,
 )
 from blumfeld_storage_local.directories.checkpoint_round import CheckpointRound
-from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.placing import Place, choose
 from blumfeld_storage_local.directories.starting import find_all, previous_broker_epoch, take_all
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
 from blumfeld_storage_local.logs.opened_log import ClosedLog, LogCallbacks
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.relocation.move_scheduler import MoveScheduler
 from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX
 from blumfeld_storage_local.start.open_partition import open_partition
-from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability
 
 _RESERVED_ID = bytes(15)
 """Prefix of ids that name no directory: UNASSIGNED, LOST, MIGRATING (``DirectoryId``, KIP-858)."""

@@ -14,8 +14,8 @@ from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import TIME_MS, Log, Node
 from blumfeld.wire.errors import InvalidRecord
 from blumfeld_storage_local.logs import timestamp_search
-from blumfeld_storage_local.logs.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
 from blumfeld_storage_local.logs.timestamp_search import RECORDS_BETWEEN_CHECKS
+from blumfeld_storage_local.segments.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
 from blumfeld_storage_local.segments.recent import RECENT_MAX
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.storage import LocalStorage

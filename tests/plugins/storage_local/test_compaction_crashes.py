@@ -19,7 +19,7 @@ from blumfeld.testing.fakes.power import Adversary, Chance, FileFate, NoChance, 
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import Log, make_batch
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, SwapPlan
-from blumfeld_storage_local.start.tidying import tidy
+from blumfeld_storage_local.logs.tidying import tidy
 from tests.plugins.storage_local.compaction_tools import (
     AFTER,
     DIRECTORY,

@@ -19,9 +19,9 @@ from blumfeld.testing.simulation.run import Simulation
 from blumfeld.testing.storage_contract import StorageContract
 from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch
 from blumfeld_storage_local import plugin
+from blumfeld_storage_local.durability import Durability
 from blumfeld_storage_local.plugin import Options
 from blumfeld_storage_local.storage import LocalStorage
-from blumfeld_storage_local.sync.durability import Durability
 from blumfeld_storage_local.sync.sync_rounds import DUE_BITE
 from tests.plugins.storage_local.test_log import Events
 

@@ -14,8 +14,8 @@ from blumfeld.spi.storage import LogDirNotFoundError, WriteOutcome
 from blumfeld.testing.fakes.files import Adversary, Fault
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch
+from blumfeld_storage_local.durability import FlushMode
 from blumfeld_storage_local.storage import LocalStorage
-from blumfeld_storage_local.sync.durability import FlushMode
 from tests.everyday import first
 from tests.plugins.storage_local.moving_tools import (
     SMALL,

@@ -14,9 +14,9 @@ from blumfeld.testing.fakes.files import Fault
 from blumfeld.testing.fakes.power import Adversary, Chance
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.testing.storage_driver.node import PARTITION, TOPIC_ID, Node
-from blumfeld_storage_local.directories.new_logs import QUIET_MS, SYNCED_AT_ONCE, WAIT_MAX_MS
+from blumfeld_storage_local.durability import Durability
 from blumfeld_storage_local.storage import LocalStorage
-from blumfeld_storage_local.sync.durability import Durability
+from blumfeld_storage_local.sync.new_logs import QUIET_MS, SYNCED_AT_ONCE, WAIT_MAX_MS
 from tests.plugins.storage_local.test_log import Events
 
 SYNCS = ("fdatasync", "sync_dir", "write_atomically:fdatasync", "write_atomically:sync_dir")

@@ -10,12 +10,12 @@ from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
 from blumfeld.testing.storage_driver.node import Node
 from blumfeld_storage_local.compaction.cleaner_passes import CleanerPasses
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
+from blumfeld_storage_local.logs.log_cutover import LogCutOver
 from blumfeld_storage_local.logs.log_flushing import LogFlushing
 from blumfeld_storage_local.logs.log_reader import LogReader
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.logs.timestamp_queries import TimestampQueries
 from blumfeld_storage_local.logs.truncation import Truncation
-from blumfeld_storage_local.relocation.log_cutover import LogCutOver
 from tests.plugins.storage_local.moving_tools import make_node
 from tests.plugins.storage_local.test_log import Events
 

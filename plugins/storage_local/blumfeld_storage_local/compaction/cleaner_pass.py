@@ -26,9 +26,9 @@ from blumfeld_storage_local.compaction.cleaner_worker import (
     remove_leftovers,
 )
 from blumfeld_storage_local.compaction.swap_plan import SEGMENT_SUFFIXES, SWAP_PLAN, SwapPlan
-from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.segments.segment import Segment
-from blumfeld_storage_local.segments.segment_list import SegmentList
 
 RENAMES_AT_ONCE = 32
 """Renames, some 10 µs each, before the loop may serve requests again."""

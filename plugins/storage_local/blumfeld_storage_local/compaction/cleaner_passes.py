@@ -8,8 +8,8 @@ from blumfeld.config.values import TopicConfig
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld_storage_local.compaction.cleaner_pass import CleanerPass
-from blumfeld_storage_local.directories.directory import LogDirectory
-from blumfeld_storage_local.segments.segment_list import SegmentList
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.segment_list import SegmentList
 
 
 class CleanedLog(Protocol):

@@ -9,7 +9,6 @@ from contextlib import suppress
 from blumfeld.log.checkpoints import LOCK
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.directories.checkpoint_files import Checkpoints
-from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.small_files import (
     claim,
     find_logs,
@@ -18,10 +17,11 @@ from blumfeld_storage_local.directories.small_files import (
     leave_clean_shutdown,
     take_clean_shutdown,
 )
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.logs.opened_log import ClosedLog
 from blumfeld_storage_local.logs.partition_log import LocalLog
-from blumfeld_storage_local.start.survey import LogSurvey, survey_all
-from blumfeld_storage_local.sync.durability import can_be_undone
+from blumfeld_storage_local.logs.survey import LogSurvey, survey_all
 
 FLUSHED_AT_ONCE = 64
 """Logs that a stop flushes at once: each keeps a descriptor open until it is synced."""

@@ -21,7 +21,7 @@ from blumfeld.log.checkpoints import (
 from blumfeld.log.segments.file_names import DirState, parse_partition_dir
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directory import LogDirectory
 
 NO_TOPIC_ID = bytes(16)
 

@@ -12,10 +12,10 @@ from typing import Protocol
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.segments.index import TimestampPosition
-from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.segments.scan import REPAIR
 from blumfeld_storage_local.segments.segment import Segment
-from blumfeld_storage_local.segments.segment_list import SegmentList
 from blumfeld_storage_local.segments.segment_writer import SegmentWriter
 
 

@@ -13,9 +13,9 @@ from blumfeld.config.values import TopicConfig
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import WriteOutcome
-from blumfeld_storage_local.directories.directory import LogDirectory
-from blumfeld_storage_local.logs.flusher import Flushed, Flusher, sync
-from blumfeld_storage_local.segments.segment_list import SegmentList
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.segment_list import SegmentList
+from blumfeld_storage_local.sync.flusher import Flushed, Flusher, sync
 
 Done = Callable[[WriteOutcome], None]
 

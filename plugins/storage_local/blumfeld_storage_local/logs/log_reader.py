@@ -9,13 +9,13 @@ from typing import Protocol
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, SegmentInfo
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
-from blumfeld_storage_local.logs.cold_reads import ColdBytesError, UncheckedBytesError
+from blumfeld_storage_local.segment_list import SegmentList
+from blumfeld_storage_local.segments.cold_reads import ColdBytesError, UncheckedBytesError
 from blumfeld_storage_local.segments.scan import REPAIR, SCAN_BYTES
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_check import check_of, take_check
-from blumfeld_storage_local.segments.segment_list import SegmentList
 
 COLD_TRIES_MAX = 8
 """How often a read has cold bytes brought: its indexes, its own bytes, those at its limit. Then it reads anyway."""

@@ -9,8 +9,8 @@ import msgspec
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.storage import LogListener, TopicPartition
-from blumfeld_storage_local.directories.directory import LogDirectory
-from blumfeld_storage_local.segments.segment_list import SegmentList
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.segment_list import SegmentList
 
 
 class ClosedLog(Protocol):

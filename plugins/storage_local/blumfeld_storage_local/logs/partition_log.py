@@ -16,19 +16,19 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import AuxFiles, LogReadOutcome, SegmentInfo, WriteOutcome
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_local.compaction.cleaner_passes import CleanerPasses
-from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
 from blumfeld_storage_local.logs.aux_files import AuxDirectory
-from blumfeld_storage_local.logs.cold_reads import ColdBytesError
+from blumfeld_storage_local.logs.log_cutover import LogCutOver
 from blumfeld_storage_local.logs.log_flushing import Done, LogFlushing
 from blumfeld_storage_local.logs.log_reader import LogReader
 from blumfeld_storage_local.logs.opened_log import OpenedLog
 from blumfeld_storage_local.logs.timestamp_queries import Found, TimestampQueries
 from blumfeld_storage_local.logs.truncation import Truncation
-from blumfeld_storage_local.relocation.log_cutover import LogCutOver
+from blumfeld_storage_local.segments.cold_reads import ColdBytesError
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_writer import CutBackError
-from blumfeld_storage_local.sync.durability import can_be_undone
 
 
 class LocalLog:

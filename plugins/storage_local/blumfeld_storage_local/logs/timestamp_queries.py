@@ -11,11 +11,11 @@ from typing import Protocol
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TimestampOffset
 from blumfeld.wire.errors import BrokerError
-from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
 from blumfeld_storage_local.logs.timestamp_search import TimedSegment, first_at_or_after, first_highest
+from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.segments.segment import Segment
-from blumfeld_storage_local.segments.segment_list import SegmentList
 
 Found = TimestampOffset | None
 TRIES_MAX = 5

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Protocol
 
 from blumfeld.config.values import TopicConfig
-from blumfeld_storage_local.directories.directory import LogDirectory
-from blumfeld_storage_local.segments.segment_list import SegmentList
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.segment_list import SegmentList
 
 
 class TruncatedLog(Protocol):

@@ -13,6 +13,7 @@ import msgspec
 
 from blumfeld.log.segments.file_names import Suffix, segment_name
 from blumfeld.spi.runtime import File, Files
+from blumfeld_storage_local.logs.log_cutover import Original
 from blumfeld_storage_local.segments.segment import Segment
 
 READ_BYTES = 1 << 20
@@ -33,15 +34,6 @@ class SourceChangedError(Exception):
 
     The move lists the segments again and goes on.
     """
-
-
-class Original(msgspec.Struct, frozen=True):
-    """One segment of the log, as it was when the move listed the segments."""
-
-    segment: Segment
-    next_offset: int
-    size_bytes: int
-    sealed: bool
 
 
 class _Copied(msgspec.Struct):

@@ -25,19 +25,19 @@ from blumfeld.log.segments.file_names import DirState, marked_partition_dir, par
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import LogMove, TopicPartition
-from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.placing import MoveEnd, MoveMark
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.durability import can_be_undone
+from blumfeld_storage_local.logs.log_cutover import Original
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.relocation.log_copy import (
     LogCopy,
-    Original,
     SourceChangedError,
     TargetError,
     TargetSyncError,
 )
 from blumfeld_storage_local.segments.segment import Segment
-from blumfeld_storage_local.sync.durability import can_be_undone
 
 T = TypeVar("T")
 STEP_BYTES = 4 << 20

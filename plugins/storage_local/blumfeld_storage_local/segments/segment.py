@@ -13,6 +13,7 @@ from blumfeld.spi.parts import Part
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import SegmentInfo
 from blumfeld.wire.batches.record_batch import MAGIC, RecordBatch
+from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.segments.checking import (
     MAGIC_AT,
     CheckedBytes,
@@ -21,7 +22,6 @@ from blumfeld_storage_local.segments.index_files import highest_timestamp, map_i
 from blumfeld_storage_local.segments.open_files import OpenFiles
 from blumfeld_storage_local.segments.recent import RecentBatches
 from blumfeld_storage_local.segments.scan import damaged, read_batches, scan
-from blumfeld_storage_local.sync.durability import can_be_undone
 
 COPY_BYTES_MAX = 16_384
 """Size up to which an answer gets a copy: a file region takes two more system calls to send, and these cost more."""

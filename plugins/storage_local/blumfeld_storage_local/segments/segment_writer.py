@@ -16,10 +16,10 @@ from blumfeld.log.segments.index import (
 )
 from blumfeld.log.segments.rules import ActiveSegment, IncomingBatch, RollLimits, RollReason, should_roll
 from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.segments.recent import RecentBatches
 from blumfeld_storage_local.segments.scan import damaged, scan
 from blumfeld_storage_local.segments.segment import Segment
-from blumfeld_storage_local.sync.durability import can_be_undone
 
 IOV_MAX = 1024
 """Buffers that one gather write takes (Linux)."""

@@ -1,1 +1,1 @@
-"""Open logs: recover what a crash tore, and find out what a clean stop left, from as few files as possible."""
+"""Open logs after a start: recover what a crash tore, and set aside what cannot be."""

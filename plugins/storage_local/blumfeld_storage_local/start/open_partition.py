@@ -18,18 +18,18 @@ from blumfeld.log.segments.file_names import (
 from blumfeld.log.segments.index import RELATIVE_OFFSET_MAX
 from blumfeld.spi.runtime import Files
 from blumfeld.spi.storage import InconsistentTopicIdError, LogListener, TopicPartition
-from blumfeld_storage_local.directories.directory import LogDirectory
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
-from blumfeld_storage_local.directories.new_logs import write_topic_id
 from blumfeld_storage_local.directories.small_files import NO_TOPIC_ID, read_topic_id
+from blumfeld_storage_local.directory import LogDirectory
+from blumfeld_storage_local.durability import FLUSH_UNASKED
 from blumfeld_storage_local.logs.opened_log import LogCallbacks, OpenedLog
 from blumfeld_storage_local.logs.partition_log import LocalLog
+from blumfeld_storage_local.logs.survey import LogSurvey, survey_log
+from blumfeld_storage_local.logs.tidying import FoundSegments
+from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.segments.segment import Segment
-from blumfeld_storage_local.segments.segment_list import SegmentList
 from blumfeld_storage_local.start.recovering import Recovery
-from blumfeld_storage_local.start.survey import LogSurvey, survey_log
-from blumfeld_storage_local.start.tidying import FoundSegments
-from blumfeld_storage_local.sync.durability import FLUSH_UNASKED
+from blumfeld_storage_local.sync.new_logs import write_topic_id
 
 _ALL = 1 << 62
 """A flushed end beyond every log, for a log that is flushed as a whole."""

@@ -13,7 +13,7 @@ from blumfeld.log.segments.file_names import Suffix
 from blumfeld.log.segments.recovery import LegacyFormat, RecoveredSegment, recover_segment
 from blumfeld.spi.storage import LogListener
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.segments.scan import damaged
 from blumfeld_storage_local.segments.segment import SUFFIXES, Segment
 from blumfeld_storage_local.start.setting_aside import set_aside_end, set_aside_whole

@@ -1,1 +1,1 @@
-"""When written records are synced to the device, and what an ack promises about it."""
+"""Syncs: what one must cover, and the rounds that logs share."""

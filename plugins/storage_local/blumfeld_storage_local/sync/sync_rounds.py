@@ -7,7 +7,7 @@ from itertools import islice
 
 from blumfeld.spi.histogram import Histogram
 from blumfeld.spi.runtime import Runtime, Timer
-from blumfeld_storage_local.logs.flusher import Flusher, SyncWork
+from blumfeld_storage_local.sync.flusher import Flusher, SyncWork
 
 LANE_FILES = 8
 """Files that one worker syncs one after the other. Only beyond that a second worker pays.

@@ -9,9 +9,9 @@ from __future__ import annotations
 import errno
 
 from blumfeld.spi.runtime import Runtime
-from blumfeld_storage_local.logs.worker_slots import WorkerSlots
 from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_check import check_of, take_check
+from blumfeld_storage_local.worker_slots import WorkerSlots
 
 AT_ONCE_MAX = 2
 """Workers that may read for one directory: half of the runtime's, so that syncs find one too."""

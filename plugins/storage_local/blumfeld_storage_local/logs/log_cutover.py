@@ -7,17 +7,27 @@ import errno
 from collections.abc import Callable
 from typing import Protocol
 
+import msgspec
+
 from blumfeld.spi.storage import WriteOutcome
 from blumfeld_storage_local.compaction.cleaner_passes import CleanerPasses
-from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.logs.active_writer import ActiveWriter
 from blumfeld_storage_local.logs.aux_files import AuxDirectory
 from blumfeld_storage_local.logs.log_flushing import Done, LogFlushing
-from blumfeld_storage_local.relocation.log_copy import Original
+from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.segments.segment import Segment
-from blumfeld_storage_local.segments.segment_list import SegmentList
 
 _SYNCS_MAX = 100
+
+
+class Original(msgspec.Struct, frozen=True):
+    """One segment of the log, as it was when the move listed the segments."""
+
+    segment: Segment
+    next_offset: int
+    size_bytes: int
+    sealed: bool
 
 
 class CutOverLog(Protocol):

@@ -13,7 +13,7 @@ import msgspec
 from blumfeld.log.segments.file_names import Suffix, partition_dir, segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_storage_local.start.tidying import FoundSegments, tidy
+from blumfeld_storage_local.logs.tidying import FoundSegments, tidy
 
 
 class LogSurvey(msgspec.Struct, frozen=True):

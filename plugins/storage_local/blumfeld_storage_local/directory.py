@@ -10,12 +10,12 @@ from blumfeld.spi.histogram import Histogram
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Files, Runtime, Timer
 from blumfeld.spi.storage import LogDirInfo
-from blumfeld_storage_local.directories.new_logs import NewLogs
-from blumfeld_storage_local.logs.cold_reads import ColdReads
-from blumfeld_storage_local.logs.worker_slots import WorkerSlots
+from blumfeld_storage_local.durability import FLUSH_NEVER, Durability, can_be_undone
+from blumfeld_storage_local.segments.cold_reads import ColdReads
 from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX, OpenFiles
-from blumfeld_storage_local.sync.durability import FLUSH_NEVER, Durability, can_be_undone
+from blumfeld_storage_local.sync.new_logs import NewLogs
 from blumfeld_storage_local.sync.sync_rounds import SyncRounds
+from blumfeld_storage_local.worker_slots import WorkerSlots
 
 SYNC_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 SPACE_KEPT_MS = 1000

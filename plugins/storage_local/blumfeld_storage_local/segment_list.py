@@ -6,7 +6,7 @@ from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 
 from blumfeld.log.segments.file_names import Mark, Suffix
-from blumfeld_storage_local.directories.directory import LogDirectory
+from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.segments.segment import SUFFIXES, Segment
 
 

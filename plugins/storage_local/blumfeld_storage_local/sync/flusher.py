@@ -10,8 +10,8 @@ from typing import Protocol
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import FileRegion
 from blumfeld.spi.runtime import File, Files
-from blumfeld_storage_local.directories.new_logs import sync_topic_id
 from blumfeld_storage_local.segments.segment import Segment
+from blumfeld_storage_local.sync.new_logs import sync_topic_id
 
 
 class Flushed(Protocol):
