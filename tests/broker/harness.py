@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 import msgspec
 
 from blumfeld.broker.broker import Broker
-from blumfeld.broker.ports import BrokerComposition
+from blumfeld.broker.composition import BrokerComposition
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.runtime.coordinator import gather
 from blumfeld.spi.cluster import (

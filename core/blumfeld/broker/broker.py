@@ -9,19 +9,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from blumfeld.broker.fetch.sessions import FetchSessions
-from blumfeld.broker.membership.cluster import ClusterView
+from blumfeld.broker.cluster import ClusterView
+from blumfeld.broker.composition import BrokerComposition
+from blumfeld.broker.fetch_sessions import FetchSessions
 from blumfeld.broker.membership.cluster_gauges import ClusterGauges
 from blumfeld.broker.membership.config_warnings import ConfigWarnings
 from blumfeld.broker.membership.following import ImageFollower
 from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.membership.log_directories import LogDirectories
 from blumfeld.broker.membership.lost_brokers import LostBrokers
-from blumfeld.broker.ports import BrokerComposition, CoordinatorKind, Ports
-from blumfeld.broker.produce.looking_inside import LookingInside
+from blumfeld.broker.ports import CoordinatorKind, Ports
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.hosting.pushes import PushedReplicas
 from blumfeld.broker.replicas.local_partitions import LedPartitions
+from blumfeld.broker.replicas.rules.looking_inside import LookingInside
 from blumfeld.broker.serving.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.serving.peer_client import TransportPeerClient
 from blumfeld.broker.upkeep.cleaner import Cleaner

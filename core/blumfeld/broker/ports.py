@@ -9,85 +9,26 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
-from blumfeld.spi.hooks import Composition
-
 if TYPE_CHECKING:
     from collections.abc import Hashable, Sequence
 
-    from blumfeld.broker.fetch.sessions import FetchSessions
-    from blumfeld.broker.produce.looking_inside import LookingInside
+    from blumfeld.broker.cluster import ClusterView
+    from blumfeld.broker.fetch_sessions import FetchSessions
     from blumfeld.broker.replicas.partition import Partition
+    from blumfeld.broker.replicas.rules.looking_inside import LookingInside
     from blumfeld.broker.replicas.watching.topic_bytes import TopicBytes
     from blumfeld.broker.waiting.parking import Expires
     from blumfeld.client.envelope import Forwarded
-    from blumfeld.config.values import BrokerConfig, TopicConfig
-    from blumfeld.spi.cluster import BrokerImage, ClusterImage, Membership, TopicImage
+    from blumfeld.spi.cluster import BrokerImage, Membership
     from blumfeld.spi.completion import Completion
     from blumfeld.spi.consensus import Controller, OnBehalf, Quorum
     from blumfeld.spi.context import ParkedOperation, RequestContext
-    from blumfeld.spi.groups import GroupProtocol
     from blumfeld.spi.hooks import EventLog, Feature
-    from blumfeld.spi.observing import Observer
-    from blumfeld.spi.replication import Replication
     from blumfeld.spi.runtime import Runtime
     from blumfeld.spi.storage import LogStorage, TopicPartition
-    from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionCoordinator
+    from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction
     from blumfeld.wire.errors import ErrorCode
     from blumfeld.wire.schema import Message
-
-
-class Announcements(Protocol):
-    """pluggy's hooks for rare events."""
-
-    blumfeld_topic_created: Callable[..., object]
-    blumfeld_topic_deleted: Callable[..., object]
-    blumfeld_leader_changed: Callable[..., object]
-
-
-class BrokerComposition(Composition, Protocol):
-    """The parts of a node that the broker needs, and that plug-ins are not handed."""
-
-    rack: str | None
-    single_node: bool
-    """Whether the manifest names no other node: then internal topics have as many replicas as there are brokers."""
-    features: tuple[Feature, ...]
-    group_protocols: tuple[GroupProtocol, ...]
-    transactions: TransactionCoordinator | None
-    hook: Announcements
-    observers: tuple[tuple[str, Observer], ...]
-    """(name of the plug-in, its observer)."""
-
-    @property
-    def replication(self) -> Replication:
-        """The node's replication."""
-        ...
-
-
-class Image(Protocol):
-    """The cluster as this node knows it now."""
-
-    @property
-    def node_id(self) -> int:
-        """This node's id."""
-        ...
-
-    @property
-    def config(self) -> BrokerConfig:
-        """This broker's configuration, with what was changed at run time."""
-        ...
-
-    @property
-    def image(self) -> ClusterImage:
-        """The image of the cluster's metadata. It is replaced, never changed: ask anew in each turn."""
-        ...
-
-    def topic_config(self, topic: str) -> TopicConfig:
-        """The configuration that holds for a topic, whether it has one of its own or not."""
-        ...
-
-    def topic_image(self, name: str, topic_id: bytes, by_id: bool) -> TopicImage | None:
-        """A topic by its id, or by its name."""
-        ...
 
 
 class Hosted(Protocol):
@@ -231,7 +172,7 @@ class Ports(NamedTuple):
 
     runtime: Runtime
     events: EventLog
-    cluster: Image
+    cluster: ClusterView
     hosted: Hosted
     controller: Submit
     parking: Park

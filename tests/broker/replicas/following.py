@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, cast
 
 from blumfeld.broker.fetch.reads import PartitionRead, Reader
-from blumfeld.broker.fetch.sessions import FetchPartition
+from blumfeld.broker.fetch_sessions import FetchPartition
 from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.partition import ACKS_LEADER, Partition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites

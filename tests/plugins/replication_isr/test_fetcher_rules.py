@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blumfeld.broker.fetch.sessions import FetchPartition, FetchSessions
+from blumfeld.broker.fetch_sessions import FetchPartition, FetchSessions
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_replication_isr.fetcher_rules import (
     EPOCH_MAX,

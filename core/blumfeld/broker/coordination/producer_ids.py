@@ -5,7 +5,8 @@ from __future__ import annotations
 
 from collections import deque
 
-from blumfeld.broker.ports import Image, Submit
+from blumfeld.broker.cluster import ClusterView
+from blumfeld.broker.ports import Submit
 from blumfeld.spi.cluster import Membership
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
@@ -22,7 +23,9 @@ ALLOCATE_TIMEOUT_MS = 30_000
 class ProducerIds:
     """Gives each caller the next id of a block, and asks the controller for another block when it is used up."""
 
-    def __init__(self, cluster: Image, membership: Membership, controller: Submit, events: EventLog) -> None:
+    def __init__(
+        self, cluster: ClusterView, membership: Membership, controller: Submit, events: EventLog
+    ) -> None:
         self._cluster = cluster
         self._membership = membership
         self._controller = controller

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from blumfeld.broker.cluster import ClusterView
 from blumfeld.broker.coordination.led_topic import LedTopic
-from blumfeld.broker.ports import Image
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.cluster import ClusterImage
@@ -36,7 +36,7 @@ class TransactionCoordination:
         *,
         runtime: Runtime,
         events: EventLog,
-        cluster: Image,
+        cluster: ClusterView,
         partitions: PartitionManager,
         peers: PeerClient,
         listener: str,

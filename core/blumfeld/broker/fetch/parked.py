@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from blumfeld.broker.fetch.reads import CHANGED, FetchAttempt, PartitionRead, Reader
-from blumfeld.broker.fetch.sessions import FetchPlan
+from blumfeld.broker.fetch_sessions import FetchPlan
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.replicas.watching.written_bytes import WrittenBytes
 from blumfeld.spi.completion import Completion

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan
+from blumfeld.broker.fetch_sessions import FetchPartition, FetchPlan
 from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.compaction import AbortedTransaction

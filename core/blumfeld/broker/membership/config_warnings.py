@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from blumfeld.broker.ports import Image
+from blumfeld.broker.cluster import ClusterView
 from blumfeld.config.values import BROKER_CONFIGS, GROUP_CONFIGS, TOPIC_CONFIGS
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.spi.hooks import EventLog
@@ -28,7 +28,7 @@ _SCOPES = {
 class ConfigWarnings:
     """Checks configuration as it arrives, and warns once about each key that has no effect."""
 
-    def __init__(self, cluster: Image, runtime: Runtime, events: EventLog) -> None:
+    def __init__(self, cluster: ClusterView, runtime: Runtime, events: EventLog) -> None:
         self._cluster = cluster
         self._runtime = runtime
         self._events = events

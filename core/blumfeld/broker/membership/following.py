@@ -8,10 +8,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from blumfeld.broker.membership.cluster import ClusterView
+from blumfeld.broker.cluster import ClusterView
+from blumfeld.broker.composition import BrokerComposition
 from blumfeld.broker.membership.config_warnings import ConfigWarnings
 from blumfeld.broker.membership.lifecycle import Lifecycle
-from blumfeld.broker.ports import BrokerComposition
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, ImageDelta, TopicImage
 from blumfeld.spi.completion import Completion, Steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from blumfeld.broker.ports import Image
+from blumfeld.broker.cluster import ClusterView
 from blumfeld.metadata.partitions.directories import directory_of, has_online_directory
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, Endpoint, PartitionImage
 from blumfeld.wire.errors import ErrorCode
@@ -15,7 +15,7 @@ def live_brokers(image: ClusterImage) -> Iterator[BrokerImage]:
     return (b for _, b in sorted(image.brokers.items()) if not b.fenced)
 
 
-def controller_id(cluster: Image) -> int:
+def controller_id(cluster: ClusterView) -> int:
     """Returns the broker to name as the controller: this one if it is live, else any live one; -1 if there is none.
 
     In KRaft clients can't reach the controller, and every broker forwards requests to it.
@@ -26,7 +26,7 @@ def controller_id(cluster: Image) -> int:
     return live[0] if live else -1
 
 
-def leader_for(cluster: Image, partition: PartitionImage, listener: str) -> tuple[ErrorCode, int]:
+def leader_for(cluster: ClusterView, partition: PartitionImage, listener: str) -> tuple[ErrorCode, int]:
     """Returns the error and the leader id for a client on this listener, as Kafka's ``MetadataCache`` does."""
     if partition.leader < 0:
         return ErrorCode.LEADER_NOT_AVAILABLE, -1
@@ -38,7 +38,7 @@ def leader_for(cluster: Image, partition: PartitionImage, listener: str) -> tupl
     return ErrorCode.NONE, partition.leader
 
 
-def offline_replicas(cluster: Image, partition: PartitionImage, listener: str) -> list[int]:
+def offline_replicas(cluster: ClusterView, partition: PartitionImage, listener: str) -> list[int]:
     """Returns the replicas whose broker is gone, fenced or not on this listener, or whose log directory is offline."""
     brokers = cluster.image.brokers
     return [
@@ -52,7 +52,7 @@ def offline_replicas(cluster: Image, partition: PartitionImage, listener: str) -
 
 
 def hinted_leader(
-    cluster: Image, partition: PartitionImage, listener: str
+    cluster: ClusterView, partition: PartitionImage, listener: str
 ) -> tuple[BrokerImage, Endpoint] | None:
     """The leader's broker and endpoint, as an answer with NOT_LEADER_OR_FOLLOWER tells them (KIP-951); ``None`` where
     no live broker on this listener leads.

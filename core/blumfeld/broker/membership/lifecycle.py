@@ -29,7 +29,7 @@ from blumfeld.wire.messages.broker_registration import (
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
-    from blumfeld.broker.ports import BrokerComposition
+    from blumfeld.broker.composition import BrokerComposition
 
 SUPPORTED_FEATURES = {
     "metadata.version": (30, 30),

@@ -14,9 +14,10 @@ leaves its leadership and its ISR at once, and the other replicas of its directo
 
 from __future__ import annotations
 
+from blumfeld.broker.cluster import ClusterView
+from blumfeld.broker.composition import BrokerComposition
 from blumfeld.broker.membership.directory_assignments import DirectoryAssignments, Replica
 from blumfeld.broker.membership.lifecycle import Lifecycle
-from blumfeld.broker.ports import BrokerComposition, Image
 from blumfeld.broker.replicas.giving_way import GivingWay
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
@@ -56,7 +57,7 @@ class LogDirectories:
     def __init__(
         self,
         composition: BrokerComposition,
-        cluster: Image,
+        cluster: ClusterView,
         hosted: PartitionManager,
         lifecycle: Lifecycle,
         events: EventLog,

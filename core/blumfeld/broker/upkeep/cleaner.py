@@ -9,8 +9,9 @@ from __future__ import annotations
 import errno
 from collections.abc import Sequence
 
+from blumfeld.broker.cluster import ClusterView
 from blumfeld.broker.fetch.first_timestamps import FirstTimestamps
-from blumfeld.broker.ports import Hosted, Image
+from blumfeld.broker.ports import Hosted
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.upkeep.cleaner_choice import cleanable, request_for, with_segments
 from blumfeld.log.cleaning.rules import CleaningPlan, choose, plan_cleaning
@@ -30,7 +31,7 @@ class Cleaner:
 
     def __init__(
         self,
-        cluster: Image,
+        cluster: ClusterView,
         hosted: Hosted,
         storage: LogStorage,
         runtime: Runtime,

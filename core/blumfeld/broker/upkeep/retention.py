@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blumfeld.broker.ports import Image
+from blumfeld.broker.cluster import ClusterView
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.log.segments.rules import RetentionLimits, plan_retention
@@ -25,7 +25,7 @@ class Upkeep:
 
     def __init__(
         self,
-        cluster: Image,
+        cluster: ClusterView,
         hosted: PartitionManager,
         storage: LogStorage,
         runtime: Runtime,

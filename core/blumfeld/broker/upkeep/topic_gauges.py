@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from blumfeld.broker.ports import Hosted, Image
+from blumfeld.broker.cluster import ClusterView
+from blumfeld.broker.ports import Hosted
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.hooks import Metric
 
@@ -19,7 +20,7 @@ OTHERS = "(others)"
 """No topic can have this name: brackets are not legal in one."""
 
 
-def topic_gauges(hosted: Hosted, cluster: Image, node_id: int) -> list[Metric]:
+def topic_gauges(hosted: Hosted, cluster: ClusterView, node_id: int) -> list[Metric]:
     """The gauges, and the counters of bytes. They read ``hosted`` and the image at a scrape."""
     return [*_of_topics(hosted), *_of_replicas(hosted, cluster, node_id)]
 
@@ -57,7 +58,7 @@ def _of_topics(hosted: Hosted) -> list[Metric]:
     ]
 
 
-def _of_replicas(hosted: Hosted, cluster: Image, node_id: int) -> list[Metric]:
+def _of_replicas(hosted: Hosted, cluster: ClusterView, node_id: int) -> list[Metric]:
     return [
         Metric(
             "blumfeld_led_partitions",

@@ -12,8 +12,8 @@ from typing import Any
 
 from blumfeld.broker.fetch.parked import ParkedFetch
 from blumfeld.broker.fetch.reads import CHANGED, READ_COMMITTED, FetchAttempt, PartitionRead, Reader
-from blumfeld.broker.fetch.sessions import FetchPartition, FetchPlan, PartitionKey
 from blumfeld.broker.fetch.straight_answer import STRAIGHT_FROM, straight
+from blumfeld.broker.fetch_sessions import FetchPartition, FetchPlan, PartitionKey
 from blumfeld.broker.membership.leaders import hinted_leader
 from blumfeld.broker.ports import Ports
 from blumfeld.config.replica_selectors import RACK_AWARE

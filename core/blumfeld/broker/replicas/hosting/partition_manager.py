@@ -13,7 +13,7 @@ from errno import EIO
 
 from msgspec.structs import replace
 
-from blumfeld.broker.ports import Image
+from blumfeld.broker.cluster import ClusterView
 from blumfeld.broker.replicas.hosting.places import Places
 from blumfeld.broker.replicas.hosting.strays import strays
 from blumfeld.broker.replicas.partition import Partition
@@ -60,7 +60,7 @@ class PartitionManager:
         runtime: Runtime,
         counts: WaitCounts,
         events: EventLog,
-        cluster: Image,
+        cluster: ClusterView,
     ) -> None:
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 
 import pytest
 
-from blumfeld.broker.fetch.sessions import (
+from blumfeld.broker.fetch_sessions import (
     EPOCH_MAX,
     EVICTION_MS,
     SESSION_PARTITIONS_MAX,

@@ -1,10 +1,10 @@
-"""The cluster as this node knows it, and the configuration that follows from it: implements ``ports.Image``."""
+"""The cluster as this node knows it, and the configuration that follows from it."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from blumfeld.broker.ports import BrokerComposition
+from blumfeld.broker.composition import BrokerComposition
 from blumfeld.config.values import BROKER_CONFIGS, BrokerConfig, TopicConfig, usable
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, ClusterImage, TopicImage
 
@@ -20,7 +20,7 @@ class ClusterView:
 
     @property
     def image(self) -> ClusterImage:
-        """The image of the cluster's metadata now."""
+        """The image of the cluster's metadata now. It is replaced, never changed: ask anew in each turn."""
         return self._composition.metadata.image
 
     def topic_config(self, topic: str) -> TopicConfig:
