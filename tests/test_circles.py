@@ -132,6 +132,55 @@ def test_a_room_is_a_folder_or_a_module_beside_the_folders() -> None:
     assert {"ledger", "writers", "publishing"} <= rooms("blumfeld_sink_spark.ledger").keys()
 
 
+def drawn() -> dict[str, list[list[str]]]:
+    """The floors of each package on the map, the top one first. Folders have no slash."""
+    page = (ROOT / "docs" / "architecture.md").read_text().partition("\n## The rooms\n")[2]
+    floors: dict[str, list[list[str]]] = {}
+    for line in page.split("```")[1].splitlines()[1:]:
+        if not line.startswith(" "):
+            row, _, line = line.partition(" ")
+            core = (ROOT / "core" / "blumfeld" / row).is_dir()
+            package = row.rstrip("/").replace("/", ".")
+            package = (
+                f"blumfeld.{package}" if core else package if row == "campaigns/" else f"blumfeld_{package}"
+            )
+            floors[package] = [[]]
+        for word in line.replace("/", "").split():
+            if word == ">":
+                floors[package].append([])
+            else:
+                floors[package][-1].append(word)
+    return floors
+
+
+def test_the_map_draws_the_rooms_of_every_large_package() -> None:
+    """Large: a package of ours, or of core, that has two folders."""
+    folders: dict[str, set[str]] = {}
+    for package in packages():
+        outer, _, folder = package.rpartition(".")
+        folders.setdefault(outer, set()).add(folder)
+    large = {package for package, inside in folders.items() if len(inside) > 1 and package.count(".") < 2}
+    floors = drawn()
+    inner = {package for package in large if package.count(".") == 1 and not package.startswith("blumfeld.")}
+    assert large - inner - {"", "blumfeld"} <= floors.keys()
+    for package, floor in floors.items():
+        assert folders[package] <= {room for row in floor for room in row} <= rooms(package).keys(), package
+
+
+def test_every_import_between_rooms_goes_down_on_the_map() -> None:
+    up = []
+    for package, rows in drawn().items():
+        needed = rooms(package)
+        floor_of = {room: number for number, row in enumerate(rows) for room in row}
+        up += [
+            f"{package}: {room} -> {other}"
+            for room, floor in floor_of.items()
+            for other in needed[room]
+            if other in floor_of and floor_of[other] <= floor
+        ]
+    assert not up
+
+
 def test_a_circle_is_found_however_long_it_is() -> None:
     graph = {"a": {"b"}, "b": {"c"}, "c": {"a", "d"}, "d": {"e"}, "e": set(), "f": {"g"}, "g": {"f", "a"}}
     assert circles(graph) == {frozenset("abc"), frozenset("fg")}
