@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import gc
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,14 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.testing.transport_contract import TransportContract, kit
 from blumfeld_net_asyncio import transport
 from tests.plugins.net_asyncio.net_asyncio_tools import NoLog
+
+
+@pytest.fixture(autouse=True)
+def _no_garbage() -> Iterator[None]:
+    """What fails leaves a circle of the error and its frames, with the buffers of a transport: 100 MB after all."""
+    yield
+    gc.collect()
+
 
 Plant = Callable[[pytest.MonkeyPatch], None]
 
