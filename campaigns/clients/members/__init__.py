@@ -1,1 +1,1 @@
-"""Members of a group: programs that each client runs, and their lives as the checks see them."""
+"""Members of a group: programs that each client runs."""

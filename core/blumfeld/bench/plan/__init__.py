@@ -1,1 +1,1 @@
-"""A bench's input: workloads, the variants to compare, and the order and length of their rounds."""
+"""A bench's plan: the variants to compare, and the order and length of their rounds."""

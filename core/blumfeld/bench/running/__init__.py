@@ -1,1 +1,1 @@
-"""Run a bench: the session, one server a turn, and the counts of what the server used."""
+"""Run a bench: the session, one server a turn, and the contract of those that watch."""

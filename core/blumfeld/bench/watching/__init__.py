@@ -1,1 +1,1 @@
-"""Show a running bench: the watcher's contract, a tally of the run, and the live view."""
+"""Show a running bench: a tally of the run, and the live view."""

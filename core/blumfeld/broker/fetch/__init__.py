@@ -1,1 +1,1 @@
-"""Fetch: sessions (KIP-227), reads of partitions, and first timestamps of segments."""
+"""Fetch: reads of partitions, and first timestamps of segments."""

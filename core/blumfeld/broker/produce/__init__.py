@@ -1,1 +1,1 @@
-"""Produce: the straight way for a request with one batch, pending requests, record checks, and refused writes."""
+"""Produce: the straight way for a request with one batch, and requests that wait for their batches."""

@@ -1,1 +1,1 @@
-"""Commands of brokers and controllers: registration, sessions, features, producer ids. Pure."""
+"""Commands of brokers and controllers: registration, features, producer ids. Pure."""
