@@ -45,6 +45,7 @@ def test_the_same_seed_gives_the_same_trace() -> None:
     assert first.digest != other.digest
 
 
+@pytest.mark.slow  # every day for the swarm, in tests/cli/test_simulate.py
 def test_the_trace_does_not_depend_on_the_hash_seed() -> None:
     """No order of a set of names reaches what is done."""
     command = [sys.executable, "-m", "blumfeld.testing.simulation", "--seeds", "5", "--hours", "0.03"]

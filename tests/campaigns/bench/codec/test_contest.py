@@ -83,6 +83,7 @@ def test_the_table_says_times_ratios_and_instructions() -> None:
         assert part in text
 
 
+@pytest.mark.slow
 def test_the_command_times_and_writes_what_it_found(tmp_path: Path) -> None:
     out = tmp_path / "codec.json"
     command = [
