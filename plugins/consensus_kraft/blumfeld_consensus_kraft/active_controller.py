@@ -1,11 +1,14 @@
-"""The controller at work: decides while this node leads the quorum, and watches the brokers' sessions.
+"""The controller at work: it decides, places and answers for one epoch, and watches the brokers' sessions.
 
 A command is decided on at once, its records are placed and replayed into the controller's image, so that the next
 command sees them. Its response goes out when they are committed. A response that has no records waits likewise for
 what it may have seen.
 
-A large decision takes several turns (ADR 0021). Either it is made in parts, with other commands between them. Or its
-records are encoded and placed in several batches, and other commands wait until the last one is placed.
+A large decision takes several turns (ADR 0021):
+
+* A decision in parts gives the turn back, and other commands come between its parts.
+* A decision of several batches is encoded and placed in steps. Other commands wait until its last batch is placed,
+  because what they decide on and what they write must not come between its batches.
 
 A defect in a decision costs that request alone (UNKNOWN_SERVER_ERROR): nothing was placed. A defect while records are
 replayed or appended drops the controller, which is rebuilt from the log in the next epoch.
@@ -13,13 +16,18 @@ replayed or appended drops the controller, which is rebuilt from the log in the 
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
-from blumfeld.metadata.controller import Controller
-from blumfeld.metadata.decision import ControllerDecision, Moment
+from msgspec.structs import replace
+
+from blumfeld.metadata.controller import Controller, PeriodicCommand
+from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.metadata.image.bootstrap import first_records
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
 from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.hooks import Composition, EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -32,24 +40,41 @@ from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, Brok
 from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.batching import Batch, batches_of
-from blumfeld_consensus_kraft.deciding import Decisions, Part
-from blumfeld_consensus_kraft.periodic import PeriodicCommands
-from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
+from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, Unpublished
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.registration import controller_registration
 
 RETRY_MS = 1_000
 """After a defect: how long before expired sessions are looked at again."""
 BUSY_MS = 10
-"""Until sessions are looked at again that ended while a large decision was being placed."""
+"""Pause before the controller looks again at work of its own that came due while a large decision was being placed."""
+
+Decide = Callable[[ControllerState, Moment], ControllerDecision]
+
+
+class Part(NamedTuple):
+    """A decision to make, or the next part of one."""
+
+    command: object
+    """The request, or words for a work of the controller's own."""
+    decide: Decide
+    reply: Reply | None
+
+    def settle(self, error: BrokerError) -> None:
+        """Answer with an error."""
+        if self.reply is not None:
+            self.reply.settle(error)
 
 
 class ActiveController:
-    """The controller of one node, which decides from :meth:`lead` to :meth:`stop`.
+    """The controller of one node and epoch, which decides from :meth:`begin` to :meth:`stop`.
 
+    :param behind: the steps that the publisher's image is behind the log
+    :param silent: the former controller, and when it was heard from last
     :param heard: is told of a broker's heartbeat that was taken and asks to serve: its id and its epoch
     :param failed: is told that the log takes no more
     :param contradicted: is told of a defect that leaves the controller half changed
+    :raises Exception: a defect: the log contradicts itself
     """
 
     def __init__(
@@ -59,11 +84,15 @@ class ActiveController:
         log: RaftLog,
         events: EventLog,
         defects: RepeatedEvents,
+        epoch: int,
+        behind: Sequence[Unpublished],
+        silent: tuple[int, float] | None,
         *,
         heard: Callable[[int, int], None],
         failed: Callable[[OSError], None],
         contradicted: Callable[[Exception], None],
     ) -> None:
+        self.id = ControllerId(composition.node_id, epoch)
         self._composition = composition
         self._runtime = composition.runtime
         self._config = composition.config
@@ -74,106 +103,92 @@ class ActiveController:
         self._heard = heard
         self._failed = failed
         self._contradicted = contradicted
-        self._controller: Controller | None = None
-        self._epoch = -1
+        self._controller = Controller(
+            publisher.newest.copy(), self._config, composition.features, composition.controller_commands
+        )
+        for step in behind:
+            self._controller.replay(step.records, step.last_offset - len(step.records) + 1, step.epoch)
+        self._controller.take_over(
+            self._runtime.monotonic_ms(), composition.node_id, composition.incarnation_id, silent
+        )
+        self._placing: tuple[Part, Steps[None]] | None = None
+        """The decision that is being encoded or placed."""
+        self._behind: deque[tuple[Callable[[], None], Reply]] = deque()
+        """What waits for its end."""
+        self._parts: deque[Part] = deque()
+        self._work: Work | None = None
+        """Goes on with all of these."""
         self._session_timer: Timer | None = None
         self._expiry: Work | None = None
         """Fences the brokers whose sessions are over."""
-        self._decisions = Decisions(
-            composition.runtime,
-            encode=self._encoded,
-            place=self.place,
-            placed=self._placed,
-            undecided=self._undecided,
-            failed=failed,
-            contradicted=contradicted,
-        )
-        self._periodic = PeriodicCommands(composition.runtime, self._decisions, self._moment)
+        self._periodic: dict[str, Timer] = {}
+        self._stopped = False
 
-    @property
-    def is_leading(self) -> bool:
-        """Whether it takes commands."""
-        return self._controller is not None
-
-    def lead(
-        self,
-        epoch: int,
-        leader_change: bytearray,
-        bootstrap: Sequence[Message],
-        *,
-        abort: bool,
-        silent: tuple[int, float] | None,
-    ) -> None:
-        """Begin an epoch: LeaderChange first, and then what a new controller writes.
+    def begin(self, leader_change: bytearray, bootstrap: Sequence[Message], *, abort: bool) -> None:
+        """Begin the epoch: LeaderChange first, and then what a new controller writes.
 
         :param bootstrap: records that a new cluster begins with, where the metadata has no ``metadata.version``
         :param abort: the log ends within a transaction
-        :param silent: the former controller, and when it was heard from last
         :raises OSError: the log takes no records
-        :raises Exception: a defect: the log contradicts itself
+        :raises Exception: a defect
         """
-        image = self._publisher.newest.copy()
-        controller = Controller(
-            image, self._config, self._composition.features, self._composition.controller_commands
-        )
-        behind, transaction_open = self._publisher.unpublished()
-        for step in behind:
-            controller.replay(step.records, step.last_offset - len(step.records) + 1, step.epoch)
-        composition = self._composition
-        controller.take_over(
-            self._runtime.monotonic_ms(), composition.node_id, composition.incarnation_id, silent
-        )
-        self._controller = controller
-        self._epoch = epoch
+        controller = self._controller
         self.place(Batch(leader_change, []))
-        if abort or transaction_open:
+        if abort:
             self.append([AbortTransactionRecord(reason="the controller changed")])
         if bootstrap and METADATA_VERSION_FEATURE not in controller.image.features:
             min_isr = self._config.int("min.insync.replicas")
             self.append(first_records(list(bootstrap), min_isr))
         request = controller_registration(self._composition, controller.state.features)
         self.append(controller.command(request, self._moment()).records)
-        left_over = Part("left-over elections", lambda _, moment: controller.elect_left_over(moment), None)
-        self._decisions.make(left_over, controller.state, self._moment)
+        self._make(Part("left-over elections", lambda _, moment: controller.elect_left_over(moment), None))
         self._watch_sessions()
-        self._periodic.start(controller)
+        for command in controller.periodic():
+            self._plan(command, command.interval_ms)
 
     def stop(self, error: BrokerError) -> None:
-        """Take no more commands; those that are being decided get ``error``."""
-        self._controller = None
-        self._periodic.stop()
-        if self._session_timer is not None:
-            self._session_timer.cancel()
-            self._session_timer = None
-        if self._expiry is not None:
-            self._expiry.cancel()
-        self._decisions.drop(error)
+        """Take no more commands; those that are being decided, and what waits for them, get ``error``."""
+        self._stopped = True
+        for timer in (*self._periodic.values(), self._session_timer, self._expiry, self._work):
+            if timer is not None:
+                timer.cancel()
+        waiting = [part.reply for part in self._parts]
+        waiting += [reply for _, reply in self._behind]
+        if self._placing is not None:
+            waiting.append(self._placing[0].reply)
+        self._placing = None
+        self._parts.clear()
+        self._behind.clear()
+        for reply in waiting:
+            if reply is not None:
+                reply.settle(error)
 
     def submit(self, command: Message, reply: Reply) -> None:
         """Decide now, or behind a decision that is being placed."""
-        self._decisions.in_turn(lambda: self._decide(command, reply), reply)
+        self.in_turn(lambda: self._command(command, reply), reply)
 
     def in_turn(self, decide: Callable[[], None], reply: Reply) -> None:
-        """Call ``decide`` now, or behind a decision that is being placed: no other record may stand among those."""
-        if self._controller is None:
+        """Call ``decide`` now, or behind the decision that is being placed, unless ``reply`` is settled by then: no
+        other record may stand among those of the decision.
+        """
+        if self._stopped:
             reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER))
+        elif self._is_busy:
+            self._behind.append((decide, reply))
         else:
-            self._decisions.in_turn(decide, reply)
+            decide()
 
     def fence_dead(self, broker_id: int, broker_epoch: int) -> None:
         """Fence this registration of a broker: its process is gone."""
-        controller = self._controller
-        if controller is None:
+        if self._stopped:
             return
-        self._events.warning("a broker's process is gone", broker_id=broker_id)
+        words = "a broker's process is gone"
+        self._events.warning(words, broker_id=broker_id)
         decided: Completion[Message] = Completion()
         reply = Reply(-1, None, decided)
-        part = Part(
-            "a broker's process is gone",
-            lambda _, moment: controller.fence_dead(broker_id, broker_epoch, moment),
-            reply,
-        )
-        self._decisions.in_turn(lambda: self._decisions.make(part, controller.state, self._moment), reply)
+        fence = self._controller.fence_dead
+        part = Part(words, lambda _, moment: fence(broker_id, broker_epoch, moment), reply)
+        self.in_turn(lambda: self._make(part), reply)
 
     # Records
 
@@ -191,15 +206,14 @@ class ActiveController:
         :raises OSError: the log takes no records
         :raises Exception: it contradicts the image; it is not in the log then
         """
-        assert self._controller is not None
         data, records = decided
         # First: a decision that contradicts the image must not reach the log, which no start could read then.
-        self._controller.replay(records, self._log.end_offset, self._epoch)
-        base_offset = self._log.append(data, self._epoch)
+        self._controller.replay(records, self._log.end_offset, self.id.epoch)
+        base_offset = self._log.append(data, self.id.epoch)
         batch = RecordBatch(memoryview(data))
         self._publisher.uncommitted.append(
             Placed(
-                base_offset, batch.next_offset, self._epoch, records, batch.size_bytes, batch.max_timestamp
+                base_offset, batch.next_offset, self.id.epoch, records, batch.size_bytes, batch.max_timestamp
             )
         )
 
@@ -217,7 +231,7 @@ class ActiveController:
         return batches_of(
             records,
             atomic=atomic,
-            epoch=self._epoch,
+            epoch=self.id.epoch,
             timestamp_ms=self._runtime.now_ms(),
             bytes_max=self._config.int("internal.metadata.max.batch.size.in.bytes"),
         )
@@ -231,19 +245,87 @@ class ActiveController:
             new_uuid=self._runtime.new_uuid,
         )
 
-    def _decide(self, command: Message, reply: Reply) -> None:
-        controller = self._controller
-        if controller is None:
-            reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER))
-            return
-        part = Part(command, lambda _, moment: controller.command(command, moment), reply)
-        self._decisions.make(part, controller.state, self._moment)
+    @property
+    def _is_busy(self) -> bool:
+        """Whether a decision is being placed, so that no other record may be."""
+        return self._placing is not None or bool(self._behind)
+
+    def _command(self, command: Message, reply: Reply) -> None:
+        self._make(Part(command, lambda _, moment: self._controller.command(command, moment), reply))
         if isinstance(command, BrokerHeartbeatRequest) and self._session_timer is None:
             self._watch_sessions()
 
+    def _make(self, part: Part) -> None:
+        """Decide, and place the records: now if they are few. None may be under way."""
+        try:
+            decision = part.decide(self._controller.state, self._moment())
+        except BrokerError as error:
+            part.settle(error)
+        except Exception as defect:
+            self._undecided(part.command, defect)
+            part.settle(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR))
+        else:
+            if decision.rest is not None:
+                self._parts.append(part._replace(decide=decision.rest))
+            placing = self._place_decision(part, decision)
+            self._placing = (part, placing)
+            self._step(placing)
+            if (self._is_busy or self._parts) and (self._work is None or self._work.done):
+                self._work = self._runtime.scheduler.run(Lane.METADATA, self._go_on(), at_once=False)
+
+    def _step(self, placing: Steps[None]) -> None:
+        """Do the next step of the decision. A small one has one."""
+        try:
+            next(placing)
+        except StopIteration:
+            self._placing = None
+
+    def _go_on(self) -> Steps[None]:
+        """Go on with a large decision, then with the commands that waited for its end, then with the next part."""
+        while self._is_busy or self._parts:
+            if self._placing is not None:
+                self._step(self._placing[1])
+            elif self._behind:
+                decide, reply = self._behind.popleft()
+                if not reply.completion.done:
+                    decide()
+            else:
+                self._make(self._parts.popleft())
+            yield None
+
+    def _place_decision(self, part: Part, decision: ControllerDecision) -> Steps[None]:
+        """Encode all, then place batch by batch: what can't be encoded has changed nothing."""
+        try:
+            batches = yield from self._encoded(decision.records, atomic=decision.atomic)
+        except BrokerError as error:
+            self._not_placed(part, error)
+            return
+        except Exception as defect:
+            self._undecided(part.command, defect)
+            self._not_placed(part, BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            return
+        try:
+            for number, batch in enumerate(batches):
+                if number:
+                    yield None
+                if batch.records:
+                    self.place(batch)
+            self._placed(part, decision)
+        except OSError as error:
+            part.settle(BrokerError(ErrorCode.NOT_CONTROLLER, str(error)))
+            self._failed(error)
+        except Exception as defect:
+            part.settle(BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR))
+            self._contradicted(defect)
+
+    def _not_placed(self, part: Part, error: BrokerError) -> None:
+        """Refuse a decision; the parts behind it go with it."""
+        part.settle(error)
+        self._parts = deque(later for later in self._parts if later.reply is not part.reply)
+
     def _placed(self, part: Part, decision: ControllerDecision) -> None:
         """The records of a decision, or of a part of one, are placed."""
-        if part.reply is None or self._controller is None:
+        if part.reply is None or self._stopped:
             return
         if isinstance(part.command, Message):
             self._controller.answered(part.command, decision.response, self._runtime.monotonic_ms())
@@ -284,10 +366,8 @@ class ActiveController:
         if self._session_timer is not None:
             self._session_timer.cancel()
             self._session_timer = None
-        if self._controller is None:
-            return
         expiry_ms = self._controller.sessions.next_expiry_ms()
-        if expiry_ms is not None:
+        if expiry_ms is not None and not self._stopped:
             delay_ms = max(expiry_ms - self._runtime.monotonic_ms(), 1.0)
             self._session_timer = self._runtime.call_later(delay_ms, self._expire_sessions)
 
@@ -296,16 +376,16 @@ class ActiveController:
         self._expiry = self._runtime.scheduler.run(Lane.METADATA, self._expire())
 
     def _expire(self) -> Steps[None]:
-        while self._controller is not None and self._expire_some(self._controller):
+        while not self._stopped and self._expire_some():
             yield None
 
-    def _expire_some(self, controller: Controller) -> bool:
+    def _expire_some(self) -> bool:
         """Make a part of the decisions on sessions that are over. Returns whether there may be more now."""
-        if self._decisions.are_busy:
+        if self._is_busy:
             self._session_timer = self._runtime.call_later(BUSY_MS, self._expire_sessions)
             return False
         try:
-            fenced = controller.fence_expired(self._runtime.monotonic_ms())
+            fenced = self._controller.fence_expired(self._runtime.monotonic_ms())
             batches = [] if fenced is None else drained(self._encoded(fenced[1], atomic=False))
         except Exception as defect:
             self._undecided("the end of a broker's session", defect)
@@ -327,3 +407,35 @@ class ActiveController:
         if last:
             self._events.warning("a broker fell silent and is fenced", broker_id=broker_id)
         return True
+
+    # Commands of its own
+
+    def _plan(self, command: PeriodicCommand, delay_ms: float) -> None:
+        """Give a command when the delay is over: preferred leaders, unclean elections. An interval begins when the last
+        part of the decision before was made, so a command never overtakes itself.
+        """
+        if not self._stopped:
+            self._periodic[command.name] = self._runtime.call_later(delay_ms, lambda: self._give(command))
+
+    def _give(self, command: PeriodicCommand) -> None:
+        if self._is_busy:
+            self._plan(command, BUSY_MS)
+        else:
+            decide = self._planned_anew(command, lambda _, moment: command.decide(moment))
+            self._make(Part(command.name, decide, None))
+
+    def _planned_anew(self, command: PeriodicCommand, decide: Decide) -> Decide:
+        """Returns ``decide`` such that the next interval begins behind its last part, or behind a defect."""
+
+        def decided(state: ControllerState, moment: Moment) -> ControllerDecision:
+            try:
+                decision = decide(state, moment)
+            except Exception:
+                self._plan(command, command.interval_ms)
+                raise
+            if decision.rest is None:
+                self._plan(command, command.interval_ms)
+                return decision
+            return replace(decision, rest=self._planned_anew(command, decision.rest))
+
+        return decided

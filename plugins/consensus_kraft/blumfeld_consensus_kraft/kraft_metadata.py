@@ -100,7 +100,6 @@ class KraftMetadata:
         self._notice_dead = notice_dead
         self._watch = BrokerWatch(composition, self._is_dead)
         self._registrar = ControllerRegistrar(composition, self, self._events)
-        self._leading: ControllerId | None = None
         self._leader: ControllerId | None = None
         self._joined: Completion[None] = Completion()
         self._joining = False
@@ -117,7 +116,7 @@ class KraftMetadata:
     @property
     def controller(self) -> ControllerId | None:
         """The leader of the quorum, as far as this node knows. This node itself only while its log takes appends."""
-        return self._leading if self._leading is not None else self._leader
+        return self._leader if self._active is None else self._active.id
 
     @property
     def applied_offset(self) -> int:
@@ -128,7 +127,7 @@ class KraftMetadata:
         """The quorum as this node knows it; ``None`` before the start."""
         if self._raft is None or self._driver is None:
             return None
-        return known_quorum(self._driver, self._raft, leads=self._leading is not None)
+        return known_quorum(self._driver, self._raft, leads=self._active is not None)
 
     @property
     def driver(self) -> RaftDriver:
@@ -220,17 +219,6 @@ class KraftMetadata:
         )
         if loaded.bytes_since_snapshot:
             self._snapshots.committed(loaded.bytes_since_snapshot, loaded.last_timestamp_ms)
-        if self._votes:
-            self._active = ActiveController(
-                self._composition,
-                self._publisher,
-                self._raft,
-                self._events,
-                self._defects,
-                heard=self._watch.heard,
-                failed=lambda error: self._failed(error, True),
-                contradicted=self._contradicted,
-            )
         self._driver = made_driver(
             self._composition,
             loaded,
@@ -255,7 +243,7 @@ class KraftMetadata:
         self._watch.stop()  # here, because the transport stops before the metadata does
         if self._retry_timer is not None:
             self._retry_timer.cancel()
-        if self._driver is None or self._leading is None or self._active is None or self._raft is None:
+        if self._driver is None or self._active is None or self._raft is None:
             return
         self._active.stop(BrokerError(ErrorCode.NOT_CONTROLLER, "the controller resigned"))
         await hand_over(self._runtime, self._driver, self._raft)
@@ -268,9 +256,7 @@ class KraftMetadata:
         if self._retry_timer is not None:
             self._retry_timer.cancel()
         closed = BrokerError(ErrorCode.NOT_CONTROLLER, _CLOSED)
-        self._leading = None
-        if self._active is not None:
-            self._active.stop(closed)
+        self._stop_controller(closed)
         if self._snapshots is not None:
             self._snapshots.stop()
         self._forwarder.stop(closed)
@@ -300,30 +286,31 @@ class KraftMetadata:
         """As ``ClusterMetadata.submit``. The leader decides now. Another node asks the leader until the time is over;
         the node that is the whole quorum, and doesn't lead, fails with NOT_CONTROLLER.
         """
-        if self._leading is not None and self._active is not None:
+        if self._active is not None:
             if isinstance(command, DescribeQuorumRequest):
                 assert self._raft is not None
                 return Completion.of(describe_quorum(command, self.driver, self._raft, self._composition))
             if isinstance(command, AddRaftVoterRequest | RemoveRaftVoterRequest):
                 return self.membership.submit(command, timeout_ms)
-            return self._decided(command, timeout_ms, wait_image=wait_image)
+            return self._decided(self._active, command, timeout_ms, wait_image=wait_image)
         if self._driver is None or self._stopped or self.membership.is_quorum:
             refused: Completion[Message] = Completion()
             refused.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
             return refused
         return self._forwarder.submit(command, timeout_ms, on_behalf, wait_image=wait_image)
 
-    def _decided(self, command: Message, timeout_ms: float, *, wait_image: bool) -> Completion[Message]:
-        assert self._active is not None
+    def _decided(
+        self, active: ActiveController, command: Message, timeout_ms: float, *, wait_image: bool
+    ) -> Completion[Message]:
         completion: Completion[Message] = Completion()
         reply = Reply(-1, None, completion, wait_image=wait_image)
-        self._active.submit(command, reply)
+        active.submit(command, reply)
         if not completion.done:
             reply.timer = self._runtime.call_later(timeout_ms, reply.expire)
         return completion
 
     def _leader_channel(self) -> PeerChannel | OwnController | None:
-        if self._leading is not None:
+        if self._active is not None:
             return OwnController(self.submit)
         if self._driver is None or self._leader is None:
             return None
@@ -335,7 +322,6 @@ class KraftMetadata:
 
     def lead(self, epoch: int, granting: tuple[int, ...]) -> None:
         """Open the epoch: LeaderChange, and what a new controller writes first."""
-        assert self._active
         assert self._driver
         assert self._opened
         assert self._raft
@@ -350,11 +336,23 @@ class KraftMetadata:
             voters=voters,
         )
         base_offset = self._raft.end_offset
-        self._leading = ControllerId(self._node_id, epoch)
         abort, self._opened.loaded.transaction_open = self._opened.loaded.transaction_open, False
         try:
-            silent = self._driver.raft.heard
-            self._active.lead(epoch, change, self._opened.bootstrap, abort=abort, silent=silent)
+            behind, transaction_open = self._publisher.unpublished()
+            self._active = ActiveController(
+                self._composition,
+                self._publisher,
+                self._raft,
+                self._events,
+                self._defects,
+                epoch,
+                behind,
+                self._driver.raft.heard,
+                heard=self._watch.heard,
+                failed=lambda error: self._failed(error, True),
+                contradicted=self._contradicted,
+            )
+            self._active.begin(change, self._opened.bootstrap, abort=abort or transaction_open)
             if voters is not None:
                 self.membership.opened(base_offset)
         except OSError as error:
@@ -371,12 +369,15 @@ class KraftMetadata:
     def stop_leading(self) -> None:
         """Drop the controller; what waits gets NOT_CONTROLLER."""
         error = BrokerError(ErrorCode.NOT_CONTROLLER, "this node leads the quorum no longer")
-        self._leading = None
         self._watch.report_no_more()
-        if self._active is not None:
-            self._active.stop(error)
+        self._stop_controller(error)
         if not self.membership.is_quorum:
             self._publisher.refuse(error)
+
+    def _stop_controller(self, error: BrokerError) -> None:
+        active, self._active = self._active, None
+        if active is not None:
+            active.stop(error)
 
     def leader_is(self, epoch: int, leader_id: int) -> None:
         """Send commands there from now on."""
@@ -494,11 +495,9 @@ class KraftMetadata:
         assert self._driver
         self._events.error("the metadata log failed", error=str(error), for_good=for_good)
         refused = BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed")
-        if self._active is not None:
-            self._active.stop(refused)
+        self._stop_controller(refused)
         self._publisher.drop(-1 if for_good else self._raft.log.written_end_offset, refused)
         self._driver.log_was_cut(self._raft.log.written_end_offset)
-        self._leading = None
         if for_good:
             self._driver.stop()
         else:

@@ -54,7 +54,7 @@ class VoterChanges:
         self,
         composition: Composition,
         driver: RaftDriver,
-        active: ActiveController,
+        active: Callable[[], ActiveController | None],
         events: EventLog,
         listener: str,
     ) -> None:
@@ -179,9 +179,15 @@ class VoterChanges:
 
     def _change(self, command: Message, reply: Reply, decide: Decide, *, at_once: bool = False) -> None:
         """Decide when no large decision is being placed, and append the set."""
-        self._active.in_turn(lambda: self._append(command, reply, decide, at_once), reply)
+        active = self._active()
+        if active is None:
+            reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER))
+        else:
+            active.in_turn(lambda: self._append(active, command, reply, decide, at_once), reply)
 
-    def _append(self, command: Message, reply: Reply, decide: Decide, at_once: bool) -> None:
+    def _append(
+        self, active: ActiveController, command: Message, reply: Reply, decide: Decide, at_once: bool
+    ) -> None:
         latest = self._driver.raft.history.latest
         cluster_id = getattr(command, "cluster_id", None)
         found = self._refusal(cluster_id) or decide(latest)
@@ -192,7 +198,7 @@ class VoterChanges:
         record = voters_record(found)
         epoch = self._driver.raft.epoch
         batch = voters_batch(record, epoch=epoch, timestamp_ms=self._runtime.now_ms())
-        offset = self._active.place_control(batch)
+        offset = active.place_control(batch)
         if offset is None:
             reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
             return
@@ -200,7 +206,7 @@ class VoterChanges:
         if at_once:
             reply.settle()
         else:
-            self._active.answer_when_committed(reply)
+            active.answer_when_committed(reply)
         self._events.info("the voters of the metadata quorum change", voters=list(found.ids), offset=offset)
         self._driver.voters_changed(offset, found, latest.kraft_version)
 

@@ -46,7 +46,7 @@ class QuorumMembership:
     """Which voters count, for one node.
 
     :param driver: the replica at work; asked for only after the log is open
-    :param active: the controller, on a node that may lead
+    :param active: the controller, while this node leads
     """
 
     def __init__(
@@ -134,10 +134,8 @@ class QuorumMembership:
         if self._changes is None:
             from blumfeld_consensus_kraft.quorum.changing import VoterChanges
 
-            active = self._active()
-            assert active is not None
             self._changes = VoterChanges(
-                self._composition, self._driver(), active, self._events, self.listener
+                self._composition, self._driver(), self._active, self._events, self.listener
             )
         return self._changes.submit(command, timeout_ms)
 
