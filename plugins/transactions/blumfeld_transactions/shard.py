@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 from blumfeld.coordinator.runtime.record_runs import RecordRun
 from blumfeld.spi.context import RequestContext
-from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
+from blumfeld.spi.groups import CoordinatorRecord, Decision, TimerOrder
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.end_txn import EndTxnResponse
 from blumfeld.wire.messages.init_producer_id import InitProducerIdResponse
@@ -101,17 +101,6 @@ class TransactionShard:
         """Replay many records in order."""
         for key, value in zip(run.keys, run.values, strict=True):
             self.replay(CoordinatorRecord(key, value))
-
-    def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
-        """Do nothing: no producer writes to this topic in a transaction."""
-
-    def end_transaction(self, producer_id: int, committed: bool) -> bool:
-        """Do nothing, as :meth:`replay_transactional`."""
-        return False
-
-    def end_more(self) -> bool:
-        """Do nothing, as :meth:`replay_transactional`."""
-        return False
 
     def loaded(self, now_ms: int) -> Decision:
         """Returns the timers, and the markers of every transaction whose outcome was decided by a coordinator before

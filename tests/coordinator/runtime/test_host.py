@@ -597,6 +597,31 @@ def test_a_marker_without_a_transaction_does_nothing() -> None:
     assert stage.submit(read).result() == ["a"]
 
 
+class Plain:
+    """A shard that holds nothing pending."""
+
+    def __init__(self) -> None:
+        notes = self._notes = Notes()
+        self.replay, self.replay_run, self.loaded = notes.replay, notes.replay_run, notes.loaded
+
+    def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        return self._notes.command(command, context, now_ms)
+
+
+def test_a_shard_that_holds_nothing_pending_is_given_no_transaction() -> None:
+    """Its topic takes none. A record that came there otherwise must not stop a load, and no decision can write one."""
+    log = FakeLog([TransactionalRecord(PRODUCER, entry("a")), entry("b"), TransactionMarker(7, True)])
+    undecided: list[BaseException] = []
+    host = ShardHost(
+        FakeRuntime(), log, Plain(), undecided.append, undecided=lambda _, defect: undecided.append(defect)
+    )
+    host.load()
+    host.transaction_ended(7, True)
+    assert host.submit(read, None).result() == ["b"]
+    assert code_of(host.submit(note_in_transaction("c"), None)) is ErrorCode.UNKNOWN_SERVER_ERROR
+    assert (host.state, len(undecided), len(log.items)) == (HostState.ACTIVE, 1, 3)
+
+
 def test_transactions_are_replayed_in_the_order_of_the_log() -> None:
     """What a producer wrote after its marker belongs to its next transaction."""
     other = Producer(8, 0)

@@ -28,6 +28,7 @@ from blumfeld.coordinator.runtime.record_runs import RecordRun
 from blumfeld.coordinator.runtime.shard_contract import (
     CoordinatorLog,
     LogItem,
+    PendingShard,
     Shard,
     TransactionalRecord,
     TransactionMarker,
@@ -92,6 +93,7 @@ class ShardHost:
         self.was_loaded = False
         """Whether the host has ever been active."""
         self.shard = shard
+        self._pending_shard = shard if isinstance(shard, PendingShard) else None
         self._runtime = runtime
         self._log = log
         self._on_dropped = dropped
@@ -150,19 +152,22 @@ class ShardHost:
             return len(item.keys)
         if isinstance(item, CoordinatorRecord):
             self.shard.replay(item)
-        elif isinstance(item, TransactionalRecord):
-            self.shard.replay_transactional(item.record, item.producer)
-        elif self.shard.end_transaction(item.producer_id, item.committed):
-            self._end_more_soon()
+        elif self._pending_shard is not None:
+            self._replay_pending(self._pending_shard, item)
         return 1
 
-    def _end_more_soon(self) -> None:
-        if self._ending is None or self._ending.done:
-            self._ending = self._runtime.scheduler.run(Lane.COORDINATORS, self._end_more(), at_once=False)
+    def _replay_pending(self, shard: PendingShard, item: TransactionalRecord | TransactionMarker) -> None:
+        if isinstance(item, TransactionalRecord):
+            shard.replay_transactional(item.record, item.producer)
+        elif shard.end_transaction(item.producer_id, item.committed) and (
+            self._ending is None or self._ending.done
+        ):
+            steps = self._end_more(shard)
+            self._ending = self._runtime.scheduler.run(Lane.COORDINATORS, steps, at_once=False)
 
-    def _end_more(self) -> Steps[None]:
+    def _end_more(self, shard: PendingShard) -> Steps[None]:
         try:
-            while self.shard.end_more():
+            while shard.end_more():
                 yield None
         except Exception as defect:
             self._drop(defect)
@@ -251,6 +256,8 @@ class ShardHost:
             self._log.check_producer(decision.producer)
         if is_request and decision.deferred is None and decision.reply is None:
             raise RuntimeError("a decision on a request has neither a reply nor a token to wait under")
+        if decision.producer is not None and self._pending_shard is None:
+            raise RuntimeError("a decision writes in a transaction, and this shard holds nothing pending")
         if decision.after_commit and self._perform is None:
             raise RuntimeError("a decision orders an effect, and this coordinator performs none")
         return decision
@@ -320,12 +327,8 @@ class ShardHost:
                 return refused
             self._drop(error)
             return ErrorCode.NOT_COORDINATOR
-        if producer is None:
-            for item in records:
-                self.shard.replay(item)
-        else:
-            for item in records:
-                self.shard.replay_transactional(item, producer)
+        for item in records:
+            self._replay(item if producer is None else TransactionalRecord(producer, item))
         self._counts.records_appended += len(records)
         self._wait_for(committed)
         return None if self.state is HostState.ACTIVE else ErrorCode.NOT_COORDINATOR

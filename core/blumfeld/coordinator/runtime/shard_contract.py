@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -90,6 +90,20 @@ class Shard(Protocol):
         """Apply many records in order, with the same result as :meth:`replay` of each."""
         ...
 
+    def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
+        """Decide on a command. It reads state and never writes it. Raises ``BrokerError`` with the request's error."""
+        ...
+
+    def loaded(self, now_ms: int) -> Decision:
+        """Returns the first timers, and the effects that the log says are still to be performed, when the replay has
+        ended."""
+        ...
+
+
+@runtime_checkable
+class PendingShard(Shard, Protocol):
+    """A shard whose log takes producers' transactions. For any other shard their records and markers change nothing."""
+
     def replay_transactional(self, item: CoordinatorRecord, producer: Producer) -> None:
         """Apply one record of a transaction. It is pending until :meth:`end_transaction`."""
         ...
@@ -107,13 +121,4 @@ class Shard(Protocol):
 
         Other records may be replayed in between. Pending ones look as if their transaction were still open.
         """
-        ...
-
-    def command(self, command: Any, context: RequestContext | None, now_ms: int) -> Decision:
-        """Decide on a command. It reads state and never writes it. Raises ``BrokerError`` with the request's error."""
-        ...
-
-    def loaded(self, now_ms: int) -> Decision:
-        """Returns the first timers, and the effects that the log says are still to be performed, when the replay has
-        ended."""
         ...
