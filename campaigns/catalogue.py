@@ -174,7 +174,7 @@ CLIENTS_AND_FAULTS = (
     Campaign(
         "mutants",
         "Planted bugs, each of which must turn the tests red.",
-        "2 h",
+        "40 min",
         (Run("tools/mutants.py"),),
     ),
 )
