@@ -29,8 +29,7 @@ from blumfeld_storage_local.directories.placing import Place, choose
 from blumfeld_storage_local.directories.starting import find_all, previous_broker_epoch, take_all
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
-from blumfeld_storage_local.logs.opened_log import ClosedLog, LogCallbacks
-from blumfeld_storage_local.logs.partition_log import LocalLog
+from blumfeld_storage_local.logs.partition_log import LocalLog, LogCallbacks
 from blumfeld_storage_local.relocation.move_scheduler import MoveScheduler
 from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX
 from blumfeld_storage_local.start.open_partition import open_partition
@@ -221,7 +220,7 @@ class LocalStorage:
             if directory.online:
                 _ = directory.checkpoints  # raises if the storage was not started
 
-    def _log_closed(self, log: ClosedLog) -> None:
+    def _log_closed(self, log: LocalLog) -> None:
         self._open.pop(log.partition, None)
         self._where[log.partition].log_closed(log)
         self._moves.closed(log.partition)

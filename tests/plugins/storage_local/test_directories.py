@@ -124,7 +124,7 @@ def test_the_cleaner_checkpoint_is_kafkas(node: Node) -> None:
     log = node.open(compression_type="producer")
     log.fill(5, 5)
     assert isinstance(log.log, LocalLog)
-    log.log.cleaned_to(7)
+    log.log._cleaned_to(7)
     node.runtime.run_turn()
     assert node.runtime.files.read_bytes("/a/cleaner-offset-checkpoint") == b"0\n1\ntopic 0 7\n"
     log.log.truncate_to(6)

@@ -22,9 +22,9 @@ from blumfeld.testing.storage_memory.small_files import MemoryAux, MemoryDraft
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.compression.codec import Codec
 from blumfeld_storage_local.directories.checkpoint_files import Checkpoints
-from blumfeld_storage_local.logs.log_flushing import LogFlushing
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.storage import LocalStorage
+from blumfeld_storage_local.sync.sync_rounds import Flusher
 from tests.plugins.storage_local.test_log import Events
 
 Wrong = tuple[type[Any], str, Callable[..., Any]]
@@ -432,7 +432,7 @@ def flush_nothing(right: Any, log: LocalLog) -> Completion[int]:
     return Completion.of(log.flushed_end_offset)
 
 
-def count_what_came_behind_a_cut(right: Any, flushing: LogFlushing, offset: int) -> None:
+def count_what_came_behind_a_cut(right: Any, flusher: Flusher, offset: int) -> None:
     pass
 
 
@@ -457,7 +457,7 @@ LIES: list[tuple[Wrong, str, dict[str, object]]] = [
     *[((LocalStorage, "checkpoint", checkpoint_the_marks_before), MARKS, how) for how in (STOP, KILL)],
     ((LocalLog, "flush", flush_and_tell_at_once), AHEAD, {}),
     ((LocalLog, "flush", flush_nothing), AHEAD, {}),
-    ((LogFlushing, "truncated", count_what_came_behind_a_cut), CUT_OFF, {}),
+    ((Flusher, "truncated", count_what_came_behind_a_cut), CUT_OFF, {}),
 ]  # fmt: skip
 
 BENEATH: list[tuple[Wrong, str, dict[str, object]]] = [

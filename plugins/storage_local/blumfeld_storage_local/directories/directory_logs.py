@@ -19,7 +19,6 @@ from blumfeld_storage_local.directories.small_files import (
 )
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.durability import can_be_undone
-from blumfeld_storage_local.logs.opened_log import ClosedLog
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.logs.survey import LogSurvey, survey_all
 
@@ -45,7 +44,7 @@ class DirectoryLogs:
         since."""
         self._is_as_left = False
         """Whether ``broker_epoch`` is still true."""
-        self._closing: dict[TopicPartition, ClosedLog] = {}
+        self._closing: dict[TopicPartition, LocalLog] = {}
         """Logs that were closed while one of their syncs ran."""
         self._checkpoints: Checkpoints | None = None
         self._unlock = _nothing
@@ -103,12 +102,12 @@ class DirectoryLogs:
         unlock, self._unlock = self._unlock, _nothing
         unlock()
 
-    def note_offsets(self, log: ClosedLog) -> None:
+    def note_offsets(self, log: LocalLog) -> None:
         """Put the log's offsets into the checkpoints. Nothing is written yet."""
         self.checkpoints.recovery_points[log.partition] = log.recovery_point
         self.checkpoints.log_starts[log.partition] = log.log_start_offset
 
-    def log_closed(self, log: ClosedLog) -> None:
+    def log_closed(self, log: LocalLog) -> None:
         """Take down how a log was closed, or that it was discarded."""
         self.note_offsets(log)
         if not log.clean:

@@ -8,7 +8,6 @@ and so finds out whether the checkpoint was right.
 from __future__ import annotations
 
 import errno
-from typing import Protocol
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.segments.index import TimestampPosition
@@ -19,21 +18,15 @@ from blumfeld_storage_local.segments.segment import Segment
 from blumfeld_storage_local.segments.segment_writer import SegmentWriter
 
 
-class WrittenLog(Protocol):
-    """What the writer asks of its log."""
-
-    home: LogDirectory
-    config: TopicConfig
-
-
 class ActiveWriter:
     """Holds the :class:`SegmentWriter` of the active segment, or none while the log is at rest."""
 
-    __slots__ = ("_log", "_segments", "as_closed", "writer")
+    __slots__ = ("_config", "_home", "_segments", "as_closed", "writer")
 
-    def __init__(self, log: WrittenLog, segments: SegmentList) -> None:
+    def __init__(self, home: LogDirectory, config: TopicConfig, segments: SegmentList) -> None:
         """:raises OSError: the log is not at rest, and its active segment can't be read"""
-        self._log = log
+        self._home = home
+        self._config = config
         self._segments = segments
         self.as_closed = True
         """False once the files turned out to differ from what the last stop left: the next start must recover them."""
@@ -72,8 +65,17 @@ class ActiveWriter:
 
     def copied_to(self, home: LogDirectory, copy: Segment) -> SegmentWriter:
         """Return a writer for a copy of the active segment. Raises ``OSError``."""
-        runtime, config = home.runtime, self._log.config
-        return SegmentWriter(copy, config, self._jitter_ms(), runtime.now_ms(), home.fail)
+        return SegmentWriter(copy, self._config, self._jitter_ms(), home.runtime.now_ms(), home.fail)
+
+    def relocate(self, home: LogDirectory, writer: SegmentWriter) -> None:
+        """Go on in the copy of :meth:`copied_to`."""
+        self._home, self.writer = home, writer
+
+    def configure(self, config: TopicConfig) -> None:
+        """Take the topic's configuration."""
+        self._config = config
+        if self.writer is not None:
+            self.writer.configure(config)
 
     def distrust(self, segment: Segment) -> None:
         """Damage was found in ``segment``. No start has looked into a log at rest, so the next one must recover it."""
@@ -92,15 +94,14 @@ class ActiveWriter:
         return segment.known_highest
 
     def _made(self) -> SegmentWriter:
-        home = self._log.home
-        writer = self.copied_to(home, self._segments.active)
-        if self._log.config.preallocate:
+        writer = self.copied_to(self._home, self._segments.active)
+        if self._config.preallocate:
             try:
                 writer.reserve()
             except OSError as error:
-                home.not_reserved(error)
+                self._home.not_reserved(error)
         return writer
 
     def _jitter_ms(self) -> int:
-        jitter_ms = self._log.config.segment_jitter_ms
-        return self._log.home.runtime.random.randrange(jitter_ms) if jitter_ms > 0 else 0
+        jitter_ms = self._config.segment_jitter_ms
+        return self._home.runtime.random.randrange(jitter_ms) if jitter_ms > 0 else 0

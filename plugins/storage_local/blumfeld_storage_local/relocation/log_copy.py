@@ -13,7 +13,7 @@ import msgspec
 
 from blumfeld.log.segments.file_names import Suffix, segment_name
 from blumfeld.spi.runtime import File, Files
-from blumfeld_storage_local.logs.log_cutover import Original
+from blumfeld_storage_local.logs.partition_log import Original
 from blumfeld_storage_local.segments.segment import Segment
 
 READ_BYTES = 1 << 20

@@ -29,8 +29,7 @@ from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.placing import MoveEnd, MoveMark
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.durability import can_be_undone
-from blumfeld_storage_local.logs.log_cutover import Original
-from blumfeld_storage_local.logs.partition_log import LocalLog
+from blumfeld_storage_local.logs.partition_log import LocalLog, Original
 from blumfeld_storage_local.relocation.log_copy import (
     LogCopy,
     SourceChangedError,
@@ -78,7 +77,6 @@ class Move:
         self.done = False
         """True once the log lies in the target."""
         self.ended: Completion[None] = Completion()
-        self._cut_over = log.cut_over
         self._runtime = source.home.runtime
         self._copy = LogCopy(source.home.files, log.directory, path)
         self._name = f"{target.home.path}/{partition_dir(log.partition)}"
@@ -116,9 +114,9 @@ class Move:
         events, log = self.target.home.events, self.log
         events.info("log moves", partition=str(log.partition), to=self.target.home.path)
         try:
-            self._cut_over.begin()
+            self.log.begin_move()
             await self._off(self._copy.begin)
-            self._cut_over.watch_aux()
+            self.log.watch_aux()
             while not await self._try_cut_over():
                 await self._sleep(CUT_OVER_RETRY_MS)
             events.info("log moved", partition=str(log.partition), to=self.target.home.path)
@@ -132,7 +130,7 @@ class Move:
                 self.target.home.fail(error)
             events.error("log not moved", partition=str(log.partition), error=str(error))
         finally:
-            self._cut_over.end()
+            self.log.end_move()
             self._copy.close()
 
     # Copy
@@ -145,11 +143,11 @@ class Move:
                 offset, self._cut = self._cut, None
                 await self._off(self._copy.cut, offset)
                 continue
-            names, originals = self._cut_over.take_touched(), self._cut_over.layout()
+            names, originals = self.log.take_touched(), self.log.layout()
             if names:
                 await self._off(self._copy.copy_beside, names)
             if self._copy.bytes_left(originals) <= CUT_OVER_BYTES and self._copy.has_sealed(originals):
-                if not self._cut_over.is_compacted_now:
+                if not self.log.is_compacted_now:
                     return
                 await self._sleep(CUT_OVER_RETRY_MS)
                 continue
@@ -173,25 +171,25 @@ class Move:
     async def _try_cut_over(self) -> bool:
         """Let the log go on in the copy. Return False if something changed the log meanwhile: try again."""
         await self._catch_up()
-        self._cut_over.hold()
+        self.log.hold_writes()
         try:
             done = await self._finish()
         except (OSError, MoveInterruptedError):
-            self._cut_over.let_go()
+            self.log.let_writes_go()
             raise
-        self._cut_over.let_go()
+        self.log.let_writes_go()
         return done
 
     async def _finish(self) -> bool:
         """Do steps 1 to 6, while writes wait. Return False if something changed the log meanwhile."""
-        cut_over = self._cut_over
-        if not await cut_over.settle():
+        log = self.log
+        if not await log.settle():
             return False
-        originals, names = cut_over.layout(), cut_over.take_touched()
+        originals, names = log.layout(), log.take_touched()
         try:
             await self._off(self._copy.complete, originals, names)
         except SourceChangedError:
-            cut_over.touch(names)
+            log.touch(names)
             return False
         if self._changed(originals):
             return False
@@ -201,11 +199,11 @@ class Move:
     def _changed(self, originals: Sequence[Original]) -> bool:
         """Return whether anything changed the log since ``originals`` were listed. Raise if the move must end."""
         self._check()
-        cut_over = self._cut_over
-        if names := cut_over.take_touched():
-            cut_over.touch(names)
+        log = self.log
+        if names := log.take_touched():
+            log.touch(names)
             return True
-        return self._cut is not None or not cut_over.is_settled or cut_over.layout() != originals
+        return self._cut is not None or not log.is_settled or log.layout() != originals
 
     async def _tell_target(self) -> None:
         """Put into the target's checkpoints what the source's say about the log, and wait until they are durable."""
@@ -231,7 +229,7 @@ class Move:
             await self._off(_rename, self.target.home, self.path, self._name)
             changed = self._changed(originals)
             if not changed:
-                segments = self._cut_over.relocate(self.target.home, self._name)
+                segments = self.log.relocate(self.target.home, self._name)
         except (OSError, MoveInterruptedError):
             await self._take_back()
             raise

@@ -22,8 +22,7 @@ from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.small_files import NO_TOPIC_ID, read_topic_id
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.durability import FLUSH_UNASKED
-from blumfeld_storage_local.logs.opened_log import LogCallbacks, OpenedLog
-from blumfeld_storage_local.logs.partition_log import LocalLog
+from blumfeld_storage_local.logs.partition_log import LocalLog, LogCallbacks, OpenedLog
 from blumfeld_storage_local.logs.survey import LogSurvey, survey_log
 from blumfeld_storage_local.logs.tidying import FoundSegments
 from blumfeld_storage_local.segment_list import SegmentList
