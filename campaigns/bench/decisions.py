@@ -290,8 +290,7 @@ class Node:
 
     def snapshot(self) -> str | None:
         """A snapshot is taken."""
-        assert self.metadata._snapshots is not None
-        self.metadata._snapshots.take()
+        self.metadata.replica.snapshots.take()
         self.runtime.advance(1_000)
         names = [n for n in self.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
         return None if len(names) == 2 else "not taken"

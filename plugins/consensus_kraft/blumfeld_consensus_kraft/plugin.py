@@ -45,9 +45,9 @@ class Plugin:
         metadata = composition.metadata
         assert isinstance(metadata, KraftMetadata)
         return quorum_handlers(
-            lambda: metadata.driver,
-            lambda: metadata.catching_up,
-            lambda: metadata.membership,
+            lambda: metadata.replica.driver,
+            lambda: metadata.replica.catching_up,
+            lambda: metadata.replica.membership,
             metadata,
             composition.roles,
         )

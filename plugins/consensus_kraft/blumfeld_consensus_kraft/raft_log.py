@@ -8,7 +8,7 @@ Four ends, from the largest down:
 
 * ``end_offset``: the next batch gets this offset.
 * the written end, ``log.written_end_offset``: what :meth:`RaftLog.read` gives to other voters.
-* ``flushed_end``: this voter's own word for the high watermark. It may go back by a truncation.
+* ``flushed_end_offset``: this voter's own word for the high watermark. It may go back by a truncation.
 * ``committed_end``: the high watermark, as far as it is written here. It never goes back.
 
 ``leader-epoch-checkpoint`` is written beside the flush, and the flushed end waits for it: the file knows the epochs of
@@ -30,20 +30,19 @@ from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_consensus_kraft.aux_file_writer import AuxFileWriter
 from blumfeld_consensus_kraft.fetched_batches import fetched_batches
 from blumfeld_consensus_kraft.kept_snapshots import KeptSnapshots
+from blumfeld_consensus_kraft.raft.messages import SnapshotId
 
 _NONE = 1 << 62
 
 
 class RaftLog:
-    """Appends to a :class:`PartitionLog`, and says what is flushed and committed.
+    """Appends to a :class:`PartitionLog`, and says what is flushed and committed. The state machine's ``LogView``.
 
     :param committed: called with the new committed end, each time it moved up
     :param failed: called when a write failed (everything behind the written end is gone) or, with ``True``, a flush
         (the log takes no more)
-    :param flushed: called with the new flushed end, each time it moved up. Without it the quorum is this voter alone:
-        what is flushed is committed
+    :param flushed: called with the new flushed end, each time it moved up
     :param written: called with the written end, each time something was written: other voters may read it, unflushed
-    :param snapshots: the snapshots beside the log; by default those that are there now
     """
 
     def __init__(
@@ -53,22 +52,21 @@ class RaftLog:
         committed: Callable[[int], None],
         failed: Callable[[OSError, bool], None],
         *,
-        flushed: Callable[[int], None] | None = None,
+        flushed: Callable[[int], None],
         written: Callable[[int], None] = lambda _: None,
-        snapshots: KeptSnapshots | None = None,
     ) -> None:
         self.log = log
-        self.flushed_end = log.flushed_end_offset
+        self.flushed_end_offset = log.flushed_end_offset
         self.epochs = LeaderEpochCache()
         """Epochs of all that is placed."""
-        self.snapshots = KeptSnapshots(runtime, log.aux) if snapshots is None else snapshots
+        self.snapshots = KeptSnapshots(runtime, log.aux)
         # A crash may have kept the files that went with the log's start. The oldest snapshot is the one that the log
         # goes on behind: by its epoch a leader knows a log whose divergence lies below its own start.
         self.snapshots.delete_before(CheckpointId(log.log_start_offset, 0))
         self._runtime = runtime
         self._committed = committed
         self._failed = failed
-        self._told_flushed = self.commit_to if flushed is None else flushed
+        self._told_flushed = flushed
         self._told_written = written
         self.committed_end = self._commit_target = _committed_at_least(log, self.snapshots)
         """``_commit_target`` is the high watermark that the driver told. It may be beyond what is written here."""
@@ -107,14 +105,14 @@ class RaftLog:
         return self.epoch_before(self.log.placed_end_offset)
 
     @property
-    def latest_snapshot_id(self) -> CheckpointId | None:
+    def latest_snapshot(self) -> SnapshotId | None:
         """The newest snapshot."""
-        return self.snapshots.latest
+        return _snapshot(self.snapshots.latest)
 
     @property
-    def earliest_snapshot_id(self) -> CheckpointId | None:
+    def earliest_snapshot(self) -> SnapshotId | None:
         """The oldest snapshot."""
-        return self.snapshots.earliest
+        return _snapshot(self.snapshots.earliest)
 
     def epoch_before(self, offset: int) -> int:
         """Returns the epoch of the last record below ``offset``: ``LastFetchedEpoch`` of a fetch from there.
@@ -126,7 +124,7 @@ class RaftLog:
             return epoch
         return next((one.epoch for one in reversed(self.snapshots.ids) if one.end_offset == offset), 0)
 
-    def end_offset_for_epoch(self, epoch: int) -> EpochEnd:
+    def end_of_epoch(self, epoch: int) -> EpochEnd:
         """Returns the largest epoch of this log that is not above ``epoch``, and where it ends: a leader's answer to a
         follower whose last record has that epoch.
 
@@ -256,7 +254,7 @@ class RaftLog:
         self.log.truncate_fully(offset)
         self.committed_end = self._commit_target = offset
         self._was_cut(offset, self.epochs.clear())
-        self.flushed_end = offset
+        self.flushed_end_offset = offset
         self.snapshots.delete_before(snapshot)
 
     def opened_again(self, log: PartitionLog) -> None:
@@ -289,7 +287,7 @@ class RaftLog:
             )
 
     def _was_cut(self, end_offset: int, epochs_changed: bool) -> None:
-        self.flushed_end = min(self.flushed_end, end_offset)
+        self.flushed_end_offset = min(self.flushed_end_offset, end_offset)
         self._commit_target = max(min(self._commit_target, end_offset), self.committed_end)
         self._epochs_changed = False
         if epochs_changed:
@@ -357,8 +355,8 @@ class RaftLog:
         """Tell the flushed end, if it moved and the file of epochs knows all of it."""
         # Not what the flush told: a truncation meanwhile may have taken some of that back.
         end_offset = min(self.log.flushed_end_offset, self._epochs_unsaved_from)
-        if end_offset > self.flushed_end:
-            self.flushed_end = end_offset
+        if end_offset > self.flushed_end_offset:
+            self.flushed_end_offset = end_offset
             self._told_flushed(end_offset)
         if not self._is_busy:
             self._wake()
@@ -389,3 +387,8 @@ def _committed_at_least(log: PartitionLog, snapshots: KeptSnapshots) -> int:
     """All that a snapshot contains is committed; all below the log start is in a snapshot."""
     ends = [one.end_offset for one in snapshots.ids if one.end_offset <= log.written_end_offset]
     return max([log.log_start_offset, *ends])
+
+
+def _snapshot(found: CheckpointId | None) -> SnapshotId | None:
+    # The bootstrap checkpoint ends at offset 0: it holds settings for a new log, and replaces nothing of it.
+    return None if found is None or found.end_offset == 0 else SnapshotId(found.end_offset, found.epoch)

@@ -13,11 +13,10 @@ from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.spi.scheduler import Lane
-from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld_consensus_kraft.kept_snapshots import KeptSnapshots, SnapshotFacts
-from blumfeld_consensus_kraft.raft_log import RaftLog, drop_below
+from blumfeld_consensus_kraft.raft_log import RaftLog
 
 WRITE_BYTES = 1 << 20
 """Bytes of a snapshot that are written together."""
@@ -35,7 +34,6 @@ class Snapshots:
     """Takes a snapshot after so many bytes of records, or so much time, and deletes the log below the oldest kept.
 
     :param copied: makes a copy of the committed image
-    :param raft: the log with its snapshots, where other voters fetch from both
     :param voters_at: ``kraft.version`` and the voters at an end of the log
     """
 
@@ -43,33 +41,26 @@ class Snapshots:
         self,
         runtime: Runtime,
         config: BrokerConfig,
-        log: PartitionLog,
+        raft: RaftLog,
         events: EventLog,
         copied: Callable[[], Completion[MetadataImage]],
-        raft: RaftLog | None = None,
         *,
         voters_at: Callable[[int], tuple[int, VotersRecord | None]] = lambda _: (0, None),
     ) -> None:
         self._runtime = runtime
-        self._given = log
+        self._raft = raft
         self._events = events
         self._copied = copied
-        self._raft = raft
         self._voters_at = voters_at
         self._bytes_max = config.int("metadata.log.max.record.bytes.between.snapshots")
         self._interval_ms = config.int("metadata.log.max.snapshot.interval.ms")
         self._retention_bytes = config.int("metadata.max.retention.bytes")
         self._retention_ms = config.int("metadata.max.retention.ms")
-        self._alone: KeptSnapshots | None = None
         self._bytes = 0
         self._last_timestamp_ms = 0
         self._timer: Timer | None = None
         self._taking = False
         self._stopped = False
-
-    @property
-    def _log(self) -> PartitionLog:
-        return self._given if self._raft is None else self._raft.log
 
     def committed(self, size_bytes: int, timestamp_ms: int) -> None:
         """Another batch is in the image."""
@@ -122,7 +113,7 @@ class Snapshots:
             kraft_version=kraft_version,
             voters=voters,
         )
-        kept = self._kept()
+        kept = self._raft.snapshots
         draft: AuxDraft | None = None
         try:
             draft = await self._runtime.offload(kept.files.begin, snapshot.name)
@@ -178,24 +169,13 @@ class Snapshots:
                 return
             yield None
 
-    def _kept(self) -> KeptSnapshots:
-        if self._raft is not None:
-            return self._raft.snapshots
-        if self._alone is None:
-            self._alone = KeptSnapshots(self._runtime, self._log.aux)
-        return self._alone
-
     async def _clean(self, kept: KeptSnapshots) -> None:
         """Delete snapshots, and the log below the oldest one, until the rest is small enough and young enough."""
         while not self._stopped:
             snapshot = self._start_of_the_rest(kept, [await kept.facts(one) for one in kept.ids])
             if snapshot is None:
                 return
-            if self._raft is not None:
-                self._raft.start_at(snapshot)
-            else:
-                drop_below(self._log, snapshot.end_offset)
-                kept.delete_before(snapshot)
+            self._raft.start_at(snapshot)
 
     def _start_of_the_rest(self, kept: KeptSnapshots, facts: list[SnapshotFacts]) -> CheckpointId | None:
         """The snapshot before which all may go; ``None`` if nothing need go, or nothing can (Kafka's
@@ -203,13 +183,13 @@ class Snapshots:
         """
         if len(kept.ids) < KEPT:
             return None
-        size_bytes = self._log.size_bytes() + sum(one.size_bytes for one in facts)
+        size_bytes = self._raft.log.size_bytes() + sum(one.size_bytes for one in facts)
         too_large = 0 <= self._retention_bytes < size_bytes
         oldest_ms = facts[0].last_contained_ms
         age_ms = -1 if oldest_ms is None else self._runtime.now_ms() - oldest_ms
         if not too_large and not 0 <= self._retention_ms < age_ms:
             return None
-        if kept.ids[0].end_offset > self._log.log_start_offset:
+        if kept.ids[0].end_offset > self._raft.log.log_start_offset:
             candidate = kept.ids[0]
         # A follower that has fetched a snapshot goes on in the log behind it, so both must still be there.
         elif len(kept.ids) > KEPT and not kept.is_held(kept.ids[0]):
@@ -217,7 +197,7 @@ class Snapshots:
         else:
             return None
         # A snapshot of the leader's may be there before the log begins behind it.
-        return candidate if candidate.end_offset <= self._log.written_end_offset else None
+        return candidate if candidate.end_offset <= self._raft.log.written_end_offset else None
 
 
 def _append(draft: AuxDraft, parts: list[bytes | bytearray], sync: bool) -> None:

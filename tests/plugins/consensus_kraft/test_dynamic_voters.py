@@ -74,10 +74,10 @@ class DynamicCluster(Cluster):
         return machine
 
     def key(self, one: int) -> ReplicaKey:
-        return self.metadata(one).driver.raft.me
+        return self.metadata(one).replica.driver.raft.me
 
     def voters(self, at: int) -> list[int]:
-        return list(self.metadata(at).driver.raft.voters.ids)
+        return list(self.metadata(at).replica.driver.raft.voters.ids)
 
     def ask(self, at: int, request: Message, timeout_ms: float = 5_000) -> Any:
         metadata = self.metadata(at)
@@ -123,21 +123,21 @@ def test_a_voter_takes_back_what_others_say_of_it(cluster: DynamicCluster) -> No
     """Each time, also in one epoch: an address where it isn't would keep it from being asked for its vote."""
     cluster.add(2)
     cluster.wait(1)
-    voters = cluster.metadata(2).driver.raft.voters
+    voters = cluster.metadata(2).replica.driver.raft.voters
     (listener,) = voters.voters[2].endpoints
     for number in range(3):
         request = update.UpdateRaftVoterRequest(
             cluster_id=None,
-            current_leader_epoch=cluster.metadata(1).driver.raft.epoch,
+            current_leader_epoch=cluster.metadata(1).replica.driver.raft.epoch,
             voter_id=2,
             voter_directory_id=cluster.key(2).directory_id,
             listeners=[update.Listener(name=listener.listener, host="nowhere", port=9 + number)],
             kraft_version_feature=update.KRaftVersionFeature(max_supported_version=1),
         )
-        asked: Any = cluster.metadata(1).membership.updated(request)
+        asked: Any = cluster.metadata(1).replica.membership.updated(request)
         assert cluster.run(cluster.machines[1].run(asked)).error_code == 0
-        cluster.until(lambda: cluster.metadata(2).driver.raft.voters != voters, 1)
-        cluster.until(lambda: cluster.metadata(2).driver.raft.voters == voters, 10)
+        cluster.until(lambda: cluster.metadata(2).replica.driver.raft.voters != voters, 1)
+        cluster.until(lambda: cluster.metadata(2).replica.driver.raft.voters == voters, 10)
     assert not cluster.defects
 
 
@@ -148,7 +148,7 @@ def test_a_quorum_of_one_grows_to_three_and_outlives_its_first_voter(cluster: Dy
         assert (answer.error_code, answer.error_message) == (0, None)
     cluster.wait(1)
     assert [cluster.voters(one) for one in (1, 2, 3)] == [[1, 2, 3]] * 3
-    assert {cluster.metadata(2).driver.raft.voters.key_of(one) for one in (1, 2, 3)} == {
+    assert {cluster.metadata(2).replica.driver.raft.voters.key_of(one) for one in (1, 2, 3)} == {
         cluster.key(one) for one in (1, 2, 3)
     }
     cluster.machines[1].crash(power_cut=False)
@@ -173,7 +173,7 @@ def test_a_leader_that_is_removed_resigns_and_stays_as_an_observer() -> None:
     assert cluster.remove(cluster.key(1), at=2).error_code == 0
     cluster.until(lambda: cluster.leader in (2, 3), 5)
     assert [cluster.voters(one) for one in (1, 2, 3)] == [[2, 3]] * 3
-    assert not cluster.metadata(1).driver.raft.is_voter
+    assert not cluster.metadata(1).replica.driver.raft.is_voter
     assert cluster.create(1, "from-an-observer") == 0
     cluster.wait(1)
     assert not cluster.defects
@@ -187,7 +187,7 @@ def test_a_voter_that_lost_its_disk_is_not_the_old_voter() -> None:
     cluster.machines[3] = cluster.formatted(3, disk=1)
     cluster.start(3)
     assert cluster.key(3) != lost
-    assert not cluster.metadata(3).driver.raft.is_voter
+    assert not cluster.metadata(3).replica.driver.raft.is_voter
     cluster.until(lambda: cluster.leader == 1, 5)
     answer = cluster.add(3)
     assert answer.error_code == ErrorCode.DUPLICATE_VOTER
@@ -196,7 +196,7 @@ def test_a_voter_that_lost_its_disk_is_not_the_old_voter() -> None:
     assert cluster.remove(lost).error_code == 0
     assert cluster.add(3).error_code == 0
     cluster.wait(1)
-    assert cluster.metadata(3).driver.raft.is_voter
+    assert cluster.metadata(3).replica.driver.raft.is_voter
     assert not cluster.defects
 
 
@@ -214,7 +214,7 @@ def test_a_minority_does_not_get_a_majority_by_a_lost_disk() -> None:
 
     starting = [cluster.loop.create_task(start(one)) for one in (2, 3)]
     cluster.wait(20)
-    known = {cluster.metadata(one).driver.raft.leader_id for one in (2, 3)}
+    known = {cluster.metadata(one).replica.driver.raft.leader_id for one in (2, 3)}
     assert known == {-1}
     for one in (2, 3):
         cluster.machines[one].crash(power_cut=False)
@@ -288,7 +288,7 @@ def test_controllers_join_by_themselves_where_they_may() -> None:
     cluster.machines[3].crash(power_cut=False)
     cluster.machines[3] = cluster.formatted(3, disk=1)
     cluster.start(3)
-    cluster.until(lambda: cluster.metadata(3).driver.raft.is_voter, 20)
+    cluster.until(lambda: cluster.metadata(3).replica.driver.raft.is_voter, 20)
     assert cluster.key(3) != lost
     assert cluster.voters(1) == [1, 2, 3]
 
@@ -302,13 +302,12 @@ def test_a_new_follower_and_a_snapshot_learn_the_voters() -> None:
     for number in range(30):
         assert cluster.create(1, f"topic-{number}") == 0
     cluster.wait(2)
-    raft = cluster.metadata(1)._raft
-    assert raft is not None
-    latest = raft.latest_snapshot_id
+    raft = cluster.metadata(1).replica.log
+    latest = raft.snapshots.latest
     assert latest is not None
     raft.start_at(latest)
     cluster.start(4)
     cluster.wait(2)
     assert cluster.voters(4) == [1, 2, 3]
-    assert cluster.metadata(4).driver.raft.history.latest.kraft_version == 1
+    assert cluster.metadata(4).replica.driver.raft.history.latest.kraft_version == 1
     assert len(cluster.metadata(4).image.topics) == 30

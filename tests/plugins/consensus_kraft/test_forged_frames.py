@@ -98,7 +98,7 @@ class Attacked(DynamicCluster):
         self.until(lambda: self.produce() == ErrorCode.NONE)
         self.until(lambda: self.transaction() == ErrorCode.NONE)
         self.until(lambda: len(self.partition.isr) == 3)
-        self.metadata(self.leader or 1)._snapshots.take()  # type: ignore[union-attr]
+        self.metadata(self.leader or 1).replica.snapshots.take()
         self.wait(1)
         self.defects.clear()
 
@@ -110,7 +110,7 @@ class Attacked(DynamicCluster):
 
     def snapshot(self) -> tuple[int, int]:
         """End offset and epoch of the metadata's snapshot."""
-        latest = self.metadata(self.leader or 1)._snapshots._kept().latest  # type: ignore[union-attr]
+        latest = self.metadata(self.leader or 1).replica.log.snapshots.latest
         assert latest is not None
         return latest.end_offset, latest.epoch
 
@@ -121,7 +121,7 @@ class Attacked(DynamicCluster):
 
     def state(self) -> tuple[object, ...]:
         """What no frame of a stranger may change."""
-        rafts = {one: self.metadata(one).driver.raft for one in self.alive}
+        rafts = {one: self.metadata(one).replica.driver.raft for one in self.alive}
         voters = [raft.voters for raft in rafts.values()]
         brokers = {
             one.broker_id: replace(one, log_dirs=tuple(sorted(one.log_dirs)))
@@ -252,7 +252,7 @@ class Attacked(DynamicCluster):
         authentication it counts.
         """
         if isinstance(request, end_quorum_epoch.EndQuorumEpochRequest):
-            epoch = self.metadata(1).driver.raft.epoch
+            epoch = self.metadata(1).replica.driver.raft.epoch
             ended = [one for topic in request.topics for one in topic.partitions]
             return any((one.leader_id, one.leader_epoch) == (self.leader, epoch) for one in ended)
         if isinstance(request, write_txn_markers.WriteTxnMarkersRequest):
@@ -295,7 +295,7 @@ def ordinary(cluster: Attacked, kind: str, key: int) -> dict[str, list[Any]]:
     """The values of an ordinary request of a peer, by the names of its fields."""
     leader = cluster.leader
     assert leader is not None
-    raft = cluster.metadata(leader).driver.raft
+    raft = cluster.metadata(leader).replica.driver.raft
     epoch = raft.epoch
     partition, topic = cluster.partition, cluster.image.topics[TOPIC]
     other = next(one for one in cluster.alive if one not in (leader, partition.leader))

@@ -51,7 +51,7 @@ class Follower:
         self.node.start()
         self.runtime, self.disk, self.metadata = self.node.runtime, self.node.runtime.disk, self.node.metadata
         begin = to_wire(BeginEpoch(EPOCH, LEADER, ReplicaKey(1)), WIRE, [])
-        self.metadata.driver.handle(begin, "127.0.0.1", 1)
+        self.metadata.replica.driver.handle(begin, "127.0.0.1", 1)
         self.pass_ms(10)
         for sent in OLD:
             self.answer(records=sent, high_watermark=0)
@@ -64,8 +64,7 @@ class Follower:
 
     @property
     def end(self) -> int:
-        assert self.metadata._raft is not None
-        return self.metadata._raft.log.written_end_offset
+        return self.metadata.replica.log.log.written_end_offset
 
     @property
     def open_fetch(self) -> tuple[fetch.FetchRequest, Completion[Message]] | None:
@@ -170,8 +169,7 @@ def test_a_log_that_is_to_begin_anew_does_so_once_there_is_room(monkeypatch: pyt
         follower = Follower()
         follower.storage.checkpoint([])
         follower.pass_ms(1_000)
-        raft = follower.metadata._raft
-        assert raft is not None
+        raft = follower.metadata.replica.log
         change, seen = raft.truncate_fully_to, list[str]()
 
         def begin_anew(
@@ -189,10 +187,10 @@ def test_a_log_that_is_to_begin_anew_does_so_once_there_is_room(monkeypatch: pyt
 
         monkeypatch.setattr(raft, "truncate_fully_to", begin_anew)
         serve_snapshot(follower)
-        if not follower.metadata.driver._held:
+        if not follower.metadata.replica.driver._held:
             break
         follower.pass_ms(5_000)
-        assert follower.metadata.driver._held
+        assert follower.metadata.replica.driver._held
         follower.disk.watch = None
         follower.pass_ms(2_200)
         assert (follower.end, follower.place()) == (20, (20, 6)), seen
@@ -212,7 +210,7 @@ def test_a_voter_says_nothing_of_a_log_that_it_can_not_open() -> None:
     follower.diverges()
     sent = len(follower.peers.sent)
     candidate = VoteRequest(EPOCH + 1, ReplicaKey(LEADER), ReplicaKey(1), 6, 9, pre_vote=False)
-    answer = follower.metadata.driver.handle(to_wire(candidate, WIRE, []), "127.0.0.1", 2)
+    answer = follower.metadata.replica.driver.handle(to_wire(candidate, WIRE, []), "127.0.0.1", 2)
     assert isinstance(answer.error, BrokerError)
     assert answer.error.code is ErrorCode.KAFKA_STORAGE_ERROR
     follower.pass_ms(20_000)
@@ -220,7 +218,7 @@ def test_a_voter_says_nothing_of_a_log_that_it_can_not_open() -> None:
     follower.disk.watch = None
     follower.pass_ms(5_000)
     assert len(follower.peers.sent) > sent
-    assert follower.metadata.driver.raft.epoch == EPOCH
+    assert follower.metadata.replica.driver.raft.epoch == EPOCH
 
 
 def test_a_node_stops_while_its_metadata_log_can_not_be_opened() -> None:

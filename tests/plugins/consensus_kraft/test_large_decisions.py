@@ -48,15 +48,13 @@ def disk() -> FakeDisk:
 
 def batches(node: KraftNode) -> list[list[Message]]:
     """The records of each batch in the log; control batches are left out."""
-    raft = node.metadata._raft
-    assert raft is not None
+    raft = node.metadata.replica.log
     return [batch_records(b) for b in raft.log.batches(0) if not b.is_control]
 
 
 def end(node: KraftNode) -> int:
     """The end of the log."""
-    raft = node.metadata._raft
-    assert raft is not None
+    raft = node.metadata.replica.log
     return raft.log.written_end_offset
 
 
@@ -173,8 +171,7 @@ def test_batches_are_cut_by_bytes_too(disk: FakeDisk) -> None:
     node = KraftNode(disk, config={"internal.metadata.max.batch.size.in.bytes": 2_000}).start()
     node.join()
     assert node.create("alpha", partitions=100) == [0]
-    raft = node.metadata._raft
-    assert raft is not None
+    raft = node.metadata.replica.log
     assert max(b.size_bytes for b in raft.log.batches(0)) <= 2_000
 
 
@@ -384,10 +381,9 @@ def test_a_snapshot_over_many_turns_is_the_image_of_its_beginning(disk: FakeDisk
     node = KraftNode(disk).start()
     node.join()
     node.create("alpha", partitions=PARTITIONS)
-    assert node.metadata._snapshots is not None
     at, kept = node.metadata.applied_offset, content(node)
     turn_by_turn(node)
-    node.metadata._snapshots.take()
+    node.metadata.replica.snapshots.take()
     node.runtime.run_turn()
     node.submit(creation("beta"))
     turns = turns_until(node, lambda: snapshots(node))
@@ -404,9 +400,7 @@ def test_a_snapshot_over_many_turns_is_the_image_of_its_beginning(disk: FakeDisk
 def test_a_snapshot_within_a_transaction_contains_none_of_it(disk: FakeDisk) -> None:
     node = KraftNode(disk).start()
     node.join()
-    raft, taking = node.metadata._raft, node.metadata._snapshots
-    assert raft is not None
-    assert taking is not None
+    raft, taking = node.metadata.replica.log, node.metadata.replica.snapshots
     begin(node, 5_000)
     assert raft.committed_end > node.metadata.applied_offset + 1
     taking.take()

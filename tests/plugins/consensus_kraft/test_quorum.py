@@ -529,8 +529,8 @@ def test_a_transaction_that_its_controller_did_not_end_is_aborted(disk: FakeDisk
     """As a Kafka that died between two batches of one change leaves it."""
     node = KraftNode(disk).start()
     node.join()
-    assert node.metadata._active is not None
-    node.metadata._active.append(
+    assert node.metadata.replica.active is not None
+    node.metadata.replica.active.append(
         [BeginTransactionRecord(name="half"), TopicRecord(name="alpha", topic_id=b"a" * 16)]
     )
     node.runtime.advance(10)

@@ -16,11 +16,9 @@ from blumfeld.testing.fakes.files import FakeDisk, Fault
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import CorruptBatch
 from blumfeld_consensus_kraft.kept_snapshots import HOLD_MS
-from blumfeld_consensus_kraft.quorum.log_view import RaftLogView
 from blumfeld_consensus_kraft.raft.fetching import divergence, needed_snapshot
 from blumfeld_consensus_kraft.raft.messages import FetchRequest
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
-from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.snapshots import Snapshots
 from tests.everyday import first
 from tests.plugins.consensus_kraft.kraft_node import Events
@@ -53,7 +51,7 @@ def test_a_follower_keeps_the_leaders_bytes(node: LogNode) -> None:
     node.settle()
     assert node.batches() == sent
     assert [bytes(one.data) for one in node.read(2)] == sent[1:]
-    assert (node.flushed, node.raft.flushed_end, node.raft.last_epoch) == ([6], 6, 4)
+    assert (node.flushed, node.raft.flushed_end_offset, node.raft.last_epoch) == ([6], 6, 4)
     assert node.epochs() == [(1, 0), (4, 4)]
 
 
@@ -97,7 +95,7 @@ def test_what_does_not_follow_is_refused_and_nothing_is_placed(
     node.settle()
     assert node.batches() == [before]
     node.follow(batch(2, 3, "z"))
-    assert node.raft.flushed_end == 3
+    assert node.raft.flushed_end_offset == 3
 
 
 def test_a_batch_that_is_cut_off_ends_the_data(node: LogNode) -> None:
@@ -140,20 +138,10 @@ def test_a_leader_appends_in_its_epoch(node: LogNode) -> None:
 
 def test_the_own_flush_commits_nothing_where_others_vote(node: LogNode) -> None:
     node.follow(*history((1, 3)))
-    assert (node.raft.flushed_end, node.raft.committed_end, node.committed) == (6, 0, [])
+    assert (node.raft.flushed_end_offset, node.raft.committed_end, node.committed) == (6, 0, [])
     node.raft.commit_to(4)
     node.raft.commit_to(2)
     assert (node.raft.committed_end, node.committed) == (4, [4])
-
-
-def test_alone_what_is_flushed_is_committed() -> None:
-    node = LogNode().start()
-    committed: list[int] = []
-    alone = RaftLog(node.runtime, node.raft.log, committed.append, lambda *_: None)
-    alone.append(bytearray(batch(0, 0, "a")), 1)
-    assert committed == []
-    node.runtime.run(alone.settle())
-    assert committed == [1]
 
 
 def test_a_commit_ahead_of_this_log_follows_its_writes(node: LogNode) -> None:
@@ -218,9 +206,9 @@ def test_a_failed_write_leaves_nothing_of_what_was_fetched(node: LogNode) -> Non
     assert node.raft.last_epoch == 2
     node.settle()
     assert [for_good for _, for_good in node.failed] == [False]
-    assert (node.raft.end_offset, node.raft.last_epoch, node.raft.flushed_end) == (2, 1, 2)
+    assert (node.raft.end_offset, node.raft.last_epoch, node.raft.flushed_end_offset) == (2, 1, 2)
     node.follow(batch(2, 3, "other"))
-    assert node.raft.flushed_end == 3
+    assert node.raft.flushed_end_offset == 3
     assert node.epochs() == [(1, 0), (3, 2)]
 
 
@@ -248,16 +236,16 @@ def test_epochs_that_find_no_room_are_written_with_the_next_batch(node: LogNode)
 
 def test_the_end_of_an_epoch_is_kafkas(node: LogNode) -> None:
     node.follow(*history((1, 5), (3, 2)))
-    found = {epoch: tuple(node.raft.end_offset_for_epoch(epoch)) for epoch in (0, 1, 2, 3, 4)}
+    found = {epoch: tuple(node.raft.end_of_epoch(epoch)) for epoch in (0, 1, 2, 3, 4)}
     assert found == {0: (0, 0), 1: (1, 10), 2: (1, 10), 3: (3, 14), 4: (3, 14)}
     assert [node.raft.epoch_before(offset) for offset in (0, 1, 10, 11, 14)] == [0, 1, 1, 3, 3]
 
 
 def test_an_empty_log_ends_in_epoch_0(node: LogNode) -> None:
     assert node.raft.last_epoch == 0
-    assert tuple(node.raft.end_offset_for_epoch(7)) == (0, 0)
-    assert node.raft.latest_snapshot_id is None
-    assert node.raft.earliest_snapshot_id is None
+    assert tuple(node.raft.end_of_epoch(7)) == (0, 0)
+    assert node.raft.snapshots.latest is None
+    assert node.raft.snapshots.earliest is None
 
 
 def test_an_epoch_older_than_the_log_gives_its_snapshot(node: LogNode) -> None:
@@ -266,8 +254,8 @@ def test_an_epoch_older_than_the_log_gives_its_snapshot(node: LogNode) -> None:
     snapshot = CheckpointId(8, 5)
     node.write_snapshot(snapshot, "a")
     node.raft.start_at(snapshot)
-    assert tuple(node.raft.end_offset_for_epoch(3)) == (5, 8)
-    assert tuple(node.raft.end_offset_for_epoch(5)) == (5, 12)
+    assert tuple(node.raft.end_of_epoch(3)) == (5, 8)
+    assert tuple(node.raft.end_of_epoch(5)) == (5, 12)
     assert node.raft.start_offset == 8
     with pytest.raises(LookupError):
         node.raft.read(7, 1000)
@@ -281,7 +269,7 @@ def test_a_follower_cuts_what_its_leader_does_not_have(node: LogNode) -> None:
     node.follow(*sent)
     node.raft.commit_to(4)
     assert node.raft.truncate_to(6) == 6
-    assert (node.raft.end_offset, node.raft.flushed_end, node.raft.last_epoch) == (6, 6, 2)
+    assert (node.raft.end_offset, node.raft.flushed_end_offset, node.raft.last_epoch) == (6, 6, 2)
     node.settle()
     assert node.epochs() == [(1, 0), (2, 4)]
     other = batch(6, 4, "other")
@@ -323,9 +311,9 @@ def test_a_flush_from_before_a_cut_proves_nothing_behind_it(node: LogNode) -> No
     node.raft.truncate_to(4)
     node.raft.append_fetched(memoryview(batch(4, 2, "a", "b", "c")))
     node.runtime.advance(60)
-    assert node.raft.flushed_end <= 4
+    assert node.raft.flushed_end_offset <= 4
     node.runtime.advance(200)
-    assert node.raft.flushed_end == 7
+    assert node.raft.flushed_end_offset == 7
 
 
 def test_the_commit_of_a_leader_ends_with_a_cut(node: LogNode) -> None:
@@ -345,12 +333,12 @@ def test_a_log_goes_on_behind_a_snapshot_that_was_installed(node: LogNode) -> No
     node.write_snapshot(CheckpointId(4, 1), "old")
     node.install(CheckpointId(100, 7), "a", "b")
     raft = node.raft
-    assert (raft.start_offset, raft.end_offset, raft.flushed_end, raft.committed_end) == (100,) * 4
+    assert (raft.start_offset, raft.end_offset, raft.flushed_end_offset, raft.committed_end) == (100,) * 4
     assert (raft.last_epoch, node.committed) == (7, [])
-    assert tuple(raft.end_offset_for_epoch(9)) == (7, 100)
+    assert tuple(raft.end_of_epoch(9)) == (7, 100)
     node.runtime.advance(10)
     assert raft.log.aux.names().count(CheckpointId(4, 1).name) == 0
-    assert raft.earliest_snapshot_id == raft.latest_snapshot_id == (100, 7)
+    assert raft.snapshots.earliest == raft.snapshots.latest == (100, 7)
     with pytest.raises(ValueError, match="epoch 6 at offset 100"):
         raft.append_fetched(memoryview(batch(100, 6, "c")))
     node.follow(batch(100, 7, "c"), batch(101, 8, "d"))
@@ -392,7 +380,7 @@ def test_whole_segments_below_a_snapshot_go() -> None:
     node.settle()
     assert node.epochs() == [(2, 20)]
     node.runtime.advance(10)
-    assert (node.raft.earliest_snapshot_id, older.name in node.raft.log.aux.names()) == (newer, False)
+    assert (node.raft.snapshots.earliest, older.name in node.raft.log.aux.names()) == (newer, False)
     node.runtime.crash(power_cut=False)
     again = LogNode(node.disk, seed=1).start()
     assert again.raft.end_offset == 24
@@ -410,8 +398,8 @@ def test_a_snapshot_below_the_log_start_that_a_crash_brings_back_is_none(node: L
     again.stop()
     last = LogNode(node.disk, seed=2).start()
     assert last.raft.start_offset == 8
-    assert last.raft.earliest_snapshot_id == newer
-    assert needed_snapshot(RaftLogView(last.raft), DIVERGED) == (8, 4)
+    assert last.raft.snapshots.earliest == newer
+    assert needed_snapshot(last.raft, DIVERGED) == (8, 4)
     last.runtime.advance(10)
     assert older.name not in last.raft.log.aux.names()
 
@@ -424,7 +412,7 @@ def test_a_log_that_a_crash_brings_back_has_its_epochs(node: LogNode) -> None:
     again = LogNode(node.disk, seed=1).start()
     assert again.raft.start_offset == 0
     assert again.epochs() == [(1, 0), (4, 6)]
-    assert divergence(RaftLogView(again.raft), DIVERGED) == (1, 6)
+    assert divergence(again.raft, DIVERGED) == (1, 6)
 
 
 DIVERGED = FetchRequest(ReplicaKey(3), epoch=5, offset=9, last_epoch=3)
@@ -462,7 +450,7 @@ def test_a_snapshot_that_a_follower_fetches_from_is_held_for_a_minute(node: LogN
 def cleaner(node: LogNode, **retention: int) -> Snapshots:
     """What takes snapshots of this log, and deletes old ones."""
     config = BrokerConfig({f"metadata.max.retention.{key}": value for key, value in retention.items()})
-    return Snapshots(node.runtime, config, node.raft.log, Events(), Completion, node.raft)
+    return Snapshots(node.runtime, config, node.raft, Events(), Completion)
 
 
 def clean(node: LogNode, **retention: int) -> tuple[list[CheckpointId], int]:
@@ -553,7 +541,7 @@ def test_a_start_flushes_what_a_kill_left_in_the_page_cache(node: LogNode) -> No
     node.runtime.run_turn()
     node.runtime.crash(power_cut=False)
     again = LogNode(node.disk, seed=1).start()
-    assert again.raft.flushed_end == 6
+    assert again.raft.flushed_end_offset == 6
     again.runtime.crash(power_cut=True)
     assert LogNode(node.disk, seed=2).start().batches() == sent
 
@@ -698,7 +686,7 @@ def test_a_death_between_a_snapshot_and_the_cut_behind_it() -> None:
     for dead, again, where in deaths:
         assert again.loaded is not None
         found, names = again.batches(), list(again.loaded.image.topics)
-        if again.raft.latest_snapshot_id == (50, 4):
+        if again.raft.snapshots.latest == (50, 4):
             installed += 1
             assert again.raft.start_offset == 50, where
             assert whole(found, after), where
@@ -740,7 +728,7 @@ def test_random_lives(seed: int) -> None:
                     mine.append(leader[-1])
                 node.raft.append_fetched(memoryview(b"".join(mine)))
             elif what < 0.75:
-                flushed = max(node.raft.flushed_end, committed)
+                flushed = max(node.raft.flushed_end_offset, committed)
                 committed = max(committed, chance.randrange(committed, flushed + 1) // 2 * 2)
                 node.raft.commit_to(committed)
             elif what < 0.9:
@@ -753,7 +741,7 @@ def test_random_lives(seed: int) -> None:
             elif disk.struck < 3:
                 disk.inject(Fault(operation="pwritev", path_part=".log", error_number=28))
             node.runtime.advance(chance.choice([0, 1, 4, 40]))
-        flushed_end = node.raft.flushed_end
+        flushed_end = node.raft.flushed_end_offset
         disk.heal()
         node.runtime.crash(power_cut=chance.random() < 0.7)
         node = LogNode(disk, seed=1000 * seed + life, segment_bytes=1_000).start()

@@ -192,7 +192,7 @@ def test_a_snapshot_is_fetched_and_loaded(transfer: Transfer, bytes_max: int) ->
     assert (loaded.image.offset, loaded.image.epoch) == (49, 4)
     assert (loaded.snapshot, loaded.last_epoch, loaded.last_timestamp_ms) == (ID, 4, TIME_MS - 7)
     assert (loaded.kraft_version, loaded.voters) == (1, VOTERS)
-    assert transfer.follower.raft.latest_snapshot_id == ID
+    assert transfer.follower.raft.snapshots.latest == ID
     assert transfer.left_over == [ID.name]
     transfer.follower.raft.truncate_fully_to(*ID)
     transfer.follower.follow(batch(50, 4, "after"))
@@ -279,7 +279,7 @@ def test_a_flipped_bit_is_never_installed(seed: int) -> None:
         loaded = transfer.fetch(chance.choice([50, 1 << 20]))
     except ValueError:
         assert transfer.left_over == []
-        assert transfer.follower.raft.latest_snapshot_id is None
+        assert transfer.follower.raft.snapshots.latest is None
     else:
         assert loaded.image == image_of(CLUSTER_ID, content(), 49, 4)
         assert loaded.voters == VOTERS
@@ -331,7 +331,7 @@ def test_records_that_this_build_can_not_read_are_not_installed(transfer: Transf
     with pytest.raises(ValueError, match=r"^0+50-0+4\.checkpoint: "):
         transfer.fetch()
     assert transfer.left_over == []
-    assert transfer.follower.raft.latest_snapshot_id is None
+    assert transfer.follower.raft.snapshots.latest is None
 
 
 def test_a_full_disk_ends_the_download(transfer: Transfer) -> None:
@@ -349,7 +349,7 @@ def test_a_commit_that_fails_installs_nothing(transfer: Transfer) -> None:
     with pytest.raises(OSError, match="error"):
         transfer.fetch()
     assert transfer.left_over == []
-    assert transfer.follower.raft.latest_snapshot_id is None
+    assert transfer.follower.raft.snapshots.latest is None
     transfer.download.aim(1, ID)
     transfer.fetch()
 
@@ -491,7 +491,7 @@ def test_a_death_at_any_time_of_an_installation() -> None:
         assert again.loaded is not None
         found, names = again.batches(), list(again.loaded.image.topics)
         assert not [name for name in again.raft.log.aux.names() if name.endswith(".part")]
-        if again.raft.latest_snapshot_id == ID:
+        if again.raft.snapshots.latest == ID:
             installed += 1
             assert again.raft.start_offset == 50, where
             assert names == [f"t{number}" for number in range(1, 6)] + ["after"] * len(found), where

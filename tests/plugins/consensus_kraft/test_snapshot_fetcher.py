@@ -102,7 +102,7 @@ def test_a_snapshot_is_fetched(pair: Pair) -> None:
     assert [position for _, position in pair.asked] == list(range(0, len(DATA), 1_000))
     assert len(pair.alive) >= len(pair.asked)
     assert set(pair.alive) == {6}
-    assert pair.follower.raft.latest_snapshot_id == ID
+    assert pair.follower.raft.snapshots.latest == ID
 
 
 def test_the_leader_is_alive_while_a_large_image_is_made(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -124,7 +124,7 @@ def test_a_stop_while_the_image_is_made_tells_nothing(pair: Pair, monkeypatch: p
     alive = len(pair.alive)
     pair.run()
     assert (len(pair.alive), pair.fetched, pair.failed) == (alive, [], [])
-    assert pair.follower.raft.latest_snapshot_id is None
+    assert pair.follower.raft.snapshots.latest is None
     assert ID.name not in pair.follower.raft.log.aux.names()
 
 

@@ -234,7 +234,7 @@ def test_a_minority_decides_nothing(cluster: Cluster) -> None:
         if one != leader:
             cluster.machines[one].crash(power_cut=True)
     metadata = cluster.metadata(leader)
-    events = metadata._events = Events()
+    events = metadata.replica._events = Events()
     request = CreateTopicsRequest(
         topics=[CreatableTopic(name="lost", num_partitions=1, replication_factor=1)]
     )
@@ -427,11 +427,11 @@ def test_a_replica_that_the_log_cannot_bring_up_to_date_takes_a_snapshot(behind:
     for number in range(60):
         assert cluster.create(leader, f"topic-{number}") == 0
     cluster.wait(2)
-    log = cluster.metadata(leader).catching_up.log
+    log = cluster.metadata(leader).replica.log
     cluster.until(lambda: log.start_offset > 50)
     cluster.start(victim)
     assert cluster.metadata(victim).image == cluster.metadata(leader).image
-    assert cluster.metadata(victim).catching_up.log.start_offset > 50, "it went on behind a snapshot"
+    assert cluster.metadata(victim).replica.log.start_offset > 50, "it went on behind a snapshot"
     assert cluster.create(victim, "after") == 0
     if voter:
         other = next(one for one in (1, 2, 3) if one not in (leader, victim))
@@ -449,7 +449,7 @@ def test_only_the_leader_gives_snapshots(cluster: Cluster) -> None:
         )
         topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[asked])
         request = FetchSnapshotRequest(topics=[topic])
-        answer = cluster.run(cluster.machines[one].run(metadata.catching_up.serve(request, 1)))
+        answer = cluster.run(cluster.machines[one].run(metadata.replica.catching_up.serve(request, 1)))
         assert isinstance(answer, FetchSnapshotResponse)
         expected = ErrorCode.SNAPSHOT_NOT_FOUND if one == cluster.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert answer.topics[0].partitions[0].error_code == expected
@@ -530,26 +530,26 @@ def test_a_leader_stays_while_a_voter_takes_a_snapshot() -> None:
     metadata = cluster.metadata(leader)
     for number in range(30):
         assert cluster.create(leader, f"topic-{number}") == 0
-    cluster.until(lambda: metadata.catching_up.log.latest_snapshot_id is not None)
+    cluster.until(lambda: metadata.replica.log.snapshots.latest is not None)
     others = [one for one in (1, 2, 3) if one != leader]
     for one in others:
         cluster.machines[one].pause()
     for _ in range(10):
-        snapshot = metadata.catching_up.log.latest_snapshot_id
+        snapshot = metadata.replica.log.snapshots.latest
         assert snapshot is not None
         asked = RequestPartitionSnapshot(
             partition=0,
-            current_leader_epoch=metadata.driver.raft.epoch,
+            current_leader_epoch=metadata.replica.driver.raft.epoch,
             snapshot_id=SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch),
             position=0,
         )
         topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[asked])
         request = FetchSnapshotRequest(replica_id=others[0], topics=[topic], max_bytes=100)
-        cluster.run(cluster.machines[leader].run(metadata.catching_up.serve(request, 1)))
+        cluster.run(cluster.machines[leader].run(metadata.replica.catching_up.serve(request, 1)))
         cluster.wait(1)
-        assert metadata.driver.raft.leadership is not None
+        assert metadata.replica.driver.raft.leadership is not None
     cluster.wait(5)
-    assert metadata.driver.raft.leadership is None
+    assert metadata.replica.driver.raft.leadership is None
 
 
 def test_a_running_replica_goes_on_behind_a_snapshot_too() -> None:
@@ -569,10 +569,10 @@ def test_a_running_replica_goes_on_behind_a_snapshot_too() -> None:
     )
     for number in range(60):
         assert cluster.create(leader, f"topic-{number}") == 0
-    cluster.until(lambda: cluster.metadata(leader).catching_up.log.start_offset > 50)
+    cluster.until(lambda: cluster.metadata(leader).replica.log.start_offset > 50)
     cluster.machines[4].resume()
     cluster.until(lambda: cluster.metadata(4).image == cluster.metadata(leader).image, 10)
-    assert cluster.metadata(4).catching_up.log.start_offset > 50
+    assert cluster.metadata(4).replica.log.start_offset > 50
     assert list(cluster.metadata(4).image.topics) == list(cluster.metadata(leader).image.topics)
     assert not cluster.defects
 

@@ -46,7 +46,7 @@ class CatchingUp:
     ) -> None:
         self._composition = composition
         self._driver = driver
-        self.log = log
+        self._log = log
         self._events = events
         self._reopening = reopening
         self._listener = listener
@@ -115,7 +115,7 @@ class CatchingUp:
         snapshot = loaded.snapshot
         assert snapshot is not None
         change, done = (
-            partial(self.log.truncate_fully_to, *snapshot),
+            partial(self._log.truncate_fully_to, *snapshot),
             partial(self._goes_on, snapshot, loaded),
         )
         try:

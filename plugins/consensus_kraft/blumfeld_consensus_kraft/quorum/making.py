@@ -9,7 +9,6 @@ from blumfeld.spi.hooks import Composition, EventLog
 from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver, ReplicaOwner
 from blumfeld_consensus_kraft.quorum.endpoints import QuorumEndpoints, bootstrap_servers, recorded_voters
-from blumfeld_consensus_kraft.quorum.log_view import RaftLogView
 from blumfeld_consensus_kraft.quorum.wire_form import FetchSettings
 from blumfeld_consensus_kraft.quorum_state_file import QuorumStateFile
 from blumfeld_consensus_kraft.raft.raft import Raft
@@ -50,7 +49,7 @@ def made_driver(
     raft = Raft(
         ReplicaKey(composition.node_id, log.log.directory_id),
         VoterHistory(static, changes),
-        RaftLogView(log),
+        log,
         Settings(
             election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
             election_backoff_max_ms=config.int("controller.quorum.election.backoff.max.ms"),

@@ -42,32 +42,15 @@ VOTERS_PLACE = 2
 """Place of the voters among the records with which the first leader opens its epoch: LeaderChange, kraft.version."""
 
 
-class QuorumMembership:
-    """Which voters count, for one node.
+class ConfiguredVoters:
+    """The voters as the configuration names them, which count until the log says others."""
 
-    :param driver: the replica at work; asked for only after the log is open
-    :param active: the controller, while this node leads
-    """
-
-    def __init__(
-        self,
-        composition: Composition,
-        events: EventLog,
-        driver: Callable[[], RaftDriver],
-        active: Callable[[], ActiveController | None],
-    ) -> None:
+    def __init__(self, composition: Composition) -> None:
         names = composition.config.list("controller.listener.names")
         self.listener = names[0] if names else "CONTROLLER"
         self._composition = composition
-        self._events = events
-        self._driver = driver
-        self._active = active
         self._votes = "controller" in composition.roles
         self._static = static_voters(composition.config.list("controller.quorum.voters"), self.listener)
-        self._changes: VoterChanges | None = None
-        self._own: OwnVoter | None = None
-
-    # Which set counts
 
     def is_alone(self, recorded: VotersRecord | None) -> bool:
         """Whether this node is the whole quorum.
@@ -91,6 +74,32 @@ class QuorumMembership:
         own = ReplicaKey(self._composition.node_id)
         return VoterSet([Voter(own, tuple(own_endpoints(self._composition)))])
 
+
+class QuorumMembership:
+    """Which voters count, for one node.
+
+    :param active: the controller, while this node leads
+    """
+
+    def __init__(
+        self,
+        composition: Composition,
+        listener: str,
+        events: EventLog,
+        driver: RaftDriver,
+        active: Callable[[], ActiveController | None],
+    ) -> None:
+        self.listener = listener
+        self._composition = composition
+        self._events = events
+        self._driver = driver
+        self._active = active
+        self._votes = "controller" in composition.roles
+        self._changes: VoterChanges | None = None
+        self._own: OwnVoter | None = None
+
+    # Which set counts
+
     def at(self, end_offset: int) -> tuple[int, VotersRecord | None]:
         """Returns ``kraft.version`` and the voters for a snapshot that ends there; none where they are static."""
         found = self._history.at(end_offset)
@@ -98,7 +107,7 @@ class QuorumMembership:
 
     @property
     def _history(self) -> VoterHistory:
-        return self._driver().raft.history
+        return self._driver.raft.history
 
     # How it follows the log
 
@@ -114,7 +123,7 @@ class QuorumMembership:
     def opened(self, base_offset: int) -> None:
         """The records of :meth:`opening` are placed behind the LeaderChange at ``base_offset``."""
         latest = self._history.latest
-        self._driver().voters_changed(base_offset + VOTERS_PLACE, latest.voters, latest.kraft_version)
+        self._driver.voters_changed(base_offset + VOTERS_PLACE, latest.voters, latest.kraft_version)
 
     def fetched(self, batches: Sequence[RecordBatch]) -> None:
         """Batches of the leader are placed: a voter set among them counts from now on."""
@@ -122,7 +131,7 @@ class QuorumMembership:
             if batch.is_control:
                 for change in recorded_changes(batch, self._history.latest.kraft_version):
                     voters = recorded_voters(change.voters, self.listener)
-                    self._driver().voters_changed(change.offset, voters, change.kraft_version)
+                    self._driver.voters_changed(change.offset, voters, change.kraft_version)
 
     # How it changes
 
@@ -135,13 +144,13 @@ class QuorumMembership:
             from blumfeld_consensus_kraft.quorum.changing import VoterChanges
 
             self._changes = VoterChanges(
-                self._composition, self._driver(), self._active, self._events, self.listener
+                self._composition, self._driver, self._active, self._events, self.listener
             )
         return self._changes.submit(command, timeout_ms)
 
     def updated(self, request: UpdateRaftVoterRequest) -> Completion[Message]:
         """A voter tells its endpoints and versions. They come to the leader alone: no node forwards them."""
-        if self._driver().raft.leadership is None:
+        if self._driver.raft.leadership is None:
             raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         return self.submit(request, UPDATE_TIMEOUT_MS)
 
@@ -152,13 +161,13 @@ class QuorumMembership:
         if self._own is None:
             from blumfeld_consensus_kraft.quorum.joining import OwnVoter
 
-            self._own = OwnVoter(self._composition, self._driver(), self._events, self.listener, self.submit)
+            self._own = OwnVoter(self._composition, self._driver, self._events, self.listener, self.submit)
         self._own.leader_is(leader_id)
 
     @property
     def is_quorum(self) -> bool:
         """Whether this node is the whole quorum now. What it has written is committed with its next epoch then."""
-        return self._driver().raft.is_alone
+        return self._driver.raft.is_alone
 
     def stop(self) -> None:
         """Tell no leader any more."""
