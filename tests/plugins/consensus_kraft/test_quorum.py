@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from blumfeld.config.values import TopicConfig
+from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision
 from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
@@ -328,6 +329,15 @@ def test_a_lost_quorum_state_brings_back_no_epoch(disk: FakeDisk) -> None:
     again = KraftNode(disk, seed=1).start()
     assert again.metadata.controller is not None
     assert again.metadata.controller.epoch == 2
+
+
+def test_a_node_whose_vote_can_not_be_read_says_so_and_stops(disk: FakeDisk) -> None:
+    KraftNode(disk).start().stop()
+    node = KraftNode(disk, seed=1)
+    node.runtime.files.write_atomically(f"{LOG_DIR}/quorum-state", b"{")
+    with pytest.raises(MalformedFile, match="quorum-state"):
+        node.start()
+    node.stop()
 
 
 def test_an_epoch_whose_first_write_failed_is_not_on_record(disk: FakeDisk) -> None:
