@@ -21,7 +21,7 @@ from blumfeld.broker.membership.lost_brokers import LostBrokers
 from blumfeld.broker.ports import CoordinatorKind, Ports
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.hosting.pushes import PushedReplicas
-from blumfeld.broker.replicas.local_partitions import LedPartitions
+from blumfeld.broker.replicas.led_partitions import LedPartitions
 from blumfeld.broker.replicas.rules.looking_inside import LookingInside
 from blumfeld.broker.serving.dispatch import Dispatcher, RequestMetrics, Route
 from blumfeld.broker.serving.peer_client import TransportPeerClient

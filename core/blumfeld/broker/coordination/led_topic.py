@@ -1,7 +1,7 @@
 """A coordinator on an internal topic: its shards follow the leadership of the topic's partitions.
 
-Nothing here knows the coordinator's kind. Groups use it on ``__consumer_offsets``; a coordinator of transactions would
-use it on ``__transaction_state``.
+Nothing here knows the coordinator's kind. Groups use it on ``__consumer_offsets``, transactions on
+``__transaction_state``.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from blumfeld.broker.coordination.partition_log import PartitionCoordinatorLog
+from blumfeld.broker.coordination.coordinator_log import PartitionCoordinatorLog
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.coordinator.runtime.coordinator import Coordinator

@@ -11,7 +11,7 @@ from __future__ import annotations
 import msgspec
 
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
-from blumfeld.broker.handlers.forwarding import forward
+from blumfeld.broker.handlers.forwarded_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.metadata.topics.creation import NEW_PARTITIONS_MAX
 from blumfeld.spi.completion import Completion, Steps

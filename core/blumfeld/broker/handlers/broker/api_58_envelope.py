@@ -6,7 +6,7 @@ its own principal.
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.deciding import check_controller, is_controller
+from blumfeld.broker.handlers.controller_requests import check_controller, is_controller
 from blumfeld.broker.ports import Ports
 from blumfeld.client.envelope import Forwarded, inner_answer, read_envelope
 from blumfeld.spi.completion import Completion

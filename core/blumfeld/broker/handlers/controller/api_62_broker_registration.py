@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.broker.handlers.deciding import controller_handler
+from blumfeld.broker.handlers.controller_requests import controller_handler
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blumfeld.broker.handlers.deciding import check_controller
+from blumfeld.broker.handlers.controller_requests import check_controller
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import OnBehalf
