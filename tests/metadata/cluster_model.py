@@ -15,7 +15,7 @@ from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.step import ImageStep, changed_partition
-from blumfeld.metadata.partitions.elections import PREFERRED, UNCLEAN
+from blumfeld.metadata.partitions.requested_elections import PREFERRED, UNCLEAN
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionImage
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition import (

@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.image.cluster_image import ELR_FEATURE, MetadataImage
-from blumfeld.metadata.partitions.elections import PREFERRED, UNCLEAN
+from blumfeld.metadata.partitions.requested_elections import PREFERRED, UNCLEAN
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages import metadata_records as records

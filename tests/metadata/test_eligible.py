@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from blumfeld.metadata.image.cluster_image import ELR_FEATURE
-from blumfeld.metadata.partitions import change
-from blumfeld.metadata.partitions.elections import UNCLEAN
+from blumfeld.metadata.partitions import elections
+from blumfeld.metadata.partitions.requested_elections import UNCLEAN
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
@@ -169,7 +169,7 @@ def test_an_unclean_leader_ends_the_eligibility_of_others(three: Three) -> None:
 
 
 def test_an_unclean_restart_is_worked_off_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change, "SLICE_RECORDS", 4)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", 4)
     three = Three(partitions=20)
     three.fence(1, 2)
     three.restart(2, clean=False)

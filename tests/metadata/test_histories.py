@@ -6,7 +6,7 @@ from collections import Counter
 
 import pytest
 
-from blumfeld.metadata.partitions import change
+from blumfeld.metadata.partitions import elections
 from tests.everyday import first
 from tests.metadata.cluster_model import ClusterModel
 from tests.metadata.driven import replayed
@@ -46,7 +46,7 @@ def test_no_acknowledged_record_is_lost(elr: bool, seeds: int, monkeypatch: pyte
     """With eligible replicas the power goes, and takes what was not flushed. Without them processes are killed, and no
     page cache is lost: the last ISR would stay all the same.
     """
-    monkeypatch.setattr(change, "SLICE_RECORDS", 2)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", 2)
     counts: Counter[str] = Counter()
     for seed in range(seeds):
         try:

@@ -7,18 +7,14 @@ from typing import Any
 
 import pytest
 
+from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.partition_index import NO_LEADER, PartitionIndex, Sweep, all_of, along
 from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionTable
 from blumfeld.metadata.image.records import image_of
 from blumfeld.metadata.image.step import ImageStep
-from blumfeld.metadata.partitions import change, elections
-from blumfeld.metadata.partitions.change import (
-    active_in,
-    effective_config,
-    partition_change,
-    topic_config,
-    without_broker,
-)
+from blumfeld.metadata.partitions import elections, requested_elections
+from blumfeld.metadata.partitions.elections import without_broker
+from blumfeld.metadata.partitions.partition_change import active_in, partition_change
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -119,7 +115,7 @@ class Walk:
 @pytest.mark.parametrize("seed", first(4, range(12)))
 def test_the_index_is_what_a_scan_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where decisions are made in parts of three records."""
-    monkeypatch.setattr(change, "SLICE_RECORDS", 3)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", 3)
     walk = Walk(seed)
     for _ in range(60):
         walk.step()
@@ -167,7 +163,7 @@ def test_a_broker_leaves_the_partitions_that_a_scan_finds(seed: int, monkeypatch
         found, ahead = without_broker(walk.driven.controller.state, broker)
         assert ahead is None
         assert sorted(found, key=place_of) == wanted
-    monkeypatch.setattr(change, "SLICE_RECORDS", 2)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", 2)
     broker = walk.chance.choice(BROKERS)
     wanted = sorted(by_scan(walk.driven, broker), key=place_of)
     parts: list[Message] = []
@@ -194,7 +190,7 @@ def test_leaders_move_before_the_fence_and_each_part_checks_the_epoch(
     wants: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A broker whose next process registers between two parts is not fenced by a heartbeat of its last one."""
-    monkeypatch.setattr(change, "SLICE_RECORDS", 4)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", 4)
     driven, epochs = three()
     beat = BrokerHeartbeatRequest(broker_id=2, broker_epoch=epochs[1], current_metadata_offset=10**6, **wants)
     part = driven.decide(beat)
@@ -213,7 +209,7 @@ def test_leaders_move_before_the_fence_and_each_part_checks_the_epoch(
 
 
 def test_a_replica_that_comes_back_between_two_parts_leaves_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change, "SLICE_RECORDS", 4)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", 4)
     driven, epochs = three()
     beat = BrokerHeartbeatRequest(
         broker_id=2, broker_epoch=epochs[1], current_metadata_offset=10**6, want_fence=True
@@ -233,7 +229,7 @@ def test_a_replica_that_comes_back_between_two_parts_leaves_again(monkeypatch: p
 
 
 def test_an_unfenced_broker_is_elected_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change, "SLICE_RECORDS", 4)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", 4)
     driven, epochs = three(partitions=30, factor=1)
     for broker, epoch in enumerate(epochs, start=1):
         driven.beat(broker, epoch, want_fence=True)
@@ -272,8 +268,8 @@ def test_all_leaders_are_elected_in_parts_as_at_once(kind: int, monkeypatch: pyt
         return driven.do(request, ElectLeadersResponse), driven.log[shown:]
 
     whole = answer()
-    monkeypatch.setattr(elections, "SLICE_RECORDS", 3)
-    monkeypatch.setattr(elections, "SLICE_LOOKS", 7)
+    monkeypatch.setattr(requested_elections, "SLICE_RECORDS", 3)
+    monkeypatch.setattr(requested_elections, "SLICE_LOOKS", 7)
     assert answer() == whole
 
 

@@ -7,7 +7,7 @@ import pytest
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.image.cluster_image import MetadataImage
-from blumfeld.metadata.partitions import change
+from blumfeld.metadata.partitions import elections
 from blumfeld.spi.cluster import TOPIC_RESOURCE
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
@@ -29,7 +29,7 @@ def preferred(driven: Driven, topic: str) -> list[int]:
 def test_leadership_goes_back_to_the_preferred_replicas(
     slice_records: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(change, "SLICE_RECORDS", slice_records)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", slice_records)
     driven = Driven()
     epochs = driven.join(1, 2, 3)
     driven.create("t", 9, 3)
@@ -205,7 +205,7 @@ def test_two_controlled_shutdowns_beside_each_other() -> None:
 
 @pytest.mark.parametrize("slice_records", [2, 128])
 def test_a_dead_process_is_fenced_at_once(slice_records: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(change, "SLICE_RECORDS", slice_records)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", slice_records)
     driven = Driven()
     epochs = driven.join(1, 2)
     driven.create("t", 6, 2)
@@ -222,7 +222,7 @@ def test_a_dead_process_is_fenced_at_once(slice_records: int, monkeypatch: pytes
 
 def test_the_next_process_of_a_dead_one_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The news of the death may be late, or its work may be half done."""
-    monkeypatch.setattr(change, "SLICE_RECORDS", 2)
+    monkeypatch.setattr(elections, "SLICE_RECORDS", 2)
     driven = Driven()
     epochs = driven.join(1, 2)
     driven.create("t", 6, 2)

@@ -450,7 +450,7 @@ TOPIC_EFFECTS: tuple[EffectRow, ...] = (
     ("file.delete.delay.ms", HONOURED, "blumfeld_storage_local.logs.truncation", "How long a deleted file stays on disk under its .deleted name."),
     ("min.cleanable.dirty.ratio", HONOURED, CLEANER_CHOICE, "The part of the log that must be new before it is compacted."),
     ("cleanup.policy", HONOURED, "blumfeld.config.values", "Whether old records are deleted, compacted, both or neither."),
-    ("unclean.leader.election.enable", HONOURED, "blumfeld.metadata.partitions.change", "Whether a replica that may lack records may lead."),
+    ("unclean.leader.election.enable", HONOURED, "blumfeld.metadata.partitions.partition_change", "Whether a replica that may lack records may lead."),
     ("min.insync.replicas", HONOURED, "blumfeld.broker.replicas.partition", "The in-sync replicas that acks=all needs."),
     ("compression.type", HONOURED, "blumfeld.broker.replicas.rules.record_rules", "The codec that batches are stored with; producer keeps the producer's."),
     ("compression.gzip.level", HONOURED, "blumfeld.broker.replicas.rules.record_rules", "The gzip level that the broker compresses with."),

@@ -53,7 +53,7 @@ COMMANDS: Mapping[str, tuple[str, str]] = {
     "UpdateFeaturesRequest": ("brokers.features", "update_features"),
     "AlterPartitionRequest": ("partitions.isr", "alter_partition"),
     "AlterPartitionReassignmentsRequest": ("partitions.reassignments", "alter_partition_reassignments"),
-    "ElectLeadersRequest": ("partitions.elections", "elect_leaders"),
+    "ElectLeadersRequest": ("partitions.requested_elections", "elect_leaders"),
     "AssignReplicasToDirsRequest": ("partitions.replica_directories", "assign_replicas_to_dirs"),
 }
 """Request class → module of this package and function. The module is imported with its first command, because

@@ -13,7 +13,8 @@ from msgspec.structs import replace
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE
 from blumfeld.metadata.image.partition_index import Sweep
-from blumfeld.metadata.partitions.change import (
+from blumfeld.metadata.partitions.directories import is_reserved
+from blumfeld.metadata.partitions.elections import (
     with_any_broker,
     with_broker,
     with_preferred_leaders,
@@ -21,7 +22,6 @@ from blumfeld.metadata.partitions.change import (
     without_directories,
     without_lost_broker,
 )
-from blumfeld.metadata.partitions.directories import is_reserved
 from blumfeld.metadata.slices import SLICE_RECORDS
 from blumfeld.spi.cluster import BrokerImage
 from blumfeld.wire.errors import BrokerError, ErrorCode

@@ -1,165 +1,166 @@
-"""ElectLeaders: elect the preferred leader, or any leader (KIP-183, KIP-460). Pure."""
+"""Elections over many partitions, when a broker or a directory comes or goes (KIP-966). Pure."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Iterable
+from itertools import chain
+from typing import NamedTuple
 
-from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.image.partition_index import NO_LEADER
-from blumfeld.metadata.partitions.change import (
-    Election,
-    active_in,
-    effective_config,
-    partition_change,
-    topic_config,
-)
+from blumfeld.config.values import TopicConfig
+from blumfeld.metadata.decision import ControllerState
+from blumfeld.metadata.effective_configs import effective_config, topic_config
+from blumfeld.metadata.image.cluster_image import MetadataImage
+from blumfeld.metadata.image.partition_index import NO_LEADER, Sweep, all_of, along
+from blumfeld.metadata.partitions.directories import directory_of, may_lead_from
+from blumfeld.metadata.partitions.partition_change import Election, Usable, active_in, partition_change
 from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
 from blumfeld.spi.cluster import PartitionImage, TopicImage
-from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
-from blumfeld.wire.messages.elect_leaders import (
-    ElectLeadersRequest,
-    ElectLeadersResponse,
-    PartitionResult,
-    ReplicaElectionResult,
-)
-from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from blumfeld.wire.schema import Message
 
-PREFERRED, UNCLEAN = 0, 1
+
+class Changes(NamedTuple):
+    """Changes of many partitions, as far as one turn goes."""
+
+    records: list[Message]
+    ahead: Sweep | None
+    """The partitions that are still to be looked at; ``None`` if there are none."""
 
 
-def elect_leaders(
-    state: ControllerState, request: ElectLeadersRequest, _moment: Moment
-) -> ControllerDecision:
-    """Elect leaders for the named partitions, or for every partition if the request's list is null.
+def without_broker(state: ControllerState, broker_id: int) -> Changes:
+    """Remove the broker from every leadership, and from every ISR that keeps another member.
 
-    With a null list the answer omits partitions that need no election, as Kafka's does. It is decided on in parts.
-
-    Errors:
-    * the whole answer, repeated for each partition: INVALID_REQUEST (unknown election type)
-    * a partition: UNKNOWN_TOPIC_OR_PARTITION, ELECTION_NOT_NEEDED, PREFERRED_LEADER_NOT_AVAILABLE,
-      ELIGIBLE_LEADERS_NOT_AVAILABLE
+    If partitions are left, call it again when these records are in the image: what it has changed is no longer in the
+    index, so it always begins at the front.
     """
-    if request.election_type not in (PREFERRED, UNCLEAN):
-        message = f"no election has the type {request.election_type}"
-        return ControllerDecision([], failed(request, ErrorCode.INVALID_REQUEST, message))
-    if request.topic_partitions is None:
-        return _elect_all(state, request.election_type, tuple(state.image.topics), 0, 0, [])
-    elections = _Elections(state, request.election_type)
-    results = [
-        ReplicaElectionResult(
-            topic=topic.topic,
-            partition_result=[elections.outcome(topic.topic, index) for index in topic.partitions],
-        )
-        for topic in request.topic_partitions
-    ]
-    response = ElectLeadersResponse(replica_election_results=results)
-    return ControllerDecision(elections.records, response, atomic=False)
+    found = state.image.index.in_sync(broker_id)
+    return _changes(state, _without(state.image, broker_id), along(found, all_of(found)), removed=broker_id)
 
 
-def _elect_all(
+def without_lost_broker(state: ControllerState, broker_id: int) -> Changes:
+    """Remove a broker that lost its page cache from every leadership, ISR and ELR (KIP-966). Where eligible replicas
+    are kept: elsewhere the last ISR stays, as after any other restart.
+
+    Call it again as :func:`without_broker`.
+    """
+    if not state.image.elr_enabled:
+        return without_broker(state, broker_id)
+    in_sync, eligible = state.image.index.in_sync(broker_id), state.image.index.eligible(broker_id)
+    return _changes(
+        state,
+        _without(state.image, broker_id),
+        chain(along(in_sync, all_of(in_sync)), along(eligible, all_of(eligible))),
+        lost=broker_id,
+    )
+
+
+def _without(image: MetadataImage, broker_id: int) -> Usable:
+    active = active_in(image)
+    return lambda broker, directory: broker != broker_id and active(broker, directory)
+
+
+def without_directories(
+    state: ControllerState, broker_id: int, directories: Collection[bytes], ahead: Sweep | None = None
+) -> Changes:
+    """Remove the broker's replicas in these directories from every leadership, and from every ISR that keeps
+    another member.
+
+    :param ahead: where the call before it ended
+    """
+
+    def offline(partition: PartitionImage) -> bool:
+        return broker_id in partition.isr and directory_of(partition, broker_id) in directories
+
+    found = state.image.index.in_sync(broker_id)
+    return _changes(
+        state,
+        _without(state.image, broker_id),
+        along(found, ahead or all_of(found)),
+        offline,
+        removed=broker_id,
+    )
+
+
+def with_broker(
     state: ControllerState,
-    kind: int,
-    names: Sequence[str],
-    at: int,
-    number: int,
-    done: list[ReplicaElectionResult],
-) -> ControllerDecision:
-    """Elect leaders from partition ``number`` of topic ``names[at]`` on, as far as one part goes.
+    broker_id: int,
+    offline_directories: Collection[bytes] = (),
+    ahead: Sweep | None = None,
+) -> Changes:
+    """Elect leaders for partitions without one, now that the broker may lead from all but its offline directories.
 
-    :param done: results of the parts before; grows
+    :param ahead: where the call before it ended
     """
-    elections = _Elections(state, kind)
-    looks = SLICE_LOOKS
-    while at < len(names) and looks > 0 and len(elections.records) < SLICE_RECORDS:
-        topic = state.image.topics.get(names[at])  # it may have been deleted between two parts
-        count = 0 if topic is None else len(topic.partitions)
-        outcomes = []
-        while number < count and looks > 0 and len(elections.records) < SLICE_RECORDS:
-            outcome = elections.outcome(names[at], number)
-            number, looks = number + 1, looks - 1
-            if outcome.error_code != ErrorCode.ELECTION_NOT_NEEDED:
-                outcomes.append(outcome)
-        if done and done[-1].topic == names[at]:
-            outcomes = [*done.pop().partition_result, *outcomes]
-        if topic is not None:
-            done.append(ReplicaElectionResult(topic=names[at], partition_result=outcomes))
-        if number >= count:
-            at, number, looks = at + 1, 0, looks - 1
-    response = ElectLeadersResponse(replica_election_results=done)
-    rest = None
-    if at < len(names):
+    image = state.image
+    active = active_in(image)
 
-        def rest(state: ControllerState, _: Moment) -> ControllerDecision:
-            return _elect_all(state, kind, names, at, number, done)
+    def usable(broker: int, directory: bytes) -> bool:
+        if broker != broker_id:
+            return active(broker, directory)
+        return directory not in offline_directories and may_lead_from(image, broker, directory)
 
-    return ControllerDecision(elections.records, response, atomic=False, rest=rest)
+    return _elections(state, usable, ahead)
 
 
-def failed(request: ElectLeadersRequest, code: int, message: str | None) -> ElectLeadersResponse:
-    """Returns an answer with this error for the whole and for each named partition."""
-    results = [
-        ReplicaElectionResult(
-            topic=topic.topic,
-            partition_result=[
-                PartitionResult(partition_id=index, error_code=code, error_message=message)
-                for index in topic.partitions
-            ],
-        )
-        for topic in request.topic_partitions or ()
-    ]
-    return ElectLeadersResponse(error_code=code, replica_election_results=results)
+def with_any_broker(state: ControllerState, ahead: Sweep | None = None) -> Changes:
+    """Elect leaders for partitions without one, as a controller does that takes over: the one before it may have died
+    between two parts of :func:`with_broker`.
+
+    :param ahead: where the call before it ended
+    """
+    if not any(state.image.is_active(broker) for broker in state.image.brokers):
+        return Changes([], None)
+    return _elections(state, active_in(state.image), ahead)
 
 
-class _Elections:
-    """The elections of one request."""
+def with_preferred_leaders(state: ControllerState, ahead: Sweep | None = None) -> Changes:
+    """Elect the first replica of each partition that it doesn't lead, where it may lead.
 
-    def __init__(self, state: ControllerState, kind: int) -> None:
-        self.records: list[Message] = []
-        self._state = state
-        self._elect = self._elect_preferred if kind == PREFERRED else self._elect_any
-        self._config = effective_config(state)
-        self._usable = active_in(state.image)
-        self._elected: set[tuple[str, int]] = set()
-        """Partitions elected in this request. The second mention of one is ELECTION_NOT_NEEDED."""
+    :param ahead: where the call before it ended
+    """
+    usable = active_in(state.image)
 
-    def outcome(self, name: str, index: int) -> PartitionResult:
-        try:
-            topic = self._state.image.topics.get(name)
-            partition = None if topic is None else topic.partitions.get(index)
-            if topic is None or partition is None:
-                raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            if (name, index) in self._elected:
-                raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
-            self.records.append(self._elect(topic, partition))
-            self._elected.add((name, index))
-        except BrokerError as error:
-            message = error.message or message_of(error.code)
-            return PartitionResult(partition_id=index, error_code=error.code, error_message=message)
-        return PartitionResult(partition_id=index, error_message=None)
+    def electable(partition: PartitionImage) -> bool:
+        first = partition.replicas[0]
+        return usable(first, directory_of(partition, first))
 
-    def _elect_preferred(self, topic: TopicImage, partition: PartitionImage) -> PartitionChangeRecord:
-        """Elect the first replica if it has every committed record and is active."""
-        if partition.leader == partition.replicas[0]:
-            raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
-        record = self._change(topic, partition, Election.PREFERRED)
-        if record is None:
-            raise BrokerError(ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)
-        return record
+    found = state.image.index.not_preferred()
+    return _changes(
+        state, usable, along(found, ahead or all_of(found)), electable, election=Election.PREFERRED
+    )
 
-    def _elect_any(self, topic: TopicImage, partition: PartitionImage) -> PartitionChangeRecord:
-        """Elect any replica for a partition without a leader, even one that may lack records."""
-        if partition.leader != NO_LEADER:
-            raise BrokerError(ErrorCode.ELECTION_NOT_NEEDED)
-        record = self._change(topic, partition, Election.UNCLEAN)
-        if record is None or record.leader < 0:
-            raise BrokerError(ErrorCode.ELIGIBLE_LEADERS_NOT_AVAILABLE)
-        return record
 
-    def _change(
-        self, topic: TopicImage, partition: PartitionImage, election: Election
-    ) -> PartitionChangeRecord | None:
-        config = topic_config(self._state, topic, self._config)
-        return partition_change(
-            self._state, topic, partition, config, self._usable, election=election
-        ).record()
+def _elections(state: ControllerState, usable: Usable, ahead: Sweep | None) -> Changes:
+    def electable(partition: PartitionImage) -> bool:
+        return any(usable(replica, directory_of(partition, replica)) for replica in partition.replicas)
+
+    found = state.image.index.led(NO_LEADER)
+    return _changes(state, usable, along(found, ahead or all_of(found)), electable)
+
+
+def _changes(
+    state: ControllerState,
+    usable: Usable,
+    partitions: Iterable[tuple[bytes, int, Sweep]],
+    concerned: Callable[[PartitionImage], bool] | None = None,
+    removed: int | None = None,
+    lost: int | None = None,
+    election: Election | None = None,
+) -> Changes:
+    found: list[Message] = []
+    broker_config = effective_config(state)
+    topic: TopicImage | None = None
+    config: TopicConfig | None = None
+    for looks, (topic_id, number, ahead) in enumerate(partitions, start=1):
+        if topic is None or topic.topic_id != topic_id:
+            topic, config = state.image.topics[state.image.topic_names[topic_id]], None
+        partition = topic.partitions[number]
+        if concerned is None or concerned(partition):
+            config = config or topic_config(state, topic, broker_config)
+            change = partition_change(state, topic, partition, config, usable, lost=lost, election=election)
+            change.isr = [replica for replica in change.isr if replica != removed]
+            record = change.record()
+            if record is not None:
+                found.append(record)
+        if len(found) == SLICE_RECORDS or looks == SLICE_LOOKS:
+            return Changes(found, ahead)
+    return Changes(found, None)

@@ -5,15 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
+from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.step import changed_partition
-from blumfeld.metadata.partitions.change import (
-    RECOVERED,
-    RECOVERING,
-    active_in,
-    effective_config,
-    partition_change,
-    topic_config,
-)
+from blumfeld.metadata.partitions.partition_change import RECOVERED, RECOVERING, active_in, partition_change
 from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode

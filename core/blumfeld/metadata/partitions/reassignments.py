@@ -1,8 +1,8 @@
 """AlterPartitionReassignments: other replicas for partitions (KIP-455). Pure.
 
-A reassignment begins with a record that adds the new replicas to the old ones. It ends by itself when the ISR has what
-is needed (:class:`~blumfeld.metadata.partitions.change.PartitionChange`), with the change of the partition that brings
-that about: usually the leader's AlterPartition.
+A reassignment begins with a record that adds the new replicas to the old ones. It ends by itself, with the first change
+of the partition after which the ISR has all that is needed: usually the leader's AlterPartition. See
+:class:`~blumfeld.metadata.partitions.partition_change.PartitionChange`.
 """
 
 from __future__ import annotations
@@ -10,17 +10,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.step import changed_partition
 from blumfeld.metadata.partitions.assignments import check_assignment
-from blumfeld.metadata.partitions.change import (
+from blumfeld.metadata.partitions.directories import default_directory
+from blumfeld.metadata.partitions.partition_change import (
     Election,
     PartitionChange,
     active_in,
-    effective_config,
     partition_change,
-    topic_config,
 )
-from blumfeld.metadata.partitions.directories import default_directory
 from blumfeld.metadata.slices import SLICE_LOOKS, SLICE_RECORDS
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of

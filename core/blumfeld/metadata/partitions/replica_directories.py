@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment, broker_of_epoch
+from blumfeld.metadata.effective_configs import effective_config, topic_config
 from blumfeld.metadata.image.step import changed_partition
-from blumfeld.metadata.partitions.change import active_in, effective_config, partition_change, topic_config
 from blumfeld.metadata.partitions.directories import has_online_directory
+from blumfeld.metadata.partitions.partition_change import active_in, partition_change
 from blumfeld.spi.cluster import BrokerImage, PartitionImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.assign_replicas_to_dirs import (

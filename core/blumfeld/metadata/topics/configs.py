@@ -16,7 +16,7 @@ from blumfeld.config.values import (
     parse,
 )
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
-from blumfeld.metadata.partitions.change import effective_config
+from blumfeld.metadata.effective_configs import effective_config
 from blumfeld.metadata.partitions.eligible import check_min_isr, with_elr_cleared
 from blumfeld.metadata.topics.names import check_topic_name
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE

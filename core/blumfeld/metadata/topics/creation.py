@@ -6,8 +6,8 @@ from collections import Counter
 
 from blumfeld.config.values import TOPIC_CONFIGS, TopicConfig, check_topic_configs, render
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
+from blumfeld.metadata.effective_configs import effective_config
 from blumfeld.metadata.partitions.assignments import check_assignment, new_partition, partition_count
-from blumfeld.metadata.partitions.change import effective_config
 from blumfeld.metadata.topics.names import check_topic_name, colliding_topic
 from blumfeld.metadata.topics.placement import place
 from blumfeld.spi.cluster import TOPIC_RESOURCE

@@ -8,7 +8,7 @@ from __future__ import annotations
 from blumfeld.broker.handlers.common import CLUSTER_NAME
 from blumfeld.broker.handlers.forwarded_requests import forward
 from blumfeld.broker.ports import Ports
-from blumfeld.metadata.partitions.elections import failed
+from blumfeld.metadata.partitions.requested_elections import failed
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import by_elements

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.metadata.partitions.elections import PREFERRED, UNCLEAN
+from blumfeld.metadata.partitions.requested_elections import PREFERRED, UNCLEAN
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
 from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
