@@ -43,12 +43,15 @@ if TYPE_CHECKING:
     from blumfeld.broker.coordination.group_lag import Lags
     from blumfeld.broker.coordination.groups import GroupCoordination
     from blumfeld.broker.coordination.producer_ids import ProducerIds
-    from blumfeld.broker.coordination.transactions import TransactionCoordination
     from blumfeld.broker.handlers.auto_create import AutoCreate
     from blumfeld.client.envelope import Forwarded
+    from blumfeld.coordinator.runtime.coordinator import Coordinator
     from blumfeld.wire.schema import Message
 
 LISTENER_KINDS = ("broker", "controller")
+
+PEER_TIMEOUT_MS = 30_000
+"""Time that another broker has to answer a coordinator of transactions (Kafka's ``request.timeout.ms``)."""
 
 
 class Broker:
@@ -114,8 +117,8 @@ class Broker:
         }
         self.groups: GroupCoordination | None = None
         """The coordinator of groups; ``None`` in a composition without a group protocol."""
-        self.transactions: TransactionCoordination | None = None
-        """The coordinator of transactions; ``None`` in a composition without a transactions plug-in."""
+        self.transactions: Coordinator | None = None
+        """The shards of the transactions plug-in; ``None`` in a composition without one."""
         self._auto_create: AutoCreate | None = None
         self._producer_ids: ProducerIds | None = None
         self._own_registered = False
@@ -134,7 +137,7 @@ class Broker:
             fetch_sessions=self.fetch_sessions,
             looking_inside=LookingInside(composition.runtime),
             groups=lambda: self.groups,
-            transactions=lambda: self.transactions,
+            transactions=lambda: composition.transactions,
             producer_ids=self._next_producer_id,
             coordinators=self._coordinators,
             serve_inner=self._serve_inner,
@@ -229,30 +232,51 @@ class Broker:
             partitions=self.partitions,
             protocols=composition.group_protocols,
             image=lambda: self.cluster.image,
-            transactions=self.transactions,
+            transactions=composition.transactions,
         )
         self.register(self.groups.handlers())
 
     def _coordinate_transactions(self) -> None:
-        """Make the coordinator of transactions, if its plug-in is composed. It follows the leadership of its topic."""
-        composition = self.composition
-        if composition.transactions is None:
+        """Hand the plug-in its shards, if one is composed. They follow the leadership of their topic."""
+        plugin = self.composition.transactions
+        if plugin is None:
             return
-        from blumfeld.broker.coordination.transactions import TransactionCoordination
+        from blumfeld.broker.coordination.led_topic import LedTopic
+        from blumfeld.spi.transactions import TransactionSurroundings
 
-        self.transactions = TransactionCoordination(
-            composition.transactions,
+        self.transactions = LedTopic(
+            TRANSACTIONS_TOPIC,
+            lambda _: plugin.new_shard(),
             runtime=self.runtime,
-            events=composition.log("transactions"),
-            cluster=self.cluster,
+            events=self.composition.log("transactions"),
             partitions=self.partitions,
-            peers=self.peers,
-            listener=next((one.name for one in composition.listeners if one.inter_broker), ""),
-            producer_ids=self._next_producer_id,
-            write_own_markers=self._write_markers,
-            create_topics=self._create_topics,
+            image=lambda: self.cluster.image,
+            perform=plugin.perform,
+        ).coordinator
+        plugin.attach(
+            TransactionSurroundings(
+                coordinator=self.transactions,
+                image=lambda: self.cluster.image,
+                new_producer_id=self._next_producer_id,
+                make_offsets_topic=lambda: self._create_topics([OFFSETS_TOPIC]),
+                send=self._send_for_transactions,
+            )
         )
-        self.register(self.transactions.handlers())
+        self.register(plugin.handlers())
+
+    def _send_for_transactions(self, node_id: int, request: Message) -> Completion[Message]:
+        """As ``TransactionSurroundings.send``."""
+        if node_id == self.node_id:
+            return self._write_markers(request)
+        return self.peers.channel(node_id, self._inter_broker, "transactions").send(request, PEER_TIMEOUT_MS)
+
+    def _transaction_metrics(self) -> Iterable[Metric]:
+        plugin = self.composition.transactions
+        if plugin is None or self.transactions is None:
+            return ()
+        from blumfeld.broker.coordination.shard_metrics import shard_metrics
+
+        return *shard_metrics(self.transactions, "transaction"), *plugin.metrics()
 
     def _create_topics(self, names: list[str]) -> None:
         from blumfeld.broker.handlers.auto_create import AutoCreate
@@ -308,7 +332,7 @@ class Broker:
             *self._cleaner.gauges(),
             *self.log_directories.gauges(),
             *(() if self.groups is None else self.groups.metrics()),
-            *(() if self.transactions is None else self.transactions.metrics()),
+            *self._transaction_metrics(),
         ]
 
     async def group_lags(self, group_id: str | None) -> Lags:
@@ -322,10 +346,14 @@ class Broker:
             from blumfeld.broker.coordination.group_lag import Lags
 
             return Lags({}, 0)
-        listener = next((one.name for one in self.composition.listeners if one.inter_broker), "")
         return await self.groups.lags(
-            self.node_id, lambda node_id: self.peers.channel(node_id, listener, "lag")
+            self.node_id, lambda node_id: self.peers.channel(node_id, self._inter_broker, "lag")
         ).of(group_id)
+
+    @property
+    def _inter_broker(self) -> str:
+        """The name of the listener that brokers use among themselves."""
+        return next((one.name for one in self.composition.listeners if one.inter_broker), "")
 
     @property
     def refusing_writes(self) -> int:

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from blumfeld.spi.hooks import EventLog, Feature
     from blumfeld.spi.runtime import Runtime
     from blumfeld.spi.storage import LogStorage, TopicPartition
-    from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction
+    from blumfeld.spi.transactions import TransactionCoordinator
     from blumfeld.wire.errors import ErrorCode
     from blumfeld.wire.schema import Message
 
@@ -124,21 +124,6 @@ class TransactionsEnded(Protocol):
         ...
 
 
-class Transactions(Protocol):
-    """The coordinator of transactions, here and at other nodes."""
-
-    def init_producer_id(self, request: Message, context: RequestContext) -> Completion[Message]:
-        """Answer an InitProducerId that has a transactional id. The principal may write to it."""
-        ...
-
-    def partitions_of(self, asked: PartitionsOfTransaction) -> Completion[Outcomes]:
-        """Ask a transaction's coordinator which partitions are in it, or have it add them.
-
-        Fails with ``BrokerError``.
-        """
-        ...
-
-
 class Lost(Protocol):
     """Brokers whose process is gone: before the image shows it, and shortly after."""
 
@@ -182,7 +167,7 @@ class Ports(NamedTuple):
     looking_inside: LookingInside
     groups: Callable[[], TransactionsEnded | None]
     """Returns the coordinator of groups; ``None`` in a composition without a group protocol."""
-    transactions: Callable[[], Transactions | None]
+    transactions: Callable[[], TransactionCoordinator | None]
     """Returns the coordinator of transactions; ``None`` in a composition without a transactions plug-in."""
     producer_ids: Callable[[], Completion[int]]
     """Returns a producer id that nobody has (:class:`ProducerIds

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Protocol, TypeAlias
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
@@ -28,48 +28,21 @@ class PartitionsOfTransaction(msgspec.Struct, frozen=True, kw_only=True):
     """Add those that are not in it, with transactions of version 2. Otherwise say which are."""
 
 
-class TransactionSurroundings(Protocol):
-    """The broker around a transaction coordinator."""
+class TransactionSurroundings(NamedTuple):
+    """What a broker hands a coordinator of transactions."""
 
-    def image(self) -> ClusterImage:
-        """The cluster, as of now."""
-        ...
-
-    def submit(self, transactional_id: str, command: Any, context: RequestContext | None) -> Completion[Any]:
-        """Have the shard of the transactional id decide. Completes with its reply once that is committed.
-
-        Fails with the command's ``BrokerError``, NOT_COORDINATOR or COORDINATOR_LOAD_IN_PROGRESS.
-        """
-        ...
-
-    def submit_in_epoch(self, partition: int, epoch: int, command: Any) -> Completion[Any]:
-        """Have the shard of a partition decide: on the outcome of an effect that it ordered in this leader epoch, or on
-        a question to it alone. Fails as :meth:`submit`, and with NOT_COORDINATOR if the partition's shard lives in
-        another epoch.
-        """
-        ...
-
-    def shards(self) -> list[tuple[int, int]]:
-        """Returns (partition, leader epoch) of every shard on this node, also of one that is still replayed."""
-        ...
-
-    def coordinates(self, partition: int, epoch: int) -> bool:
-        """Whether the partition's shard lives here in this leader epoch. Otherwise its orders are nobody's any more."""
-        ...
-
-    def new_producer_id(self) -> Completion[int]:
-        """A producer id that nobody has. Fails with COORDINATOR_LOAD_IN_PROGRESS if the controller gives none."""
-        ...
-
-    def make_offsets_topic(self) -> None:
-        """Have ``__consumer_offsets`` created, if it isn't there. A request that needs it is told to come again."""
-        ...
-
-    def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
-        """Send WriteTxnMarkers to a broker, this one included. Completes with the response. Fails with ``OSError``,
-        ``TimeoutError`` or ``BrokerError``.
-        """
-        ...
+    coordinator: Any
+    """The shards of ``__transaction_state`` that this node leads, each made by
+    :meth:`TransactionCoordinator.new_shard`: a ``blumfeld.coordinator.runtime.coordinator.Coordinator``."""
+    image: Callable[[], ClusterImage]
+    """Returns the cluster, as of now."""
+    new_producer_id: Callable[[], Completion[int]]
+    """Gives a producer id that nobody has. Fails with COORDINATOR_LOAD_IN_PROGRESS if the controller gives none."""
+    make_offsets_topic: Callable[[], None]
+    """Has ``__consumer_offsets`` created, if it isn't there. A request that needs it is told to come again."""
+    send: Callable[[int, Message], Completion[Message]]
+    """Sends a request to a broker, by its node id: WriteTxnMarkers, to this broker, too; to another one also
+    AddPartitionsToTxn. Completes with the response. Fails with ``OSError``, ``TimeoutError`` or ``BrokerError``."""
 
 
 class TransactionCoordinator(Protocol):
@@ -90,8 +63,9 @@ class TransactionCoordinator(Protocol):
         ...
 
     def partitions_of(self, asked: PartitionsOfTransaction) -> Completion[Outcomes]:
-        """Answer a partition's leader on this node, if this node has the transactional id's shard. Fails as
-        :meth:`TransactionSurroundings.submit`.
+        """Answer a partition's leader on this node: by the transactional id's shard, here or at another node.
+
+        Fails with ``BrokerError``: the coordinator's error, or COORDINATOR_NOT_AVAILABLE if it can't be reached.
         """
         ...
 
@@ -99,11 +73,8 @@ class TransactionCoordinator(Protocol):
         """A fresh shard: implements ``blumfeld.coordinator.runtime.shard_contract.Shard``."""
         ...
 
-    def metrics(self, shards: Callable[[], Iterable[Any]]) -> Sequence[Any]:
-        """Returns its gauges, each a ``blumfeld.spi.hooks.Metric``. Called once when the metrics endpoint opens.
-
-        :param shards: gives the shards that are loaded on this node
-        """
+    def metrics(self) -> Sequence[Any]:
+        """Returns its gauges, each a ``blumfeld.spi.hooks.Metric``. Called once when the metrics endpoint opens."""
         ...
 
     def perform(self, partition: int, epoch: int, effect: Any) -> None:

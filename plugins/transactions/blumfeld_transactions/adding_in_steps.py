@@ -63,7 +63,7 @@ def add_in_steps(
         epoch=request.v3_and_below_producer_epoch,
         partitions=frozenset(partitions),
     )
-    submitted = around.submit(request.v3_and_below_transactional_id, command, context)
+    submitted = around.coordinator.submit(request.v3_and_below_transactional_id, command, context)
     if not submitted.done:
         yield submitted
     code = code_for(submitted.error)

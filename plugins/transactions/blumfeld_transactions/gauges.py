@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
+from typing import cast
 
+from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.hooks import Metric
 from blumfeld.spi.runtime import Runtime
 from blumfeld_transactions.shard import TransactionShard
 
 
-def gauges(
-    shards: Callable[[], Iterable[TransactionShard]], markers: Callable[[], int], runtime: Runtime
-) -> list[Metric]:
+def gauges(coordinator: Coordinator, markers: Callable[[], int], runtime: Runtime) -> list[Metric]:
     """Returns the gauges.
 
-    :param shards: gives the shards that are loaded
     :param markers: gives the number of markers that are not written yet
     """
+
+    def shards() -> list[TransactionShard]:
+        return cast("list[TransactionShard]", coordinator.active())
 
     def oldest_s() -> float:
         starts = [shard.oldest_started_ms for shard in shards()]

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from blumfeld.coordinator.runtime.coordinator import gather
+from blumfeld.coordinator.runtime.coordinator import Coordinator, gather
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.steps import by_elements, check_keys
-from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
+from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.add_offsets_to_txn import AddOffsetsToTxnRequest, AddOffsetsToTxnResponse
@@ -76,25 +76,11 @@ def handlers(around: TransactionSurroundings, _runtime: Runtime) -> list[ApiHand
     ]
 
 
-def submit_partitions(
-    around: TransactionSurroundings, asked: PartitionsOfTransaction
-) -> Completion[Outcomes]:
-    """Have the shard say which partitions are in the transaction, or add them."""
-    command = AddPartitions(
-        transactional_id=asked.transactional_id,
-        producer_id=asked.producer_id,
-        epoch=asked.producer_epoch,
-        partitions=asked.partitions,
-        verify_only=not asked.add,
-        client_version=EPOCH_A_TRANSACTION if asked.add else 0,
-    )
-    return around.submit(asked.transactional_id, command, None)
-
-
 class TransactionApis:
     """Turns requests into commands of the shard, and replies into answers."""
 
     def __init__(self, around: TransactionSurroundings) -> None:
+        self._coordinator: Coordinator = around.coordinator
         self._around = around
 
     # InitProducerId
@@ -145,9 +131,9 @@ class TransactionApis:
             if done.error is not None:
                 settle(done)
             else:
-                self._around.submit(transactional_id, command(done.result()), context).when_done(settle)
+                self._coordinator.submit(transactional_id, command(done.result()), context).when_done(settle)
 
-        self._around.submit(transactional_id, command(-1), context).when_done(first)
+        self._coordinator.submit(transactional_id, command(-1), context).when_done(first)
         return answered
 
     # AddPartitionsToTxn
@@ -189,7 +175,7 @@ class TransactionApis:
                 AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_all_with(topics, code))
             )
 
-        self._around.submit(transactional_id, command, context).when_done(settle)
+        self._coordinator.submit(transactional_id, command, context).when_done(settle)
         return answered
 
     def add_partitions_in_steps(
@@ -282,7 +268,7 @@ class TransactionApis:
             verify_only=one.verify_only,
             client_version=0 if one.verify_only else EPOCH_A_TRANSACTION,
         )
-        return self._around.submit(one.transactional_id, command, None)
+        return self._coordinator.submit(one.transactional_id, command, None)
 
     # AddOffsetsToTxn
 
@@ -310,7 +296,7 @@ class TransactionApis:
             partitions=frozenset([(OFFSETS_TOPIC, index)]),
         )
         answered: Completion[Message] = Completion()
-        self._around.submit(request.transactional_id, command, context).when_done(
+        self._coordinator.submit(request.transactional_id, command, context).when_done(
             lambda done: answered.complete(AddOffsetsToTxnResponse(error_code=_code(done.error, context)))
         )
         return answered

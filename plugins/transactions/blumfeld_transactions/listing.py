@@ -7,6 +7,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.runtime import Runtime
@@ -35,7 +36,7 @@ STATES = {state.text: state for state in State}
 
 def handlers(around: TransactionSurroundings, runtime: Runtime) -> list[ApiHandler]:
     """Returns the handlers of both APIs."""
-    apis = ListingApis(around, IdPatterns(runtime))
+    apis = ListingApis(around.coordinator, IdPatterns(runtime))
     return [
         ApiHandler(
             key=ApiKey.DESCRIBE_TRANSACTIONS,
@@ -70,8 +71,8 @@ def in_steps_always(_request: Message, _context: RequestContext) -> Message:
 class ListingApis:
     """Answers questions about transactions. They change nothing."""
 
-    def __init__(self, around: TransactionSurroundings, patterns: IdPatterns) -> None:
-        self._around = around
+    def __init__(self, coordinator: Coordinator, patterns: IdPatterns) -> None:
+        self._coordinator = coordinator
         self._patterns = patterns
 
     def describe(
@@ -104,7 +105,7 @@ class ListingApis:
             refused.fail(BrokerError(ErrorCode.INVALID_REQUEST))
         else:
             command = DescribeOne(transactional_id=transactional_id)
-            return self._around.submit(transactional_id, command, context)
+            return self._coordinator.submit(transactional_id, command, context)
         return refused
 
     def list_some(
@@ -136,7 +137,7 @@ class ListingApis:
         )
         pattern = request.transactional_id_pattern
         compiled = (yield from waited(self._patterns.compiled(pattern))) if pattern else None
-        for partition, epoch in self._around.shards():
+        for partition, epoch in self._coordinator.shards():
             submitted = yield from self._ask_shard(partition, epoch, filters)
             while submitted:
                 some = yield from _answer_of(submitted.popleft())
@@ -164,7 +165,7 @@ class ListingApis:
         """
         matches: list[bool] = []
         for some in pieces([one.transactional_id for one in listed]):
-            if not self._around.coordinates(partition, epoch):
+            if self._coordinator.epoch_of(partition) != epoch:
                 raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             matches += yield from waited(self._patterns.matching(compiled, some))
         return [one for one, does in zip(listed, matches, strict=True) if does]
@@ -172,12 +173,12 @@ class ListingApis:
     def _ask_shard(self, partition: int, epoch: int, filters: ListSome) -> Steps[deque[Completion[Any]]]:
         """Ask a shard for all its transactional ids, some at a time. The questions don't wait for each other's answers,
         because each answer waits for a commit."""
-        first = self._around.submit_in_epoch(partition, epoch, ListIds())
+        first = self._coordinator.submit_in_epoch(partition, epoch, ListIds())
         ids: tuple[str, ...] = yield from _answer_of(first)
         submitted: deque[Completion[Any]] = deque()
         for start in range(0, len(ids), LISTED_AT_ONCE):
             some = replace(filters, transactional_ids=ids[start : start + LISTED_AT_ONCE])
-            submitted.append(self._around.submit_in_epoch(partition, epoch, some))
+            submitted.append(self._coordinator.submit_in_epoch(partition, epoch, some))
             yield None
         return submitted
 

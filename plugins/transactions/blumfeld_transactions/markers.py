@@ -9,7 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from functools import partial
+from typing import NamedTuple, TypeAlias
 
+from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
@@ -25,7 +27,6 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
-from blumfeld_transactions.marker_queue import MarkerQueue, Order, Pending, Taken
 from blumfeld_transactions.transaction import Partition, in_order, in_pieces
 
 RETRY_MS = 100
@@ -48,6 +49,86 @@ FENCED = (ErrorCode.INVALID_PRODUCER_EPOCH, ErrorCode.TRANSACTION_COORDINATOR_FE
 the transaction."""
 
 
+class Order(NamedTuple):
+    """The place of an effect: the shard that ordered it, in its leader epoch."""
+
+    partition: int
+    epoch: int
+    transactional_id: str
+    producer_id: int
+    producer_epoch: int
+
+
+class Pending:
+    """One transaction whose markers are being written. Queues and requests under way hold this object, not its order:
+    with the first generation the next transaction has an equal order, and a late answer is not about it."""
+
+    __slots__ = ("left", "markers", "order", "reported")
+
+    def __init__(self, order: Order, markers: WriteMarkers) -> None:
+        self.order = order
+        self.markers = markers
+        self.left = set(markers.partitions)
+        """Partitions whose marker isn't written yet."""
+        self.reported = False
+        """Whether the shard is being told that all are written."""
+
+
+Taken: TypeAlias = "dict[Pending, list[Partition]]"
+
+
+class MarkerQueue:
+    """The markers that wait for the next request to one broker: partitions in the order in which they came, each with
+    its transactions in theirs.
+
+    A request takes all markers of a partition, before it takes those of the next. So the broker writes each partition's
+    markers together: many transactions that end at once cost one write for each partition.
+    """
+
+    __slots__ = ("_waiting",)
+
+    def __init__(self) -> None:
+        self._waiting: dict[Partition, list[Pending]] = {}
+
+    def __bool__(self) -> bool:
+        return bool(self._waiting)
+
+    def add(self, one: Pending, partitions: Iterable[Partition]) -> None:
+        """Add a transaction's markers for these partitions."""
+        waiting = self._waiting
+        for at in partitions:
+            if at in waiting:
+                waiting[at].append(one)
+            else:
+                waiting[at] = [one]
+
+    def take(self, most: int) -> Taken:
+        """Remove the markers that waited longest, ``most`` at most, and return them by transaction.
+
+        The rest of a partition that has more waits behind the other partitions.
+        """
+        taken: Taken = {}
+        gone: list[Partition] = []
+        rest: list[Pending] = []
+        for at, some in self._waiting.items():
+            gone.append(at)
+            if len(some) > most:
+                some, rest = some[:most], some[most:]
+            for one in some:
+                if one in taken:
+                    taken[one].append(at)
+                else:
+                    taken[one] = [at]
+            most -= len(some)
+            if not most:
+                break
+        for at in gone:
+            del self._waiting[at]
+        if rest:
+            self._waiting[gone[-1]] = rest
+        return taken
+
+
 class MarkerSender:
     """Sends markers, and tells the shard when all those of a transaction are written."""
 
@@ -55,6 +136,7 @@ class MarkerSender:
         self._runtime = runtime
         self._events = events
         self._unsent = RepeatedEvents(runtime)
+        self._coordinator: Coordinator = around.coordinator
         self._around = around
         self._pending: dict[Order, Pending] = {}
         self._queues: dict[int, MarkerQueue] = {}
@@ -87,7 +169,7 @@ class MarkerSender:
         order = one.order
         if self._pending.get(order) is not one:
             return False
-        if not self._around.coordinates(order.partition, order.epoch):
+        if self._coordinator.epoch_of(order.partition) != order.epoch:
             del self._pending[order]
             return False
         return True
@@ -147,7 +229,7 @@ class MarkerSender:
             return
         self._asked.add(node_id)
         request = WriteTxnMarkersRequest(markers=[_marker(one, at) for one, at in sent.items()])
-        answer = self._around.write_markers(node_id, request)
+        answer = self._around.send(node_id, request)
         if answer.done:
             # Not from here: where this node can write none, thousands of requests would be answered inside each other.
             self._runtime.call_later(0, partial(self._answered, node_id, sent, answer))
@@ -251,7 +333,7 @@ class MarkerSender:
             producer_id=order.producer_id,
             epoch=order.producer_epoch,
         )
-        told = self._around.submit_in_epoch(order.partition, order.epoch, written)
+        told = self._coordinator.submit_in_epoch(order.partition, order.epoch, written)
         told.when_done(lambda done: self._told(one, done))
 
     def _told(self, one: Pending, done: Completion[object]) -> None:

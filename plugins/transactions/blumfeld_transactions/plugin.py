@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, cast
+from collections.abc import Sequence
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, cast
 
 import msgspec
 
-from blumfeld.spi.completion import Completion
+from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.hooks import Composition, Feature, Metric, NoOptions, hookimpl
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.steps import error_steps
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
 from blumfeld.wire.schema import Message
-from blumfeld_transactions.apis import API_TABLE, LazyApi
 
 if TYPE_CHECKING:
     from blumfeld.config.values import BrokerConfig
     from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest
-    from blumfeld_transactions.commands import WriteMarkers
+    from blumfeld_transactions.commands import FetchProducerId, TellCannotAbort
     from blumfeld_transactions.handlers import TransactionApis
     from blumfeld_transactions.markers import MarkerSender
     from blumfeld_transactions.shard import Limits, TransactionShard
@@ -25,6 +28,68 @@ if TYPE_CHECKING:
 
 TRANSACTION_VERSION = Feature("transaction.version", 0, 2, 2)
 """0: the first generation. 1: flexible records. 2: each transaction has its own epoch (KIP-890)."""
+
+
+class ApiRow(NamedTuple):
+    """An API with the module that serves it."""
+
+    key: int
+    min_version: int
+    max_version: int
+    module: str
+
+
+API_TABLE = (
+    ApiRow(24, 0, 5, "handlers"),
+    ApiRow(25, 0, 4, "handlers"),
+    ApiRow(26, 0, 5, "handlers"),
+    ApiRow(65, 0, 0, "listing"),
+    ApiRow(66, 0, 2, "listing"),
+)
+"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions, ListTransactions."""
+
+
+class LazyApi:
+    """Stands for the handler of one API. A module has ``handlers(surroundings, runtime)``, which returns those of its
+    APIs."""
+
+    def __init__(self, around: TransactionSurroundings, runtime: Runtime, row: ApiRow) -> None:
+        self._around = around
+        self._runtime = runtime
+        self._row = row
+        self._loaded: ApiHandler | None = None
+
+    def handler(self) -> ApiHandler:
+        """Returns the handler to register."""
+        return ApiHandler(
+            key=self._row.key,
+            min_version=self._row.min_version,
+            max_version=self._row.max_version,
+            handle=self._handle,
+            error_response=self._error_response,
+            in_steps=self._in_steps,
+            error_in_steps=self._error_in_steps,
+        )
+
+    def _load(self) -> ApiHandler:
+        if self._loaded is None:
+            module: Any = import_module(f"blumfeld_transactions.{self._row.module}")
+            found: list[ApiHandler] = module.handlers(self._around, self._runtime)
+            self._loaded = next(one for one in found if one.key == self._row.key)
+        return self._loaded
+
+    def _handle(self, request: Any, context: RequestContext) -> Any:
+        return (self._loaded or self._load()).handle(request, context)
+
+    def _in_steps(self, request: Any, context: RequestContext) -> Steps[Any] | None:
+        in_steps = self._load().in_steps
+        return None if in_steps is None else in_steps(request, context)
+
+    def _error_response(self, request: Any, code: int, message: str | None) -> Message:
+        return self._load().error_response(request, code, message)
+
+    def _error_in_steps(self, request: Any, code: int, message: str | None) -> Steps[Message]:
+        return error_steps(self._load(), request, code, message)
 
 
 class Transactions:
@@ -37,13 +102,29 @@ class Transactions:
         self._runtime = composition.runtime
         self._events = composition.log("transactions")
         self._config = composition.config
-        self._apis: TransactionApis | None = None
-        self._markers: MarkerSender | None = None
-        self._timeouts: TimeoutEffects | None = None
+        self._node_id = composition.node_id
 
     def attach(self, surroundings: TransactionSurroundings) -> None:
         """Take the surroundings."""
         self._around = surroundings
+
+    @cached_property
+    def _apis(self) -> TransactionApis:
+        from blumfeld_transactions.handlers import TransactionApis
+
+        return TransactionApis(self._around)
+
+    @cached_property
+    def _markers(self) -> MarkerSender:
+        from blumfeld_transactions.markers import MarkerSender
+
+        return MarkerSender(self._runtime, self._events, self._around)
+
+    @cached_property
+    def _timeouts(self) -> TimeoutEffects:
+        from blumfeld_transactions.timeouts import TimeoutEffects
+
+        return TimeoutEffects(self._runtime, self._events, self._around)
 
     def handlers(self) -> Sequence[ApiHandler]:
         """AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions, ListTransactions."""
@@ -51,17 +132,13 @@ class Transactions:
 
     def init_producer_id(self, request: Message, context: RequestContext) -> Completion[Message]:
         """As :meth:`TransactionApis.init_producer_id`."""
-        if self._apis is None:
-            from blumfeld_transactions.handlers import TransactionApis
-
-            self._apis = TransactionApis(self._around)
         return self._apis.init_producer_id(cast("InitProducerIdRequest", request), context)
 
     def partitions_of(self, asked: PartitionsOfTransaction) -> Completion[Outcomes]:
-        """Have the shard say which partitions are in the transaction, or add them."""
-        from blumfeld_transactions.handlers import submit_partitions
+        """Have the shard of the transactional id say which partitions are in the transaction, or add them."""
+        from blumfeld_transactions.partition_checks import partitions_of
 
-        return submit_partitions(self._around, asked)
+        return partitions_of(self._around, self._node_id, asked)
 
     def new_shard(self) -> TransactionShard:
         """Make a shard without transactional ids."""
@@ -72,29 +149,21 @@ class Transactions:
     def _version(self) -> int:
         return self._around.image().features.get(TRANSACTION_VERSION.name, 0)
 
-    def metrics(self, shards: Callable[[], Iterable[TransactionShard]]) -> Sequence[Metric]:
+    def metrics(self) -> Sequence[Metric]:
         """Open transactions, the oldest one's age, markers that wait, transactional ids."""
         from blumfeld_transactions.gauges import gauges
 
-        return gauges(shards, lambda: 0 if self._markers is None else self._markers.waiting, self._runtime)
+        return gauges(self._around.coordinator, lambda: self._markers.waiting, self._runtime)
 
     def perform(self, partition: int, epoch: int, effect: object) -> None:
         """Write the markers of a transaction, get the producer id that its abort needs, or tell that it can't be
         aborted."""
-        from blumfeld_transactions.commands import FetchProducerId, TellCannotAbort
+        from blumfeld_transactions.commands import WriteMarkers
 
-        if isinstance(effect, FetchProducerId | TellCannotAbort):
-            if self._timeouts is None:
-                from blumfeld_transactions.timeouts import TimeoutEffects
-
-                self._timeouts = TimeoutEffects(self._runtime, self._events, self._around)
-            self._timeouts.perform(partition, epoch, effect)
-            return
-        if self._markers is None:
-            from blumfeld_transactions.markers import MarkerSender
-
-            self._markers = MarkerSender(self._runtime, self._events, self._around)
-        self._markers.begin(partition, epoch, cast("WriteMarkers", effect))
+        if isinstance(effect, WriteMarkers):
+            self._markers.begin(partition, epoch, effect)
+        else:
+            self._timeouts.perform(partition, epoch, cast("FetchProducerId | TellCannotAbort", effect))
 
 
 def limits(config: BrokerConfig) -> Limits:

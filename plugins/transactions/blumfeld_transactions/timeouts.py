@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
@@ -18,7 +19,8 @@ class TimeoutEffects:
     def __init__(self, runtime: Runtime, events: EventLog, around: TransactionSurroundings) -> None:
         self._events = events
         self._repeated = RepeatedEvents(runtime)
-        self._around = around
+        self._coordinator: Coordinator = around.coordinator
+        self._new_producer_id = around.new_producer_id
         self._asked: set[tuple[int, int, FetchProducerId]] = set()
         """(partition, leader epoch, effect) of the shards that wait for a producer id. A controller may be away for
         longer than the pause between two looks at timeouts: asked again each time, it would give an id for each."""
@@ -53,7 +55,7 @@ class TimeoutEffects:
                 epoch=effect.epoch,
                 fresh_id=done.result(),
             )
-            told = self._around.submit_in_epoch(partition, epoch, command)
+            told = self._coordinator.submit_in_epoch(partition, epoch, command)
             told.when_done(lambda _: self._asked.discard(asked))
 
-        self._around.new_producer_id().when_done(got)
+        self._new_producer_id().when_done(got)

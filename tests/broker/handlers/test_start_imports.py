@@ -28,7 +28,6 @@ def test_a_started_broker_has_imported_no_handler() -> None:
     ] == []
     assert {24, 25, 26, 65, 66} <= set(advertised), "the APIs of transactions are served"
     assert [name for name in modules if name.startswith("blumfeld_transactions.")] == [
-        "blumfeld_transactions.apis",
         "blumfeld_transactions.plugin",
     ]
     assert "blumfeld.wire.messages.add_partitions_to_txn" not in modules

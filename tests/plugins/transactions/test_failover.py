@@ -160,7 +160,7 @@ class Cluster:
 
 
 class Node:
-    """``TransactionSurroundings`` of one node."""
+    """The parts of ``TransactionSurroundings`` that markers and timeouts need."""
 
     def __init__(self, cluster: Cluster, coordinator: Coordinator) -> None:
         self.cluster, self.coordinator = cluster, coordinator
@@ -169,21 +169,12 @@ class Node:
         partitions = {index: SimpleNamespace(leader=leader) for index, leader in LEADERS.items()}
         return SimpleNamespace(topics={"t": SimpleNamespace(partitions=partitions)})
 
-    def coordinates(self, partition: int, epoch: int) -> bool:
-        return self.coordinator.epoch_of(partition) == epoch
-
-    def submit_in_epoch(self, partition: int, epoch: int, command: Any) -> Completion[Any]:
-        return self.coordinator.submit_in_epoch(partition, epoch, command)
-
     def new_producer_id(self) -> Completion[int]:
         wanted: Completion[int] = Completion()
         self.cluster.ids.append(wanted)
         return wanted
 
-    def make_offsets_topic(self) -> None:
-        raise AssertionError("not asked for here")
-
-    def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
+    def send(self, node_id: int, request: Message) -> Completion[Message]:
         answer: Completion[Message] = Completion()
         self.cluster.requests.append((cast("WriteTxnMarkersRequest", request), answer))
         return answer

@@ -88,8 +88,7 @@ def test_a_shard_that_has_moved_is_matched_no_further(
 
     monkeypatch.setattr(id_patterns, "_matches", noted)
     monkeypatch.setattr(id_patterns, "ID_CHARACTERS_AT_ONCE", 1)
-    around = broker.broker.transactions
-    monkeypatch.setattr(around, "coordinates", lambda partition, epoch: not matched)
+    monkeypatch.setattr(broker.broker.transactions, "epoch_of", lambda partition: None if matched else 0)
     with pytest.raises(BrokerError, match="COORDINATOR_LOAD_IN_PROGRESS"):
         serve(broker, "mine-.", may_see="mine")
     assert len(matched) == 1

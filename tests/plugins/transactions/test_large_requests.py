@@ -6,11 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.broker.coordination.transactions import TransactionCoordination
+from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.steps import STEP_ELEMENTS, drained
-from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
@@ -20,8 +19,8 @@ from blumfeld.wire.messages.add_partitions_to_txn import (
 from blumfeld.wire.messages.describe_transactions import DescribeTransactionsRequest
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest
 from blumfeld.wire.schema import Message
-from blumfeld_transactions.apis import LazyApi
 from blumfeld_transactions.listing import LISTED_AT_ONCE, ListingApis
+from blumfeld_transactions.plugin import LazyApi
 from blumfeld_transactions.records import record
 from blumfeld_transactions.transaction import State, Transaction
 from tests.plugins.transactions.test_on_broker import ID, Transacting
@@ -125,7 +124,7 @@ def test_transactional_ids_that_are_described(broker: Counted) -> None:
 def replay(broker: Counted, transactional_id: str, partitions: frozenset[tuple[str, int]]) -> None:
     transactions = broker.broker.transactions
     assert transactions is not None
-    host = transactions.coordinator.host_of(transactional_id)
+    host = transactions.host_of(transactional_id)
     assert host is not None
     open_one = Transaction(
         producer_id=7, epoch=0, timeout_ms=60_000, state=State.ONGOING, partitions=partitions
@@ -165,9 +164,9 @@ def test_many_ids_are_listed_in_steps(broker: Counted) -> None:
 
 
 class LeavesAfterItsCount:
-    """The surroundings of a broker that leads the partition no more when its shard is asked."""
+    """The coordinator of a broker that leads the partition no more when its shard is asked."""
 
-    def __init__(self, real: TransactionCoordination) -> None:
+    def __init__(self, real: Coordinator) -> None:
         self._real = real
 
     def __getattr__(self, name: str) -> Any:
@@ -176,15 +175,15 @@ class LeavesAfterItsCount:
     def shards(self) -> list[tuple[int, int]]:
         found = self._real.shards()
         assert found
-        self._real.coordinator.resigned(0)
+        self._real.resigned(0)
         return found
 
 
 def test_a_shard_that_leaves_during_a_list_makes_the_client_ask_again(broker: Counted) -> None:
-    transactions = broker.broker.transactions
-    assert transactions is not None
-    around = cast("TransactionSurroundings", LeavesAfterItsCount(transactions))
-    steps = ListingApis(around, cast("Any", None)).list_some(
+    shards = broker.broker.transactions
+    assert shards is not None
+    leaves = cast("Coordinator", LeavesAfterItsCount(shards))
+    steps = ListingApis(leaves, cast("Any", None)).list_some(
         ListTransactionsRequest(), cast("RequestContext", None)
     )
     with pytest.raises(BrokerError) as refused:

@@ -23,7 +23,6 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
-from blumfeld_transactions.marker_queue import Pending
 from blumfeld_transactions.markers import (
     MARKERS_A_REQUEST,
     OWN_REQUESTS_MAX,
@@ -31,6 +30,7 @@ from blumfeld_transactions.markers import (
     RETRY_MS,
     ROUTED_A_STEP,
     MarkerSender,
+    Pending,
 )
 from blumfeld_transactions.transaction import Partition
 
@@ -39,6 +39,7 @@ class Around:
     """Leaders by partition of one topic ``t``; requests wait until the test answers them."""
 
     def __init__(self, leaders: dict[int, int]) -> None:
+        self.coordinator = self
         self.leaders = leaders
         self.deleted = False
         self.leads = {0: 0, 7: 3}
@@ -52,13 +53,10 @@ class Around:
         partitions = {index: SimpleNamespace(leader=leader) for index, leader in self.leaders.items()}
         return SimpleNamespace(topics={} if self.deleted else {"t": SimpleNamespace(partitions=partitions)})
 
-    def coordinates(self, partition: int, epoch: int) -> bool:
-        return self.leads.get(partition) == epoch
+    def epoch_of(self, partition: int) -> int | None:
+        return self.leads.get(partition)
 
-    def make_offsets_topic(self) -> None:
-        raise AssertionError("not asked for here")
-
-    def write_markers(self, node_id: int, request: Message) -> Completion[Message]:
+    def send(self, node_id: int, request: Message) -> Completion[Message]:
         answer: Completion[Message] = Completion()
         self.requests.append((node_id, cast("WriteTxnMarkersRequest", request), answer))
         return answer
@@ -343,11 +341,11 @@ def test_requests_that_are_answered_at_once_are_not_answered_inside_each_other(
     codes: dict[int, int] = dict.fromkeys(range(number), ErrorCode.NOT_ENOUGH_REPLICAS)
 
     def write(node_id: int, request: Message) -> Completion[Message]:
-        answer = Around.write_markers(around, node_id, request)
+        answer = Around.send(around, node_id, request)
         around.settle(codes)
         return answer
 
-    around.write_markers = write  # type: ignore[method-assign]
+    around.send = write  # type: ignore[method-assign]
     one.begin(0, 0, markers(*range(number)))
     runtime.advance(RETRY_MS)
     codes.clear()  # the replicas are back
@@ -373,7 +371,7 @@ def test_requests_to_this_node_share_a_slice_of_each_turn(
     monkeypatch.setattr("blumfeld_transactions.markers.MARKERS_A_REQUEST", 10)
     number = 2 * OWN_REQUESTS_MAX + 1
     one, around, runtime = sender(dict.fromkeys(range(number * 10), 1))
-    write, a_turn, now_ms = around.write_markers, [0], [0.0]
+    write, a_turn, now_ms = around.send, [0], [0.0]
     monkeypatch.setattr(runtime, "monotonic_ms", lambda: now_ms[0])
 
     def at_the_end_of_the_turn(node_id: int, request: Message) -> Completion[Message]:
@@ -383,7 +381,7 @@ def test_requests_to_this_node_share_a_slice_of_each_turn(
         runtime.at_end_of_turn(Phase.COMPLETE, lambda: around.settle() and None)
         return answer
 
-    around.write_markers = at_the_end_of_the_turn  # type: ignore[method-assign]
+    around.send = at_the_end_of_the_turn  # type: ignore[method-assign]
     MarkerSender.begin(one, 0, 0, markers(*range(number * 10)))
     a_turn.extend(0 for _ in turn_by_turn(runtime))
     assert (one.waiting, len(around.told)) == (0, 1)

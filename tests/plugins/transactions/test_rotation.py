@@ -24,7 +24,7 @@ def broker() -> Transacting:
     assert started.init() == NONE
     transactions = started.broker.transactions
     assert transactions is not None
-    host = transactions.coordinator.host_of(ID)
+    host = transactions.host_of(ID)
     assert host is not None
     shard = cast("TransactionShard", host.shard)
     known = shard.find(ID)

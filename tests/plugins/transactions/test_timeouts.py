@@ -114,6 +114,7 @@ class Around:
     """Surroundings whose controller answers when the test says so."""
 
     def __init__(self) -> None:
+        self.coordinator = self
         self.wanted: list[Completion[int]] = []
         self.told: list[AbortExhausted] = []
 
@@ -156,7 +157,7 @@ class Narrow(Transacting):
     def host(self) -> ShardHost:
         transactions = self.broker.transactions
         assert transactions is not None
-        host = transactions.coordinator.host_of(TAKEN)
+        host = transactions.host_of(TAKEN)
         assert host is not None
         return host
 

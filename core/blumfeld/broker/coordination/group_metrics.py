@@ -5,28 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping
 
+from blumfeld.broker.coordination.shard_metrics import shard_metrics
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.coordinator.runtime.counts import CoordinatorCounts
-from blumfeld.coordinator.runtime.host import HostState
 from blumfeld.spi.hooks import Metric
 
 _COUNTERS: tuple[tuple[str, str, Callable[[CoordinatorCounts], float]], ...] = (
     ("records_appended", "Records that group shards wrote", lambda c: c.records_appended),
     ("records_replayed", "Records that were replayed to load group shards", lambda c: c.records_replayed),
-    ("loads", "Group shards that were loaded", lambda c: c.loads_completed),
-    ("loads_failed", "Loads of group shards that failed, and are tried again", lambda c: c.loads_failed),
-    ("shards_dropped", "Group shards that were given up after a failure", lambda c: c.shards_dropped),
-    (
-        "commands_undecided",
-        "Group requests and timers that failed by a defect of the broker",
-        lambda c: c.commands_undecided,
-    ),
-    (
-        "writes_refused",
-        "Group decisions whose records were too large, or had too few replicas in sync",
-        lambda c: c.writes_refused,
-    ),
     ("rebalances", "Rebalances that ended in a new assignment", lambda c: c.rebalances_completed),
     ("offset_commits", "Offsets that were committed", lambda c: c.offset_commits),
     ("offsets_expired", "Offsets that were forgotten after their retention", lambda c: c.offsets_expired),
@@ -42,19 +29,13 @@ def group_metrics(coordinator: Coordinator) -> list[Metric]:
     ]
     return [
         *counters,
+        *shard_metrics(coordinator, "group"),
         Metric(
             "blumfeld_groups",
             "Groups by type and state",
             "gauge",
             lambda: _groups(coordinator),
             ("type", "state"),
-        ),
-        Metric(
-            "blumfeld_group_shards",
-            "Group shards by state",
-            "gauge",
-            lambda: _shards(coordinator),
-            ("state",),
         ),
         Metric(
             "blumfeld_group_offsets",
@@ -84,18 +65,11 @@ def group_metrics(coordinator: Coordinator) -> list[Metric]:
 
 
 def _loaded(coordinator: Coordinator) -> list[GroupsShard]:
-    active = [host.shard for host in coordinator.hosts if host.state is HostState.ACTIVE]
-    return [shard for shard in active if isinstance(shard, GroupsShard)]
+    return [shard for shard in coordinator.active() if isinstance(shard, GroupsShard)]
 
 
 def _groups(coordinator: Coordinator) -> Mapping[tuple[str, ...], float]:
     found: Counter[tuple[str, ...]] = Counter()
     for shard in _loaded(coordinator):
         found.update((summary.group_type, summary.state) for summary in shard.summaries())
-    return found
-
-
-def _shards(coordinator: Coordinator) -> Mapping[tuple[str, ...], float]:
-    found: Counter[tuple[str, ...]] = Counter({(state.value,): 0 for state in HostState})
-    found.update((host.state.value,) for host in coordinator.hosts)
     return found

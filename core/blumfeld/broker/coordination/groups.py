@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 from blumfeld.broker.coordination.led_topic import LedTopic
 from blumfeld.broker.handlers import group_handlers
 from blumfeld.broker.handlers.groups.common import GroupPorts
-from blumfeld.broker.ports import Transactions
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import ForgetTopics, GroupsShard
@@ -20,6 +19,7 @@ from blumfeld.spi.hooks import EventLog, Metric
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.peers import PeerChannel
 from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.transactions import TransactionCoordinator
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.primitives import uuid_text
 
@@ -39,7 +39,7 @@ class GroupCoordination:
         partitions: PartitionManager,
         protocols: Sequence[GroupProtocol],
         image: Callable[[], ClusterImage],
-        transactions: Transactions | None = None,
+        transactions: TransactionCoordinator | None = None,
     ) -> None:
         """``transactions``: their coordinator, if the build has one, so that offsets may be committed in them."""
         self._runtime = runtime

@@ -11,13 +11,12 @@ from itertools import accumulate
 
 import msgspec
 
-from blumfeld.broker.ports import Transactions
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.log.producers.rules import check_first
 from blumfeld.log.producers.snapshot import ProducerEntry
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction
+from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionCoordinator
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.batches.record_batch import NO_PRODUCER_EPOCH, RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -177,7 +176,7 @@ class FirstSequences:
 
 
 def ask(
-    transactions: Transactions,
+    transactions: TransactionCoordinator,
     runtime: Runtime,
     transactional_id: str,
     checks: Sequence[Check],
@@ -213,7 +212,7 @@ class _Question:
 
     def __init__(
         self,
-        transactions: Transactions,
+        transactions: TransactionCoordinator,
         runtime: Runtime,
         asked: PartitionsOfTransaction,
         then: Callable[[Outcomes], None],

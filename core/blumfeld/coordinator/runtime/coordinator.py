@@ -140,6 +140,10 @@ class Coordinator:
         """Returns (partition, leader epoch) of every shard on this node, in any state, in the partitions' order."""
         return [(partition, self._hosts[partition].epoch) for partition in sorted(self._hosts)]
 
+    def active(self) -> list[Shard]:
+        """Returns the shards that are loaded."""
+        return [host.shard for host in self._hosts.values() if host.state is HostState.ACTIVE]
+
     def submit_to_all(self, command: Any, context: RequestContext | None) -> list[Completion[Any]]:
         """Have every shard on this node decide, in the order of their partitions."""
         return [self._hosts[partition].submit(command, context) for partition in sorted(self._hosts)]

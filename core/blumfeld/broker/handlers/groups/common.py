@@ -7,7 +7,6 @@ from typing import Any, NamedTuple
 
 from msgspec.structs import replace
 
-from blumfeld.broker.ports import Transactions
 from blumfeld.coordinator.groups.answers import merged
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.log.producers.state import ProducerState
@@ -15,6 +14,7 @@ from blumfeld.spi.cluster import ClusterImage, TopicImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, Handle, RequestContext
 from blumfeld.spi.steps import by_elements
+from blumfeld.spi.transactions import TransactionCoordinator
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
 from blumfeld.wire.messages.offset_delete import OffsetDeleteRequest, OffsetDeleteRequestTopic
@@ -32,7 +32,7 @@ class GroupPorts(NamedTuple):
 
     coordinator: Coordinator
     image: Callable[[], ClusterImage]
-    transactions: Transactions | None = None
+    transactions: TransactionCoordinator | None = None
     """The coordinator of transactions, if the build has one."""
     producers: Callable[[int], ProducerState | None] = lambda index: None
     """Returns the producers of a partition of ``__consumer_offsets``; ``None`` if it isn't on this node."""

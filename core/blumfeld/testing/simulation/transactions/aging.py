@@ -43,7 +43,7 @@ async def age(machine: Machine, transactional_id: str, producer_id: int, epoch: 
     An old cluster would have it in its log; here the coordinator itself is told to write it.
     """
     broker: Any = machine.node.broker if machine.node is not None else None
-    host = broker.transactions.coordinator.host_of(transactional_id)
+    host = broker.transactions.host_of(transactional_id)
     value = TransactionLogValue(
         producer_id=producer_id,
         producer_epoch=epoch,

@@ -1,0 +1,90 @@
+"""The check of a partition's leader before the first batch of a transaction (KIP-890): the coordinator of the
+transactional id answers, on this node or another one."""
+
+from __future__ import annotations
+
+from blumfeld.coordinator.runtime.coordinator import Coordinator
+from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
+from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.messages.add_partitions_to_txn import (
+    AddPartitionsToTxnRequest,
+    AddPartitionsToTxnResponse,
+    AddPartitionsToTxnTopic,
+    AddPartitionsToTxnTransaction,
+)
+from blumfeld.wire.schema import Message
+from blumfeld_transactions.commands import AddPartitions
+from blumfeld_transactions.transaction import EPOCH_A_TRANSACTION
+
+
+def partitions_of(
+    around: TransactionSurroundings, own_id: int, asked: PartitionsOfTransaction
+) -> Completion[Outcomes]:
+    """As ``TransactionCoordinator.partitions_of``.
+
+    :param own_id: this node's id
+    """
+    topic = around.image().topics.get(TRANSACTIONS_TOPIC)
+    leader = -1
+    if topic is not None:
+        index = partition_for(asked.transactional_id, len(topic.partitions))
+        leader = topic.partitions[index].leader
+    if leader == own_id:
+        return _submit(around.coordinator, asked)
+    if leader < 0:
+        outcome: Completion[Outcomes] = Completion()
+        outcome.fail(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE))
+        return outcome
+    return _ask(around, leader, asked)
+
+
+def _submit(coordinator: Coordinator, asked: PartitionsOfTransaction) -> Completion[Outcomes]:
+    command = AddPartitions(
+        transactional_id=asked.transactional_id,
+        producer_id=asked.producer_id,
+        epoch=asked.producer_epoch,
+        partitions=asked.partitions,
+        verify_only=not asked.add,
+        client_version=EPOCH_A_TRANSACTION if asked.add else 0,
+    )
+    return coordinator.submit(asked.transactional_id, command, None)
+
+
+def _ask(
+    around: TransactionSurroundings, node_id: int, asked: PartitionsOfTransaction
+) -> Completion[Outcomes]:
+    topics: dict[str, AddPartitionsToTxnTopic] = {}
+    for topic, index in sorted(asked.partitions):
+        topics.setdefault(topic, AddPartitionsToTxnTopic(name=topic)).partitions.append(index)
+    request = AddPartitionsToTxnRequest(
+        transactions=[
+            AddPartitionsToTxnTransaction(
+                transactional_id=asked.transactional_id,
+                producer_id=asked.producer_id,
+                producer_epoch=asked.producer_epoch,
+                verify_only=not asked.add,
+                topics=list(topics.values()),
+            )
+        ]
+    )
+    outcome: Completion[Outcomes] = Completion()
+
+    def settle(done: Completion[Message]) -> None:
+        response = None if done.error is not None else done.result()
+        if not isinstance(response, AddPartitionsToTxnResponse) or response.error_code:
+            outcome.fail(BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE, str(done.error or response)))
+            return
+        outcome.complete(
+            {
+                (topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+                for result in response.results_by_transaction
+                for topic in result.topic_results
+                for one in topic.results_by_partition
+            }
+        )
+
+    around.send(node_id, request).when_done(settle)
+    return outcome
