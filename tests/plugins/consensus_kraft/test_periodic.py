@@ -10,6 +10,7 @@ from blumfeld.spi.cluster import ImageDelta
 from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 from blumfeld.wire.messages.metadata_records import NoOpRecord
+from blumfeld_consensus_kraft.raft_log import RaftLog
 from tests.plugins.consensus_kraft.kraft_node import KraftNode
 
 DONE = BrokerHeartbeatResponse()
@@ -55,6 +56,30 @@ def test_after_a_defect_it_is_given_again(monkeypatch: pytest.MonkeyPatch) -> No
     assert len(given) == 2
     assert ("error", "a controller's command met a defect") in node.parts.events.told
     assert node.metadata.controller is not None
+
+
+def test_a_controller_that_failed_while_it_began_gives_no_command(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The log fails under the first elections of the epoch: what it gave later was decided on an image of its own."""
+    given: list[Moment] = []
+
+    def decide(moment: Moment) -> ControllerDecision:
+        given.append(moment)
+        return ControllerDecision([NoOpRecord()], DONE)
+
+    def full(*_: object) -> ControllerDecision:
+        monkeypatch.setattr(RaftLog, "append", fails)
+        return ControllerDecision([NoOpRecord()], DONE)
+
+    def fails(*_: object) -> None:
+        raise OSError(5, "the directory is offline")
+
+    monkeypatch.setattr(Controller, "periodic", lambda _: (PeriodicCommand("periodic", 1_000, decide),))
+    monkeypatch.setattr(Controller, "elect_left_over", full)
+    node = KraftNode(FakeDisk())
+    with pytest.raises(OSError, match="offline"):
+        node.start()
+    node.runtime.advance(5_000)
+    assert given == []
 
 
 @pytest.mark.parametrize(("interval_ms", "written"), [(500, 10), (1_000, 5), (0, 0)])

@@ -55,7 +55,9 @@ Reply = Callable[[Any], None]
 
 
 class ReplicaOwner(Protocol):
-    """What the driver asks of the node's consensus. None may raise."""
+    """The node's replica, as its driver sees it: one method for each effect that the driver doesn't carry out itself.
+    None may raise where it doesn't say so. The driver's tests have one that takes note of the order.
+    """
 
     def lead(self, epoch: int, granting: tuple[int, ...]) -> None:
         """This replica leads. The next record must be the LeaderChange of the epoch."""

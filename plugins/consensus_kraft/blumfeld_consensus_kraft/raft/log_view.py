@@ -1,4 +1,4 @@
-"""What the state machine reads of the log. The driver's log and the simulations' lists implement it."""
+"""What the state machine reads of the log. ``RaftLog`` and the simulations' lists implement it."""
 
 from __future__ import annotations
 
