@@ -17,8 +17,7 @@ from blumfeld.cli.app import app
 from blumfeld.testing import EmbeddedBroker
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
-from blumfeld_transactions.records import record
-from blumfeld_transactions.transaction import State, Transaction
+from blumfeld_transactions.transaction import State, Transaction, record
 
 TOPIC = "trades"
 COUNT = 300

@@ -256,7 +256,7 @@ class Broker:
         plugin.attach(
             TransactionSurroundings(
                 coordinator=self.transactions,
-                image=lambda: self.cluster.image,
+                metadata=self.composition.metadata,
                 new_producer_id=self._next_producer_id,
                 make_offsets_topic=lambda: self._create_topics([OFFSETS_TOPIC]),
                 send=self._send_for_transactions,

@@ -7,8 +7,8 @@ from typing import Any, NamedTuple, Protocol, TypeAlias
 
 import msgspec
 
-from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.schema import Message
@@ -34,8 +34,8 @@ class TransactionSurroundings(NamedTuple):
     coordinator: Any
     """The shards of ``__transaction_state`` that this node leads, each made by
     :meth:`TransactionCoordinator.new_shard`: a ``blumfeld.coordinator.runtime.coordinator.Coordinator``."""
-    image: Callable[[], ClusterImage]
-    """Returns the cluster, as of now."""
+    metadata: ClusterMetadata
+    """The node's consensus, which has the image of the cluster."""
     new_producer_id: Callable[[], Completion[int]]
     """Gives a producer id that nobody has. Fails with COORDINATOR_LOAD_IN_PROGRESS if the controller gives none."""
     make_offsets_topic: Callable[[], None]

@@ -36,7 +36,7 @@ def add_in_steps(
 
     :param code_for: returns the code by which the client's version knows an error of the shard
     """
-    topics, known = request.v3_and_below_topics, around.image().topics
+    topics, known = request.v3_and_below_topics, around.metadata.image.topics
 
     def refusals(topic: str, some: list[int]) -> list[ErrorCode]:
         if not context.authorize("Write", "Topic", topic):

@@ -213,7 +213,7 @@ class TransactionApis:
 
     def _unknown(self, topics: Iterable[AddPartitionsToTxnTopic]) -> set[Partition]:
         """Returns the partitions that the image doesn't have."""
-        known = self._around.image().topics
+        known = self._around.metadata.image.topics
         unknown: set[Partition] = set()
         for topic in topics:
             found = known.get(topic.name)
@@ -282,7 +282,7 @@ class TransactionApis:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
         if not context.authorize("Read", "Group", request.group_id):
             raise BrokerError(ErrorCode.GROUP_AUTHORIZATION_FAILED)
-        offsets = self._around.image().topics.get(OFFSETS_TOPIC)
+        offsets = self._around.metadata.image.topics.get(OFFSETS_TOPIC)
         if offsets is None:
             # Kafka takes the number of partitions from its configuration, and the topic is made by the look-up of the
             # group's coordinator. A client sends that look-up after this request, so here this one makes the topic.

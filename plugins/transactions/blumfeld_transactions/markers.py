@@ -192,7 +192,7 @@ class MarkerSender:
         """Queue the markers for the partitions' leaders as of now."""
         if not self._is_current(one):
             return
-        topics = self._around.image().topics
+        topics = self._around.metadata.image.topics
         by_leader: dict[int, list[Partition]] = {}
         for at in partitions:
             topic = topics.get(at[0])

@@ -27,7 +27,7 @@ def partitions_of(
 
     :param own_id: this node's id
     """
-    topic = around.image().topics.get(TRANSACTIONS_TOPIC)
+    topic = around.metadata.image.topics.get(TRANSACTIONS_TOPIC)
     leader = -1
     if topic is not None:
         index = partition_for(asked.transactional_id, len(topic.partitions))

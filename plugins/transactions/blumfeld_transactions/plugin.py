@@ -147,7 +147,7 @@ class Transactions:
         return TransactionShard(limits(self._config), self._version)
 
     def _version(self) -> int:
-        return self._around.image().features.get(TRANSACTION_VERSION.name, 0)
+        return self._around.metadata.image.features.get(TRANSACTION_VERSION.name, 0)
 
     def metrics(self) -> Sequence[Metric]:
         """Open transactions, the oldest one's age, markers that wait, transactional ids."""

@@ -30,13 +30,14 @@ from blumfeld_transactions.commands import (
     TellCannotAbort,
     WriteMarkers,
 )
-from blumfeld_transactions.records import read_record, record
 from blumfeld_transactions.transaction import (
     ENDING,
     EPOCH_A_TRANSACTION,
     NO_PRODUCER_ID,
     State,
     Transaction,
+    read_record,
+    record,
 )
 
 ABORTS_A_TURN = 500

@@ -27,9 +27,8 @@ from blumfeld_transactions.commands import (
     NeedsProducerId,
     WriteMarkers,
 )
-from blumfeld_transactions.records import TransactionRecord
 from blumfeld_transactions.shard import Limits, TransactionShard
-from blumfeld_transactions.transaction import Partition, State, Transaction
+from blumfeld_transactions.transaction import Partition, State, Transaction, TransactionRecord
 
 ID = "tx"
 PRODUCER, FORMER, FRESH = 1000, 900, 2000

@@ -20,7 +20,7 @@ class Table(PartitionTable):
 
 def test_only_the_partitions_asked_for_are_looked_up() -> None:
     topics = {"big": SimpleNamespace(partitions=Table({i: cast("Any", None) for i in range(2_000)}))}
-    around = SimpleNamespace(coordinator=None, image=lambda: SimpleNamespace(topics=topics))
+    around = SimpleNamespace(coordinator=None, metadata=SimpleNamespace(image=SimpleNamespace(topics=topics)))
     apis = TransactionApis(cast("Any", around))
     asked = [
         AddPartitionsToTxnTopic(name="big", partitions=[5, 2_000]),

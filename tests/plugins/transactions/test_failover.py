@@ -33,10 +33,9 @@ from blumfeld_transactions.commands import (
     NeedsProducerId,
 )
 from blumfeld_transactions.markers import RETRY_MS, MarkerSender
-from blumfeld_transactions.records import record
 from blumfeld_transactions.shard import TransactionShard
 from blumfeld_transactions.timeouts import TimeoutEffects
-from blumfeld_transactions.transaction import EPOCHS_EXHAUSTED_FROM, State, Transaction
+from blumfeld_transactions.transaction import EPOCHS_EXHAUSTED_FROM, State, Transaction, record
 from tests.coordinator.fakes import Events, FakeLog, code_of
 from tests.plugins.transactions.rows import FRESH, ID, LIMITS, PRODUCER
 
@@ -163,8 +162,9 @@ class Node:
     """The parts of ``TransactionSurroundings`` that markers and timeouts need."""
 
     def __init__(self, cluster: Cluster, coordinator: Coordinator) -> None:
-        self.cluster, self.coordinator = cluster, coordinator
+        self.cluster, self.coordinator, self.metadata = cluster, coordinator, self
 
+    @property
     def image(self) -> Any:
         partitions = {index: SimpleNamespace(leader=leader) for index, leader in LEADERS.items()}
         return SimpleNamespace(topics={"t": SimpleNamespace(partitions=partitions)})

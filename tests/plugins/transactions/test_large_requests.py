@@ -21,8 +21,7 @@ from blumfeld.wire.messages.list_transactions import ListTransactionsRequest
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.listing import LISTED_AT_ONCE, ListingApis
 from blumfeld_transactions.plugin import LazyApi
-from blumfeld_transactions.records import record
-from blumfeld_transactions.transaction import State, Transaction
+from blumfeld_transactions.transaction import State, Transaction, record
 from tests.plugins.transactions.test_on_broker import ID, Transacting
 
 MANY = 20 * STEP_ELEMENTS

@@ -39,7 +39,7 @@ class Around:
     """Leaders by partition of one topic ``t``; requests wait until the test answers them."""
 
     def __init__(self, leaders: dict[int, int]) -> None:
-        self.coordinator = self
+        self.coordinator = self.metadata = self
         self.leaders = leaders
         self.deleted = False
         self.leads = {0: 0, 7: 3}
@@ -49,6 +49,7 @@ class Around:
         self.refuse: list[ErrorCode] = []
         self.end_turn: Callable[[], None] = lambda: None
 
+    @property
     def image(self) -> Any:
         partitions = {index: SimpleNamespace(leader=leader) for index, leader in self.leaders.items()}
         return SimpleNamespace(topics={} if self.deleted else {"t": SimpleNamespace(partitions=partitions)})

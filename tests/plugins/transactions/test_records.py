@@ -9,8 +9,14 @@ from msgspec.structs import replace
 
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.wire.primitives import DecodeError
-from blumfeld_transactions.records import read_record, record
-from blumfeld_transactions.transaction import ORDER_PARTITIONS_MAX, State, Transaction, in_order
+from blumfeld_transactions.transaction import (
+    ORDER_PARTITIONS_MAX,
+    State,
+    Transaction,
+    in_order,
+    read_record,
+    record,
+)
 
 OPEN = Transaction(
     producer_id=1000,

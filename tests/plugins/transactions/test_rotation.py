@@ -9,9 +9,8 @@ import pytest
 
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.wire.errors import ErrorCode
-from blumfeld_transactions.records import record
 from blumfeld_transactions.shard import TransactionShard
-from blumfeld_transactions.transaction import EPOCHS_EXHAUSTED_FROM
+from blumfeld_transactions.transaction import EPOCHS_EXHAUSTED_FROM, record
 from tests.plugins.transactions.test_on_broker import ID, NONE, Transacting
 
 

@@ -18,9 +18,8 @@ from blumfeld_transactions.commands import (
     MarkersWritten,
     NeedsProducerId,
 )
-from blumfeld_transactions.records import TransactionRecord
 from blumfeld_transactions.shard import LOOKS_A_TURN
-from blumfeld_transactions.transaction import ALLOWED_BEFORE, State, Transaction
+from blumfeld_transactions.transaction import ALLOWED_BEFORE, State, Transaction, TransactionRecord
 from tests.plugins.transactions.rows import (
     EPOCH,
     FRESH,

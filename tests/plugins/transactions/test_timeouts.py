@@ -15,10 +15,9 @@ from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.end_txn import EndTxnRequest
 from blumfeld_transactions.commands import AbortExhausted, AbortTimedOut, FetchProducerId
-from blumfeld_transactions.records import TransactionRecord, record
 from blumfeld_transactions.shard import ABORTS_A_TURN, LOOKS_A_TURN, PARTITIONS_A_TURN, TransactionShard
 from blumfeld_transactions.timeouts import TimeoutEffects
-from blumfeld_transactions.transaction import State, Transaction
+from blumfeld_transactions.transaction import State, Transaction, TransactionRecord, record
 from tests.plugins.transactions.rows import EPOCH, ID, LAST, START_MS, apply, shard_in
 from tests.plugins.transactions.test_on_broker import ID as TAKEN
 from tests.plugins.transactions.test_on_broker import Transacting

@@ -36,8 +36,7 @@ from blumfeld.wire.messages.write_txn_markers import (
     WritableTxnMarkerTopic,
     WriteTxnMarkersRequest,
 )
-from blumfeld_transactions.records import record
-from blumfeld_transactions.transaction import ENDING, State, Transaction
+from blumfeld_transactions.transaction import ENDING, State, Transaction, record
 
 STATE_TOPIC = "__transaction_state"
 ADMIN = "__admin_client"
