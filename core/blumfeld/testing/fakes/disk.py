@@ -73,6 +73,8 @@ class DiskState:
         """Called with (operation, path) before each operation. It may call :meth:`crash` or :meth:`kill`."""
         self.struck = 0
         """Number of operations that failed or were short because of a fault or a lack of room."""
+        self.errors = 0
+        """Number of operations that a fault made fail."""
         self._faults: list[Fault] = []
         self._warm: set[tuple[str, int]] = set()
 
@@ -151,6 +153,7 @@ class DiskState:
             self.struck += 1
             if fault.short_bytes is not None:
                 return fault.short_bytes
+            self.errors += 1
             raise os_error(fault.error_number, path)
         return None
 

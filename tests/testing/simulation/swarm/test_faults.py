@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from types import SimpleNamespace
+from collections.abc import Callable
 from typing import Any, cast
 
 import pytest
 
+from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.testing.fakes.loop import SimulatedLoop
+from blumfeld.testing.simulation.machine.clocks import MachineClock
 from blumfeld.testing.simulation.machine.host import Machine
 from blumfeld.testing.simulation.network.network import Network
 from blumfeld.testing.simulation.swarm import FaultClass, Shape, Swarm
@@ -100,7 +102,7 @@ class Serving:
         self.down = asyncio.Event()
         self.ended = False
         self.starts = 0
-        self.disk = SimpleNamespace(struck=0)
+        self.disk = FakeDisk()
 
     async def start(self) -> bool:
         self.starts += 1
@@ -133,6 +135,67 @@ def test_a_stop_goes_on_when_its_fault_is_cut_off() -> None:
     loop.run(heal_meanwhile())
     assert machine.ended
     assert machine.down.is_set()
+
+
+class Saying(Serving):
+    """A machine whose process says that a partition stays offline."""
+
+    turn_cost_s = 0.0
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = MachineClock(0)
+        self.said = Counter({"partition offline": 1})
+        self.kills = 0
+
+    def spare(self) -> None:
+        """No crash is planned."""
+
+    def resume(self) -> None:
+        """It isn't paused."""
+
+    def crash(self, *, power_cut: bool) -> None:
+        self.kills += 1
+
+
+def healed_meanwhile(machine: Saying, one: FaultClass, strike: Callable[[], object]) -> Injector:
+    """Let a fault begin, strike with an operation that it fails, and heal everything while it goes on."""
+    loop = SimulatedLoop()
+    faults = injector(machine, loop)
+
+    async def heal_meanwhile() -> None:
+        faults._tasks.append(faults._task(faults._happen(one, 0.0)))
+        await asyncio.sleep(0.001)
+        with pytest.raises(OSError, match="/data"):
+            strike()
+        faults.heal()
+        await asyncio.sleep(0.0)
+
+    loop.run(heal_meanwhile())
+    return faults
+
+
+def test_a_process_is_restarted_if_the_heal_comes_while_its_disk_is_bad() -> None:
+    """It would stay offline for ever, as seed 3 of eight seconds did."""
+    machine = Saying()
+    faults = healed_meanwhile(
+        machine,
+        FaultClass.READ_ERROR,
+        lambda: machine.disk.step("pread", f"/data/{CLUSTER_METADATA_TOPIC}-0"),
+    )
+    assert machine.kills == 1
+    assert faults.counts[FaultClass.READ_ERROR.value] == 1
+
+
+def test_a_full_disk_excuses_no_restart() -> None:
+    machine = Saying()
+
+    def fill() -> None:
+        for _ in range(2):  # the first is short
+            machine.disk.take_room(10_000, 10_000, "/data/a")
+
+    healed_meanwhile(machine, FaultClass.DISK_FULL, fill)
+    assert machine.kills == 0
 
 
 def test_a_timely_fault_waits_for_its_moment() -> None:

@@ -60,8 +60,8 @@ class Injector:
         self._on_error = on_error
         self._tasks: list[asyncio.Task[None]] = []
         self._keepers: list[asyncio.Task[None]] = []
-        self._was_bad: set[str] = set()
-        """Addresses of machines whose disk answered EIO, or rotted."""
+        self._rotten: set[str] = set()
+        """Addresses of machines whose disk rotted."""
         self._network = NetworkFaults(world, self.counts)
         self._bring: dict[FaultClass, Callable[[random.Random], Awaitable[None]]] = {
             FaultClass.KILL: self._kill,
@@ -120,7 +120,8 @@ class Injector:
             machine.clock.jump(-machine.clock.offset_ms)
             if machine.turn_cost_s:
                 machine.load(0.0)
-            if machine.address in self._was_bad and any(machine.said[event] for event in STAYS_OFFLINE):
+            was_bad = machine.disk.errors or machine.address in self._rotten
+            if was_bad and any(machine.said[event] for event in STAYS_OFFLINE):
                 machine.crash(power_cut=False)
 
     def end(self) -> None:
@@ -348,14 +349,14 @@ class Injector:
         place = DISK_PLACES[chance.randrange(len(DISK_PLACES))]
         fault = Fault(operation=OPERATIONS[one], error_number=errno.EIO, path_part=place)
         machine.disk.inject(fault)
-        await self._last(chance)
-        machine.disk.withdraw(fault)
-        if not fault.times:
-            self.counts[one.value] += 1
-            self._was_bad.add(machine.address)
+        try:
+            await self._last(chance)
+        finally:  # it has happened, too, if heal() cuts it short
+            machine.disk.withdraw(fault)
+            self.counts[one.value] += not fault.times
 
     async def _rot(self, chance: random.Random) -> None:
         machine = self._machine(chance)
         if self._flip(machine, chance):
             self.counts[FaultClass.BIT_ROT.value] += 1
-            self._was_bad.add(machine.address)
+            self._rotten.add(machine.address)
