@@ -68,7 +68,6 @@ BROAD_EXCEPTS = {
     "core/blumfeld/broker/produce/frame.py::parse_prefix": "unpacks bytes that may be cut off",
     "core/blumfeld/broker/produce/straight.py::serve": "unpacks a frame that may be cut off",
     "core/blumfeld/broker/produce/straight.py::_otherwise": "unpacks a frame that may be cut off",
-    "core/blumfeld/broker/produce/straight_transactional.py::serve": "unpacks a frame that may be cut off",
     "core/blumfeld/broker/replicas/state/transaction_index.py::_read": "decodes a file, which is made anew",
     "core/blumfeld/broker/serving/dispatch.py::request": "skips the tags of a header that may be cut off",
     "core/blumfeld/broker/upkeep/cleaner.py::_clean": "gives no answer: the log is left alone, and the error logged",

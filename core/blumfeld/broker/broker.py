@@ -204,7 +204,7 @@ class Broker:
             return
         self._own_registered = True
         from blumfeld.broker.handlers import own_handlers
-        from blumfeld.broker.produce.straight import FastProduce
+        from blumfeld.broker.produce.straight import StraightProduce
 
         authorizes = self._dispatchers["broker"].authorizer is not None
         self.register(own_handlers(self.ports, authorizes=authorizes))
@@ -216,7 +216,7 @@ class Broker:
         for version in range(3, 14):
             general = dispatcher.route(0, version)
             if isinstance(general, Route):
-                dispatcher.replace(0, version, FastProduce(self.ports, dispatcher, general))
+                dispatcher.replace(0, version, StraightProduce(self.ports, dispatcher, general))
 
     def _coordinate_groups(self) -> None:
         """Make the groups' coordinator, if a group protocol is composed. It follows the leadership of its topic."""

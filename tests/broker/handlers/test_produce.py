@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.broker.produce.straight import FastProduce
+from blumfeld.broker.produce.straight import StraightProduce
 from blumfeld.broker.serving.dispatch import Route
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.transport import Exchange
@@ -460,14 +460,14 @@ def test_a_long_turn_of_requests_on_a_remembered_prefix_follows_its_partition(br
 
 
 def both_ways(broker: BrokerHarness, frame: bytearray) -> tuple[bytes | None, bytes | None, bool]:
-    """The same frame by the fast and by the general way, both as retries of one before: the answers, and whether
-    the fast way had it to itself.
+    """The same frame by the straight and by the general way, both as retries of one before: the answers, and whether
+    the straight way had it to itself.
     """
     version = (frame[2] << 8) + frame[3]
     dispatcher = broker.broker.connection_handler("broker")
-    fast = dispatcher.route(0, version)  # type: ignore[attr-defined]
-    assert isinstance(fast, FastProduce)
-    general = fast.general
+    straight = dispatcher.route(0, version)  # type: ignore[attr-defined]
+    assert isinstance(straight, StraightProduce)
+    general = straight.general
     calls: list[int] = []
 
     class Counting:
@@ -480,13 +480,13 @@ def both_ways(broker: BrokerHarness, frame: bytearray) -> tuple[bytes | None, by
 
     dispatcher.replace(0, version, general)  # type: ignore[attr-defined]
     broker.send_frame(bytearray(frame))
-    dispatcher.replace(0, version, fast)  # type: ignore[attr-defined]
-    fast.general = cast("Route", Counting())
+    dispatcher.replace(0, version, straight)  # type: ignore[attr-defined]
+    straight.general = cast("Route", Counting())
     first = broker.send_frame(bytearray(frame))
     dispatcher.replace(0, version, general)  # type: ignore[attr-defined]
     second = broker.send_frame(bytearray(frame))
-    dispatcher.replace(0, version, fast)  # type: ignore[attr-defined]
-    fast.general = general
+    dispatcher.replace(0, version, straight)  # type: ignore[attr-defined]
+    straight.general = general
     return _bytes(first), _bytes(second), not calls
 
 
@@ -533,10 +533,10 @@ def test_a_batch_of_an_open_transaction_goes_the_fast_way(
     broker = transacting
     broker.send_frame(in_transaction(broker, transactional(0), version, acks=acks))
     broker.runtime.run_turn()
-    fast, general, alone = both_ways(
+    straight, general, alone = both_ways(
         broker, in_transaction(broker, transactional(1, count=3), version, acks=acks)
     )
-    assert fast == general
+    assert straight == general
     assert alone
     assert broker.log_of("t", 1).written_end_offset == 4
 
@@ -562,10 +562,10 @@ def test_any_other_batch_of_a_transaction_goes_the_general_way(
     broker = transacting
     broker.send_frame(in_transaction(broker, transactional(0), version))
     broker.runtime.run_turn()
-    fast, general, alone = both_ways(
+    straight, general, alone = both_ways(
         broker, in_transaction(broker, sent, version, transactional_id=transactional_id)
     )
-    assert fast == general
+    assert straight == general
     # A compact length of two bytes is too rare to be worth its code. In version 8 all lengths have two.
     assert alone == (version == 8 and len(transactional_id or "") > 126)
 
@@ -626,8 +626,8 @@ def test_the_fast_way_answers_as_the_general_one(broker: BrokerHarness, version:
     """A retry by the other way gives the original's offset, so that both answers must be the same bytes."""
     topic_id = broker.metadata.image.topics["t"].topic_id
     frame = broker.frame(produce(idempotent(0, count=3), topic_id=topic_id, partition=1, acks=acks), version)
-    fast, general, alone = both_ways(broker, frame)
-    assert fast == general
+    straight, general, alone = both_ways(broker, frame)
+    assert straight == general
     assert alone
     assert broker.log_of("t", 1).written_end_offset == 3
 
@@ -638,13 +638,13 @@ def test_what_is_refused_is_refused_in_the_same_words(
     broker: BrokerHarness, version: int, make: Callable[[], bytearray | None]
 ) -> None:
     topic_id = broker.metadata.image.topics["t"].topic_id
-    fast, general, _ = both_ways(broker, broker.frame(produce(make(), topic_id=topic_id), version))
-    assert fast == general
+    straight, general, _ = both_ways(broker, broker.frame(produce(make(), topic_id=topic_id), version))
+    assert straight == general
 
 
 @pytest.mark.parametrize("version", [8, 9, 13])
 def test_every_cut_of_a_request_is_served_alike(broker: BrokerHarness, version: int) -> None:
-    """Cut anywhere, the fast way must not read what isn't there: the general one decides, and closes."""
+    """Cut anywhere, the straight way must not read what isn't there: the general one decides, and closes."""
     topic_id = broker.metadata.image.topics["t"].topic_id
     whole = broker.frame(produce(batch(), topic_id=topic_id), version)
     for size in range(10, len(whole)):

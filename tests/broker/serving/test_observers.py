@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from blumfeld.broker.produce.straight import FastProduce
+from blumfeld.broker.produce.straight import StraightProduce
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
 from blumfeld.plugging.registry import GROUP, Registry
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
@@ -164,7 +164,7 @@ def test_a_broker_without_observers_has_no_trace_of_them() -> None:
         inside: Any = broker.node.broker
         dispatcher: Dispatcher = inside._dispatchers["broker"]
         assert dispatcher.observing is None
-        assert {type(route) for route in dispatcher._routes.values()} == {Route, FastProduce}
+        assert {type(route) for route in dispatcher._routes.values()} == {Route, StraightProduce}
 
 
 def test_an_error_is_looked_for_in_so_many_items_and_no_more() -> None:

@@ -67,7 +67,7 @@ class LedPartitions:
             raise BrokerError(code)
         waiter = _Append()
         try:
-            waiter.base_offset = led.append(batch, ACKS_ALL, waiter)
+            waiter.base_offset, _ = led.append(batch, ACKS_ALL, waiter)
         except TooMuchAtOnce:
             raise BrokerError(
                 ErrorCode.MESSAGE_TOO_LARGE,

@@ -61,7 +61,6 @@ class Partition:
         "_runtime",
         "_unwritten",
         "_write_due",
-        "append_ms",
         "closed",
         "config",
         "followed",
@@ -111,8 +110,6 @@ class Partition:
         self._gives_way = False
         """Its leadership is being given to another replica."""
         self.min_insync_replicas = config.min_insync_replicas
-        self.append_ms = -1
-        """Log append time of the last :meth:`append`, for a retry that of the original; -1 with create time."""
         self.leader_start_offset = 0
         """The log's end when the current leader epoch began."""
         self.image: PartitionImage | None = None
@@ -199,13 +196,14 @@ class Partition:
 
     def append(
         self, batch: RecordBatch, acks: int, waiter: AppendWaiter, looked: RecordBatch | None = None
-    ) -> int:
-        """Check a client's batch and place it. Returns its base offset.
+    ) -> tuple[int, int]:
+        """Check a client's batch and place it. Returns (base offset, log append time). With create time the
+        second one is -1.
 
         ``waiter`` is called when the batch is written, with acks=all when it is committed; never, if this raises.
 
-        A retry of a batch that is already here (KIP-98) is not placed again: it gets the original's base offset, and
-        waits for the original's outcome.
+        A retry of a batch that is already here (KIP-98) is not placed again: it gets the original's base offset
+        and time, and waits for the original's outcome.
 
         :param looked: the batch as the topic requires it, if a worker thread has already checked its records
         :raises TooMuchAtOnce: the topic's records must be checked, and this batch holds too much for the loop
@@ -219,7 +217,7 @@ class Partition:
         rules = self.rules
         now_ms = self._runtime.now_ms()
         rules.check(batch, now_ms)
-        self.append_ms = -1
+        append_ms = -1
         if batch.producer_id >= 0:
             try:
                 duplicate = self.state.producers.check(batch)
@@ -227,13 +225,12 @@ class Partition:
                 duplicate = self._forgotten_original(batch, error)
             if duplicate is not None:
                 self._wait_for(duplicate.last_offset + 1, acks, waiter)
-                self.append_ms = duplicate.timestamp_ms
-                return duplicate.base_offset
+                return duplicate.base_offset, duplicate.timestamp_ms
         if rules.changes_batches:
             batch = as_required(batch, rules, self.config, now_ms, looked)
             if rules.log_append_time:
-                self.append_ms = now_ms
-        return self.place(batch, acks, waiter)
+                append_ms = now_ms
+        return self.place(batch, acks, waiter), append_ms
 
     def _forgotten_original(self, batch: RecordBatch, refusal: BrokerError) -> Duplicate:
         try:

@@ -328,7 +328,7 @@ class Produce:
         looked: RecordBatch | None = None,
     ) -> None:
         try:
-            waiter.base_offset = partition.append(batch, waiter.pending.acks, waiter, looked)
+            placed = partition.append(batch, waiter.pending.acks, waiter, looked)
         except TooMuchAtOnce:
             self._keep(batch)
             waiter.pending.looking.append((partition, batch, waiter))
@@ -336,7 +336,7 @@ class Produce:
         except BrokerError as error:
             waiter.refused(partition.state.refusal(error, batch))
             return
-        waiter.log_append_time_ms = partition.append_ms
+        waiter.base_offset, waiter.log_append_time_ms = placed
 
     def _append_looked(
         self, partition: Partition, batch: RecordBatch, waiter: PartitionAppend, found: RecordBatch
