@@ -18,11 +18,11 @@ import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Decoded, Decoder, Rejected
 from blumfeld_sink_spark import fitting, stamps
-from blumfeld_sink_spark.accounting import NULL_VALUE, UNNAMED
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError, words_of
+from blumfeld_sink_spark.range_counter import Fates
+from blumfeld_sink_spark.range_counts import NULL_VALUE, UNNAMED
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import DERIVED, QUARANTINE, RAW, tables
-from blumfeld_sink_spark.tally import Fates
 
 SEQUENCES = pa.schema(
     [
@@ -114,20 +114,20 @@ def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: Arc
     fates = {}
     has_row, known, rejected = (np.zeros(rows.num_rows, np.bool_) for _ in range(3))
     for decoder in decoders:
-        account = _Account(rows.num_rows)
+        message_fates = _MessageFates(rows.num_rows)
         for start, decoded in _decode(decoder, rows, 0):
             made = _make(decoder, decoded, start, frame)
             for name, table in made.tables:
                 parts.setdefault(name, []).append(table)
-                account.take(name, table)
+                message_fates.take(name, table)
                 if name not in (RAW, QUARANTINE):
                     known[table.column("row").to_numpy()] = True
             sequences.append(made.sequences)
-            account.passed_over(decoder, decoded, start)
-        fates[decoder.name] = account.fates(rows)
-        has_row |= account.read | account.rejected
-        rejected |= account.rejected
-        known[account.named()] = True
+            message_fates.passed_over(decoder, decoded, start)
+        fates[decoder.name] = message_fates.fates(rows)
+        has_row |= message_fates.read | message_fates.rejected
+        rejected |= message_fates.rejected
+        known[message_fates.named()] = True
     return Applied(
         tables={name: _in_order(parts[name]).drop_columns("row") for name in sorted(parts)},
         sequences=_in_order(sequences) if sequences else _NO_SEQUENCES,
@@ -145,7 +145,7 @@ def decode_rows(decoders: Sequence[Decoder], rows: pa.RecordBatch, settings: Arc
     )
 
 
-class _Account:
+class _MessageFates:
     """The fate of each message of a batch in one decoder."""
 
     def __init__(self, messages: int) -> None:
@@ -176,7 +176,7 @@ class _Account:
         return list(self._kinds)
 
     def fates(self, rows: pa.RecordBatch) -> Fates:
-        """Returns the sums. A message without a row counts as passed over even if the decoder didn't name it."""
+        """Returns the counts. A message without a row counts as passed over even if the decoder didn't name it."""
         kinds: Counter[str] = Counter()
         silent = np.flatnonzero(~(self.read | self.rejected)).tolist()
         null = rows.column("value").is_null() if silent else None

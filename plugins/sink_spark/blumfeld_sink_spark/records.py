@@ -53,7 +53,7 @@ class Span(msgspec.Struct, frozen=True, order=True, array_like=True):
     start: int
     end: int
     reason: str
-    """One of ``accounting``'s reasons."""
+    """One of ``range_counts``'s reasons."""
 
 
 class DecoderCount(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,7 +67,7 @@ class DecoderCount(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RangeCount(msgspec.Struct, frozen=True, kw_only=True):
-    """The account of a range's offsets. ``accounting.wrong`` checks that its sums close."""
+    """The counts of a range's offsets. ``range_counts.wrong`` checks that they add up."""
 
     topic: str
     partition: int
@@ -111,7 +111,7 @@ class TaskResult(msgspec.Struct, frozen=True, kw_only=True):
     decoders: dict[str, int]
     """Version by decoder name."""
     count: RangeCount
-    """Account of the task's range. A task of the reader ``jvm`` doesn't know its range, and counts from its first
+    """The counts of the task's range. A task of the reader ``jvm`` doesn't know its range, and counts from its first
     message to its last.
     """
 

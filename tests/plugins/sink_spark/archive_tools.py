@@ -17,12 +17,12 @@ from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.publishing.publish import publish
 from blumfeld_sink_spark.quality import Summariser, continuity_of
+from blumfeld_sink_spark.range_counter import RangeCounter
 from blumfeld_sink_spark.reading.producing.load import LoadPlan, Record, records
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.stores.opening import open_store
-from blumfeld_sink_spark.tally import Tally
 
 CREATE_TIME = 0
 MIDNIGHT_S = 1_723_161_600
@@ -111,12 +111,12 @@ def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, row
     writer = TaskWriter(store, settings, topic, partition)
     summariser = Summariser(topic, partition, continuity_of(decoders), settings.skew_ms)
     quarantined, versions = 0, {}
-    tally = Tally(topic, partition)
+    counter = RangeCounter(topic, partition)
     for batch in rows.combine_chunks().to_batches(DECODE_ROWS):
         applied = decode_rows(decoders, batch, settings)
         writer.write(applied.tables)
         made = {name: table.num_rows for name, table in applied.tables.items()}
-        tally.add(batch, applied.has_row, made, applied.fates)
+        counter.add(batch, applied.has_row, made, applied.fates)
         summariser.add(applied.sequences, applied.tables, applied.messages)
         quarantined += applied.tables["quarantine"].num_rows if "quarantine" in applied.tables else 0
         versions = applied.decoders
@@ -133,7 +133,7 @@ def _task(store: Any, settings: ArchiveSettings, topic: str, partition: int, row
                 sequences=summariser.result(),
                 quarantined=quarantined,
                 decoders=versions,
-                count=tally.count(),
+                count=counter.count(),
             )
         ),
         type=TaskResult,

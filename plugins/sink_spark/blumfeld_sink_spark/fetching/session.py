@@ -13,13 +13,13 @@ from blumfeld.client.fetch import PartitionFetch
 from blumfeld.wire.batches.record_batch import RecordBatch, UnsupportedMagic, split_batches
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import FetchRequest, FetchTopic, PartitionData
-from blumfeld_sink_spark.accounting import LOST
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.fetching.batches import rows_of
 from blumfeld_sink_spark.fetching.brokers import AWAY, Brokers, check
 from blumfeld_sink_spark.fetching.connection import FRAME_BYTES_MAX, Connection, TooOldError
+from blumfeld_sink_spark.range_counter import Skips
+from blumfeld_sink_spark.range_counts import LOST
 from blumfeld_sink_spark.records import OffsetRange
-from blumfeld_sink_spark.tally import Skips
 
 MAX_BYTES = 52_428_800
 PARTITION_MAX_BYTES = 8_388_608

@@ -16,8 +16,8 @@ import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError, SettingsError
 from blumfeld_sink_spark.ledger import rules
+from blumfeld_sink_spark.ledger.query_counts import QueryCounts
 from blumfeld_sink_spark.ledger.rules import Chain, Partition, Spans
-from blumfeld_sink_spark.ledger.sums import Sums
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, Seam
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 
@@ -56,7 +56,7 @@ class Checkpoint(msgspec.Struct, frozen=True, kw_only=True):
     """The offset at which each partition's next range begins; ``start`` equals ``end`` in each. It lies after the
     covered offsets where some were lost.
     """
-    sums: Sums
+    counts: QueryCounts = msgspec.field(name="sums")
 
 
 @attrs.define
@@ -64,7 +64,7 @@ class _Query:
     """The state of a query after the records that were read."""
 
     chain: Chain
-    sums: Sums
+    counts: QueryCounts
     last: CommitRecord | None = None
     checkpointed: int = -1
 
@@ -144,10 +144,10 @@ class Ledger:
         found = self._queries.get(query)
         return found.last if found is not None else None
 
-    def sums(self, query: str) -> Sums:
-        """Returns the sums over all records of a query."""
+    def counts(self, query: str) -> QueryCounts:
+        """Returns the counts over all records of a query."""
         found = self._queries.get(query)
-        return found.sums if found is not None else Sums()
+        return found.counts if found is not None else QueryCounts()
 
     def check(self, record: CommitRecord) -> None:
         """Checks that this record may be the next one of its query, by the records known since ``load``.
@@ -234,10 +234,10 @@ class Ledger:
             range(point.batch + 1)
         ):
             return ""
-        known, covered = _Query(Chain(query), Sums()), dict[Partition, Spans]()
+        known, covered = _Query(Chain(query), QueryCounts()), dict[Partition, Spans]()
         for record in records[: point.batch + 1]:
             rules.advance(known.chain, covered, record)
-            known.sums = known.sums.plus(record)
+            known.counts = known.counts.plus(record)
         if point == _summed_up(known, covered):
             return ""
         return (
@@ -247,7 +247,7 @@ class Ledger:
 
     def _open(self, query: str) -> None:
         """Starts a query from its checkpoint, or from nothing where the checkpoint is absent or unusable."""
-        known = self._queries[query] = _Query(Chain(query), Sums())
+        known = self._queries[query] = _Query(Chain(query), QueryCounts())
         point = self._checkpoint(query)
         # The records are the truth. A checkpoint whose own record is gone belongs to a ledger that was put back from
         # an older copy; believing it would hide the lost records.
@@ -260,7 +260,7 @@ class Ledger:
             )
         ends = {(taken.topic, taken.partition): taken.end for taken in point.ends}
         known.chain = Chain(query, point.batch, ends)
-        known.sums, known.last, known.checkpointed = point.sums, last, point.batch
+        known.counts, known.last, known.checkpointed = point.counts, last, point.batch
 
     def _checkpoint(self, query: str) -> Checkpoint | None:
         """Returns the checkpoint of a query; None where it is absent, unreadable or of another version or query."""
@@ -278,9 +278,9 @@ class Ledger:
             self._take(record)
 
     def _take(self, record: CommitRecord) -> None:
-        known = self._queries.setdefault(record.query, _Query(Chain(record.query), Sums()))
+        known = self._queries.setdefault(record.query, _Query(Chain(record.query), QueryCounts()))
         rules.advance(known.chain, self._covered, record)
-        known.sums = known.sums.plus(record)
+        known.counts = known.counts.plus(record)
         known.last = record
 
 
@@ -299,7 +299,7 @@ def _summed_up(known: _Query, covered: Mapping[Partition, Spans]) -> Checkpoint:
             OffsetRange(topic, partition, end, end)
             for (topic, partition), end in sorted(known.chain.ends.items())
         ),
-        sums=known.sums,
+        counts=known.counts,
     )
 
 

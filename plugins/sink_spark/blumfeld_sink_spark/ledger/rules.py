@@ -4,8 +4,8 @@
 2. In one query, each range of a partition begins where the range before it ended, unless a record names the offsets
    between them in ``lost``.
 3. Batches of a query are numbered from 0 without a hole.
-4. A record either accounts for the offsets of each of its ranges, and the sums close, or it accounts for none. Records
-   of older versions account for none.
+4. A record either counts the offsets of each of its ranges, and the counts add up, or it counts none. Records of older
+   versions count none.
 
 A second query may begin at any offset that no other query has committed. A hole between two queries breaks no rule
 when a record is appended, because a backfill may still fill it; ``verify`` reports it.
@@ -19,7 +19,7 @@ from itertools import pairwise
 
 import attrs
 
-from blumfeld_sink_spark import accounting
+from blumfeld_sink_spark import range_counts
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange
 
 Partition = tuple[str, int]
@@ -176,7 +176,7 @@ def _unclosed(record: CommitRecord) -> Iterator[str]:
     if of != list(record.ranges):
         yield f"it counts {', '.join(map(named, of))}, and its ranges are {', '.join(map(named, record.ranges))}"
     for count in record.counts:
-        yield from accounting.wrong(count)
+        yield from range_counts.wrong(count)
     messages = sum(count.messages for count in record.counts)
     if messages != record.messages:
         yield f"its ranges have {messages:,} messages, and it says {record.messages:,}"

@@ -17,13 +17,13 @@ from blumfeld.wire.batches.record_batch import CRC_FROM, HEADER_BYTES, RecordBat
 from blumfeld.wire.batches.records import Record, records
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.errors import BrokerError
-from blumfeld_sink_spark.accounting import ABORTED, ABSENT, CONTROL
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.fetching import batches as fetching
 from blumfeld_sink_spark.fetching.batches import rows_of
+from blumfeld_sink_spark.range_counter import Skips
+from blumfeld_sink_spark.range_counts import ABORTED, ABSENT, CONTROL
 from blumfeld_sink_spark.records import OffsetRange, Span
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
-from blumfeld_sink_spark.tally import Skips
 from tests.everyday import examples
 
 EVERYTHING = OffsetRange("t", 3, 0, 1 << 62)

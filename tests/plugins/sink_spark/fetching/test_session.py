@@ -24,11 +24,11 @@ from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.fetching.brokers import Brokers, addresses_of
 from blumfeld_sink_spark.fetching.connection import FRAME_BYTES_MAX
 from blumfeld_sink_spark.fetching.session import PARTITION_MAX_BYTES, RangeReader
+from blumfeld_sink_spark.range_counter import Skips
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.topics import fetch
 from blumfeld_sink_spark.spark.topics.consume import consume_range
-from blumfeld_sink_spark.tally import Skips
 from tests.plugins.sink_spark.fetching.scripted_broker import MODERN, TOPIC, Answer, ScriptedBroker, scripted
 from tests.plugins.sink_spark.spark_tools import TIME_MS, make_topic, produce, rows_of
 

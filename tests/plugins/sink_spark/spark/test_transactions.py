@@ -15,7 +15,7 @@ from blumfeld.testing.brokers.process import BrokerProcess
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.sums import added
+from blumfeld_sink_spark.ledger.query_counts import added
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.spark.run.driver import archive
 from blumfeld_sink_spark.spark.runtime.session import connector_jars

@@ -25,7 +25,7 @@ def counted(number: int, noun: str, plural: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural or noun + 's'}"
 
 
-def accounted(skipped: Mapping[str, int], passed_over: Mapping[str, Mapping[str, int]]) -> list[str]:
+def count_lines(skipped: Mapping[str, int], passed_over: Mapping[str, Mapping[str, int]]) -> list[str]:
     """Returns lines for people: offsets without a message by reason, passed-over messages by decoder and kind."""
     lines = [f"offsets without a message: {_counts(skipped)}"] if skipped else []
     return lines + [

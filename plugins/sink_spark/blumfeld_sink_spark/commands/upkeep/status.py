@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from blumfeld_sink_spark.commands.common.edge import edge
-from blumfeld_sink_spark.commands.common.shown import accounted
+from blumfeld_sink_spark.commands.common.shown import count_lines
 
 if TYPE_CHECKING:
     from blumfeld_sink_spark.ledger.upkeep.status import Status
@@ -104,7 +104,7 @@ def _lines(found: Status) -> list[str]:
         f"{found.messages:,} messages of {found.bytes_in / 1e6:,.2f} MB in {found.bytes / 1e6:,.2f} MB of files: "
         f"{found.ratio:.1f} to 1"
     ]
-    lines += accounted(found.skipped, found.passed_over)
+    lines += count_lines(found.skipped, found.passed_over)
     if found.uncounted:
         lines.append(
             f"{found.uncounted:,} batches of an older version don't count what they passed over or skipped"

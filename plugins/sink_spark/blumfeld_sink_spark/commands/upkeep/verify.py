@@ -8,7 +8,7 @@ import typer
 
 from blumfeld_sink_spark.commands.common import options
 from blumfeld_sink_spark.commands.common.edge import edge
-from blumfeld_sink_spark.commands.common.shown import accounted, counted
+from blumfeld_sink_spark.commands.common.shown import count_lines, counted
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
     from pyarrow import RecordBatch
 
     from blumfeld_sink_spark.ledger.checking.verify import Found
+    from blumfeld_sink_spark.range_counter import Skips
     from blumfeld_sink_spark.records import CommitRecord, OffsetRange
-    from blumfeld_sink_spark.tally import Skips
 
 
 NOT_SHOWN = 3
-"""Exit status where nothing is wrong but not every offset is accounted for."""
+"""Exit status where nothing is wrong but not every offset is counted."""
 
 
 @edge
@@ -73,7 +73,7 @@ def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.errors import ArchiveError, AwayError
     from blumfeld_sink_spark.ledger.checking.again import compare
-    from blumfeld_sink_spark.ledger.publishing.counting import TELLING
+    from blumfeld_sink_spark.ledger.publishing.planned_counts import TELLING
     from blumfeld_sink_spark.spark.topics.client import Topics
     from blumfeld_sink_spark.spark.topics.consume import consume_range
     from blumfeld_sink_spark.spark.topics.fetch import read_range
@@ -123,7 +123,7 @@ def _compare(found: Found, bootstrap: str) -> list[str]:
 def _print(found: Found, remarks: list[str], deep: bool) -> None:
     for (topic, partition), (first, last) in found.covered.items():
         typer.echo(f"{topic}-{partition}: {first}..{last}")
-    for line in (*_accounted(found), *remarks, *found.unexplained.values(), *found.uncounted):
+    for line in (*_count_lines(found), *remarks, *found.unexplained.values(), *found.uncounted):
         typer.echo(line)
     for problem in found.problems:
         typer.echo(problem, err=True)
@@ -143,15 +143,15 @@ def _verdict(found: Found) -> str:
     return "not explained" if found.unexplained else "whole"
 
 
-def _accounted(found: Found) -> list[str]:
-    """Returns the lines that account for the offsets."""
+def _count_lines(found: Found) -> list[str]:
+    """Returns the lines with the counts of offsets."""
     if not found.offsets:
         return []
-    messages = found.offsets - sum(found.sums.skipped.values())
+    messages = found.offsets - sum(found.counts.skipped.values())
     return [
         f"{found.offsets:,} offsets counted: {messages:,} messages, of which {found.with_rows:,} have rows "
-        f"({found.sums.quarantined:,} rejections in quarantine)",
-        *accounted(found.sums.skipped, found.sums.passed_over),
+        f"({found.counts.quarantined:,} rejections in quarantine)",
+        *count_lines(found.counts.skipped, found.counts.passed_over),
     ]
 
 
@@ -171,8 +171,8 @@ def _print_json(found: Found, remarks: list[str]) -> None:
         "bytes": found.bytes,
         "offsets": found.offsets,
         "with_rows": found.with_rows,
-        "skipped": found.sums.skipped,
-        "passed_over": found.sums.passed_over,
+        "skipped": found.counts.skipped,
+        "passed_over": found.counts.passed_over,
         "partitions": [
             {"topic": topic, "partition": partition, "first": first, "last": last}
             for (topic, partition), (first, last) in found.covered.items()

@@ -9,11 +9,11 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from blumfeld_sink_spark import accounting
-from blumfeld_sink_spark.accounting import NO_ROW
+from blumfeld_sink_spark import range_counts
 from blumfeld_sink_spark.ledger.rules import Partition, named
+from blumfeld_sink_spark.range_counter import Skips, content_crc
+from blumfeld_sink_spark.range_counts import NO_ROW
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, RangeCount, Span
-from blumfeld_sink_spark.tally import Skips, content_crc
 
 Numbers = npt.NDArray[np.int64]
 Read = Callable[[OffsetRange, CommitRecord, Skips], Iterator[pa.RecordBatch]]
@@ -126,7 +126,7 @@ def of_range(count: RangeCount, there: Topic) -> tuple[list[str], list[str]]:
         )
     elif not problems:
         problems += _content(name, count, there)
-    if not problems and (hidden := count.skipped.get(accounting.HIDDEN)):
+    if not problems and (hidden := count.skipped.get(range_counts.HIDDEN)):
         remarks.append(f"{name}: its {hidden:,} hidden offsets hold no message: {_reasons(there.skipped)}")
     return problems, remarks
 

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 import numpy.typing as npt
 
-from blumfeld_sink_spark.accounting import joined, without
+from blumfeld_sink_spark.range_counts import joined, without
 from blumfeld_sink_spark.records import RangeCount, Span
 
 STRETCHES = 5

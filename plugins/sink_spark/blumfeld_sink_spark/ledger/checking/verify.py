@@ -7,13 +7,13 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import attrs
 
-from blumfeld_sink_spark.accounting import EXPLAINED, HIDDEN, offsets
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger import rules
 from blumfeld_sink_spark.ledger.ledger import COMMITS, Ledger, record_path, stateless
-from blumfeld_sink_spark.ledger.sums import Sums
+from blumfeld_sink_spark.ledger.query_counts import QueryCounts
 from blumfeld_sink_spark.ledger.writers import intents, lease
 from blumfeld_sink_spark.ledger.writers.compaction_intent import INTENT, pending
+from blumfeld_sink_spark.range_counts import EXPLAINED, HIDDEN, offsets
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.settings import COMPACTION
 from blumfeld_sink_spark.stores.contract import ArchiveStore
@@ -24,7 +24,7 @@ TRIES = 5
 
 @attrs.define
 class Found:
-    """The result of ``verify``: the archive's size, its accounts, and all that is wrong."""
+    """The result of ``verify``: the archive's size, its counts, and all that is wrong."""
 
     problems: list[str] = attrs.field(factory=list)
     """One line for each problem."""
@@ -34,13 +34,13 @@ class Found:
     rows: int = 0
     covered: dict[rules.Partition, tuple[int, int]] = attrs.field(factory=dict)
     """First and last committed offset of each partition, both inclusive, over all queries."""
-    sums: Sums = attrs.field(factory=Sums)
+    counts: QueryCounts = attrs.field(factory=QueryCounts)
     offsets: int = 0
-    """Number of offsets in all ranges whose records account for them."""
+    """Number of offsets in all ranges whose records count them."""
     with_rows: int = 0
     """Messages with a row in any table, ``quarantine`` too."""
     uncounted: list[str] = attrs.field(factory=list)
-    """One line for each query with records that account for no offsets: older versions wrote them."""
+    """One line for each query with records that count no offsets: older versions wrote them."""
     unexplained: dict[OffsetRange, str] = attrs.field(factory=dict)
     """One line for each range with offsets that its reader passed without a reason."""
     ranges: list[tuple[CommitRecord, OffsetRange]] = attrs.field(factory=list)
@@ -48,7 +48,7 @@ class Found:
 
     @property
     def whole(self) -> bool:
-        """Returns whether nothing is wrong and every offset is accounted for."""
+        """Returns whether nothing is wrong and every offset is counted and explained."""
         return not (self.problems or self.uncounted or self.unexplained)
 
 
@@ -69,7 +69,7 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
     found.problems += rules.problems(records)
     found.problems += _checkpoints(store, records)
     found.covered = _covered(records)
-    _account(records, found)
+    _add_up(records, found)
     live = _live(records, found)
     old, new = _compacting(store, found)
     _files(
@@ -149,14 +149,14 @@ def _covered(records: Sequence[CommitRecord]) -> dict[rules.Partition, tuple[int
     return dict(sorted(found.items()))
 
 
-def _account(records: Sequence[CommitRecord], found: Found) -> None:
-    """Adds up the accounts of all records, and reports the offsets that they leave open."""
-    from blumfeld_sink_spark.ledger.publishing.counting import unwritten  # here: it imports Arrow
+def _add_up(records: Sequence[CommitRecord], found: Found) -> None:
+    """Adds up the counts of all records, and reports the offsets that they leave open."""
+    from blumfeld_sink_spark.ledger.publishing.planned_counts import unwritten  # here: it imports Arrow
 
     named = {entry.path: entry for record in records for entry in record.files}
     without: dict[str, list[CommitRecord]] = {}
     for record in records:
-        found.sums = found.sums.plus(record)
+        found.counts = found.counts.plus(record)
         found.ranges += [(record, one) for one in record.ranges]
         name = f"batch {record.batch} of query {record.query}"
         if record.counts:

@@ -86,7 +86,9 @@ class _Delivery:
         """Delivers the commits of all queries. Queries that remove files come last, so that the tables hold the files
         they remove.
         """
-        queries = sorted(self._ledger.queries(), key=lambda name: (self._ledger.sums(name).removed > 0, name))
+        queries = sorted(
+            self._ledger.queries(), key=lambda name: (self._ledger.counts(name).removed > 0, name)
+        )
         return sum(self._query(query) for query in queries)
 
     def _query(self, query: str) -> int:
@@ -117,7 +119,7 @@ class _Delivery:
 
     def _is_gone(self, path: str) -> bool:
         """Returns whether a record has removed the file since. The file may be deleted, so no table may name it."""
-        if not any(self._ledger.sums(query).removed for query in self._ledger.queries()):
+        if not any(self._ledger.counts(query).removed for query in self._ledger.queries()):
             return False
         if self._removed is None:
             self._removed = set(_removed(self._ledger))
@@ -146,7 +148,7 @@ class _Delivery:
 
 def _removed(ledger: Ledger) -> Iterator[str]:
     for query in ledger.queries():
-        if ledger.sums(query).removed:
+        if ledger.counts(query).removed:
             for record in ledger.records(query):
                 yield from record.removed
 

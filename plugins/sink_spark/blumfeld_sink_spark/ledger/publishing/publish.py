@@ -26,8 +26,8 @@ from msgspec import structs
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.publishing import gaps
-from blumfeld_sink_spark.ledger.publishing.counting import counts_of
 from blumfeld_sink_spark.ledger.publishing.names import final_path
+from blumfeld_sink_spark.ledger.publishing.planned_counts import counts_of
 from blumfeld_sink_spark.ledger.rules import named
 from blumfeld_sink_spark.ledger.writers import intents
 from blumfeld_sink_spark.quality import carried_over
@@ -74,9 +74,9 @@ def publish(
     call raises, the batch isn't in the archive (but see ``ArchiveStore.certain``), and the caller may repeat it.
 
     :param seams: the batches of earlier queries that this query continues, the same at each call
-    :param reader: tells whether tasks account for every offset of their range (``counting.TELLING``)
+    :param reader: tells whether tasks count every offset of their range (``planned_counts.TELLING``)
     :raises LedgerConflictError: offsets are committed already or left out, another writer publishes the same offsets,
-        results don't fit the plan, or sums of counts don't close. Nothing was published
+        results don't fit the plan, or a count doesn't add up. Nothing was published
     :raises StoreError: the store is full or unreachable
     """
     planned = tuple(sorted(one for one in planned if one.start < one.end))

@@ -8,7 +8,7 @@ import msgspec
 
 from blumfeld_sink_spark.ledger.checking.verify import live_files
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.sums import Sums, TableSum, added
+from blumfeld_sink_spark.ledger.query_counts import QueryCounts, TableCounts, added
 from blumfeld_sink_spark.ledger.writers import intents, lease
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.stores.contract import ArchiveStore
@@ -38,7 +38,7 @@ class Status(msgspec.Struct, kw_only=True):
 
     root: str
     queries: list[QueryStatus]
-    tables: dict[str, TableSum]
+    tables: dict[str, TableCounts]
     """Sums of the files that the records add and no record removes."""
     messages: int
     bytes_in: int
@@ -51,7 +51,7 @@ class Status(msgspec.Struct, kw_only=True):
     skipped: dict[str, int]
     """Offsets that gave no message, by reason."""
     uncounted: int
-    """Batches whose records account for no offsets: older versions wrote them."""
+    """Batches whose records count no offsets: older versions wrote them."""
     gaps: int
     covered: list[OffsetRange]
     """Committed ranges of each partition, adjacent ones joined."""
@@ -69,23 +69,23 @@ def status(store: ArchiveStore, now_ms: int) -> Status:
     :raises ArchiveError: a record can't be read or breaks the rules; ``verify`` says more
     """
     ledger = Ledger(store).load()
-    sums = {query: ledger.sums(query) for query in ledger.queries()}
-    found = _tables(ledger, sums)
+    counts = {query: ledger.counts(query) for query in ledger.queries()}
+    found = _tables(ledger, counts)
     total = sum(table.bytes for table in found.values())
-    bytes_in = sum(one.bytes_in for one in sums.values())
+    bytes_in = sum(one.bytes_in for one in counts.values())
     return Status(
         root=store.root,
-        queries=[_query(ledger, query) for query in sums if sums[query].batches],
+        queries=[_query(ledger, query) for query in counts if counts[query].batches],
         tables=found,
-        messages=sum(one.messages for one in sums.values()),
+        messages=sum(one.messages for one in counts.values()),
         bytes_in=bytes_in,
         bytes=total,
         ratio=bytes_in / total if total else 0.0,
-        quarantined=sum(one.quarantined for one in sums.values()),
-        passed_over=_by_decoder([one.passed_over for one in sums.values()]),
-        skipped=added(*(one.skipped for one in sums.values())),
-        uncounted=sum(one.uncounted for one in sums.values()),
-        gaps=sum(one.gaps for one in sums.values()),
+        quarantined=sum(one.quarantined for one in counts.values()),
+        passed_over=_by_decoder([one.passed_over for one in counts.values()]),
+        skipped=added(*(one.skipped for one in counts.values())),
+        uncounted=sum(one.uncounted for one in counts.values()),
+        gaps=sum(one.gaps for one in counts.values()),
         covered=[taken for topic in ledger.topics() for taken in ledger.covered(topic)],
         begun=_begun(store, ledger),
         writers=[
@@ -104,34 +104,34 @@ def _by_decoder(parts: list[dict[str, dict[str, int]]]) -> dict[str, dict[str, i
 
 
 def _query(ledger: Ledger, query: str) -> QueryStatus:
-    sums, last = ledger.sums(query), ledger.last(query)
+    counts, last = ledger.counts(query), ledger.last(query)
     if last is None:
-        raise AssertionError(f"{query} has sums and no record")
+        raise AssertionError(f"{query} has counts and no record")
     return QueryStatus(
         query=query,
         batch=last.batch,
-        committed_ms=sums.last_ms,
-        messages=sums.messages,
-        bytes_in=sums.bytes_in,
-        quarantined=sums.quarantined,
-        gaps=sums.gaps,
+        committed_ms=counts.last_ms,
+        messages=counts.messages,
+        bytes_in=counts.bytes_in,
+        quarantined=counts.quarantined,
+        gaps=counts.gaps,
         messages_per_s=last.messages / last.seconds if last.seconds else 0.0,
         seconds=last.seconds,
     )
 
 
-def _tables(ledger: Ledger, sums: dict[str, Sums]) -> dict[str, TableSum]:
-    if any(one.removed for one in sums.values()):
-        records = [record for query in sums for record in ledger.records(query)]
+def _tables(ledger: Ledger, counts: dict[str, QueryCounts]) -> dict[str, TableCounts]:
+    if any(one.removed for one in counts.values()):
+        records = [record for query in counts for record in ledger.records(query)]
         return _added([*live_files(records).values()])
-    return _joined([one.tables for one in sums.values()])
+    return _joined([one.tables for one in counts.values()])
 
 
-def _added(entries: list[Any]) -> dict[str, TableSum]:
+def _added(entries: list[Any]) -> dict[str, TableCounts]:
     return _joined(
         [
             {
-                entry.table: TableSum(
+                entry.table: TableCounts(
                     files=1, rows=entry.rows, bytes=entry.bytes, ts_min=entry.ts_min, ts_max=entry.ts_max
                 )
             }
@@ -140,12 +140,12 @@ def _added(entries: list[Any]) -> dict[str, TableSum]:
     )
 
 
-def _joined(parts: list[dict[str, TableSum]]) -> dict[str, TableSum]:
-    found: dict[str, TableSum] = {}
+def _joined(parts: list[dict[str, TableCounts]]) -> dict[str, TableCounts]:
+    found: dict[str, TableCounts] = {}
     for part in parts:
         for name, more in part.items():
-            known = found.get(name, TableSum())
-            found[name] = TableSum(
+            known = found.get(name, TableCounts())
+            found[name] = TableCounts(
                 files=known.files + more.files,
                 rows=known.rows + more.rows,
                 bytes=known.bytes + more.bytes,

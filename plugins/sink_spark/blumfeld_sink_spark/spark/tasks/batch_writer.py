@@ -17,11 +17,11 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamArrowWriter, WriterCommitMessage
 
-from blumfeld_sink_spark.accounting import LOST
 from blumfeld_sink_spark.ledger.formats.outbox import deliver
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.publishing.counting import TELLING
+from blumfeld_sink_spark.ledger.publishing.planned_counts import TELLING
 from blumfeld_sink_spark.ledger.publishing.publish import publish
+from blumfeld_sink_spark.range_counts import LOST
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.checkpoint import Checkpoint
@@ -47,7 +47,7 @@ class ArchiveSink(DataSource):
     """``df.writeStream.format("blumfeld_archive")``.
 
     Options: ``settings`` (JSON), ``query`` (the query's name in the ledger), ``fresh`` (see :func:`planning.ranges`;
-    empty is ``None``), ``reader`` (see :func:`counting.counts_of`).
+    empty is ``None``), ``reader`` (see :func:`planned_counts.counts_of`).
     """
 
     @classmethod

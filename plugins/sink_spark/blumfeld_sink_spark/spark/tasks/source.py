@@ -31,7 +31,7 @@ from blumfeld_sink_spark.spark.topics.client import Topics, patience_s
 from blumfeld_sink_spark.spark.topics.planning import Offsets
 
 if TYPE_CHECKING:
-    from blumfeld_sink_spark.tally import Skips
+    from blumfeld_sink_spark.range_counter import Skips
 
 SOURCE = "blumfeld_topics"
 
@@ -151,17 +151,17 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yields the raw rows of a range and its account, or in the direct mode the result of the whole task."""
+        """Yields the raw rows of a range and its skips, or in the direct mode the result of the whole task."""
         leave_pandas_out()
-        from blumfeld_sink_spark.spark.tasks.account import followed_by_account
+        from blumfeld_sink_spark.range_counter import Skips
+        from blumfeld_sink_spark.spark.tasks.skips_row import followed_by_skips
         from blumfeld_sink_spark.spark.topics.fetch import read_range
-        from blumfeld_sink_spark.tally import Skips
 
         wanted, skips = OffsetRange(*partition.value), Skips()
         batches = read_range(self._settings, wanted, skips)
         if self._direct:
             return self._work(batches, wanted, skips)
-        return followed_by_account(batches, wanted, skips, with_headers=self._settings.with_headers)
+        return followed_by_skips(batches, wanted, skips, with_headers=self._settings.with_headers)
 
     def stop(self) -> None:
         """Drops the client. Its connections close with it."""

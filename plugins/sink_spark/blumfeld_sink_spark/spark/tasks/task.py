@@ -12,13 +12,13 @@ import pyarrow.compute as pc
 from blumfeld_sink_spark import apply
 from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.quality import Summariser, continuity_of
+from blumfeld_sink_spark.range_counter import RangeCounter, Skips
 from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.tasks.account import taken_off
+from blumfeld_sink_spark.spark.tasks.skips_row import taken_off
 from blumfeld_sink_spark.stores.opening import open_store
 from blumfeld_sink_spark.tables import QUARANTINE
-from blumfeld_sink_spark.tally import Skips, Tally
 
 BATCH_BYTES = 4 << 20
 """Bytes of rows that are decoded at once. Small batches are put together and big ones are cut.
@@ -39,7 +39,7 @@ class PartitionWork:
         self._writer = TaskWriter(open_store(settings.root), settings, topic, partition)
         self._waiting: list[pa.RecordBatch] = []
         self._waiting_bytes = 0
-        self._tally = Tally(topic, partition)
+        self._counter = RangeCounter(topic, partition)
         self._messages = self._bytes_in = self._quarantined = 0
         self._first = self._last = -1
         self._versions: dict[str, int] = {each.name: each.version for each in self._decoders}
@@ -63,7 +63,7 @@ class PartitionWork:
     def _decode(self, rows: pa.RecordBatch) -> None:
         applied = apply.decode_rows(self._decoders, rows, self._settings)
         made = {name: table.num_rows for name, table in applied.tables.items()}
-        self._tally.add(rows, applied.has_row, made, applied.fates)
+        self._counter.add(rows, applied.has_row, made, applied.fates)
         self._summariser.add(applied.sequences, applied.tables, applied.messages)
         self._writer.write(applied.tables)
         offsets = rows.column("offset")
@@ -79,7 +79,7 @@ class PartitionWork:
         """Decodes the waiting batches and closes the files. When this returns, they are synced and staged.
 
         :param wanted: the planned range, where the task knows it
-        :param skips: the fetch's account of offsets without a message, where the task has one
+        :param skips: the offsets without a message that the fetch found, where the task has them
         :raises ArchiveError: messages and skipped offsets don't add up to the range
         """
         if self._waiting:
@@ -95,7 +95,7 @@ class PartitionWork:
             sequences=self._summariser.result(),
             quarantined=self._quarantined,
             decoders=self._versions,
-            count=self._tally.count(wanted, skips),
+            count=self._counter.count(wanted, skips),
         )
 
     def abort(self) -> None:
@@ -113,20 +113,20 @@ class TaskWork:
     _told: dict[tuple[str, int], tuple[OffsetRange, Skips]] = attrs.field(factory=dict, init=False)
 
     def add(self, rows: pa.RecordBatch) -> None:
-        """Takes a batch from Spark, which may hold several partitions and, as last row of each, an account."""
+        """Takes a batch from Spark. It may hold several partitions, and as last row of each the skips of its fetch."""
         for topic, partition, part in by_partition(rows):
-            messages, account = taken_off(part)
+            messages, skips = taken_off(part)
             self._part(topic, partition).add(messages)
-            if account is not None:
-                self.tell(account.wanted, Skips(account.spans))
+            if skips is not None:
+                self.tell(skips.wanted, Skips(skips.spans))
 
     def tell(self, wanted: OffsetRange, skips: Skips) -> None:
-        """Takes the account of a fetched range. The range then has a result even if no message came."""
+        """Takes the skips of a fetched range. The range then has a result even if no message came."""
         self._part(wanted.topic, wanted.partition)
         self._told[wanted.topic, wanted.partition] = wanted, skips
 
     def finish(self) -> list[TaskResult]:
-        """Returns a result for each partition that had rows or an account.
+        """Returns a result for each partition that had rows or skips.
 
         :raises ArchiveError: messages and skipped offsets don't add up to the range
         """

@@ -16,15 +16,15 @@ import numpy as np
 import pyarrow as pa
 
 from blumfeld_sink_spark import stamps
-from blumfeld_sink_spark.accounting import HIDDEN, LOST
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.fetching.batches import BATCH_ROWS
+from blumfeld_sink_spark.range_counter import Skips
+from blumfeld_sink_spark.range_counts import HIDDEN, LOST
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.rows import HEADERS, RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.topics.client import client_config, passing, patience_s
 from blumfeld_sink_spark.spark.topics.lost import first_left
-from blumfeld_sink_spark.tally import Skips
 
 WAIT_S = 0.1
 """Time that one call gathers messages. A range that ends in markers waits for it once."""

@@ -16,10 +16,10 @@ from blumfeld_sink_spark.fetching.batches import BATCH_ROWS
 from blumfeld_sink_spark.fetching.brokers import Brokers
 from blumfeld_sink_spark.fetching.connection import TooOldError
 from blumfeld_sink_spark.fetching.session import RangeReader
+from blumfeld_sink_spark.range_counter import Skips
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.topics.client import JAVA_ONLY, patience_s
-from blumfeld_sink_spark.tally import Skips
 
 __all__ = ["BATCH_ROWS", "consumed_because", "read_range"]
 

@@ -13,21 +13,21 @@ from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-def
 from typer.testing import CliRunner, Result
 
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
-from blumfeld_sink_spark.accounting import ABORTED, CONTROL, HIDDEN
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.fetching.aborted import AbortedTransactions
 from blumfeld_sink_spark.ledger.checking.again import Compared, compare
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.publishing.publish import publish
+from blumfeld_sink_spark.range_counter import Skips
+from blumfeld_sink_spark.range_counts import ABORTED, CONTROL, HIDDEN
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, RangeCount, Span
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.tasks.task import TaskWork
 from blumfeld_sink_spark.spark.topics.fetch import read_range
 from blumfeld_sink_spark.stores.opening import open_store
-from blumfeld_sink_spark.tally import Skips
 from tests.plugins.sink_spark.ledger.ledger_tools import record_of
-from tests.plugins.sink_spark.test_accounting import rows_at, tallied
+from tests.plugins.sink_spark.test_range_counts import counted, rows_at
 
 pytestmark = pytest.mark.archive
 
@@ -43,7 +43,7 @@ def against(
     values: Sequence[bytes | None] | None = None,
 ) -> Compared:
     """Compares an archive with messages at ``archived``, which skipped ``skips``, with a topic with these offsets."""
-    count = tallied([rows_at(archived)]).count(RANGE, Skips(skips))
+    count = counted([rows_at(archived)]).count(RANGE, Skips(skips))
     record = record_of("q", 0, RANGE, counts=(count,), messages=len(archived))
 
     def read(taken: OffsetRange, record: CommitRecord, told: Skips) -> Iterator[pa.RecordBatch]:
@@ -211,7 +211,7 @@ def test_an_older_archive_stays_uncounted_even_if_its_numbers_fit(bootstrap: str
 def test_a_bug_of_the_fetch_is_found_by_another_client(
     bootstrap: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A bug in the archive's own fetch takes a batch for aborted, and its sums close. librdkafka reads the messages."""
+    """A bug in the archive's own fetch takes a batch for aborted, and the counts add up. librdkafka reads it."""
     monkeypatch.setattr(AbortedTransactions, "has", lambda self, batch: batch.base_offset == 0)
     settings = topic_of(bootstrap, "buggy", tmp_path, count=20, batches=((0, 20),), each=5)
     assert settings.topics == ("buggy",)

@@ -16,12 +16,12 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from blumfeld_sink_spark.accounting import HIDDEN
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.checking import deep, statistics
 from blumfeld_sink_spark.ledger.checking.verify import against_broker, verify
 from blumfeld_sink_spark.ledger.ledger import CHECKPOINT, Ledger, record_path
+from blumfeld_sink_spark.range_counts import HIDDEN
 from blumfeld_sink_spark.records import CommitRecord, DecoderCount, FileEntry, Span
 from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture

@@ -12,7 +12,8 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from blumfeld_sink_spark.accounting import (
+from blumfeld_sink_spark.errors import ArchiveError
+from blumfeld_sink_spark.range_counts import (
     HIDDEN,
     KINDS_MAX,
     NO_ROW,
@@ -22,7 +23,6 @@ from blumfeld_sink_spark.accounting import (
     joined,
     named,
 )
-from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span
 
 Numbers = npt.NDArray[np.int64]
@@ -63,7 +63,7 @@ class Fates:
     passed_over: Counter[str]
 
 
-class Tally:
+class RangeCounter:
     """Counts the messages of one range. The result doesn't depend on how they are cut into batches."""
 
     def __init__(self, topic: str, partition: int) -> None:
@@ -142,7 +142,7 @@ class Tally:
         """Returns the count of the range.
 
         :param wanted: the planned range; without it the count goes from the first message to the last
-        :param skips: the fetch's account of offsets without a message; without it they are ``hidden``
+        :param skips: the offsets without a message that the fetch found; without it they are ``hidden``
         :raises ArchiveError: messages and skipped offsets don't add up to the range
         """
         start, end = (wanted.start, wanted.end) if wanted else (max(self._first, 0), self._last + 1)

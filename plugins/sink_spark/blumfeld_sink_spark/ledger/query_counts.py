@@ -1,4 +1,4 @@
-"""Sums over the commit records of a query. The checkpoint stores them, so ``status`` needn't read every record."""
+"""The counts over all commit records of a query. The checkpoint has them, so ``status`` need not read the records."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 from blumfeld_sink_spark.records import CommitRecord
 
 
-class TableSum(msgspec.Struct, frozen=True, kw_only=True):
+class TableCounts(msgspec.Struct, frozen=True, kw_only=True):
     """Files and rows of one table."""
 
     files: int = 0
@@ -20,9 +20,9 @@ class TableSum(msgspec.Struct, frozen=True, kw_only=True):
     ts_max: int = 0
 
 
-class Sums(msgspec.Struct, frozen=True, kw_only=True):
-    """Sums over the records of one query. A file that a later record removed still counts here, for the query that
-    wrote it.
+class QueryCounts(msgspec.Struct, frozen=True, kw_only=True):
+    """The counts over the records of one query. A file that a later record removed still counts here, for the query
+    that wrote it.
     """
 
     batches: int = 0
@@ -37,17 +37,17 @@ class Sums(msgspec.Struct, frozen=True, kw_only=True):
     last_ms: int = 0
     seconds: float = 0.0
     """Duration of all batches."""
-    tables: dict[str, TableSum] = {}
+    tables: dict[str, TableCounts] = {}
     skipped: dict[str, int] = {}
     """Offsets that gave no message, by reason."""
     passed_over: dict[str, dict[str, int]] = {}
     """Messages without a row, by decoder and kind."""
     uncounted: int = 0
-    """Batches whose records account for no offsets: older versions wrote them."""
+    """Batches whose records count no offsets: older versions wrote them."""
 
-    def plus(self, record: CommitRecord) -> Sums:
-        """Returns the sums with one more record."""
-        return Sums(
+    def plus(self, record: CommitRecord) -> QueryCounts:
+        """Returns the counts with one more record."""
+        return QueryCounts(
             batches=self.batches + 1,
             messages=self.messages + record.messages,
             bytes_in=self.bytes_in + record.bytes_in,
@@ -82,11 +82,11 @@ def _with_counts(known: Mapping[str, dict[str, int]], record: CommitRecord) -> d
     return dict(sorted(found.items()))
 
 
-def _with_files(tables: dict[str, TableSum], record: CommitRecord) -> dict[str, TableSum]:
+def _with_files(tables: dict[str, TableCounts], record: CommitRecord) -> dict[str, TableCounts]:
     found = dict(tables)
     for file in record.files:
-        before = found.get(file.table, TableSum())
-        found[file.table] = TableSum(
+        before = found.get(file.table, TableCounts())
+        found[file.table] = TableCounts(
             files=before.files + 1,
             rows=before.rows + file.rows,
             bytes=before.bytes + file.bytes,

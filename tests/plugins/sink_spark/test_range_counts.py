@@ -13,16 +13,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld_sink_spark import accounting
-from blumfeld_sink_spark.accounting import ABSENT, CONTROL, HIDDEN, LOST, MISSING, NO_ROW
+from blumfeld_sink_spark import range_counts
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
-from blumfeld_sink_spark.ledger.publishing.counting import counts_of
+from blumfeld_sink_spark.ledger.publishing.planned_counts import counts_of
+from blumfeld_sink_spark.range_counter import Fates, RangeCounter, Skips, content_crc
+from blumfeld_sink_spark.range_counts import ABSENT, CONTROL, HIDDEN, LOST, MISSING, NO_ROW
 from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.tasks.account import followed_by_account
+from blumfeld_sink_spark.spark.tasks.skips_row import followed_by_skips
 from blumfeld_sink_spark.spark.tasks.task import TaskWork
-from blumfeld_sink_spark.tally import Fates, Skips, Tally, content_crc
 from tests.everyday import examples
 
 RANGE = OffsetRange("t", 0, 0, 100)
@@ -43,14 +43,14 @@ def rows_at(offsets: Sequence[int], values: Sequence[bytes | None] | None = None
     return pa.RecordBatch.from_pydict(columns, schema=RAW_ROWS)
 
 
-def tallied(batches: Sequence[pa.RecordBatch], rowless: frozenset[int] = frozenset()) -> Tally:
-    tally = Tally("t", 0)
+def counted(batches: Sequence[pa.RecordBatch], rowless: frozenset[int] = frozenset()) -> RangeCounter:
+    counter = RangeCounter("t", 0)
     for batch in batches:
         there = np.array([offset not in rowless for offset in batch["offset"].to_pylist()], np.bool_)
         read = int(there.sum())
         kinds = Counter({"kline": len(there) - read}) if read < len(there) else Counter()
-        tally.add(batch, there, {"trades": read}, {"d": Fates(read, 0, kinds)})
-    return tally
+        counter.add(batch, there, {"trades": read}, {"d": Fates(read, 0, kinds)})
+    return counter
 
 
 @settings(max_examples=examples(60), deadline=None)
@@ -69,9 +69,9 @@ def test_all_offsets_are_counted_however_batches_are_cut(
     for offset in set(range(100)) - there:
         skips.add(ABSENT, offset, offset + 1)
     given_ = (RANGE, skips) if told else (RANGE, None)
-    whole = tallied([rows_at(offsets)], frozenset(rowless)).count(*given_)
-    assert tallied([rows_at(one.tolist()) for one in pieces], frozenset(rowless)).count(*given_) == whole
-    assert list(accounting.wrong(whole)) == []
+    whole = counted([rows_at(offsets)], frozenset(rowless)).count(*given_)
+    assert counted([rows_at(one.tolist()) for one in pieces], frozenset(rowless)).count(*given_) == whole
+    assert list(range_counts.wrong(whole)) == []
     named = {offset: span.reason for span in whole.spans for offset in range(span.start, span.end)}
     reason = ABSENT if told else HIDDEN
     assert named == {
@@ -82,38 +82,38 @@ def test_all_offsets_are_counted_however_batches_are_cut(
 def test_what_the_fetch_gave_and_no_decoder_saw_is_missing() -> None:
     """85 of 100 messages get lost between the fetch and the decoder; the fetch says that it skipped one marker."""
     skips = Skips([Span(50, 51, CONTROL)])
-    count = tallied([rows_at([*range(10), 95, 96, 97, 98])]).count(RANGE, skips)
+    count = counted([rows_at([*range(10), 95, 96, 97, 98])]).count(RANGE, skips)
     assert count.skipped == {CONTROL: 1, MISSING: 85}
-    assert list(accounting.wrong(count)) == [
+    assert list(range_counts.wrong(count)) == [
         "t-0 0..100: 85 of its 100 offsets gave no message and the fetch has no reason for it: 10..50, 51..95, 99..100"
     ]
 
 
 def test_a_reason_for_an_offset_that_was_decoded_is_a_bug() -> None:
     with pytest.raises(ArchiveError, match="10 messages were decoded and 91 offsets skipped"):
-        tallied([rows_at(range(10))]).count(RANGE, Skips([Span(9, 100, ABSENT)]))
+        counted([rows_at(range(10))]).count(RANGE, Skips([Span(9, 100, ABSENT)]))
 
 
 @pytest.mark.parametrize("pieces", [[[0, 1, 1]], [[0, 1], [1, 2]], [[5], [4]]])
 def test_a_message_that_comes_twice_or_late_is_refused(pieces: list[list[int]]) -> None:
     with pytest.raises(ArchiveError, match=r"t-0: offset \d came after \d"):
-        tallied([rows_at(piece) for piece in pieces])
+        counted([rows_at(piece) for piece in pieces])
 
 
 def test_many_stretches_are_counted_and_not_all_named() -> None:
     """A commit record stays small."""
-    count = tallied([rows_at(range(0, 10_000, 2))]).count(OffsetRange("t", 0, 0, 10_000))
-    assert len(count.spans) == accounting.SPANS_MAX
-    assert (count.skipped, count.unnamed) == ({HIDDEN: 5000}, 5000 - accounting.SPANS_MAX)
-    assert list(accounting.wrong(count)) == []
+    count = counted([rows_at(range(0, 10_000, 2))]).count(OffsetRange("t", 0, 0, 10_000))
+    assert len(count.spans) == range_counts.SPANS_MAX
+    assert (count.skipped, count.unnamed) == ({HIDDEN: 5000}, 5000 - range_counts.SPANS_MAX)
+    assert list(range_counts.wrong(count)) == []
 
 
 def test_kinds_beyond_the_most_are_counted_together() -> None:
-    tally = Tally("t", 0)
+    counter = RangeCounter("t", 0)
     kinds = Counter({f"kind {nth}": 1 for nth in range(100)})
-    tally.add(rows_at(range(100)), np.zeros(100, np.bool_), {}, {"d": Fates(0, 0, kinds)})
-    passed_over = tally.count(RANGE, Skips()).decoders["d"].passed_over
-    assert (len(passed_over), passed_over[accounting.OTHER]) == (65, 36)
+    counter.add(rows_at(range(100)), np.zeros(100, np.bool_), {}, {"d": Fates(0, 0, kinds)})
+    passed_over = counter.count(RANGE, Skips()).decoders["d"].passed_over
+    assert (len(passed_over), passed_over[range_counts.OTHER]) == (65, 36)
 
 
 def test_the_content_s_crc_sees_what_was_changed_or_moved() -> None:
@@ -132,16 +132,16 @@ def test_the_content_s_crc_sees_what_was_changed_or_moved() -> None:
 
 def test_a_range_of_which_the_reader_says_nothing_is_hidden() -> None:
     """Spark's connector gives messages alone: the offsets before, between and behind them may be anything."""
-    count = accounting.over(tallied([rows_at([10, 11, 20])]).count(), RANGE)
+    count = range_counts.over(counted([rows_at([10, 11, 20])]).count(), RANGE)
     assert count.skipped == {HIDDEN: 97}
     assert [(span.start, span.end) for span in count.spans] == [(0, 10), (12, 20), (21, 100)]
-    assert accounting.unread(RANGE).skipped == {HIDDEN: 100}
+    assert range_counts.unread(RANGE).skipped == {HIDDEN: 100}
     lost = [OffsetRange("t", 0, 0, 7), OffsetRange("t", 1, 7, 9)]
-    assert accounting.over(tallied([rows_at([10, 11, 20])]).count(), RANGE, lost).skipped == {
+    assert range_counts.over(counted([rows_at([10, 11, 20])]).count(), RANGE, lost).skipped == {
         HIDDEN: 90,
         LOST: 7,
     }
-    assert list(accounting.wrong(count)) == []
+    assert list(range_counts.wrong(count)) == []
 
 
 CLOSED = RangeCount(
@@ -165,8 +165,8 @@ CLOSED = RangeCount(
     ],
 )
 def test_each_sum_that_does_not_close_is_named(change: dict[str, object], wanted: str) -> None:
-    assert list(accounting.wrong(CLOSED)) == []
-    assert any(wanted in each for each in accounting.wrong(msgspec.structs.replace(CLOSED, **change)))
+    assert list(range_counts.wrong(CLOSED)) == []
+    assert any(wanted in each for each in range_counts.wrong(msgspec.structs.replace(CLOSED, **change)))
 
 
 def binance(offset: int) -> bytes:
@@ -196,7 +196,7 @@ def test_messages_that_reach_no_table_are_counted_by_kind(tmp_path: Path) -> Non
     }  # fmt: skip
     assert (found.read, found.quarantined, result.count.with_rows) == (92, 1, 93)
     assert result.count.rows == {"quarantine": 1, "trades": 92}
-    assert list(accounting.wrong(result.count)) == []
+    assert list(range_counts.wrong(result.count)) == []
     assert [span.start for span in result.count.spans] == [10, 20, 30, 40, 50, 60]
 
 
@@ -212,10 +212,10 @@ def test_the_account_of_a_fetch_goes_to_the_sink_as_a_row(tmp_path: Path) -> Non
     """Decodes as the reader ``python`` does, with Spark between fetch and decoders."""
     skips = Skips([Span(90, 100, CONTROL)])
     feed = _feed().slice(0, 90)
-    told = list(followed_by_account(iter([feed]), RANGE, skips, with_headers=False))
+    told = list(followed_by_skips(iter([feed]), RANGE, skips, with_headers=False))
     [result] = _worked(tmp_path, [pa.Table.from_batches(told).combine_chunks().to_batches()[0]])
     assert (result.count.start, result.count.end, result.count.skipped) == (0, 100, {CONTROL: 10})
-    only = followed_by_account(iter([]), RANGE, Skips([Span(0, 100, ABSENT)]), with_headers=False)
+    only = followed_by_skips(iter([]), RANGE, Skips([Span(0, 100, ABSENT)]), with_headers=False)
     [nothing] = _worked(tmp_path, list(only))
     assert (nothing.messages, nothing.count.skipped) == (0, {ABSENT: 100})
 
@@ -242,7 +242,7 @@ def test_a_writer_that_lost_rows_is_not_published(tmp_path: Path) -> None:
 def test_a_range_without_a_task_is_published_only_for_a_reader_that_cannot_tell(tmp_path: Path) -> None:
     with pytest.raises(LedgerConflictError, match=r"planned was t-0 0\.\.100, and its task counted nothing"):
         counts_of([RANGE], (), [], "direct")
-    assert counts_of([RANGE], (), [], "jvm") == (accounting.unread(RANGE),)
+    assert counts_of([RANGE], (), [], "jvm") == (range_counts.unread(RANGE),)
     [result] = _worked(tmp_path, [_feed()], RANGE)
     with pytest.raises(LedgerConflictError, match=r"two tasks read t-0 0\.\.100"):
         counts_of([RANGE], (), [result, result], "direct")

@@ -1,7 +1,8 @@
-"""The account of a range's offsets. Pure.
+"""The rules that a range's count must fit, and the reasons of offsets without a row. Pure.
 
-Three sums must close. The width of the range is its messages plus its skipped offsets. For each decoder, the messages
-are those it read, those it quarantined and those it passed over. The rows that the decoders made are the files' rows.
+Three sums must be right. The width of the range is its messages plus its skipped offsets. For each decoder, the
+messages are those it read, those it quarantined and those it passed over. The rows that the decoders made are the
+files' rows.
 """
 
 from __future__ import annotations
@@ -145,7 +146,7 @@ def _width(spans: Iterable[Span]) -> int:
 
 
 def wrong(count: RangeCount) -> Iterator[str]:
-    """Yields a sentence with offsets for each sum of a range's count that doesn't close."""
+    """Yields a sentence with offsets for each of the three sums that is wrong in a range's count."""
     name = f"{count.topic}-{count.partition} {count.start}..{count.end}"
     width, skipped = count.end - count.start, sum(count.skipped.values())
     if MISSING in count.skipped:

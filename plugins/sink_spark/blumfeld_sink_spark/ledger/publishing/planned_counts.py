@@ -5,24 +5,25 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from blumfeld_sink_spark import accounting
+from blumfeld_sink_spark import range_counts
 from blumfeld_sink_spark.errors import LedgerConflictError
 from blumfeld_sink_spark.ledger.rules import named
 from blumfeld_sink_spark.records import FileEntry, OffsetRange, RangeCount, StagedFile, TaskResult
 from blumfeld_sink_spark.tables import GAPS
 
 TELLING = frozenset({"direct", "python"})
-"""Readers whose tasks account for each offset of their range. Spark's own connector delivers only messages."""
+"""Readers whose tasks count each offset of their range. Spark's own connector delivers only messages."""
 
 
 def counts_of(
     planned: Sequence[OffsetRange], lost: Sequence[OffsetRange], results: Sequence[TaskResult], reader: str
 ) -> tuple[RangeCount, ...]:
-    """Returns one count for each planned range, in their order. All sums of the counts close.
+    """Returns one count for each planned range, in their order. Every count adds up.
 
     A reader that isn't ``TELLING`` passes offsets in silence. They count as ``hidden``.
 
-    :raises LedgerConflictError: no task or two tasks read a range, or sums don't close; the message names the offsets
+    :raises LedgerConflictError: no task or two tasks read a range, or a count doesn't add up; the message names the
+        offsets
     """
     found = []
     for taken in planned:
@@ -36,8 +37,8 @@ def counts_of(
             found.append(_told(taken, of_it))
         else:
             count = of_it[0].count if of_it else None
-            found.append(accounting.over(count, taken, lost) if count else accounting.unread(taken, lost))
-    problems = [problem for count in found for problem in accounting.wrong(count)]
+            found.append(range_counts.over(count, taken, lost) if count else range_counts.unread(taken, lost))
+    problems = [problem for count in found for problem in range_counts.wrong(count)]
     problems += unwritten(found, [file for result in results for file in result.files])
     if problems:
         raise LedgerConflictError(
@@ -62,7 +63,7 @@ def _told(taken: OffsetRange, results: Sequence[TaskResult]) -> RangeCount:
 
 def unwritten(counts: Iterable[RangeCount], files: Iterable[FileEntry | StagedFile]) -> list[str]:
     """Returns a line for each table whose files have more or fewer rows than the decoders made."""
-    made = accounting.counted_rows(counts)
+    made = range_counts.counted_rows(counts)
     written: Counter[tuple[str, int, str]] = Counter()
     for file in files:
         if file.table != GAPS:
