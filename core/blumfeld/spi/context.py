@@ -120,6 +120,58 @@ class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):
     """Shown in ApiVersions instead of ``min_version`` (Produce shows 0: KAFKA-18659)."""
 
 
+class LazyHandler:
+    """Stands for the handler of an API, which is made with the first request: a start imports no module for it."""
+
+    def __init__(self, key: int, load: Callable[[], Sequence[ApiHandler]]) -> None:
+        """:param load: imports what serves the API, and returns the handlers in it; one has this key"""
+        self._key = key
+        self._load_all = load
+        self._loaded: ApiHandler | None = None
+
+    def handler(
+        self,
+        min_version: int,
+        max_version: int,
+        listeners: tuple[str, ...] = ("broker",),
+        advertised_min: int | None = None,
+    ) -> ApiHandler:
+        """Returns the handler to register."""
+        return ApiHandler(
+            key=self._key,
+            min_version=min_version,
+            max_version=max_version,
+            listeners=listeners,
+            advertised_min=advertised_min,
+            handle=self._handle,
+            error_response=self._error_response,
+            in_steps=self._in_steps,
+            error_in_steps=self._error_in_steps,
+        )
+
+    def _load(self) -> ApiHandler:
+        if self._loaded is None:
+            self._loaded = next(one for one in self._load_all() if one.key == self._key)
+        return self._loaded
+
+    def _handle(self, request: Any, context: RequestContext) -> Any:
+        loaded = self._loaded or self._load()
+        return loaded.handle(request, context)
+
+    def _in_steps(self, request: Any, context: RequestContext) -> Steps[Any] | None:
+        in_steps = self._load().in_steps
+        return None if in_steps is None else in_steps(request, context)
+
+    def _error_response(self, request: Any, code: int, message: str | None) -> Message:
+        return self._load().error_response(request, code, message)
+
+    def _error_in_steps(self, request: Any, code: int, message: str | None) -> Steps[Message]:
+        error_in_steps = self._load().error_in_steps
+        if error_in_steps is None:
+            return self._error_response(request, code, message)
+        return (yield from error_in_steps(request, code, message))
+
+
 class ParkedOperation(Protocol):
     """A request that can't be answered yet. The purgatory calls these; none may raise."""
 

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
+from functools import cached_property, partial
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple, cast
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 
-from blumfeld.spi.completion import Completion, Steps
-from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.context import ApiHandler, LazyHandler, RequestContext
 from blumfeld.spi.hooks import Composition, Feature, Metric, NoOptions, hookimpl
-from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.steps import error_steps
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
 from blumfeld.wire.schema import Message
 
@@ -30,66 +28,15 @@ TRANSACTION_VERSION = Feature("transaction.version", 0, 2, 2)
 """0: the first generation. 1: flexible records. 2: each transaction has its own epoch (KIP-890)."""
 
 
-class ApiRow(NamedTuple):
-    """An API with the module that serves it."""
-
-    key: int
-    min_version: int
-    max_version: int
-    module: str
-
-
-API_TABLE = (
-    ApiRow(24, 0, 5, "handlers"),
-    ApiRow(25, 0, 4, "handlers"),
-    ApiRow(26, 0, 5, "handlers"),
-    ApiRow(65, 0, 0, "listing"),
-    ApiRow(66, 0, 2, "listing"),
+APIS = (
+    ("handlers", 24, 5),
+    ("handlers", 25, 4),
+    ("handlers", 26, 5),
+    ("listing", 65, 0),
+    ("listing", 66, 2),
 )
-"""AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions, ListTransactions."""
-
-
-class LazyApi:
-    """Stands for the handler of one API. A module has ``handlers(surroundings, runtime)``, which returns those of its
-    APIs."""
-
-    def __init__(self, around: TransactionSurroundings, runtime: Runtime, row: ApiRow) -> None:
-        self._around = around
-        self._runtime = runtime
-        self._row = row
-        self._loaded: ApiHandler | None = None
-
-    def handler(self) -> ApiHandler:
-        """Returns the handler to register."""
-        return ApiHandler(
-            key=self._row.key,
-            min_version=self._row.min_version,
-            max_version=self._row.max_version,
-            handle=self._handle,
-            error_response=self._error_response,
-            in_steps=self._in_steps,
-            error_in_steps=self._error_in_steps,
-        )
-
-    def _load(self) -> ApiHandler:
-        if self._loaded is None:
-            module: Any = import_module(f"blumfeld_transactions.{self._row.module}")
-            found: list[ApiHandler] = module.handlers(self._around, self._runtime)
-            self._loaded = next(one for one in found if one.key == self._row.key)
-        return self._loaded
-
-    def _handle(self, request: Any, context: RequestContext) -> Any:
-        return (self._loaded or self._load()).handle(request, context)
-
-    def _in_steps(self, request: Any, context: RequestContext) -> Steps[Any] | None:
-        in_steps = self._load().in_steps
-        return None if in_steps is None else in_steps(request, context)
-
-    def _error_response(self, request: Any, code: int, message: str | None) -> Message:
-        return self._load().error_response(request, code, message)
-
-    def _error_in_steps(self, request: Any, code: int, message: str | None) -> Steps[Message]:
-        return error_steps(self._load(), request, code, message)
+"""Module, API key and latest version of AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions and
+ListTransactions. A module has ``handlers(surroundings, runtime)``, which returns those of its APIs."""
 
 
 class Transactions:
@@ -128,7 +75,14 @@ class Transactions:
 
     def handlers(self) -> Sequence[ApiHandler]:
         """AddPartitionsToTxn, AddOffsetsToTxn, EndTxn, DescribeTransactions, ListTransactions."""
-        return [LazyApi(self._around, self._runtime, row).handler() for row in API_TABLE]
+        return [
+            LazyHandler(key, partial(self._load, module)).handler(0, latest) for module, key, latest in APIS
+        ]
+
+    def _load(self, module: str) -> Sequence[ApiHandler]:
+        loaded: Any = import_module(f"blumfeld_transactions.{module}")
+        found: Sequence[ApiHandler] = loaded.handlers(self._around, self._runtime)
+        return found
 
     def init_producer_id(self, request: Message, context: RequestContext) -> Completion[Message]:
         """As :meth:`TransactionApis.init_producer_id`."""

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.broker.handlers import TABLE, LazyHandler
+from blumfeld.broker.handlers import TABLE, lazy_handler
 from blumfeld.broker.serving.dispatch import Dispatcher
 from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import ConnectionState
@@ -377,8 +377,9 @@ def test_every_handler_asks_the_authorizer() -> None:
 
 @pytest.mark.parametrize("row", TABLE, ids=lambda row: row.module)
 def test_the_table_says_what_the_modules_say(broker: BrokerHarness, row: Any) -> None:
-    lazy = LazyHandler(broker.broker.ports, row)
-    shown, own = lazy.handler(), lazy._load()
+    shown = lazy_handler(broker.broker.ports, row)
+    lazy: Any = shown.handle
+    own = lazy.__self__._load()
     assert (shown.key, shown.min_version, shown.max_version) == (own.key, own.min_version, own.max_version)
     assert (shown.listeners, shown.advertised_min) == (own.listeners, own.advertised_min)
     assert row.module.partition(".")[2].startswith(f"api_{row.key:02d}_")

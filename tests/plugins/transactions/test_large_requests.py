@@ -8,7 +8,7 @@ import pytest
 
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Steps
-from blumfeld.spi.context import RequestContext
+from blumfeld.spi.context import LazyHandler, RequestContext
 from blumfeld.spi.steps import STEP_ELEMENTS, drained
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.add_partitions_to_txn import (
@@ -20,7 +20,6 @@ from blumfeld.wire.messages.describe_transactions import DescribeTransactionsReq
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.listing import LISTED_AT_ONCE, ListingApis
-from blumfeld_transactions.plugin import LazyApi
 from blumfeld_transactions.transaction import State, Transaction, record
 from tests.plugins.transactions.test_on_broker import ID, Transacting
 
@@ -41,7 +40,7 @@ class Counted(Transacting):
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    in_steps = LazyApi._in_steps
+    in_steps = LazyHandler._in_steps
 
     def counted(steps: Steps[Any]) -> Steps[Any]:
         while True:
@@ -52,11 +51,11 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Counted:
             counting.steps += 1
             yield awaited
 
-    def served(self: LazyApi, request: Any, context: RequestContext) -> Steps[Any] | None:
+    def served(self: LazyHandler, request: Any, context: RequestContext) -> Steps[Any] | None:
         steps = in_steps(self, request, context)
         return None if steps is None else counted(steps)
 
-    monkeypatch.setattr(LazyApi, "_in_steps", served)
+    monkeypatch.setattr(LazyHandler, "_in_steps", served)
     counting = Counted()
     assert not counting.init()
     return counting

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from blumfeld.broker.ports import Ports
-from blumfeld.spi.completion import Steps
-from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.wire.schema import Message
+from blumfeld.spi.context import ApiHandler, LazyHandler
 
 if TYPE_CHECKING:
     from blumfeld.broker.handlers.groups.common import GroupPorts
@@ -96,7 +94,7 @@ def own_handlers(ports: Ports, *, authorizes: bool) -> list[ApiHandler]:
     """Returns the handlers of the APIs that this composition can serve, without those on groups."""
     coordinates = bool(ports.coordinators())
     return [
-        LazyHandler(ports, row).handler()
+        lazy_handler(ports, row)
         for row in TABLE
         if not row.on_groups
         and (coordinates or not row.needs_coordinator)
@@ -112,53 +110,17 @@ def group_handlers(
 
     rows = (row for row in TABLE if row.on_groups and (transactions or not row.needs_transactions))
     return [
-        *(LazyHandler(ports, row).handler() for row in rows),
+        *(lazy_handler(ports, row) for row in rows),
         *group_types.handlers(ports, protocols),
     ]
 
 
-class LazyHandler:
-    """Stands for a module's handler, and imports the module with the first request."""
+def lazy_handler(ports: Ports | GroupPorts, row: Row) -> ApiHandler:
+    """Returns a handler whose module is imported with the first request."""
 
-    def __init__(self, ports: Ports | GroupPorts, row: Row) -> None:
-        self._ports = ports
-        self._row = row
-        self._loaded: ApiHandler | None = None
+    def load() -> list[ApiHandler]:
+        found: list[ApiHandler] = import_module(f"{__name__}.{row.module}").handlers(ports)
+        return found
 
-    def handler(self) -> ApiHandler:
-        """Returns the handler to register."""
-        row = self._row
-        return ApiHandler(
-            key=row.key,
-            min_version=row.min_version,
-            max_version=row.max_version,
-            listeners=row.listeners,
-            advertised_min=row.advertised_min,
-            handle=self._handle,
-            error_response=self._error_response,
-            in_steps=self._in_steps,
-            error_in_steps=self._error_in_steps,
-        )
-
-    def _load(self) -> ApiHandler:
-        if self._loaded is None:
-            module: Any = import_module(f"{__name__}.{self._row.module}")
-            found: list[ApiHandler] = module.handlers(self._ports)
-            self._loaded = next(h for h in found if h.key == self._row.key)
-        return self._loaded
-
-    def _handle(self, request: Any, context: RequestContext) -> Any:
-        loaded = self._loaded or self._load()
-        return loaded.handle(request, context)
-
-    def _in_steps(self, request: Any, context: RequestContext) -> Steps[Any] | None:
-        in_steps = self._load().in_steps
-        return None if in_steps is None else in_steps(request, context)
-
-    def _error_response(self, request: Any, code: int, message: str | None) -> Message:
-        return self._load().error_response(request, code, message)
-
-    def _error_in_steps(self, request: Any, code: int, message: str | None) -> Steps[Message]:
-        from blumfeld.spi.steps import error_steps
-
-        return error_steps(self._load(), request, code, message)
+    versions = row.min_version, row.max_version
+    return LazyHandler(row.key, load).handler(*versions, row.listeners, row.advertised_min)
