@@ -410,7 +410,8 @@ class LogStorage(Protocol):
 
     def delete_log(self, partition: TopicPartition) -> None:
         """Rename to ``…-delete`` at once (the name is free when this returns), remove after
-        ``file.delete.delay.ms``.
+        ``file.delete.delay.ms``. The log may be open: it is let go, and nothing of it needs to last. Nobody calls
+        it any more.
         """
         ...
 

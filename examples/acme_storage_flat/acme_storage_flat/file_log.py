@@ -467,11 +467,7 @@ class FlatLog:
         """Flush and close."""
         if self._closed:
             return
-        self._closed = True
-        if self._timer is not None:
-            self._timer.cancel()
-        self._placed.clear()
-        self.placed_end_offset = self.written_end_offset
+        self._let_go()
         try:
             self._check()
             self._file.fdatasync()
@@ -487,7 +483,20 @@ class FlatLog:
         finally:
             self._file.close()
 
+    def discard(self) -> None:
+        """Close without keeping anything: the log is deleted."""
+        if not self._closed:
+            self._let_go()
+            self._file.close()
+
     # Within
+
+    def _let_go(self) -> None:
+        self._closed = True
+        if self._timer is not None:
+            self._timer.cancel()
+        self._placed.clear()
+        self.placed_end_offset = self.written_end_offset
 
     @property
     def _size(self) -> int:

@@ -251,6 +251,8 @@ class FlatStorage:
         path = self._forget(partition)
         if path is None:
             return
+        if (log := self._open.get(partition)) is not None:
+            log.discard()
         self.check()
         gone = f"{self._path}/deleted.{self.runtime.new_uuid().hex()}"
         self._files.rename(path, gone)

@@ -317,6 +317,13 @@ def test_a_deleted_topic_leaves_no_log(broker: BrokerHarness) -> None:
     assert broker.broker.partitions.by_id == {}
 
 
+def test_the_log_of_a_deleted_topic_is_not_sealed_for_a_next_start(broker: BrokerHarness) -> None:
+    log = broker.storage.logs[TopicPartition("t", 0)]
+    broker.metadata.delete_topic("t")
+    assert broker.storage.deleted == [TopicPartition("t", 0)]
+    assert not log.closed
+
+
 def test_a_topic_deleted_while_its_log_is_opened_leaves_none(broker: BrokerHarness) -> None:
     broker.storage.open_slowly = Completion()
     broker.create_topic("slow")

@@ -512,11 +512,11 @@ class Partition:
             self.log.close()
 
     def abandon(self) -> None:
-        """Close the log of a deleted topic without saving anything."""
+        """Serve no more, because the topic is deleted. The log stays open: a close would seal and sync it, and the
+        caller has the storage delete it."""
         if self.closed is None:
             self.state.give_up_epochs()
             self._shut(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-            self.log.close()
 
     def _shut(self, code: ErrorCode) -> None:
         self.closed = code

@@ -374,11 +374,14 @@ class StorageContract(
         again.fill(1)
         assert again.spans() == [(0, 3), (3, 6), (6, 7)]
 
-    def test_a_deleted_log_is_gone_and_its_name_is_free(self, node: Node, log: Log) -> None:
-        """After ``delete_log`` the name is free at once for another topic. A region of the old log keeps its bytes."""
+    @pytest.mark.parametrize("closed", [True, False], ids=["closed", "open"])
+    def test_a_deleted_log_is_gone_and_its_name_is_free(self, node: Node, log: Log, closed: bool) -> None:
+        """After ``delete_log`` the name is free at once for another topic, whether the log was closed or not. A region
+        of the old log keeps its bytes."""
         log.fill(3)
         held = log.read_raw(0)
-        log.log.close()
+        if closed:
+            log.log.close()
         node.storage.delete_log(PARTITION)
         again = node.open(topic_id=OTHER_TOPIC_ID)
         assert again.log.written_end_offset == 0
