@@ -12,7 +12,7 @@ from blumfeld.spi.runtime import Files, Runtime, Timer
 from blumfeld.spi.storage import LogDirInfo
 from blumfeld_storage_local.durability import FLUSH_NEVER, Durability, can_be_undone
 from blumfeld_storage_local.segments.cold_reads import ColdReads
-from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX, OpenFiles
+from blumfeld_storage_local.segments.segment import OPEN_FILES_MAX, OpenFiles
 from blumfeld_storage_local.sync.new_logs import NewLogs
 from blumfeld_storage_local.sync.sync_rounds import SyncRounds
 from blumfeld_storage_local.worker_slots import WorkerSlots

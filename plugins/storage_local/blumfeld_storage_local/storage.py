@@ -31,7 +31,7 @@ from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
 from blumfeld_storage_local.logs.partition_log import LocalLog, LogCallbacks
 from blumfeld_storage_local.relocation.move_scheduler import MoveScheduler
-from blumfeld_storage_local.segments.open_files import OPEN_FILES_MAX
+from blumfeld_storage_local.segments.segment import OPEN_FILES_MAX
 from blumfeld_storage_local.start.open_partition import open_partition
 
 _RESERVED_ID = bytes(15)
