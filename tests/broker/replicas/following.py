@@ -234,7 +234,7 @@ class Replica:
 
         def write(done: Any) -> None:
             del log.write
-            log.unplace()
+            log._unplace()
             done(WriteOutcome(log.written_end_offset, OSError(errno.ENOSPC, "no space left")))
 
         log.write = write
