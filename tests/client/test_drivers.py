@@ -25,6 +25,7 @@ from blumfeld.client.versions import SPOKEN
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Parts, join
 from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.fakes.loop import SimulatedLoop
 from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.codec import encode
@@ -202,6 +203,20 @@ def test_asyncio_names_what_is_wrong(answer: Callable[[bytes], bytes], error: ty
 
     with server(answer) as port:
         asyncio.run(asyncio.wait_for(main(port), TIMEOUT_S))
+
+
+def test_asyncio_warns_of_no_answer_that_nobody_waits_for() -> None:
+    """A caller that sends several requests hears from the first that the connection is lost."""
+
+    async def main() -> None:
+        connection = AsyncioConnection("t", lambda _: None)
+        first = connection.send(MetadataRequest(), 1)
+        connection.close()
+        second = connection.send(MetadataRequest(), 1)
+        assert first.done()
+        assert second.done()
+
+    SimulatedLoop().run(main())  # it raises what a loop would warn of
 
 
 def test_asyncio_drops_an_answer_that_its_caller_gave_up() -> None:

@@ -52,7 +52,7 @@ class AsyncioConnection(asyncio.Protocol):
         """
         answer: asyncio.Future[Message] = asyncio.get_running_loop().create_future()
         if self._lost is not None:
-            answer.set_exception(_lost_again(self._lost))
+            _fail(answer, self._lost)
             return answer
         assert self._write is not None, "not connected yet"
         self._write(self.state.frame(request, version, answer))
@@ -125,16 +125,16 @@ class AsyncioConnection(asyncio.Protocol):
             self._hang_up()
         for waiting in self.state.end():
             if not waiting.token.done():
-                waiting.token.set_exception(_lost_again(reason))
-                waiting.token.exception()  # a caller that no longer waits is not warned of
+                _fail(waiting.token, reason)
 
 
-def _lost_again(reason: Exception) -> ConnectionError:
-    """A new exception for each waiting request: one that is raised in two tasks would mix their tracebacks."""
+def _fail(answer: asyncio.Future[Message], reason: Exception) -> None:
+    """Fail a request with an exception of its own: one that is raised in two tasks would mix their tracebacks."""
     kind = type(reason) if isinstance(reason, ConnectionError) else ConnectionError
     error = kind(str(reason))
     error.__cause__ = reason
-    return error
+    answer.set_exception(error)
+    answer.exception()  # the loop warns of no answer that nobody waits for
 
 
 async def connect(host: str, port: int, client_id: str) -> AsyncioConnection:
