@@ -143,7 +143,7 @@ class Measured(msgspec.Struct, frozen=True, kw_only=True):
     """Histogram from a record's intended send time to its arrival in a consumer, ns."""
     series: tuple[Point, ...] = ()
     server: Usage | None
-    """None for a server that the bench did not start: its processes aren't known."""
+    """The server's use of CPU and memory. ``None`` if the bench did not start it: its processes aren't known."""
     server_nodes: tuple[Usage, ...] = ()
     """The same for each node of a cluster, in the order of their ids; empty for a single server."""
     driver: DriverUsage

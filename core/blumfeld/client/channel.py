@@ -34,7 +34,7 @@ class ChannelSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     client_id: str
     connect_timeout_ms: float = 10_000
-    """For dial, authentication and negotiation together (``socket.connection.setup.timeout.ms``)."""
+    """Time limit for dial, authentication and negotiation together (``socket.connection.setup.timeout.ms``)."""
     backoff_ms: float = 50
     """Pause after the first failure, give or take a fifth; it doubles with each failure in a row
     (``reconnect.backoff.ms``)."""

@@ -115,7 +115,7 @@ class Subscription(msgspec.Struct, frozen=True):
 
     @classmethod
     def read(cls, metadata: bytes) -> Self:
-        """From a JoinGroup's metadata of any version."""
+        """Read the subscription from a JoinGroup's metadata of any version."""
         version = int.from_bytes(metadata[:2], "big")
         read = decode(ConsumerProtocolSubscription, metadata, min(version, CONSUMER_VERSION), 2)
         owned = frozenset((each.topic, index) for each in read.owned_partitions for index in each.partitions)

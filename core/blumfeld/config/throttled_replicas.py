@@ -13,7 +13,7 @@ FOLLOWER_REPLICAS = "follower.replication.throttled.replicas"
 KEYS = (LEADER_REPLICAS, FOLLOWER_REPLICAS)
 ALL = "*"
 _REPLICA = r"[0-9]{1,10}:[0-9]{1,10}"
-"""Not compiled here: each start imports this module, and few topics have such a list."""
+"""A text, not a compiled pattern: each start imports this module, and few topics have such a list."""
 _ALLOWED = "'*' alone, or a list of replicas: PARTITION:BROKER, with commas between"
 
 

@@ -25,7 +25,7 @@ SNAPSHOT_AT = 40
 
 @attrs.frozen
 class Message:
-    """What a client received."""
+    """A message as a client received it."""
 
     received_ns: int
     """Time of receipt, ns since the epoch."""

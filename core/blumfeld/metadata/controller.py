@@ -74,7 +74,7 @@ class PeriodicCommand(NamedTuple):
     """A command that the controller gives itself."""
 
     name: str
-    """For the log."""
+    """The name of the command in log lines."""
     interval_ms: float
     decide: Callable[[Moment], ControllerDecision]
 

@@ -103,7 +103,7 @@ class _Unfinished:
         self.seen_bytes = -1
         """Bytes that had arrived at the last look; -1 before the first."""
         self.looks = 0
-        """Looks at which it was the oldest, or of ordinary size, and could go on."""
+        """Number of looks at which it could go on: it was the oldest, or of ordinary size."""
 
 
 class Memory:

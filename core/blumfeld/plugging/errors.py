@@ -109,7 +109,7 @@ _WORDS = {
     "null": "nothing",
 }
 LEFT_OUT: Any = object()
-"""In place of a value that can't be used."""
+"""Stands in place of a value that can't be used."""
 
 
 def usable_part(raw: Any, hint: Any, path: str, problems: list[Problem]) -> Any:

@@ -41,7 +41,7 @@ class AssignmentSpec(msgspec.Struct, frozen=True, kw_only=True):
     """The members and partitions that an assignor deals out."""
 
     members: Mapping[str, AssignableMember]
-    """By member id, in the order of the ids."""
+    """The members by their ids, in the order of the ids."""
     topics: Mapping[bytes, AssignableTopic]
     """Every topic that a member subscribes to, in the order of their names."""
 

@@ -144,7 +144,7 @@ class ImageDelta(msgspec.Struct, kw_only=True):
     leaders_elected: int = 0
     """Partitions that got another leader, new ones not counted. A step that takes over a snapshot tells of none."""
     leaders_elected_uncleanly: int = 0
-    """Those of them whose new leader may lack committed records: it was neither in sync nor eligible (KIP-966)."""
+    """Partitions whose new leader may lack committed records: it was neither in sync nor eligible (KIP-966)."""
     brokers_changed: tuple[int, ...] = ()
     configs_changed: tuple[tuple[int, str], ...] = ()
     """(resource type, name)."""

@@ -104,7 +104,9 @@ def _is_awaited(method: Any, has: inspect.Signature) -> bool:
 
 
 def _can_be_called(has: inspect.Signature, asked: inspect.Signature, *, unbound: bool) -> bool:
-    """With all arguments, and with those alone that must be given: those before the star by place, others by name."""
+    """Whether it can be called with all arguments, and with the required ones alone. Arguments before the star are
+    given by place, others by name.
+    """
     parameters = [*asked.parameters.values()][1:]  # without self
     for given in (parameters, [one for one in parameters if one.default is one.empty]):
         by_place = [one for one in given if one.kind is not one.KEYWORD_ONLY]

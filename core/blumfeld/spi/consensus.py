@@ -82,7 +82,7 @@ class ClusterMetadata(Protocol):
         ...
 
     def quorum(self) -> Quorum | None:
-        """For DescribeQuorum; ``None`` where the consensus has no quorum of its own."""
+        """Return the quorum for DescribeQuorum; ``None`` where the consensus has no quorum of its own."""
         ...
 
     @property

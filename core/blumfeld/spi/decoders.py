@@ -87,7 +87,7 @@ class Decoder(Protocol):
     """
 
     name: str
-    """As the settings name it (``binance-usdm``)."""
+    """The name of the decoder in settings (``binance-usdm``)."""
     version: int
     """Is written into every commit; raised when the same bytes would give other rows."""
     tables: Sequence[str]

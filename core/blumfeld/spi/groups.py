@@ -18,7 +18,7 @@ from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.wire.schema import Message
 
 SINCE_COMMIT = -1
-"""In place of a time: each offset ages from its own commit."""
+"""Stands in place of a time, so that each offset ages from its own commit."""
 
 
 class CoordinatorRecord(msgspec.Struct, frozen=True):
@@ -123,7 +123,7 @@ class GroupExport(msgspec.Struct, frozen=True, kw_only=True):
     """``None`` if the type that imports the group is to choose the leader; likewise ``protocol_name``."""
     members: tuple[MemberExport, ...]
     rebalances: bool = True
-    """In an export: the members are joining again. In an import: the members are to join again at once."""
+    """Whether the members are joining again (in an export), or are to join again at once (in an import)."""
 
 
 class CommitCheck(msgspec.Struct, frozen=True, kw_only=True):

@@ -87,7 +87,7 @@ class Composition(Protocol):
     options: Any
     """This plug-in's section of the manifest, decoded to its ``options_class``."""
     listeners: Sequence[Listener]
-    """With the ports that were bound, once the transport listens."""
+    """The listeners of this node. They have the ports that were bound once the transport listens."""
 
     @property
     def transport(self) -> Transport:

@@ -36,7 +36,7 @@ class RequestSeen(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     At most 1,000 items of an answer are looked at.
     """
     elapsed_ms: float
-    """From the whole frame to its answer, waiting in the purgatory included."""
+    """Time from the whole frame to its answer, waiting in the purgatory included."""
     closed: str = ""
     """Why the connection was closed instead of an answer; "" for every request that was served."""
 

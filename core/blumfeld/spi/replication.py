@@ -19,7 +19,7 @@ class ReplicaHost(Protocol):
     partition: TopicPartition
     topic_id: bytes
     log: PartitionLog
-    """To be read."""
+    """The log of the partition. The plug-in may only read it."""
     min_insync_replicas: int
     """Effective: at most the number of replicas."""
 
@@ -43,7 +43,7 @@ class FollowerHost(Protocol):
     partition: TopicPartition
     topic_id: bytes
     log: PartitionLog
-    """To be read. Only the methods below may change it."""
+    """The log of the partition. It may be read here, and changed only by the methods below."""
 
     @property
     def high_watermark(self) -> int:
@@ -242,7 +242,7 @@ class Replicas(Protocol):
     def stop(
         self, partition: TopicPartition, leader_epoch: int, controller_epoch: int, *, delete: bool
     ) -> Completion[ErrorCode]:
-        """Neither lead nor follow any more (StopReplica), until :meth:`apply` comes. The log stays, unless ``delete``.
+        """Stop leading and following (StopReplica) until :meth:`apply` comes. The log stays, unless ``delete``.
         A replica that isn't here is a success.
 
         Provisional: first used by a consensus whose controller pushes (ZooKeeper mode).

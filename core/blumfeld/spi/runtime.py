@@ -84,7 +84,7 @@ class File(Protocol):
     path: str
 
     def pread(self, size: int, position: int) -> bytes:
-        """At most ``size`` bytes; fewer at the end of the file."""
+        """Return at most ``size`` bytes, and fewer only at the end of the file."""
         ...
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:
@@ -267,7 +267,5 @@ class Runtime(Protocol):
         ...
 
     def in_thread(self, callback: Callable[[], None]) -> None:
-        """From another thread: call ``callback()`` on the loop soon. The only method that other threads may
-        call.
-        """
+        """Call ``callback()`` on the loop soon. This is the only method that another thread may call."""
         ...

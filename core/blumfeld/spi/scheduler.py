@@ -148,7 +148,7 @@ class _LaneState:
         self._queued: deque[Work] = deque()
         """Pieces that have not begun."""
         self._spent_ms = 0.0
-        """Of the budget of this turn."""
+        """Part of this turn's budget that is spent."""
         self._ends_ms: float | None = None
         """When the budget of this turn ends; ``None`` if no piece is running now."""
         self._now_ms = now_ms

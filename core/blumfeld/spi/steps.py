@@ -46,7 +46,7 @@ class PartlyFailed(Exception):  # noqa: N818 - it brings an answer
 CHUNK_ELEMENTS = 128
 """Elements of one part of a large request: at 5 µs each it takes less than a millisecond."""
 CHARACTERS_AN_ELEMENT = 256
-"""So many characters of a key count as one element more. To hash a key of 32 kB takes a millisecond."""
+"""Characters of a key that count as one element more. To hash a key of 32 kB takes a millisecond."""
 KEY_CHARACTERS_AT_ONCE = 80_000
 """Characters of all keys of a request that is served at once. A part of a large request has fewer."""
 BUCKETS = 1_021

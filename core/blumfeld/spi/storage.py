@@ -116,7 +116,7 @@ class AuxFiles(Protocol):
     """
 
     def names(self) -> list[str]:
-        """All of them, sorted."""
+        """Return the names of all files, sorted."""
         ...
 
     def read(self, name: str) -> bytes | None:

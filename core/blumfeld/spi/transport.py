@@ -260,7 +260,7 @@ class TurnEndingLoop(Protocol):
     """A loop's extension beyond asyncio's: the end of a turn without a detour through its queue."""
 
     def call_after_poll(self, callback: Callable[[], None], /) -> object:
-        """From a callback that the loop calls while it polls: call ``callback()`` once, after all callbacks of this
-        poll and before anything that was queued. From elsewhere: as ``call_soon``.
+        """Call ``callback()`` once. A callback that the loop calls while it polls gets it called after all callbacks
+        of this poll, and before anything that was queued. Elsewhere this is ``call_soon``.
         """
         ...

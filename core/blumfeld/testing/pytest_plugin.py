@@ -31,7 +31,7 @@ _CONTRACTS = {
     "blumfeld.testing.storage_contract": "blumfeld.spi.storage, docs/write-a-storage.md",
     "blumfeld.testing.transport_contract": "blumfeld.spi.transport, docs/adr/0002-transport-contract.md",
 }
-"""By module of a contract kit: where a plug-in's author reads more about its contract."""
+"""Module of a contract kit → the pages where a plug-in's author reads more about its contract."""
 _SIMULATED = "a storage that can be simulated"
 """Key of a report's user property, whose value is the name of the kit's subclass. xdist sends these to its master."""
 

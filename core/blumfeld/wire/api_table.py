@@ -561,7 +561,7 @@ APIS: dict[int, ApiInfo] = {
     91: ApiInfo(91, "AlterShareGroupOffsets", "alter_share_group_offsets", 0, 0, 0, ("broker",), False),
     92: ApiInfo(92, "DeleteShareGroupOffsets", "delete_share_group_offsets", 0, 0, 0, ("broker",), False),
 }
-"""By key."""
+"""All APIs by their keys."""
 
 OTHER_MESSAGES: dict[str, str] = {
     "AbortTransactionRecord": "metadata_records",

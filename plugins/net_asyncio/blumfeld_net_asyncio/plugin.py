@@ -57,5 +57,5 @@ class Plugin:
 
     @hookimpl
     def blumfeld_metrics(self) -> Sequence[Metric]:
-        """What all connections hold of memory."""
+        """Returns the gauges of the memory that all connections hold."""
         return memory_metrics(self._transport)

@@ -150,5 +150,5 @@ def new_loop() -> asyncio.AbstractEventLoop:
 
 
 def readiness_of(loop: asyncio.AbstractEventLoop) -> Readiness:
-    """What calls the transport under this loop."""
+    """Returns the object that calls the transport under this loop."""
     return loop.readiness if isinstance(loop, TurnLoop) else loop

@@ -44,7 +44,7 @@ class AsyncioTransport(BaseTransport):
         self._copies_regions = copies_regions
 
     def driver(self) -> str:
-        """What drives the sockets."""
+        """The mechanism that drives the sockets, in words."""
         busy = f", busy poll {self._busy_poll_us} µs" if self._busy_poll_us else ""
         return "epoll" + busy + (", regions copied" if self._copies_regions else "")
 

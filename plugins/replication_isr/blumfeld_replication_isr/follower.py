@@ -13,11 +13,11 @@ class Fetches(Protocol):
     """The methods of the fetcher that a follower calls: :class:`blumfeld_replication_isr.fetcher.Fetcher`."""
 
     def written(self, follower: IsrFollower) -> None:
-        """What was appended is written, up to the follower's position."""
+        """The appended batches are written, up to the follower's position."""
         ...
 
     def append_failed(self, follower: IsrFollower, error: OSError) -> None:
-        """What was appended is undone."""
+        """The append failed, and its batches are gone from the log."""
         ...
 
     def image_came(self, follower: IsrFollower) -> None:

@@ -50,7 +50,7 @@ class IsrReplication:
         self._check: Work | None = None
         """The last look at all leaders."""
         self._fetchers: dict[tuple[int, int], Fetcher] = {}
-        """By leader and number."""
+        """Fetchers by leader and number."""
         self._leader_epochs: dict[int, int] = {}
         """Broker epoch of each leader that is fetched from: the process that its connections lead to."""
         self._isr_shrinks = self._isr_expands = 0
@@ -62,7 +62,7 @@ class IsrReplication:
         return self._composition.node_id
 
     def promise(self) -> str:
-        """What an ack of all means."""
+        """The meaning of an ack of all, in words."""
         return "written by every member of the ISR"
 
     async def start(self) -> None:

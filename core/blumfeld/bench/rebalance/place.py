@@ -46,7 +46,7 @@ class Place:
     topics: dict[int, Topic]
     """Topics by the size of the group that reads them."""
     protocols: tuple[str, ...]
-    """Those of the requested protocols that the server speaks."""
+    """The requested protocols that the server speaks."""
     config: dict[str, str | None]
     """The settings that the server reported."""
 

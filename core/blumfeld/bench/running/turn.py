@@ -35,7 +35,7 @@ class Place(NamedTuple):
     port: int
     topic: str
     server: Server | ServerCluster | None
-    """None for a server that the bench did not start."""
+    """The server, or ``None`` if the bench did not start it."""
 
 
 class ServerMarks:

@@ -28,13 +28,13 @@ class Row(NamedTuple):
     listeners: tuple[str, ...] = ("broker",)
     advertised_min: int | None = None
     needs_coordinator: bool = False
-    """Only where a coordinator of any kind is composed."""
+    """The API is served only where a coordinator of any kind is composed."""
     needs_groups: bool = False
-    """Only where a group protocol is composed."""
+    """The API is served only where a group protocol is composed."""
     needs_transactions: bool = False
-    """Only where transactions are coordinated."""
+    """The API is served only where transactions are coordinated."""
     without_authorizer: bool = False
-    """Only where no authorizer is composed. One that is brings its own APIs on ACLs."""
+    """The API is served only where no authorizer is composed. An authorizer brings its own APIs on ACLs."""
 
     @property
     def on_groups(self) -> bool:

@@ -58,8 +58,8 @@ class DirectoryAssignments:
         self._wanted: dict[Replica, bytes] = {}
         self._sent: dict[Replica, bytes] = {}
         self._said: dict[Replica, bytes] = {}
-        """What the controller has taken and the image has not shown yet. A lost directory stands here from the request
-        on: an answer that doesn't come leaves open whether the controller has decided."""
+        """Directories that the controller has recorded and the image does not show yet. A lost directory stands here
+        from the request on: an answer that doesn't come leaves open whether the controller has decided."""
         self._timer: Timer | None = None
         self._urgent = False
         """Send without a pause once the answer to the last request is here."""

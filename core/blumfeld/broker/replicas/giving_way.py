@@ -1,4 +1,4 @@
-"""Which replicas give way to others, because they can't be written, and when they come back. Pure (ADR 0020)."""
+"""Replicas that give way to others because they can't be written, and the time of their return. Pure (ADR 0020)."""
 
 from __future__ import annotations
 

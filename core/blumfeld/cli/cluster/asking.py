@@ -165,7 +165,7 @@ async def quorum_leader(addresses: Sequence[tuple[str, int]]) -> int | None:
 
 
 class Answers(NamedTuple):
-    """What one node said. ``None`` where it didn't answer."""
+    """The answers of one node. A field is ``None`` where the node didn't answer."""
 
     node_id: int
     quorum: KnownQuorum | None = None

@@ -61,7 +61,7 @@ class NodeView(msgspec.Struct, kw_only=True):
     replicas: int = 0
     """Partitions that it has a replica of."""
     not_in_sync: int = 0
-    """Those of them whose ISR it isn't in."""
+    """Number of its replicas that are not in the ISR."""
     lag: int | None = None
     """Records up to the high watermarks that its replicas lack, all together; ``None`` if it didn't say."""
 

@@ -19,7 +19,7 @@ NO_FILE = "default manifest"
 DEFAULT_DATA_DIR = "data"
 
 NO_PLUGIN = "none"
-"""In place of a plug-in's name: the role stays empty. TOML has no null."""
+"""Value that leaves a role empty, in place of a plug-in's name. TOML has no null."""
 
 NodeId = Annotated[int, msgspec.Meta(ge=0, le=2**31 - 1)]
 

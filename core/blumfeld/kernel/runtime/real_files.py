@@ -73,7 +73,7 @@ class RealFile:
         self._regions = 0
 
     def pread(self, size: int, position: int) -> bytes:
-        """At most ``size`` bytes; fewer at the end of the file."""
+        """Return at most ``size`` bytes, and fewer only at the end of the file."""
         return os.pread(self._held_fd, size, position)
 
     def pwritev(self, buffers: Sequence[bytes | bytearray | memoryview], position: int) -> int:

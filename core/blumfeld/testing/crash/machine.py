@@ -63,7 +63,7 @@ class Point(msgspec.Struct, frozen=True):
     operation: int
     power_cut: bool = False
     luck: Random | PowerCut | None = None
-    """For a power cut: which unsynced changes survive."""
+    """Chooses the unsynced changes that survive a power cut."""
 
 
 class _Silent:

@@ -39,9 +39,9 @@ class Fault(msgspec.Struct, kw_only=True):
     """Number of operations that fail; -1 means all from then on."""
     error_number: int = errno.EIO
     path_part: str = ""
-    """Only operations on paths that contain this fail."""
+    """Text that a path must contain: operations on other paths do not fail."""
     short_bytes: int | None = None
-    """For ``pwritev``: it writes only this many bytes and returns that number, as on a full disk, instead of an
+    """``pwritev`` writes only this many bytes and returns that number, as on a full disk, instead of an
     error.
     """
 

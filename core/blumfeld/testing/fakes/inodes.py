@@ -52,7 +52,7 @@ class FileNode:
         self._unsynced: list[_Write | _Cut] = []
 
     def read(self, size: int, position: int) -> bytes:
-        """At most ``size`` bytes; fewer at the end."""
+        """Return at most ``size`` bytes, and fewer only at the end."""
         size = max(0, min(size, self.size - position))
         found = bytes(self._data[position : position + size])
         return found if len(found) == size else found.ljust(size, b"\0")

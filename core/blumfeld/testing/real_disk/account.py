@@ -8,7 +8,7 @@ Batch = tuple[int, int, str]
 """Base offset, next offset, digest of the bytes."""
 
 NOTHING = "-"
-"""In place of a small file, or of a high watermark, that isn't there."""
+"""Stands in place of a small file, or a high watermark, that isn't there."""
 OF_A_LOG = ("found", "there", "placed", "acked", "refused", "begun", "done", "kept")
 """Words of lines that begin with the name of a log."""
 

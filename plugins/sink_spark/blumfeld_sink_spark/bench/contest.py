@@ -31,7 +31,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
     round: int
     """0 warms up and isn't counted."""
     seconds: float
-    """From the start of the query to its end, with all that is asked and locked around it."""
+    """Time from the start of the query to its end, with the requests and locks around it."""
     rows: int
     bytes_out: int
 

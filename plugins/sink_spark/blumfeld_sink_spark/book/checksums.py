@@ -29,7 +29,7 @@ class Checksum:
     """
 
     scale: int
-    """Of the integers."""
+    """Decimal places of the integers."""
     places: tuple[int, int] | None = None
     """Decimal places of prices and sizes; None until they are found."""
     tries: int = 0

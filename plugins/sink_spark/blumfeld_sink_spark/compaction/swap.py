@@ -69,8 +69,8 @@ def _names(paths: Iterable[str]) -> set[str]:
 
 
 class FolderSwap:
-    """On a local file system. A reader by glob sees the folder before or after, never a mixture. One that has listed
-    it before and opens files after gets "no such file", and must list again.
+    """Swaps folders on a local file system. A reader by glob sees the folder before or after, never a mixture. A reader
+    that has listed it before and opens files after gets "no such file", and must list again.
     """
 
     def __init__(self, store: ArchiveStore) -> None:

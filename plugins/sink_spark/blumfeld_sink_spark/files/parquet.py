@@ -232,7 +232,7 @@ def _dictionary_columns(table: Table, without: set[str]) -> list[str]:
 
 
 def _rows_of_a_message(rows: pa.Table) -> float:
-    """On average; of a table without lineage 1."""
+    """Returns the average; 1 for a table without lineage."""
     if "k_offset" not in rows.schema.names or not rows.num_rows:
         return 1.0
     offsets = rows["k_offset"].to_numpy()
@@ -240,7 +240,7 @@ def _rows_of_a_message(rows: pa.Table) -> float:
 
 
 def _as_written(rows: pa.Table, schema: pa.Schema) -> pa.Table:
-    """With texts that hardly change as dictionaries, which saves hashing each of them; the file is the same."""
+    """Returns the rows with texts that hardly change as dictionaries. Hashing them is saved; the file is the same."""
     for place, field in enumerate(schema):
         if field.name in _CONSTANT:
             rows = rows.set_column(place, field, _dictionary(rows[field.name]))

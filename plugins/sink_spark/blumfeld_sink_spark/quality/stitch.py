@@ -56,7 +56,7 @@ class State(msgspec.Struct):
     unread: dict[str, int] = {}
     """Messages that no decoder could read or that the topic no longer had, by ``[topic, partition]``."""
     books: dict[str, Book] = {}
-    """By ``[topic, partition, venue, symbol]``."""
+    """Books by ``[topic, partition, venue, symbol]``."""
 
 
 BooksOf = Callable[[TaskResult], Iterable[tuple[str, str, Iterable[pa.Table]]]]

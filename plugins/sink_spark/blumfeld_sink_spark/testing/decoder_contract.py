@@ -111,7 +111,7 @@ class DecoderContract:
     # What it gives
 
     def test_it_reads_its_messages(self) -> None:
-        """None is rejected, and each table gets something where it ``fills_all``."""
+        """No message is rejected, and each table gets a row where the decoder ``fills_all``."""
         decoder = self.make_decoder()
         decoded = decoder.decode(batch(self.messages()))
         assert not decoded.rejected
@@ -182,7 +182,7 @@ class DecoderContract:
         self.every_batch(st.lists(self._any_value(), max_size=8), rule)
 
     def test_sequences_have_their_columns(self) -> None:
-        """And ids that can be: the last isn't before the first."""
+        """The ids are possible, too: the last isn't before the first."""
         decoder = self.make_decoder()
         sequences = decoder.decode(batch(self.messages())).sequences
         if sequences is None:

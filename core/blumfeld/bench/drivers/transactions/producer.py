@@ -116,9 +116,9 @@ class Writes:
 
     partitions: Sequence[int]
     add: AddPartitionsFrame | None
-    """For version 0 only."""
+    """The request that adds partitions; only a transaction of version 0 sends it."""
     produce: Mapping[Address, ProduceFrame]
-    """By leader."""
+    """The Produce request of each leader."""
 
 
 class TransactionalProducer:

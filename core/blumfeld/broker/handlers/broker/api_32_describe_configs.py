@@ -40,7 +40,7 @@ KEYS_MAX = 500_000
 11 GB."""
 TOO_MANY = f"one answer describes some {KEYS_MAX} keys at most: ask for this resource in another request"
 MANY_KEYS = 64
-"""From this many requested keys on, a set is made to look them up."""
+"""Number of requested keys from which on they are looked up in a set."""
 Described = tuple[ConfigDef, tuple[Synonym, ...]]
 """A key, and the values set for it at each level. The first one is in effect."""
 

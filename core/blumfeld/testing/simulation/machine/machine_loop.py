@@ -56,7 +56,7 @@ class MachineLoop(asyncio.BaseEventLoop):
         self._tasks: dict[asyncio.Task[Any], None] = {}
         self._paused = False
         self._queue: deque[Any] = deque()
-        """What the next turn does: asyncio's handles, and (callback, arguments) of arrivals."""
+        """Work of the next turn: asyncio's handles, and (callback, arguments) of arrivals."""
         self._turn_is_set = False
         self._busy_until_s = 0.0
 

@@ -64,7 +64,7 @@ class Transaction(msgspec.Struct, kw_only=True):
     """One transaction of an incarnation."""
 
     number: int
-    """In the order in which the run began them."""
+    """The number of the transaction, in the order in which the run began them."""
     incarnation: Incarnation
     generation: int
     """1: the client adds partitions. 2: each transaction has its own epoch, and Produce adds partitions (KIP-890)."""
@@ -77,7 +77,7 @@ class Transaction(msgspec.Struct, kw_only=True):
     """Values that it was made of."""
     group: str = ""
     offsets: dict[TopicPartition, int] = msgspec.field(default_factory=dict)
-    """What it commits for the group."""
+    """Offsets that it commits for the group."""
 
     @property
     def name(self) -> str:
@@ -102,7 +102,7 @@ class GroupView(msgspec.Struct, kw_only=True):
     offsets: dict[TopicPartition, int]
     """Partition that it consumes → committed offset; 0 for none."""
     ignored: frozenset[bytes] = frozenset()
-    """Values of which it makes nothing."""
+    """Values that it reads without a result."""
 
 
 class History(msgspec.Struct, kw_only=True):
@@ -116,7 +116,7 @@ class History(msgspec.Struct, kw_only=True):
     """What read_committed shows at the end."""
     views: list[View] = msgspec.field(default_factory=list)
     groups: list[GroupView] = msgspec.field(default_factory=list)
-    """Those that nothing excuses."""
+    """The groups whose offsets nothing excuses."""
     excused_s: dict[TopicPartition, float] = msgspec.field(default_factory=dict)
     """Partition → time up to which its records may be lost (KIP-966)."""
 

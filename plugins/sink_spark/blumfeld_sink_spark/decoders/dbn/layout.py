@@ -121,7 +121,7 @@ def _lengths() -> npt.NDArray[np.int64]:
 
 
 LENGTH_MIN = _lengths()
-"""By ``rtype``, in bytes; 0 is no rtype that is known."""
+"""Least length of a record by ``rtype``, in bytes; 0 where the rtype is unknown."""
 
 
 def gather(

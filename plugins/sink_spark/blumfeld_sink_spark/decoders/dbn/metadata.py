@@ -85,7 +85,7 @@ class _Reader:
     width: int
 
     def number(self) -> int:
-        """At the place; doesn't move."""
+        """Returns the number at the place, and stays there."""
         (found,) = struct.unpack_from("<I", self.view, self.at)
         return int(found)
 
@@ -102,7 +102,7 @@ class _Reader:
         return found
 
     def mappings(self, stype_in: int, stype_out: int) -> dict[int, list[tuple[int, int, str]]]:
-        """Those that say the name of an instrument id, whichever way they were asked for."""
+        """Returns the names of each instrument id, whichever way the mappings were asked for."""
         names: dict[int, list[tuple[int, int, str]]] = {}
         for _ in range(self._take()):
             asked = self._take_text()

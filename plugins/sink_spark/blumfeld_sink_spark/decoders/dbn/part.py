@@ -41,7 +41,7 @@ class Made:
             self.rejected.setdefault(row, error)
 
     def merged(self) -> dict[str, pa.Table]:
-        """In the order of the records, without messages that are rejected."""
+        """Returns the tables in the order of the records, without messages that are rejected."""
         gone = pa.array(list(self.rejected), pa.int32())
         found = {}
         for name in sorted(self.pieces):

@@ -30,7 +30,7 @@ class Record(NamedTuple):
     """A record that a message holds."""
 
     name: str
-    """With its namespace, where it has one."""
+    """The name of the record, with its namespace where it has one."""
     fields: Mapping[str, Any]
     units: Mapping[str, str]
     """The unit of each field that is a time: ``ms``, ``us`` or ``ns``."""

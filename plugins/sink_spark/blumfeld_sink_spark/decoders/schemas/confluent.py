@@ -91,7 +91,7 @@ class ConfluentDecoder:
 
     @property
     def name(self) -> str:
-        """With its arguments: two of them may read one topic."""
+        """The name with the arguments: two such decoders may read one topic."""
         return f"confluent:{self.arguments}" if self.arguments else "confluent"
 
     @property
@@ -102,7 +102,7 @@ class ConfluentDecoder:
 
     @property
     def continuity(self) -> Mapping[str, Continuity]:
-        """By the argument ``check``; a stream is called as its table."""
+        """The continuity that the argument ``check`` sets. A stream is called as its table."""
         check = wishes_of(self.arguments).check
         return dict.fromkeys(self.tables, check) if check is not Continuity.NONE else {}
 

@@ -149,7 +149,7 @@ class Source:
 
 
 def table_of(name: str, fields: Sequence[str]) -> str:
-    """By the record's name, else by the columns that its fields are.
+    """Returns the table by the record's name, else by the columns that its fields are.
 
     :raises FieldError: none
     """

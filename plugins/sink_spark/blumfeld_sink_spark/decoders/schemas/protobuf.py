@@ -127,7 +127,7 @@ def _decimal_file() -> bytes:
 
 
 def _fields(message: Any) -> dict[str, Any]:
-    """By name, absent ones None."""
+    """Returns the fields by name; an absent field is ``None``."""
     found: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:

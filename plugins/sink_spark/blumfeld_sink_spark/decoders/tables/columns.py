@@ -60,7 +60,7 @@ class Batch:
     """Parsed messages of one kind, in the order of their rows."""
 
     columns: dict[str, Any]
-    """By the message's own key: arrays, or :class:`LateStrings`, or sides of a book (see ``levels``)."""
+    """Columns by the message's own keys: arrays, or :class:`LateStrings`, or sides of a book (see ``levels``)."""
     rows: Any
     """int32: each message's place in the batch that is decoded, growing."""
     stamps: Any

@@ -133,7 +133,7 @@ def _snapshot(batch: Batch, usdm: bool) -> Parts:
 
 
 def _kinds(usdm: bool) -> tuple[Kind, ...]:
-    """In the order of ``_WORDS``, twice: bare, then enveloped; then the snapshot."""
+    """Returns the kinds in the order of ``_WORDS``: all bare, all enveloped, then the snapshot."""
     engine = [("T", _LONG), ("E", _LONG)] if usdm else []
     chain = [("pu", _LONG)] if usdm else []
     trade = [
@@ -211,7 +211,7 @@ class _Binance(JsonDecoder):
     tables: Sequence[str] = (TRADES, AGG_TRADES, BOOK_DELTAS, BBO)
 
     def guess(self, values: Any) -> Any:
-        """By the letter after ``"e":"``, which comes early; spot's ``bookTicker`` has none."""
+        """Guess the kinds by the letter after ``"e":"``, which comes early; spot's ``bookTicker`` has none."""
         at = pc.fill_null(pc.find_substring(values, '"e":"'), -1).to_numpy(zero_copy_only=False)
         codes = _BY_LETTER[_letters(values, at + 5)]
         codes[at < 0] = UNKNOWN
@@ -232,7 +232,7 @@ class _Binance(JsonDecoder):
         return codes
 
     def kind_of(self, message: Any, text: bytes) -> int | str:
-        """By ``e``, or by the keys where there is no ``e``."""
+        """Return the kind by ``e``, or by the keys where there is no ``e``."""
         if isinstance(message, list):
             return _of_list(message)
         if not isinstance(message, dict):

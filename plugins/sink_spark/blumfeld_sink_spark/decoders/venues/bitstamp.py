@@ -106,7 +106,7 @@ class Bitstamp(JsonDecoder):
     continuity = {"trade": Continuity.MONOTONE}  # noqa: RUF012 -- nobody writes to it
 
     def guess(self, values: Any) -> Any:
-        """By the channel, which comes last."""
+        """Guess the kinds by the channel, which comes last."""
         codes = np.full(len(values), -1, np.int8)
         for code, prefix in enumerate((_TRADES, _DIFF, _BOOK)):
             found = pc.fill_null(pc.match_substring(values, f'"channel":"{prefix}'), False)
@@ -117,7 +117,7 @@ class Bitstamp(JsonDecoder):
         return codes
 
     def kind_of(self, message: Any, text: bytes) -> int | str:
-        """By ``event`` and ``channel``; by the keys where there are none."""
+        """Return the kind by ``event`` and ``channel``, or by the keys where there are none."""
         if not isinstance(message, dict):
             raise BadMessageError("is no JSON object")
         event, channel = message.get("event"), message.get("channel")

@@ -141,11 +141,11 @@ class Coinbase(JsonDecoder):
     }
 
     def guess(self, values: Any) -> Any:
-        """By ``{"type":"…"``, which comes first."""
+        """Guess the kinds by ``{"type":"…"``, which comes first."""
         return guess_by_prefix(values, {f'{{"type":"{name}"': nth for name, nth in _NAMES.items()})
 
     def kind_of(self, message: Any, text: bytes) -> int | str:
-        """By ``type``."""
+        """Return the kind by ``type``."""
         word = message.get("type") if isinstance(message, dict) else None
         if not isinstance(word, str):
             raise BadMessageError("is no JSON object with a type")

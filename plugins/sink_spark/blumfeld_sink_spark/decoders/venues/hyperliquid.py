@@ -121,11 +121,11 @@ class Hyperliquid(JsonDecoder):
     texts: Mapping[bytes, str] = {**KEEPALIVES, b"Websocket connection established.": "greeting"}
 
     def guess(self, values: Any) -> Any:
-        """By ``{"channel":"…"``, which comes first."""
+        """Guess the kinds by ``{"channel":"…"``, which comes first."""
         return guess_by_prefix(values, {f'{{"channel":"{name}"': nth for name, nth in _NAMES.items()})
 
     def kind_of(self, message: Any, text: bytes) -> int | str:
-        """By ``channel``."""
+        """Return the kind by ``channel``."""
         word = message.get("channel") if isinstance(message, dict) else None
         if not isinstance(word, str):
             raise BadMessageError("is no JSON object with a channel")

@@ -235,7 +235,7 @@ class Kraken(JsonDecoder):
         return codes
 
     def kind_of(self, message: Any, text: bytes) -> int | str:
-        """By the channel, wherever its version puts it."""
+        """Return the kind by the channel, wherever its version puts it."""
         if isinstance(message, list):
             return _v1_kind(message)
         if not isinstance(message, dict):

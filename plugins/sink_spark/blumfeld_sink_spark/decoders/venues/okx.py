@@ -154,13 +154,13 @@ class Okx(JsonDecoder):
     }
 
     def guess(self, values: Any) -> Any:
-        """By ``{"arg":{"channel":"…"``, which comes first."""
+        """Guess the kinds by ``{"arg":{"channel":"…"``, which comes first."""
         return guess_by_prefix(
             values, {f'{{"arg":{{"channel":"{name}"': code for name, code in _CHANNELS.items()}
         )
 
     def kind_of(self, message: Any, text: bytes) -> int | str:
-        """By ``arg.channel``."""
+        """Return the kind by ``arg.channel``."""
         if not isinstance(message, dict):
             raise BadMessageError("is no JSON object")
         event, arg = message.get("event"), message.get("arg")

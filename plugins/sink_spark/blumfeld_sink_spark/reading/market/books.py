@@ -47,7 +47,7 @@ class Standing:
 
 @attrs.define
 class Start:
-    """The begin of a rebuild: a snapshot in the feed, or one stored by ``book --write-snapshots``."""
+    """The starting point of a rebuild: a snapshot in the feed, or one stored by ``book --write-snapshots``."""
 
     groups: list[Group]
     offset: int

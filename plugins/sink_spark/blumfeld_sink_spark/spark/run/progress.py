@@ -20,7 +20,7 @@ class Notice(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Step(msgspec.Struct, frozen=True, kw_only=True):
-    """The begin of a step that may take seconds. The next event ends it."""
+    """A step that may take seconds has started. The next event ends it."""
 
     text: str
 
