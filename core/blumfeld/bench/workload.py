@@ -75,7 +75,7 @@ class Produce(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """
     acks: Literal[-1, 0, 1] = 1
     transaction: Transaction | None = None
-    """With it the latency of an ack is that of a whole transaction, from its first request to the answer that it is
+    """If set, the latency of an ack is that of a whole transaction, from its first request to the answer that it is
     committed. Needs the driver ``transactions``.
     """
 

@@ -45,7 +45,7 @@ class DialedClient:
         self._unsent: list[tuple[Message, int, Token]] = []
         self._lost = False
         self.lost_reason = ""
-        """Why no request can be sent any more."""
+        """The reason why no request can be sent any more."""
         self.lost_kind: type[ConnectionError] = ConnectionError
         """``ConnectionRefusedError`` where no process listens at the address: the other node's process has ended."""
 

@@ -1,4 +1,4 @@
-"""Which version of each API to send: the highest that both sides speak (KIP-35), found out by a handshake."""
+"""The version of each API to send: the highest that both sides speak (KIP-35), found out by a handshake."""
 
 from __future__ import annotations
 

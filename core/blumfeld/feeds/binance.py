@@ -30,7 +30,7 @@ class Message:
     received_ns: int
     """Time of receipt, ns since the epoch."""
     value: bytes
-    """JSON."""
+    """The message, as JSON."""
 
     def parsed(self) -> dict[str, Any]:
         """The JSON, numbers as they are written."""

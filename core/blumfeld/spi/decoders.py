@@ -58,7 +58,7 @@ class Decoded:
     """The result of decoding one batch."""
 
     tables: Mapping[str, pa.Table]
-    """By the table's name (``trades``, ``bbo``, ``book_deltas``…). Each has a column ``row`` (int32: the
+    """Rows by the table's name (``trades``, ``bbo``, ``book_deltas``…). Each has a column ``row`` (int32: the
     message's place in the batch, not falling) and the columns of its table without ``ts_recv``,
     ``k_partition`` and ``k_offset``, which the archive fills in from the message; a decoder that knows the
     time of receipt brings ``ts_recv`` itself. A column of the table that is left out is null.

@@ -29,7 +29,7 @@ class PartitionsOfTransaction(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TransactionSurroundings(NamedTuple):
-    """What a broker hands a coordinator of transactions."""
+    """The objects that a broker hands to a coordinator of transactions."""
 
     coordinator: Any
     """The shards of ``__transaction_state`` that this node leads, each made by

@@ -10,7 +10,7 @@ NEVER = 32767
 
 
 class ApiInfo(NamedTuple):
-    """What the protocol says of an API, whether or not a broker serves it.
+    """The facts of an API in the protocol, whether or not a broker serves it.
 
     ``max_version`` is the last stable version; where ``latest_unstable``, the schema knows one more.
     ``module`` is below blumfeld.wire.messages.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 
 GROUP_VERSION = Feature("group.version", 0, 1, 1)
-"""At level 1 it tells clients that ``group.protocol=consumer`` works here."""
+"""The feature whose level 1 tells clients that ``group.protocol=consumer`` works here."""
 
 ASSIGNORS = "group.consumer.assignors"
 

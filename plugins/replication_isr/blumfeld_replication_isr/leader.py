@@ -32,7 +32,7 @@ RETRY_MS = 1_000
 
 
 class LeaderOwner(Protocol):
-    """What a leader asks of the node: :class:`blumfeld_replication_isr.replication.IsrReplication`."""
+    """The port of a leader to its node: :class:`blumfeld_replication_isr.replication.IsrReplication`."""
 
     @property
     def runtime(self) -> Runtime:

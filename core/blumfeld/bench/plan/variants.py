@@ -39,7 +39,7 @@ FOREIGN_WARM_UP_S = 25.0
 """Warm-up of a foreign broker: a JVM needs it to compile. Without it Kafka reaches a sixth of its warm rate."""
 NOT_KNOWN = "not known"
 NODE_PLACES = ("{id}", "{port}")
-"""What the start command of a foreign cluster must have: no two nodes may have the same id or port."""
+"""Placeholders that the start command of a foreign cluster must have, so that no two nodes share an id or a port."""
 DESCRIBED_PORT = 1024
 """Port of a cluster that is only described: nothing listens."""
 MANIFEST_FILE = "manifest.toml"

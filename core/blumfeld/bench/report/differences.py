@@ -1,4 +1,4 @@
-"""What differs between the variants of a run: the settings that a difference of the figures comes from."""
+"""Differences between the variants of a run: the settings that a difference of the figures comes from."""
 
 from __future__ import annotations
 

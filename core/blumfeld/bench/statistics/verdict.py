@@ -139,7 +139,7 @@ class Pair:
     """Whether the figure is one of those that share most of the run's error level."""
     rounds: int
     seen: Paired | None
-    """None with too few rounds."""
+    """``None`` if there were too few rounds."""
 
 
 def conclude(result: Result, steps: Sequence[StepCells] | None = None) -> Conclusion:

@@ -132,7 +132,7 @@ class LogDirectories:
         ]
 
     def stop(self) -> None:
-        """Send no more reports to the controller."""
+        """Stop the reports to the controller."""
         self.assignments.stop()
         if self._look_timer is not None:
             self._look_timer.cancel()

@@ -95,7 +95,7 @@ class FollowedPartition:
         self._rebuild: Work | None = None
         """The last replay of producers after a truncation."""
         self._rebuilt: Completion[None] = Completion.of(None)
-        """Done when it has ended."""
+        """Completes when it has ended."""
 
     # FollowerHost
 

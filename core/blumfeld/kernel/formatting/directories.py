@@ -37,7 +37,7 @@ class AlreadyFormatted(Exception):  # noqa: N818 - it may be what was wanted
 
 
 class Formatting(msgspec.Struct, frozen=True, kw_only=True):
-    """What the command line says about formatting."""
+    """The options of `blumfeld format`."""
 
     quorum: InitialQuorum = STATIC
     features: tuple[str, ...] = ()

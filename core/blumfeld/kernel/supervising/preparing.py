@@ -1,4 +1,4 @@
-"""What must hold before several nodes start: their directories are formatted for one cluster, and its voters stay."""
+"""Checks before several nodes start: their directories are formatted for one cluster, and its voters stay."""
 
 from __future__ import annotations
 

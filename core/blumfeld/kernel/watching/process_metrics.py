@@ -1,4 +1,4 @@
-"""What the process itself uses, how late its loop is, and which build it is.
+"""Metrics of the process itself: its use of the machine, the lateness of its loop, and its build.
 
 An edge module: it asks the operating system.
 """

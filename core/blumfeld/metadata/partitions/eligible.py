@@ -1,4 +1,4 @@
-"""What eligible leader replicas (ELR, KIP-966) ask of features and configurations. Pure.
+"""Rules of eligible leader replicas (ELR, KIP-966) for features and configurations. Pure.
 
 A replica is eligible because the high watermark stood still since it left the ISR: the ISR was below
 ``min.insync.replicas``. So that value must be one for the whole cluster, and a change of it takes the promise away.

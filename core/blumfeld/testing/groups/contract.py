@@ -49,8 +49,8 @@ FETCH_ERRORS = frozenset((ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.STALE_MEMBER_EP
 
 
 class GroupProtocolContract:
-    """What the coordinator and the other group types rely on. These tests look at the SPI, not at Kafka's wire
-    protocol.
+    """The behaviour that the coordinator and the other group types rely on. These tests look at the SPI, not at
+    Kafka's wire protocol.
     """
 
     config: Mapping[str, str | int | float | bool] = {"group.initial.rebalance.delay.ms": 0}

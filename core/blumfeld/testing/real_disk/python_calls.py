@@ -1,4 +1,4 @@
-"""What a process asks of Python's ``os`` about its files, as lines like those of strace: for machines without strace.
+"""Calls of a process to Python's ``os`` about its files, as lines like those of strace: for machines without strace.
 
 Calls of libraries in C are not among them.
 """

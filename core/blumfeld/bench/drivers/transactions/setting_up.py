@@ -1,4 +1,4 @@
-"""What a driver process asks before there is load, and after: coordinators, producer ids, and a count of what was
+"""Requests of a driver process before and after the load: coordinators, producer ids, and a count of what was
 committed.
 """
 

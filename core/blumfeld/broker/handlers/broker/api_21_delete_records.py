@@ -105,7 +105,7 @@ class _Behind:
         self._partition.watchers.low_watermark[self] = None
 
     def leave(self) -> None:
-        """Look no more."""
+        """Stop looking at the partition."""
         self._partition.watchers.low_watermark.pop(self, None)
 
     def low_watermark_moved(self) -> None:

@@ -1,4 +1,4 @@
-"""What is committed, by every replica's word: no record below a high watermark changes, and the whole ISR has it."""
+"""Committed records, by every replica's word: no record below a high watermark changes, and the whole ISR has it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which partitions may have lost records, by what happened to the machines of their replicas. Pure."""
+"""Partitions that may have lost records, by the faults of the machines of their replicas. Pure."""
 
 from __future__ import annotations
 

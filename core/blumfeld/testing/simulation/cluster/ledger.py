@@ -1,4 +1,4 @@
-"""What the clients of a cluster were promised, partition by partition. The oracle compares the logs with it."""
+"""The promises that the clients of a cluster got, partition by partition. The oracle compares the logs with it."""
 
 from __future__ import annotations
 

@@ -145,7 +145,7 @@ class Cluster:
         return [] if image is None else [one.broker_id for one in image.brokers.values() if not one.fenced]
 
     def clients(self, world: World, until_s: float) -> Sequence[Coroutine[Any, Any, None]]:
-        """Of each four clients two produce, one reads and commits, and one is an operator."""
+        """Out of four clients two produce, one reads and commits, and one is an operator."""
         assert self._watching is not None
         runs: list[Coroutine[Any, Any, None]] = [self._watch_fails()]
         partitions = list(self.ledger.partitions)

@@ -60,7 +60,7 @@ class Brokers:
                     oracle.add(TopicPartition(name, partition), flushed=name == FLUSHED)
 
     def clients(self, world: World, until_s: float) -> Sequence[Coroutine[Any, Any, None]]:
-        """Of each four clients two produce, one reads, and one is a member of a group."""
+        """Out of four clients two produce, one reads, and one is a member of a group."""
         runs: list[Coroutine[Any, Any, None]] = []
         for number in range(world.shape.clients):
             machine = world.machines[number % len(world.machines)]

@@ -113,7 +113,7 @@ class JoiningFaults:
         await self._network.cut_ways([(leader, follower), (follower, leader)], REQUEST_S)
 
     async def _late(self, chance: random.Random) -> None:
-        """What a process sent last arrives when its successor is there. Some processes are told to stop before."""
+        """The last message of a process arrives when its successor is there. Some processes are told to stop before."""
         machine = self._world.machines[chance.randrange(len(self._world.machines))]
         seconds = 1.0 + chance.random() * (LATE_S_MAX - 1.0)
         told, power_cut = chance.random() < 0.5, chance.random() < 0.5

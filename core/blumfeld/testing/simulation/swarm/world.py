@@ -26,7 +26,7 @@ class Membership(Enum):
 
 
 class Struck(Enum):
-    """What a fault does to a coordinator that decides."""
+    """The effect of a fault on a coordinator that decides."""
 
     LOST = auto()
     """It dies before the decision is committed."""

@@ -1,4 +1,4 @@
-"""What happened to transactions, as their clients saw it and as the logs have it in the end. Pure values.
+"""Histories of transactions, as their clients saw it and as the logs have it in the end. Pure values.
 
 A transaction appends unique values to lists, one list a partition. So a value names its transaction, and the order of
 the values in a list is known. :mod:`blumfeld.testing.simulation.transactions.checker` judges such a history.
@@ -18,7 +18,7 @@ Place = tuple[TopicPartition, int]
 
 
 class Outcome(Enum):
-    """What a client knows of the end of a transaction."""
+    """The knowledge of a client about the end of a transaction."""
 
     COMMITTED = "committed"
     """The commit was acknowledged."""
@@ -86,7 +86,7 @@ class Transaction(msgspec.Struct, kw_only=True):
 
 
 class View(msgspec.Struct, kw_only=True):
-    """What one read_committed reader saw of one partition, from the beginning to a position."""
+    """The records that one read_committed reader saw of one partition, from the beginning to a position."""
 
     reader: str
     partition: TopicPartition
@@ -111,9 +111,9 @@ class History(msgspec.Struct, kw_only=True):
     transactions: list[Transaction]
     incarnations: list[Incarnation]
     everything: dict[TopicPartition, list[tuple[int, bytes]]]
-    """What read_uncommitted shows at the end: (offset, value)."""
+    """(offset, value) of each record that read_uncommitted shows at the end."""
     committed: dict[TopicPartition, list[tuple[int, bytes]]]
-    """What read_committed shows at the end."""
+    """Records that read_committed shows at the end."""
     views: list[View] = msgspec.field(default_factory=list)
     groups: list[GroupView] = msgspec.field(default_factory=list)
     """The groups whose offsets nothing excuses."""

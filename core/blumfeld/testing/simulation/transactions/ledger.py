@@ -23,7 +23,7 @@ INTERNAL_PARTITIONS = 2
 
 
 class Fate(Enum):
-    """What happens to a client when it has asked for a commit."""
+    """The fate of a client that has asked for a commit."""
 
     GOES_ON = "goes on"
     DIES = "dies"

@@ -1,4 +1,4 @@
-"""What a log says of its transactions, worked out from its batches alone, and compared with what a replica keeps.
+"""The transactions of a log, worked out from its batches alone, and compared with what a replica keeps.
 
 This is a second implementation of ``ProducerState`` and of the aborted ranges, as simple as it can be.
 """

@@ -26,7 +26,7 @@ BYTES_MAX = 1 << 16
 
 
 class Read(NamedTuple):
-    """What one Fetch gave."""
+    """The result of one Fetch."""
 
     values: list[tuple[int, bytes]]
     position: int

@@ -56,7 +56,7 @@ class RawTopic:
     archive: Committed
     topic: str
     _files: dict[int, list[tuple[FileEntry, int, int]]]
-    """By partition: (file, first offset, last offset) of its rows."""
+    """Partition → (file, first offset, last offset) of its rows."""
     rows: dict[int, int]
     """Number of rows by partition."""
 

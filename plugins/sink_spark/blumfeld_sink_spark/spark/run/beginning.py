@@ -1,4 +1,4 @@
-"""The beginning of a run: at its checkpoint, or at the ledger's end where the checkpoint is new or gone."""
+"""The place where a run begins: its checkpoint, or the ledger's end where the checkpoint is new or gone."""
 
 from __future__ import annotations
 
