@@ -68,7 +68,7 @@ class FetchPartition:
         self.found: Any = None
         """The hosted partition, as the reader found it last. A session keeps it from one fetch to the next."""
         self.found_in = -1
-        """``Hosted.generation`` of that look-up: it holds as long as the generation is the same."""
+        """``PartitionManager.generation`` of that look-up: it holds as long as the generation is the same."""
 
     @property
     def key(self) -> PartitionKey:

@@ -36,7 +36,7 @@ class World(BrokerHarness):
 
     def lose(self, failure: OSError | None) -> None:
         self.peer.refuse = failure
-        self.broker.ports.lost.connection_lost(DEAD, "PLAINTEXT")  # type: ignore[attr-defined]
+        self.broker.ports.lost.connection_lost(DEAD, "PLAINTEXT")
 
     def ask_for(self, name: str = "theirs") -> FakeExchange:
         return self.send(MetadataRequest(topics=[MetadataRequestTopic(name=name)]), VERSION)
@@ -193,7 +193,7 @@ def test_a_broker_that_is_no_more_in_the_image_is_not_listed(world: World) -> No
 def test_a_stopped_node_dials_nobody(world: World) -> None:
     """The look begins in the next turn. A transport that was stopped before raises ``RuntimeError`` (seed 50043)."""
     world.lose(ConnectionRefusedError())
-    world.broker.ports.lost.stop()  # type: ignore[attr-defined]
+    world.broker.ports.lost.stop()
     world.turns()
     assert not world.peer.dialled
 
@@ -202,6 +202,6 @@ def test_a_stop_lets_the_waiting_go_on(world: World) -> None:
     world.lose(ConnectionRefusedError())
     waiting = world.ask_for()
     world.turns()
-    world.broker.ports.lost.stop()  # type: ignore[attr-defined]
+    world.broker.ports.lost.stop()
     world.turns()
     assert waiting.settled

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
 from typing import NamedTuple
 
-from blumfeld.broker.ports import Hosted
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.coordinator.groups.offsets import CommittedOffset
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
@@ -79,7 +79,7 @@ class GroupLags:
     def __init__(
         self,
         coordinator: Coordinator,
-        hosted: Hosted,
+        hosted: PartitionManager,
         image: Callable[[], ClusterImage],
         node_id: int,
         channel: Callable[[int], PeerChannel],

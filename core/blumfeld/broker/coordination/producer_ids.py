@@ -6,9 +6,9 @@ from __future__ import annotations
 from collections import deque
 
 from blumfeld.broker.cluster import ClusterView
-from blumfeld.broker.ports import Submit
 from blumfeld.spi.cluster import Membership
 from blumfeld.spi.completion import Completion
+from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.hooks import EventLog
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import (
@@ -24,7 +24,7 @@ class ProducerIds:
     """Gives each caller the next id of a block, and asks the controller for another block when it is used up."""
 
     def __init__(
-        self, cluster: ClusterView, membership: Membership, controller: Submit, events: EventLog
+        self, cluster: ClusterView, membership: Membership, controller: ClusterMetadata, events: EventLog
     ) -> None:
         self._cluster = cluster
         self._membership = membership

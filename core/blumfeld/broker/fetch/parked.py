@@ -8,7 +8,8 @@ partition checked anew, and an error or a divergence ends the wait, as in Kafka'
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
+from typing import TypeAlias
 
 from blumfeld.broker.fetch.reads import CHANGED, FetchAttempt, PartitionRead, Reader
 from blumfeld.broker.fetch_sessions import FetchPlan
@@ -17,15 +18,8 @@ from blumfeld.broker.replicas.watching.written_bytes import WrittenBytes
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.messages.fetch import FetchResponse
 
-
-class TakesFetch(Protocol):
-    """Makes the answer: :class:`blumfeld.broker.handlers.broker.api_01_fetch.Fetch`."""
-
-    def take(
-        self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
-    ) -> FetchResponse | Completion[FetchResponse]:
-        """Make the answer from this attempt, after its cold reads are done."""
-        ...
+TakeAnswer: TypeAlias = Callable[[Reader, FetchPlan, FetchAttempt], FetchResponse | Completion[FetchResponse]]
+"""Makes the answer from an attempt, after its cold reads are done."""
 
 
 class ParkedFetch(Completion[FetchResponse]):
@@ -38,18 +32,18 @@ class ParkedFetch(Completion[FetchResponse]):
         "_attempt",
         "_bytes_at_most",
         "_ended",
-        "_fetch",
         "_plan",
         "_reader",
+        "_take",
         "_wait_ms",
     )
 
     def __init__(
-        self, fetch: TakesFetch, reader: Reader, plan: FetchPlan, attempt: FetchAttempt, wait_ms: int
+        self, take: TakeAnswer, reader: Reader, plan: FetchPlan, attempt: FetchAttempt, wait_ms: int
     ) -> None:
         """:param attempt: what was read in this turn, and was not enough; its bytes are given back"""
         Completion.__init__(self)
-        self._fetch = fetch
+        self._take = take
         self._reader = reader
         self._plan = plan
         self._attempt = attempt
@@ -147,7 +141,7 @@ class ParkedFetch(Completion[FetchResponse]):
         self._leave()
         reader = self._reader
         reader.context.when_gone(None)
-        answer = self._fetch.take(reader, self._plan, self._attempt)
+        answer = self._take(reader, self._plan, self._attempt)
         if isinstance(answer, Completion):
             answer.when_done(lambda done: self.complete(done.result()))
         else:

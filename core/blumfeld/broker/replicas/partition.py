@@ -407,8 +407,8 @@ class Partition:
 
     def low_watermark_moved(self) -> None:
         """The leader's low watermark moved, or there is no leader any more: DeleteRecords requests look again."""
-        for waiter in list(self.watchers.low_watermark):
-            waiter.low_watermark_moved()
+        for moved in list(self.watchers.low_watermark):
+            moved()
 
     # Leading, following, leaving
 

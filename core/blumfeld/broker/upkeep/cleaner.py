@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from blumfeld.broker.cluster import ClusterView
 from blumfeld.broker.fetch.first_timestamps import FirstTimestamps
-from blumfeld.broker.ports import Hosted
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.upkeep.cleaner_choice import cleanable, request_for, with_segments
 from blumfeld.log.cleaning.rules import CleaningPlan, choose, plan_cleaning
@@ -32,7 +32,7 @@ class Cleaner:
     def __init__(
         self,
         cluster: ClusterView,
-        hosted: Hosted,
+        hosted: PartitionManager,
         storage: LogStorage,
         runtime: Runtime,
         events: EventLog,

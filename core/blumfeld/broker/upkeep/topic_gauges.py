@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from blumfeld.broker.cluster import ClusterView
-from blumfeld.broker.ports import Hosted
+from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.hooks import Metric
 
@@ -20,12 +20,12 @@ OTHERS = "(others)"
 """No topic can have this name: brackets are not legal in one."""
 
 
-def topic_gauges(hosted: Hosted, cluster: ClusterView, node_id: int) -> list[Metric]:
+def topic_gauges(hosted: PartitionManager, cluster: ClusterView, node_id: int) -> list[Metric]:
     """The gauges, and the counters of bytes. They read ``hosted`` and the image at a scrape."""
     return [*_of_topics(hosted), *_of_replicas(hosted, cluster, node_id)]
 
 
-def _of_topics(hosted: Hosted) -> list[Metric]:
+def _of_topics(hosted: PartitionManager) -> list[Metric]:
     return [
         Metric(
             "blumfeld_topic_bytes_in_total",
@@ -58,7 +58,7 @@ def _of_topics(hosted: Hosted) -> list[Metric]:
     ]
 
 
-def _of_replicas(hosted: Hosted, cluster: ClusterView, node_id: int) -> list[Metric]:
+def _of_replicas(hosted: PartitionManager, cluster: ClusterView, node_id: int) -> list[Metric]:
     return [
         Metric(
             "blumfeld_led_partitions",
@@ -135,7 +135,9 @@ def _is_reassigned(one: Partition) -> bool:
     )
 
 
-def _by_topic(hosted: Hosted, value_of: Callable[[Partition], int | None]) -> Mapping[tuple[str, ...], float]:
+def _by_topic(
+    hosted: PartitionManager, value_of: Callable[[Partition], int | None]
+) -> Mapping[tuple[str, ...], float]:
     found: dict[str, float] = {}
     for one in hosted:
         value = value_of(one)

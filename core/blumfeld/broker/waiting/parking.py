@@ -24,7 +24,7 @@ class Expires(Protocol):
 
 
 class PurgatoryParking:
-    """Implements ``spi.context.Parking`` and ``broker.ports.Park``."""
+    """The purgatory: implements ``spi.context.Parking``."""
 
     def __init__(self, runtime: Runtime, events: EventLog) -> None:
         self._runtime = runtime
@@ -50,19 +50,20 @@ class PurgatoryParking:
             self._set_timer(deadline_ms)
 
     def until(self, request: Expires, wait_ms: float, now_ms: float) -> None:
-        """As ``Park.until``."""
+        """Let a request wait that is woken by other means: expire it in ``wait_ms``, unless :meth:`completed` or
+        :meth:`forget` is called before. After the broker has stopped it expires at once."""
         if self._stopped:
             self._expire(request)
         elif self._deadlines.add(request, wait_ms, now_ms):
             self._set_timer(now_ms + wait_ms)
 
     def completed(self, request: Expires, wait_ms: float) -> None:
-        """As ``Park.completed``."""
+        """End a wait, and count the request as answered. ``wait_ms`` is that of :meth:`until`."""
         self._deadlines.remove(request, wait_ms)
         self.purgatory.completed_total += 1
 
     def forget(self, request: Expires, wait_ms: float) -> None:
-        """As ``Park.forget``."""
+        """End a wait whose answer nothing waits for any more."""
         self._deadlines.remove(request, wait_ms)
 
     def wake(self, key: Hashable) -> None:

@@ -257,10 +257,10 @@ class Fetch:
         self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt, max_wait_ms: int
     ) -> FetchResponse | Completion[FetchResponse]:
         if max_wait_ms <= 0 or not plan.partitions or attempt.enough(reader):
-            return self.take(reader, plan, attempt)
-        return ParkedFetch(self, reader, plan, attempt, max_wait_ms)
+            return self._take(reader, plan, attempt)
+        return ParkedFetch(self._take, reader, plan, attempt, max_wait_ms)
 
-    def take(
+    def _take(
         self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
     ) -> FetchResponse | Completion[FetchResponse]:
         """Make the answer from this attempt, after its cold reads are done."""

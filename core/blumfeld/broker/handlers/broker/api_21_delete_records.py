@@ -90,7 +90,7 @@ class _Waiting:
 
 
 class _Behind:
-    """A partition whose followers still have records that are to be deleted. Implements ``LowWatermarkWaiter``."""
+    """A partition whose followers still have records that are to be deleted."""
 
     def __init__(self, partition: Partition, offset: int, result: DeleteRecordsPartitionResult) -> None:
         self._partition = partition
@@ -102,14 +102,13 @@ class _Behind:
     def wait(self, waiting: _Waiting) -> None:
         """Look again whenever the low watermark moves."""
         self._waiting = waiting
-        self._partition.watchers.low_watermark[self] = None
+        self._partition.watchers.low_watermark[self._moved] = None
 
     def leave(self) -> None:
         """Stop looking at the partition."""
-        self._partition.watchers.low_watermark.pop(self, None)
+        self._partition.watchers.low_watermark.pop(self._moved, None)
 
-    def low_watermark_moved(self) -> None:
-        """As ``LowWatermarkWaiter.low_watermark_moved``."""
+    def _moved(self) -> None:
         partition, result = self._partition, self._result
         leader = partition.leader
         if leader is None:

@@ -73,7 +73,8 @@ class PartitionManager:
         self.removed: list[Callable[[TopicPartition, bytes], None]] = []
         """Called with the topic id when a replica left this node, after it was closed; also if it wasn't open."""
         self.topic_bytes: dict[str, TopicBytes] = {}
-        """Bytes in and out by topic with a hosted partition, once :meth:`count_bytes` was called."""
+        """Bytes in and out by topic with a hosted partition, once :meth:`count_bytes` was called.
+        Without a metrics endpoint it is empty."""
         self._counts_bytes = False
         self.refused_writes = RefusedWrites(runtime, events)
         self._epoch_files = EpochFiles(runtime)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 from blumfeld.broker.replicas.watching.written_bytes import WrittenBytes
 from blumfeld.spi.partitions import EndWatcher
@@ -13,14 +13,6 @@ LOG_END_MOVED = 1
 COMMITTED_END_MOVED = 2
 CHANGED = 4
 _COMPLETE = Phase.COMPLETE
-
-
-class LowWatermarkWaiter(Protocol):
-    """A DeleteRecords request that waits for one partition's followers."""
-
-    def low_watermark_moved(self) -> None:
-        """The low watermark moved, or this node leads the partition no more."""
-        ...
 
 
 class EndWatchers:
@@ -45,8 +37,9 @@ class EndWatchers:
         """Watchers that are told when the log end moves, in the order in which they came."""
         self.committed_end: dict[EndWatcher, None] = {}
         """Watchers that are told when the high watermark moves; the last stable offset moves only with it."""
-        self.low_watermark: dict[LowWatermarkWaiter, None] = {}
-        """DeleteRecords requests that wait for the followers."""
+        self.low_watermark: dict[Callable[[], None], None] = {}
+        """Called when the low watermark moved, or this node leads the partition no more: DeleteRecords requests wait
+        for the followers."""
         self.written_bytes: WrittenBytes | None = None
         """Made for the first parked fetch that counts bytes, so that a produce pays for it only where it is used."""
         self.telling = False
