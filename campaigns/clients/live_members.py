@@ -220,8 +220,8 @@ def until_terminated() -> Callable[[], bool]:
 
 
 def member_module(name: str) -> str:
-    """The full name of a module of this package that is a member: what ``python -m`` runs."""
-    return f"{__package__}.{name}"
+    """The full name of a member's module in ``members/``: what ``python -m`` runs."""
+    return f"{__package__}.members.{name}"
 
 
 def _places(partitions: Sequence[Mapping[str, Any]]) -> list[TopicPartition]:

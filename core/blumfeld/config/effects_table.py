@@ -447,7 +447,7 @@ TOPIC_EFFECTS: tuple[EffectRow, ...] = (
     ("delete.retention.ms", HONOURED, CLEANER_CHOICE, "How long a compacted topic keeps tombstones."),
     ("min.compaction.lag.ms", HONOURED, CLEANER_CHOICE, "The age that a record reaches before compaction may remove it."),
     ("max.compaction.lag.ms", HONOURED, CLEANER_CHOICE, "The age at which a record makes the log due for compaction."),
-    ("file.delete.delay.ms", HONOURED, "blumfeld_storage_local.logs.truncation", "How long a deleted file stays on disk under its .deleted name."),
+    ("file.delete.delay.ms", HONOURED, "blumfeld_storage_local.logs.partition_log", "How long a deleted file stays on disk under its .deleted name."),
     ("min.cleanable.dirty.ratio", HONOURED, CLEANER_CHOICE, "The part of the log that must be new before it is compacted."),
     ("cleanup.policy", HONOURED, "blumfeld.config.values", "Whether old records are deleted, compacted, both or neither."),
     ("unclean.leader.election.enable", HONOURED, "blumfeld.metadata.partitions.partition_change", "Whether a replica that may lack records may lead."),
