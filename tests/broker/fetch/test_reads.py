@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
 import pytest
@@ -195,7 +194,7 @@ def test_what_was_read_before_a_defect_is_given_back() -> None:
     def fails(*_: object) -> NoReturn:
         raise IndexError("index out of range")
 
-    cast("Any", partition.log).reader = SimpleNamespace(read=fails)
+    cast("Any", partition.log).read = fails
     answer = broker.ask(fetch(0, partitions=(0, 1)), VERSION)
     assert {code for code, _ in given(answer).values()} == {ErrorCode.UNKNOWN_SERVER_ERROR}
     assert broker.runtime.disk.open_regions == 0

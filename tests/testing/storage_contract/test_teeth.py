@@ -298,7 +298,7 @@ CASES: list[tuple[Wrong, str, dict[str, object]]] = [
     ((MemoryAux, "begin", draft_is_seen), CHUNKS, {}),
     ((MemoryDraft, "append", chunk_takes_the_place), CHUNKS, {}),
     ((MemoryDraft, "abort", aborted_and_goes_on), "test_an_aborted_draft_leaves_nothing", {}),
-    ((STORAGE, "delete_log", delete_nothing), "test_a_deleted_log_is_gone_and_its_name_is_free", {}),
+    ((STORAGE, "delete_log", delete_nothing), "test_a_deleted_log_is_gone_and_its_name_is_free", {"closed": True}),
     ((STORAGE, "high_watermarks", no_high_watermarks), "test_high_watermarks_are_remembered", {}),
     ((LOG, "compact", nothing_compacted), NEWEST, PLAIN),
     ((LOG, "compact", results_are_invented), NEWEST, PLAIN),
