@@ -203,7 +203,7 @@ def long_lines(text: str) -> list[int]:
 
 @pytest.mark.parametrize("folder", ["docs", "docs/adr"])
 def test_an_index_has_every_page_of_its_folder(folder: str) -> None:
-    """docs/README.md says for whom a page is, docs/adr/README.md whether a decision is in force."""
+    """The two indexes are what a newcomer finds pages by."""
     index = (ROOT / folder / "README.md").read_text()
     pages = {path.name for path in (ROOT / folder).glob("*.md")} - {"README.md"}
     assert not {name for name in pages if f"({name})" not in index}

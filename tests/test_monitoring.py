@@ -25,7 +25,7 @@ def dashboard() -> dict[str, Any]:
 
 
 def expressions() -> list[str]:
-    """Of the dashboard, with Grafana's variables filled in."""
+    """Returns the queries of the dashboard, with values in place of Grafana's variables."""
     found = [target["expr"] for panel in dashboard()["panels"] for target in panel.get("targets", ())]
     for name, value in GRAFANAS.items():
         found = [one.replace(name, value) for one in found]

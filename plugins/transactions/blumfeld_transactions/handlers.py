@@ -26,7 +26,7 @@ from blumfeld.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTransaction,
 )
 from blumfeld.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest
 from blumfeld.wire.schema import Message
 from blumfeld_transactions.adding_in_steps import add_in_steps, answer_in_steps
 from blumfeld_transactions.commands import AddPartitions, EndTransaction, InitProducer, NeedsProducerId
@@ -424,8 +424,3 @@ def add_offsets_failed(_request: Message, code: int, _message: str | None) -> Me
 def end_failed(_request: Message, code: int, _message: str | None) -> Message:
     """Returns an answer with this error, and no producer id."""
     return EndTxnResponse(error_code=code)
-
-
-def init_failed(code: int) -> InitProducerIdResponse:
-    """Returns an answer with this error and no producer id."""
-    return InitProducerIdResponse(error_code=code, producer_id=-1, producer_epoch=-1)

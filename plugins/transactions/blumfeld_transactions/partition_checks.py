@@ -4,7 +4,7 @@ transactional id answers, on this node or another one."""
 from __future__ import annotations
 
 from blumfeld.coordinator.runtime.coordinator import Coordinator
-from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.partitioning import leader_for_key
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
 from blumfeld.spi.transactions import Outcomes, PartitionsOfTransaction, TransactionSurroundings
@@ -27,11 +27,7 @@ def partitions_of(
 
     :param own_id: this node's id
     """
-    topic = around.metadata.image.topics.get(TRANSACTIONS_TOPIC)
-    leader = -1
-    if topic is not None:
-        index = partition_for(asked.transactional_id, len(topic.partitions))
-        leader = topic.partitions[index].leader
+    leader = leader_for_key(around.metadata.image, TRANSACTIONS_TOPIC, asked.transactional_id)
     if leader == own_id:
         return _submit(around.coordinator, asked)
     if leader < 0:

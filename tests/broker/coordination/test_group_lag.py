@@ -105,7 +105,7 @@ def with_peers(broker: Grouped, *answers: Message | Exception) -> Peers:
 
 @pytest.mark.parametrize("query", ["?group=g", ""])
 def test_the_lag_is_what_lies_between_the_offset_and_the_high_watermark(query: str) -> None:
-    """Of one group, or of all that the node coordinates."""
+    """One group is asked for, or all groups that the node coordinates."""
     text = asked(committed(3, 1), query)
     assert text.startswith("HTTP/1.1 200 OK\r\n")
     assert 'blumfeld_group_lag{group="g",partition="0",topic="t"} 2.0' in text.splitlines()

@@ -127,7 +127,7 @@ def test_the_promise_says_what_topics_ask_for_by_default() -> None:
 
 @pytest.mark.parametrize("durability", [EVERY, Durability("never")])
 def test_the_duration_of_each_sync_is_measured(durability: Durability) -> None:
-    """Of shared rounds and of a log's own."""
+    """A sync that logs share is measured, and a sync of one log alone."""
     node = new_node(durability)
     slow_syncs(node)
     (log,) = open_logs(node, 1)

@@ -13,7 +13,7 @@ from blumfeld.coordinator.groups.offsets import CommittedOffset
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.coordinator.runtime.host import HostState
-from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.coordinator.runtime.partitioning import leader_for_key
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
@@ -142,10 +142,7 @@ class GroupLags:
         }
 
     def _coordinator_of(self, group_id: str) -> int:
-        topic = self._image().topics.get(OFFSETS_TOPIC)
-        leader = (
-            -1 if topic is None else topic.partitions[partition_for(group_id, len(topic.partitions))].leader
-        )
+        leader = leader_for_key(self._image(), OFFSETS_TOPIC, group_id)
         if leader < 0 or leader == self._node_id:  # this node leads it, and hasn't loaded the groups yet
             raise BrokerError(ErrorCode.COORDINATOR_NOT_AVAILABLE)
         return leader

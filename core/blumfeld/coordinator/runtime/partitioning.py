@@ -1,10 +1,12 @@
-"""The partition of an internal topic for a key (Kafka's ``GroupCoordinatorService.partitionFor``)."""
+"""The partition of an internal topic for a key (Kafka's ``GroupCoordinatorService.partitionFor``), and its leader."""
 
 from __future__ import annotations
 
 from functools import cache
 from operator import mul
 from struct import unpack
+
+from blumfeld.spi.cluster import ClusterImage
 
 LONG_UNITS = 64
 """A longer text is hashed by a sum of products, which takes half the time."""
@@ -38,3 +40,10 @@ def partition_for(key: str, partition_count: int) -> int:
     """Returns the partition of a group or a transactional id. Every broker must compute the same, Kafka's too."""
     value = java_string_hash(key)
     return 0 if value == -(1 << 31) else abs(value) % partition_count
+
+
+def leader_for_key(image: ClusterImage, topic: str, key: str) -> int:
+    """Returns the id of the broker whose coordinator has this key; -1 if no broker leads the partition, or the topic
+    isn't there."""
+    found = image.topics.get(topic)
+    return -1 if found is None else found.partitions[partition_for(key, len(found.partitions))].leader

@@ -7,6 +7,8 @@ has just read: these are read ahead of a consumer, so one that goes on where it 
 from __future__ import annotations
 
 import errno
+from collections.abc import Callable
+from typing import TypeVar
 
 from blumfeld.spi.runtime import Runtime
 from blumfeld_storage_local.segments.segment import Segment
@@ -24,6 +26,8 @@ WARM_MS = 10_000.0
 WINDOWS_MAX = 1024
 """Segments for which such bytes are remembered."""
 _NOT_YET = 1 << 62
+
+T = TypeVar("T")
 
 
 class ColdBytesError(Exception):
@@ -107,31 +111,28 @@ class ColdReads:
                 self._read_ahead(segment, window)
 
     async def _check(self, segment: Segment, position: int, size: int) -> None:
-        cuts, check = segment.cuts, check_of(segment, position, size)
-        region = segment.file().region(0, 0)
-        try:
-            checked = await self._runtime.offload(check)
-        except OSError:
-            if segment.is_gone:
-                return
-            raise
-        finally:
-            region.release()
-        if not segment.is_gone and cuts == segment.cuts:
+        cuts = segment.cuts
+        checked = await self._in_worker(segment, check_of(segment, position, size))
+        if checked is not None and cuts == segment.cuts:
             take_check(segment, position, checked)
 
     async def _read_indexes(self, segment: Segment) -> None:
+        read = await self._in_worker(segment, segment.read_indexes)
+        if read is not None and not segment.has_indexes:
+            segment.take_indexes(read)
+
+    async def _in_worker(self, segment: Segment, work: Callable[[], T]) -> T | None:
+        """Do this in a worker, which keeps the file open. Returns ``None`` if the segment was dropped meanwhile."""
         region = segment.file().region(0, 0)
         try:
-            read = await self._runtime.offload(segment.read_indexes)
+            result = await self._runtime.offload(work)
         except OSError:
             if segment.is_gone:
-                return
+                return None
             raise
         finally:
             region.release()
-        if not segment.is_gone and not segment.has_indexes:
-            segment.take_indexes(read)
+        return None if segment.is_gone else result
 
     async def _read(self, segment: Segment, position: int, size: int) -> bool:
         """Read, and return True; or return False if the file was closed meanwhile."""
