@@ -19,13 +19,13 @@ $(VENV)/.demo: pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --editable '.[demo]'
 	touch $@
 
-# Dependency groups came with pip 25.1. The archive is a distribution of its own. It is installed here without Spark, DuckDB and its other
+# Dependency groups came with pip 25.1. Kit, bench and archive are distributions of their own. The archive is installed here without Spark, DuckDB and its other
 # dependencies (0.5 GB): those of its tests that the everyday suite runs need only what is there. `make archive-setup` brings the rest.
-$(VENV)/.done: $(VENV)/.demo plugins/sink_spark/pyproject.toml
+$(VENV)/.done: $(VENV)/.demo kit/pyproject.toml bench/pyproject.toml plugins/sink_spark/pyproject.toml
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --upgrade 'pip>=25.1'
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --group dev --editable '.[all]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-warn-conflicts --group dev --editable '.[demo]' --editable kit --editable bench
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --editable plugins/sink_spark
-	$(BIN)/python -m compileall -q core plugins campaigns
+	$(BIN)/python -m compileall -q core plugins kit bench campaigns
 	touch $@
 
 setup: $(VENV)/.done  ## all that tests, checks, benches and clients need

@@ -121,7 +121,7 @@ CLIENTS_AND_FAULTS = (
         "simulation",
         "A broker with clients, kills, power cuts and full disks on virtual time, by seed.",
         "15 min",
-        (Run("blumfeld.testing.simulation", defaults=("--seeds", "0-19", "--hours", "1")),),
+        (Run("blumfeld_kit.simulation", defaults=("--seeds", "0-19", "--hours", "1")),),
     ),
     Campaign(
         "swarms",

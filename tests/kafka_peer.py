@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.bench.running.servers import free_port
+from blumfeld_bench.running.servers import free_port
 from tests.shared_facts import shared_path
 
 TOOL_SECONDS_MAX = 180

@@ -18,7 +18,11 @@ ROOT = Path(__file__).resolve().parents[1]
 def modules() -> dict[str, Path]:
     """Every module of ours by its name."""
     found = {}
-    for base in (ROOT / "core", *sorted((ROOT / "plugins").iterdir()), ROOT):
+    for base in (
+        *(ROOT / name for name in ("core", "kit", "bench")),
+        *sorted((ROOT / "plugins").iterdir()),
+        ROOT,
+    ):
         for path in (ROOT / "campaigns" if base == ROOT else base).rglob("*.py"):
             parts = path.relative_to(base).with_suffix("").parts
             found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -139,11 +143,9 @@ def drawn() -> dict[str, list[list[str]]]:
     for line in page.split("```")[1].splitlines()[1:]:
         if not line.startswith(" "):
             row, _, line = line.partition(" ")
-            core = (ROOT / "core" / "blumfeld" / row).is_dir()
             package = row.rstrip("/").replace("/", ".")
-            package = (
-                f"blumfeld.{package}" if core else package if row == "campaigns/" else f"blumfeld_{package}"
-            )
+            homes = ("blumfeld.{}", "blumfeld_{}", "{}")
+            package = next(home.format(package) for home in homes if home.format(package) in modules())
             floors[package] = [[]]
         for word in line.replace("/", "").split():
             if word == ">":

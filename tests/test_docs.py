@@ -45,14 +45,21 @@ def test_a_hooks_docstring_is_a_contract(name: str) -> None:
 
 
 DOCUMENTS = sorted(
-    [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "plugins").glob("*/README.md")], key=str
+    [
+        *ROOT.glob("*.md"),
+        *(ROOT / "docs").rglob("*.md"),
+        *(ROOT / "plugins").glob("*/README.md"),
+        *(ROOT / name / "README.md" for name in ("kit", "bench")),
+    ],
+    key=str,
 )
 
 
 @for_each(DOCUMENTS)
 def test_a_file_that_a_page_names_is_there(document: Path) -> None:
-    """Paths in backticks, from the top, from core/, core/blumfeld/, plugins/ or a plug-in's folder."""
-    folders = [ROOT, ROOT / "core", ROOT / "core" / "blumfeld", ROOT / "plugins", document.parent]
+    """Paths in backticks, from the top, from core/, core/blumfeld/, kit/, bench/, plugins/ or a plug-in's folder."""
+    homes = ("core", "core/blumfeld", "kit", "kit/blumfeld_kit", "bench", "bench/blumfeld_bench", "plugins")
+    folders = [ROOT, *(ROOT / home for home in homes), document.parent]
     folders += [p for p in (ROOT / "plugins").iterdir() if p.is_dir()]
     prose = re.sub(r"```.*?```", "", document.read_text(), flags=re.S)
     named = re.findall(r"`([\w.-]+/[\w./-]*(?:\.(?:py|toml|md|txt)|/))`", prose)
@@ -65,7 +72,7 @@ def tracked_texts() -> dict[str, str]:
         ["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True, check=False
     ).stdout.split("\0")
     if listed == [""]:
-        folders = ("core", "plugins", "campaigns", "tests", "docs", "tools", "examples")
+        folders = ("core", "plugins", "kit", "bench", "campaigns", "tests", "docs", "tools", "examples")
         found = [*ROOT.glob("*.*"), *(path for name in folders for path in (ROOT / name).rglob("*.*"))]
         listed = [str(path.relative_to(ROOT)) for path in found if "__pycache__" not in path.parts]
     paths = [path for path in listed if path and (ROOT / path).is_file()]

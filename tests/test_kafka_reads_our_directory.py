@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from tests.kafka_peer import kafka_on, peer_script, tool
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]

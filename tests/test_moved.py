@@ -36,6 +36,15 @@ def test_a_name_that_left_a_module_is_still_had_from_it(old: str, name: str) -> 
         _ = module.never_there
 
 
+def test_the_modules_of_a_package_that_moved_are_not_imported_twice() -> None:
+    for old in [name for name in sys.modules if name.startswith("blumfeld.testing.storage_contract")]:
+        del sys.modules[old]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        found = import_module("blumfeld.testing.storage_contract.kit")
+    assert found is import_module("blumfeld_kit.storage_contract.kit")
+
+
 def test_a_plug_ins_own_import_is_what_the_warning_names() -> None:
     sys.modules.pop("blumfeld.wire.records", None)
     with warnings.catch_warnings(record=True) as told:

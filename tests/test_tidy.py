@@ -215,7 +215,7 @@ def test_only_the_supervisor_imports_anyio() -> None:
     """Its import costs 17 to 45 ms, which a single node doesn't pay (ADR 0001, ADR 0031)."""
     found = {
         named(path)
-        for path in python_files("core", "plugins")
+        for path in python_files("core", "plugins", "kit", "bench")
         for _, module in facts_of(path).imports
         if module.split(".")[0] == "anyio"
     }
@@ -231,7 +231,7 @@ def test_every_edge_module_is_there() -> None:
 def test_functions_stay_small() -> None:
     """A limit on length. Modules have none: a class cut in two to stay below one is worse."""
     found = []
-    for path in python_files("core", "plugins", "campaigns"):
+    for path in python_files("core", "plugins", "kit", "bench", "campaigns"):
         found += [
             f"{named(path)}:{line} {name} has {length} lines"
             for line, name, length in facts_of(path).functions
@@ -241,18 +241,21 @@ def test_functions_stay_small() -> None:
 
 
 def test_every_public_thing_says_what_it_guarantees() -> None:
-    """Modules, public classes and public functions of core, plug-ins and campaigns have a docstring."""
+    """Modules, public classes and public functions of core, plug-ins, kit, bench and campaigns have a docstring."""
     found = [
         f"{named(path)} has no docstring of {one}"
-        for path in python_files("core", "plugins", "campaigns")
+        for path in python_files("core", "plugins", "kit", "bench", "campaigns")
         for one in facts_of(path).undocumented
     ]
     assert not found, "\n".join(found)
 
 
 def test_no_init_file_where_a_folder_is_no_package() -> None:
-    """An `__init__.py` in core/ or plugins/ would make mypy see `core.blumfeld`."""
-    folders = [ROOT / "core", ROOT / "plugins", *(p for p in (ROOT / "plugins").iterdir() if p.is_dir())]
+    """An `__init__.py` in core/ would make mypy see `core.blumfeld`."""
+    folders = [
+        *(ROOT / name for name in ("core", "plugins", "kit", "bench")),
+        *(p for p in (ROOT / "plugins").iterdir() if p.is_dir()),
+    ]
     assert not [named(f) for f in folders if (f / "__init__.py").exists()]
 
 

@@ -1,4 +1,4 @@
-"""What ships apart is whole apart: the wheels of ``blumfeld`` and ``blumfeld-archive``, in a fresh environment."""
+"""What ships apart is whole apart: the wheels of the four distributions, in a fresh environment."""
 
 from __future__ import annotations
 
@@ -12,6 +12,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 ARCHIVE = ROOT / "plugins" / "sink_spark"
+LABORATORY = {"bench": "blumfeld-bench", "simulate": "blumfeld-kit"}
+"""Verb → the distribution that brings it."""
 PIP = ("-m", "pip", "--disable-pip-version-check", "--quiet")
 
 
@@ -71,3 +73,32 @@ def test_the_archive_is_a_distribution_of_its_own(tmp_path: Path) -> None:
     assert any(line.split()[:3] == ["sink_spark", "sink", "blumfeld-archive"] for line in listed.splitlines())
     lacking = ran(blumfeld, "archive", "sql", "SELECT 1", status=1)
     assert lacking.stderr == "blumfeld archive: pyarrow is not installed: pip install blumfeld-archive\n"
+
+
+@pytest.mark.wheel
+@pytest.mark.timeout(600)
+def test_the_laboratory_is_two_distributions_of_its_own(tmp_path: Path) -> None:
+    """No file of it is in the broker's wheel; without it its verbs say what to install, and pytest has the fixture."""
+    sources = [str(ROOT), str(ROOT / "kit"), str(ROOT / "bench")]
+    ran(sys.executable, *PIP, "wheel", "--no-deps", "--wheel-dir", str(tmp_path), *sources)
+    [core] = tmp_path.glob("blumfeld-*.whl")
+    packages, info = held(core)
+    assert packages.isdisjoint({"blumfeld_kit", "blumfeld_bench"})
+    needed = message_from_bytes(info["METADATA"]).get_all("Requires-Dist", [])
+    assert not any(one.startswith(("pytest", "hypothesis", "matplotlib", "numpy")) for one in needed), needed
+
+    ran(sys.executable, "-m", "venv", str(tmp_path / "fresh"))
+    python, blumfeld = (str(tmp_path / "fresh" / "bin" / name) for name in ("python", "blumfeld"))
+    ran(python, *PIP, "install", str(core), "pytest")
+    for verb, package in LABORATORY.items():
+        told = ran(blumfeld, verb, "--help", status=1).stderr
+        assert (
+            told
+            == f"blumfeld: {verb} comes with the package {package}, which isn't installed: pip install {package}\n"
+        )
+    (tmp_path / "test_broker.py").write_text("def test_broker(blumfeld): assert blumfeld.port\n")
+    assert "1 passed" in ran(python, "-m", "pytest", "-q", str(tmp_path / "test_broker.py")).stdout
+
+    ran(python, *PIP, "install", *(str(wheel) for wheel in tmp_path.glob("blumfeld_*.whl")))
+    assert "seed" in ran(blumfeld, "simulate", "--seeds", "3", "--seconds", "5").stdout
+    assert " rebalance " in ran(blumfeld, "bench", "--help").stdout

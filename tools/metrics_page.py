@@ -14,8 +14,8 @@ from functools import cache
 from prometheus_client import Metric as Family
 from prometheus_client.parser import text_string_to_metric_families
 
-from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.testing import EmbeddedBroker
+from blumfeld_bench.drivers.wire_client import WireClient
 
 INTRODUCTION = """\
 # Metrics

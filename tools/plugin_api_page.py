@@ -15,6 +15,7 @@ from blumfeld import moved, spi
 
 ROOT = Path(__file__).resolve().parents[1]
 CORE = ROOT / "core"
+HOMES = (CORE, ROOT / "kit", ROOT / "plugins" / "storage_memory")
 FILE = ROOT / "docs" / "plugin-api.txt"
 PUBLIC = (
     "blumfeld.config.values",
@@ -25,13 +26,6 @@ PUBLIC = (
     "blumfeld.spi",
     *(f"blumfeld.spi.{path.stem}" for path in sorted((CORE / "blumfeld" / "spi").glob("[a-z]*.py"))),
     "blumfeld.testing",
-    "blumfeld.testing.assignor_contract",
-    "blumfeld.testing.fakes",
-    "blumfeld.testing.observer_contract",
-    "blumfeld.testing.storage_contract.kit",
-    "blumfeld.testing.storage_driver",
-    "blumfeld.testing.storage_memory",
-    "blumfeld.testing.transport_contract",
     "blumfeld.wire.api",
     "blumfeld.wire.batches.builder",
     "blumfeld.wire.batches.control_records",
@@ -42,6 +36,14 @@ PUBLIC = (
     "blumfeld.wire.errors",
     "blumfeld.wire.primitives",
     "blumfeld.wire.schema",
+    "blumfeld_kit",
+    "blumfeld_kit.assignor_contract",
+    "blumfeld_kit.fakes",
+    "blumfeld_kit.observer_contract",
+    "blumfeld_kit.storage_contract.kit",
+    "blumfeld_kit.storage_driver",
+    "blumfeld_kit.transport_contract",
+    "blumfeld_storage_memory",
 )
 """Modules that a plug-in may import. ``blumfeld.wire.messages`` is public too: its names and fields are Kafka's."""
 HEAD = f"""\
@@ -51,8 +53,9 @@ HEAD = f"""\
 
 
 def _path(module: str) -> Path:
-    plain = CORE / f"{module.replace('.', '/')}.py"
-    return plain if plain.exists() else CORE / module.replace(".", "/") / "__init__.py"
+    inside = module.replace(".", "/")
+    places = [home / f"{inside}{end}" for home in HOMES for end in (".py", "/__init__.py")]
+    return next(place for place in places if place.exists())
 
 
 def _tree(module: str) -> ast.Module:
@@ -170,7 +173,7 @@ def dropped(before: str, after: str) -> list[str]:
     return [
         f"{module}.{name}"
         for module, name in gone
-        if module not in moved.MODULES and (module, name) not in moved.NAMES
+        if moved.new_place(module) is None and (module, name) not in moved.NAMES
     ]
 
 

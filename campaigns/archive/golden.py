@@ -7,7 +7,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from campaigns.archive.common import ledger
 from campaigns.archive.common.capture import decoder_of, read_capture, write_capture
 from campaigns.archive.common.expected import WORDS, Tallies, differences, expected_of

@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from campaigns.bad_input import batches, frames, mutations, real_clients, requests, start_up
 from campaigns.bad_input.case import Case, Result
 from campaigns.bad_input.run_cases import run_cases

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 from campaigns.bad_input.case import Case
 
 BAD_MANIFEST, NOT_STARTED = 2, 1

@@ -21,19 +21,19 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.rebalance.asking import GroupClient
-from blumfeld.bench.rebalance.members.crowd import Crowd, undisturbed
-from blumfeld.bench.rebalance.members.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
-from blumfeld.bench.rebalance.members.ownership import Ownership
-from blumfeld.bench.usage import totals
 from blumfeld.client.errors import error_name
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatRequest,
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.rebalance.asking import GroupClient
+from blumfeld_bench.rebalance.members.crowd import Crowd, undisturbed
+from blumfeld_bench.rebalance.members.member import FAR_NS, PATIENCE, RETRY_NS, Group, Member, answer, request
+from blumfeld_bench.rebalance.members.ownership import Ownership
+from blumfeld_bench.usage import totals
 
 VERSION = 1
 SECOND_NS = 1_000_000_000

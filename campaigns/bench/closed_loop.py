@@ -21,7 +21,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.plan.variants import VariantError, parse_variants
+from blumfeld_bench.plan.variants import VariantError, parse_variants
 from campaigns.bench.rivals import Rival, Running, composition, floor, kafka, this_build
 
 TOPIC = "t"

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.bench.workload import load_workload, shipped
+from blumfeld_bench.workload import load_workload, shipped
 from campaigns.cluster.contenders import kafka_settings
 
 VERSIONS = ("4.3.1", "4.4.0")

@@ -27,8 +27,6 @@ from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.scheduler import Scheduler
 from blumfeld.spi.transport import Listener
-from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.messages.alter_partition import (
     AlterPartitionRequest,
     AlterPartitionResponse,
@@ -45,6 +43,8 @@ from blumfeld.wire.messages.metadata_records import (
     TopicRecord,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.loop import SimulatedLoop
+from blumfeld_kit.fakes.runtime import FakeRuntime
 
 T = TypeVar("T")
 BROKERS = (2, 3, 4, 5)

@@ -22,20 +22,20 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.drivers import make_driver
-from blumfeld.bench.drivers.connecting import NOT_FIRST, may_go_first
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.drivers.wire_client import WireClient
-from blumfeld.bench.plan.schedule import Turn
-from blumfeld.bench.plan.variants import VariantSpec, parse_variants
-from blumfeld.bench.result import Machine, Placement
-from blumfeld.bench.running.machine import this_machine
-from blumfeld.bench.running.servers import ServerError
-from blumfeld.bench.running.session import SessionError, placed
-from blumfeld.bench.running.turn import HOST, Place, Runner, server_of
-from blumfeld.bench.statistics.cells import PRODUCE_P50, PRODUCE_P99, open_round
-from blumfeld.bench.usage import placement_of
-from blumfeld.bench.workload import Step, Workload, load_workload
+from blumfeld_bench.drivers import make_driver
+from blumfeld_bench.drivers.connecting import NOT_FIRST, may_go_first
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld_bench.plan.schedule import Turn
+from blumfeld_bench.plan.variants import VariantSpec, parse_variants
+from blumfeld_bench.result import Machine, Placement
+from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.running.servers import ServerError
+from blumfeld_bench.running.session import SessionError, placed
+from blumfeld_bench.running.turn import HOST, Place, Runner, server_of
+from blumfeld_bench.statistics.cells import PRODUCE_P50, PRODUCE_P99, open_round
+from blumfeld_bench.usage import placement_of
+from blumfeld_bench.workload import Step, Workload, load_workload
 
 KAFKA_WARM_UP_S = 20.0
 TOOL = "org.apache.kafka.tools.ProducerPerformance"

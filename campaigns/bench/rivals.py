@@ -8,8 +8,8 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.plan.variants import MANIFEST_FILE, VariantSpec
-from blumfeld.bench.running.servers import Server, answers, listens, start_server
+from blumfeld_bench.plan.variants import MANIFEST_FILE, VariantSpec
+from blumfeld_bench.running.servers import Server, answers, listens, start_server
 
 
 @attrs.frozen

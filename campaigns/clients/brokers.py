@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from blumfeld.kernel.supervising.derivation import PORT_STEP
-from blumfeld.testing.brokers.process import BrokerProcess, free_port
+from blumfeld.testing.process import BrokerProcess, free_port
 
 NO_REBALANCE_DELAY = 'config."group.initial.rebalance.delay.ms"=0'
 """The one setting of a single broker that is not the default: three seconds for each new group would be most of the

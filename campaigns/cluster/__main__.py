@@ -15,7 +15,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
+from blumfeld.testing.cluster import LOOPBACK, node_places
 from campaigns.clients.programs import NoClientError
 from campaigns.cluster.contenders import LAYOUTS, Contender, kafka, this_build
 from campaigns.cluster.disks import Disks, NoDisksError

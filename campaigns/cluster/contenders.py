@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.testing.brokers.cluster import BROKER, COMBINED, CONTROLLER, Roles, node_settings
+from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, Roles, node_settings
 
 _KAFKA_LISTENERS = {
     "broker": "PLAINTEXT://{host}:{port}",
@@ -42,7 +42,7 @@ LAYOUTS: Mapping[str, tuple[Roles, ...]] = {
 
 @attrs.frozen
 class Contender:
-    """A cluster by its name and the command that starts a node (:mod:`blumfeld.testing.brokers.cluster`)."""
+    """A cluster by its name and the command that starts a node (:mod:`blumfeld.testing.cluster`)."""
 
     name: str
     commands: Mapping[Roles, tuple[str, ...]]

@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from blumfeld.client.blocking import BlockingConnection
-from blumfeld.testing.brokers.cluster import NodePlace, Roles, filled
+from blumfeld.testing.cluster import NodePlace, Roles, filled
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.primitives import DecodeError
 

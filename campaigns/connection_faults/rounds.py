@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
 
-from blumfeld.testing.brokers.process import BrokerProcess, free_port
+from blumfeld.testing.process import BrokerProcess, free_port
 from campaigns.bad_input.target import Target, good_batch
 from campaigns.connection_faults.census import rss_bytes, take_settled
 from campaigns.connection_faults.fault import Fault, Result, Scene

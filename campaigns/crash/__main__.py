@@ -14,9 +14,9 @@ from rich.markup import escape
 from rich.table import Table
 
 from blumfeld.plugging.errors import ManifestError
-from blumfeld.testing.crash.machine import make_storage
-from blumfeld.testing.crash.points import Count, UnfitStorageError, try_points
 from blumfeld.wire.errors import PluginContractError
+from blumfeld_kit.crash.machine import make_storage
+from blumfeld_kit.crash.points import Count, UnfitStorageError, try_points
 from campaigns.crash.rounds import Killing, KillReport
 
 FAILURES_SHOWN = 20

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from campaigns.crash.load import PARTITIONS, Load
 from campaigns.crash.records import Account
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import msgspec
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from campaigns.group_kills.asking import PATIENCE_S, committed, epochs
 from campaigns.group_kills.cast import PARTITIONS, TOPIC, Committing, Group, Producing, ends
 from campaigns.group_kills.ledger import GroupLedger

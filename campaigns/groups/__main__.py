@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.groups import GroupProtocol
-from blumfeld.testing.simulation.seeds import seeds_of
+from blumfeld_kit.simulation.seeds import seeds_of
 from campaigns.groups.oracle import ViolationError
 from campaigns.groups.simulation import MODES, Simulation
 

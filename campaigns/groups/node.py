@@ -17,12 +17,12 @@ from blumfeld.coordinator.runtime.record_runs import RecordRun
 from blumfeld.coordinator.runtime.shard_contract import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.groups.model import ModelCluster, ModelContext, compacted
 from blumfeld.wire.api import request_class, response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.groups.model import ModelCluster, ModelContext, compacted
 
 PARTITION = 0
 

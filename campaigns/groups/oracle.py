@@ -8,8 +8,8 @@ from blumfeld.coordinator.groups.records import decode_record
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.shard_contract import LogItem
 from blumfeld.spi.groups import CoordinatorRecord, GroupShard
-from blumfeld.testing.groups.states import difference, state_of
 from blumfeld.wire.messages.group_coordinator_records import OffsetCommitKey, OffsetCommitValue
+from blumfeld_kit.groups.states import difference, state_of
 from campaigns.groups.members import ConsumerMember, Member, Partition
 from campaigns.groups.node import GroupsNode, replay_into
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from blumfeld.testing.groups.model import ModelCluster
 from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
 from blumfeld.wire.messages.list_groups import ListGroupsRequest
+from blumfeld_kit.groups.model import ModelCluster
 from campaigns.groups.members import Member, Partition
 from campaigns.groups.node import GroupsNode
 from campaigns.groups.oracle import ViolationError

@@ -13,11 +13,11 @@ from functools import partial
 from msgspec.structs import replace
 
 from blumfeld.spi.groups import GroupProtocol
-from blumfeld.testing.fakes.loop import SimulationError
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.groups.model import ModelCluster
-from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_kit.fakes.loop import SimulationError
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.groups.model import ModelCluster
+from blumfeld_kit.simulation.trace import Trace
 from campaigns.groups.members import (
     COOPERATIVE,
     EAGER,

@@ -10,10 +10,10 @@ import attrs
 
 from blumfeld.coordinator.runtime.host import HostState
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.simulation.trace import Trace
 from campaigns.groups.members import Effect, Failed, Member, Own, Send, WakeAt
 from campaigns.groups.node import GroupsNode
 from campaigns.groups.oracle import Oracle, ViolationError

@@ -12,7 +12,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from blumfeld.testing.brokers.cluster import LOOPBACK, node_places
+from blumfeld.testing.cluster import LOOPBACK, node_places
 from campaigns.clients.brokers import CLUSTER_SETTINGS, NO_REBALANCE_DELAY, REPLICAS
 from campaigns.clients.franz_go import FranzGo
 from campaigns.cluster.contenders import Contender, kafka, this_build

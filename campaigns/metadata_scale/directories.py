@@ -17,7 +17,7 @@ from blumfeld.log.checkpoints import (
 from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.image.checkpoint import BOOTSTRAP_NAME, CheckpointId, checkpoint_parts, metadata_batch
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
-from blumfeld.testing.brokers.cluster import CLUSTER_ID
+from blumfeld.testing.cluster import CLUSTER_ID
 from blumfeld.wire.messages.metadata_records import (
     BrokerEndpoint,
     BrokerFeature,

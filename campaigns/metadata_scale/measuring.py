@@ -10,7 +10,7 @@ import msgspec
 
 from blumfeld.client.blocking import BlockingConnection
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
-from blumfeld.testing.brokers.cluster import BROKER, CONTROLLER, LOOPBACK, node_places
+from blumfeld.testing.cluster import BROKER, CONTROLLER, LOOPBACK, node_places
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,

@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 

@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.testing.brokers.cluster import COMBINED, LOOPBACK, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, node_places
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.nodes import Cluster, NodeError
 

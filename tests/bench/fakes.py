@@ -6,12 +6,12 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from blumfeld.bench.drivers.contract import DriverError, Marks, Outcome, Progress, Task
-from blumfeld.bench.plan.schedule import Turn
-from blumfeld.bench.result import Ceiling, DriverUsage, Measured, Point
-from blumfeld.bench.running.watcher import SessionPlan
-from blumfeld.bench.statistics.verdict import Verdict
-from blumfeld.bench.workload import Step
+from blumfeld_bench.drivers.contract import DriverError, Marks, Outcome, Progress, Task
+from blumfeld_bench.plan.schedule import Turn
+from blumfeld_bench.result import Ceiling, DriverUsage, Measured, Point
+from blumfeld_bench.running.watcher import SessionPlan
+from blumfeld_bench.statistics.verdict import Verdict
+from blumfeld_bench.workload import Step
 from tests.bench.synthetic import histogram
 
 POINT = Point(at_s=1, records_per_s=1000, bytes_per_s=1e5, p50_us=300, p99_us=900, max_us=1000)

@@ -7,9 +7,9 @@ import math
 import attrs
 import numpy as np
 
-from blumfeld.bench.plan.schedule import turns_of
-from blumfeld.bench.result import DriverUsage, Measured, Result, Usage
-from blumfeld.bench.statistics.cells import Cell, Round, StepCells
+from blumfeld_bench.plan.schedule import turns_of
+from blumfeld_bench.result import DriverUsage, Measured, Result, Usage
+from blumfeld_bench.statistics.cells import Cell, Round, StepCells
 from tests.bench.synthetic import OPEN, synthetic_result
 
 LABELS = ("one", "two")

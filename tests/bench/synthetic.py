@@ -7,7 +7,7 @@ import math
 import numpy as np
 from hdrh.histogram import HdrHistogram
 
-from blumfeld.bench.result import (
+from blumfeld_bench.result import (
     Ceiling,
     DriverUsage,
     Machine,
@@ -18,7 +18,7 @@ from blumfeld.bench.result import (
     Usage,
     Variant,
 )
-from blumfeld.bench.workload import Consume, Produce, Step, Topic, Workload
+from blumfeld_bench.workload import Consume, Produce, Step, Topic, Workload
 
 LONGEST_NS = 60_000_000_000
 MACHINE = Machine(

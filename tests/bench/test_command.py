@@ -12,20 +12,20 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-import blumfeld.bench.running.session
-from blumfeld.bench.command import app, chosen
-from blumfeld.bench.plan.variants import VariantSpec
-from blumfeld.bench.result import Result, load_result, save_result
-from blumfeld.bench.running.session import Options, SessionError
-from blumfeld.bench.running.watcher import Watcher
-from blumfeld.bench.terminal import with_common
-from blumfeld.bench.workload import Workload, WorkloadError
+import blumfeld_bench.running.session
+from blumfeld_bench.command import app, chosen
+from blumfeld_bench.plan.variants import VariantSpec
+from blumfeld_bench.result import Result, load_result, save_result
+from blumfeld_bench.running.session import Options, SessionError
+from blumfeld_bench.running.watcher import Watcher
+from blumfeld_bench.terminal import with_common
+from blumfeld_bench.workload import Workload, WorkloadError
 from tests.bench.synthetic import CATCH_UP, OPEN, synthetic_result
 
 Ran = list[dict[str, Any]]
 
 
-def blumfeld_bench(*arguments: str) -> tuple[int, str]:
+def bench(*arguments: str) -> tuple[int, str]:
     """Exit status, and all that was printed."""
     done = CliRunner().invoke(app, list(arguments))
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
@@ -53,12 +53,12 @@ def pretend(monkeypatch: pytest.MonkeyPatch, outcome: Callable[[], Result]) -> R
         asked.append({"specs": specs, "workload": workload, "options": options})
         return outcome()
 
-    monkeypatch.setattr(blumfeld.bench.running.session, "run_session", session)
+    monkeypatch.setattr(blumfeld_bench.running.session, "run_session", session)
     return asked
 
 
 def test_variants_need_no_verb(ran: Ran) -> None:
-    status, output = blumfeld_bench("default", "default --label other", "-w", "ticks", "--out", "r.json")
+    status, output = bench("default", "default --label other", "-w", "ticks", "--out", "r.json")
     assert status == 0
     assert [spec.label for spec in ran[0]["specs"]] == ["default", "other"]
     assert ran[0]["workload"].name == "ticks"
@@ -68,7 +68,7 @@ def test_variants_need_no_verb(ran: Ran) -> None:
 
 
 def test_options_may_come_before_variants(ran: Ran) -> None:
-    status, _ = blumfeld_bench("--quick", "--seed", "7", "--rounds", "3", "--no-system-calls", "default")
+    status, _ = bench("--quick", "--seed", "7", "--rounds", "3", "--no-system-calls", "default")
     assert status == 0
     options = ran[0]["options"]
     assert (options.quick, options.seed, options.rounds, options.system_calls) == (True, 7, 3, False)
@@ -77,7 +77,7 @@ def test_options_may_come_before_variants(ran: Ran) -> None:
 
 
 def test_steps_and_driver_are_chosen(ran: Ran) -> None:
-    assert blumfeld_bench("default", "--step", "5,000/s", "--driver", "librdkafka")[0] == 0
+    assert bench("default", "--step", "5,000/s", "--driver", "librdkafka")[0] == 0
     workload = ran[0]["workload"]
     assert [step.name for step in workload.steps] == ["5,000/s"]
     assert workload.driver == "librdkafka"
@@ -86,7 +86,7 @@ def test_steps_and_driver_are_chosen(ran: Ran) -> None:
 def test_common_overrides_lie_beneath_a_variants_own(ran: Ran) -> None:
     common = "storage.plugin=storage_memory"
     given = ("default", "default --set storage.plugin=storage_local")
-    assert blumfeld_bench(*given, "--set", common)[0] == 0
+    assert bench(*given, "--set", common)[0] == 0
     overrides = [spec.variant.overrides for spec in ran[0]["specs"]]
     assert overrides == [(common,), (common, "storage.plugin=storage_local")]
 
@@ -122,7 +122,7 @@ def test_what_can_not_be_run_is_refused_before_anything_starts(
     ran: Ran, arguments: list[str], complaint: str
 ) -> None:
     Path("bad.json").write_text("{}")
-    status, output = blumfeld_bench(*arguments)
+    status, output = bench(*arguments)
     assert (status, ran) == (2, [])
     assert output.startswith("blumfeld: ")
     assert complaint in output
@@ -130,10 +130,10 @@ def test_what_can_not_be_run_is_refused_before_anything_starts(
 
 
 def test_a_missing_library_is_named_with_what_installs_it(ran: Ran, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("blumfeld.bench.terminal.LIBRARIES", ("hdrh", "no_such_library"))
-    status, output = blumfeld_bench("default")
+    monkeypatch.setattr("blumfeld_bench.terminal.LIBRARIES", ("hdrh", "no_such_library"))
+    status, output = bench("default")
     assert (status, ran) == (2, [])
-    assert output == "blumfeld: no_such_library not installed: pip install 'blumfeld[bench]'\n"
+    assert output == "blumfeld: no_such_library not installed: pip install blumfeld-bench\n"
 
 
 def test_an_interrupted_run_is_saved_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -141,7 +141,7 @@ def test_an_interrupted_run_is_saved_and_says_so(monkeypatch: pytest.MonkeyPatch
         monkeypatch,
         lambda: msgspec.structs.replace(synthetic_result(rounds=1, steps=(OPEN,)), interrupted=True),
     )
-    status, output = blumfeld_bench("default", "--out", "r.json")
+    status, output = bench("default", "--out", "r.json")
     assert status == 130
     assert "Interrupted" in output
     assert load_result(Path("r.json")).interrupted
@@ -149,7 +149,7 @@ def test_an_interrupted_run_is_saved_and_says_so(monkeypatch: pytest.MonkeyPatch
 
 def test_a_run_that_measured_nothing_leaves_no_file(monkeypatch: pytest.MonkeyPatch) -> None:
     pretend(monkeypatch, lambda: msgspec.structs.replace(synthetic_result(rounds=1), measured=()))
-    assert blumfeld_bench("default", "--out", "r.json")[0] == 1
+    assert bench("default", "--out", "r.json")[0] == 1
     assert not Path("r.json").exists()
 
 
@@ -158,7 +158,7 @@ def test_a_run_that_could_not_be_made_is_a_line_and_status_1(monkeypatch: pytest
         raise SessionError("default: it did not start")
 
     pretend(monkeypatch, fail)
-    assert blumfeld_bench("default") == (1, "blumfeld: default: it did not start\n")
+    assert bench("default") == (1, "blumfeld: default: it did not start\n")
 
 
 def test_a_result_is_run_again_as_it_was(ran: Ran) -> None:
@@ -166,7 +166,7 @@ def test_a_result_is_run_again_as_it_was(ran: Ran) -> None:
     manifest = '[storage]\nplugin = "storage_memory"\n'
     variants = tuple(msgspec.structs.replace(one, manifest=manifest) for one in was.variants)
     save_result(msgspec.structs.replace(was, variants=variants, pinned=True), Path("r.json"))
-    assert blumfeld_bench("rerun", "r.json", "--out", "again.json")[0] == 0
+    assert bench("rerun", "r.json", "--out", "again.json")[0] == 0
     options = ran[0]["options"]
     assert (options.rounds, options.seed, options.system_calls, options.pin) == (3, 9, True, True)
     assert ran[0]["workload"] == was.workload
@@ -176,7 +176,7 @@ def test_a_result_is_run_again_as_it_was(ran: Ran) -> None:
 
 def test_a_report_is_made_beside_its_result() -> None:
     save_result(synthetic_result(rounds=1, steps=(CATCH_UP,), labels=("alone",)), Path("r.json"))
-    status, output = blumfeld_bench("report", "r.json")
+    status, output = bench("report", "r.json")
     assert status == 0
     assert output.startswith("r-report/index.html and ")
     assert Path("r-report/index.html").exists()
@@ -186,20 +186,20 @@ def test_a_report_is_made_beside_its_result() -> None:
 def test_a_report_that_can_not_be_written_is_refused() -> None:
     save_result(synthetic_result(rounds=1, steps=(CATCH_UP,), labels=("alone",)), Path("r.json"))
     Path("taken").write_text("")
-    status, output = blumfeld_bench("report", "r.json", "--out", "taken")
+    status, output = bench("report", "r.json", "--out", "taken")
     assert status == 2
     assert output.startswith("blumfeld: taken: ")
 
 
 def test_a_result_is_shown_again() -> None:
     save_result(synthetic_result(rounds=1, steps=(OPEN,)), Path("r.json"))
-    status, output = blumfeld_bench("show", "r.json")
+    status, output = bench("show", "r.json")
     assert status == 0
     assert "ack p99" in output
 
 
 def test_workloads_are_listed_with_their_steps() -> None:
-    status, output = blumfeld_bench("workloads")
+    status, output = bench("workloads")
     assert status == 0
     for name in ("ticks", "firehose", "fanout", "connections", "catch-up", "replicated", "spread"):
         assert name in output
@@ -207,14 +207,14 @@ def test_workloads_are_listed_with_their_steps() -> None:
 
 
 def test_help_shows_the_verbs_and_the_options_of_a_run() -> None:
-    status, output = blumfeld_bench("--help")
+    status, output = bench("--help")
     assert status == 0
     for part in ("report", "rerun", "workloads", "--quick", "--set"):
         assert part in output
 
 
 def test_no_argument_is_a_request_for_help() -> None:
-    assert "--quick" in blumfeld_bench()[1]
+    assert "--quick" in bench()[1]
 
 
 def test_a_step_is_chosen_by_its_whole_name() -> None:
@@ -227,7 +227,7 @@ def test_a_step_is_chosen_by_its_whole_name() -> None:
 
 def test_the_verb_is_listed_without_loading_what_it_needs() -> None:
     """``blumfeld --help`` imports the module; numbers and plots wait until they are used."""
-    code = "import sys, blumfeld.bench.command; print(*sys.modules)"
+    code = "import sys, blumfeld_bench.command; print(*sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=90, check=True
     )

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import typer.main
 
-from blumfeld.bench.command import app
-from blumfeld.bench.workload import parse_workload, shipped
+from blumfeld_bench.command import app
+from blumfeld_bench.workload import parse_workload, shipped
 
 TEXT = (Path(__file__).resolve().parents[2] / "docs" / "bench.md").read_text()
 

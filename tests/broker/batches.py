@@ -7,12 +7,12 @@ from typing import Any
 
 from crc32c import crc32c
 
-from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import CRC_FROM
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from blumfeld_kit.fakes.runtime import EPOCH_MS
 
 CRC_AT, LAST_OFFSET_DELTA_AT, COUNT_AT = 17, 23, 57
 

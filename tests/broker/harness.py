@@ -27,7 +27,6 @@ from blumfeld.spi.parts import Parts, join, release
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.spi.transport import Exchange, Listener
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.api import response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -51,6 +50,7 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_replication_isr.replication import IsrReplication
 from tests.broker.plain_storage import PlainLog, PlainStorage
 

@@ -10,11 +10,11 @@ from blumfeld.config.values import TopicConfig
 from blumfeld.log.producers.aborted_transactions import decode_aborted
 from blumfeld.log.producers.snapshot import decode_snapshot
 from blumfeld.spi.storage import SegmentedLog, WriteOutcome
-from blumfeld.testing.crash.machine import make_storage
-from blumfeld.testing.fakes.power import Adversary
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import PARTITION, TOPIC_ID, Node
 from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld_kit.crash.machine import make_storage
+from blumfeld_kit.fakes.power import Adversary
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import PARTITION, TOPIC_ID, Node
 from tests.broker.harness import Quiet
 
 

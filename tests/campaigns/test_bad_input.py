@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.broker.replicas.rules import record_rules
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from campaigns.bad_input import __main__ as program
 from campaigns.bad_input import batches, start_up
 from campaigns.bad_input.__main__ import wire_cases

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 
 READY = re.compile(
     r"blumfeld \S+ ready on PLAINTEXT 127\.0\.0\.1:(\d+) in \d+ ms: net_asyncio \(\S.*?\) \+ storage_local \+ "

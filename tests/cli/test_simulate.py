@@ -13,7 +13,7 @@ import pytest
 
 from blumfeld.cli.main import main
 
-REGISTER = "tests.testing.simulation.register.workload"
+REGISTER = "tests.kit.simulation.register.workload"
 
 
 def test_a_row_for_each_seed_and_the_faults_by_class(capsys: pytest.CaptureFixture[str]) -> None:

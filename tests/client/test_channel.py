@@ -18,13 +18,13 @@ from blumfeld.spi.parts import Parts, join
 from blumfeld.spi.peers import RawAnswer
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.transport import ByteLayer, FrameReceiver, Limits, Transport
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.headers import request_header, response_header, response_is_flexible
 from blumfeld.wire.messages.api_versions import ApiVersion, ApiVersionsResponse
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.everyday import first
 
 SETTINGS = ChannelSettings(

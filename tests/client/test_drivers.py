@@ -24,9 +24,7 @@ from blumfeld.client.errors import (
 from blumfeld.client.versions import SPOKEN
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import Parts, join
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
-from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.codec import encode
 from blumfeld.wire.errors import ErrorCode
@@ -36,6 +34,8 @@ from blumfeld.wire.messages.fetch import FetchableTopicResponse, FetchRequest, F
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.loop import SimulatedLoop
+from blumfeld_kit.fakes.runtime import FakeRuntime
 
 TIMEOUT_S = 20.0
 

@@ -12,12 +12,12 @@ from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import GroupProtocol
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.api import API_BY_KEY, request_class, response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.schema import Message
 from blumfeld_groups_classic import ClassicGroupProtocol
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.coordinator.fakes import Events, FakeContext, FakeImage, FakeLog
 
 Config = Mapping[str, str | int | float | bool]

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer
 
-from blumfeld.bench.drivers.wire_client import WireClient
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
+from blumfeld_bench.drivers.wire_client import WireClient
 from tests.examples.test_plugin import ROOT, Stranger, lay_out
 
 EXAMPLE = ROOT / "examples" / "acme_assignor_standby"

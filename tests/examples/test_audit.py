@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Producer
 
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 from tests.examples.test_plugin import ROOT, Stranger, lay_out
 
 EXAMPLE = ROOT / "examples" / "acme_audit"

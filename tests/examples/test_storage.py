@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from confluent_kafka import Consumer, Producer
 
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 from tests.examples.test_plugin import ROOT, Stranger, lay_out
 
 EXAMPLE = ROOT / "examples" / "acme_storage_flat"
@@ -108,13 +108,20 @@ def test_it_works_with_the_built_wheel_in_a_fresh_environment(tmp_path: Path) ->
     """What is packaged is all that is needed: nothing of this checkout is on the path."""
     wheels = tmp_path / "wheels"
     pip = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-    build = [*pip, "wheel", "--no-deps", "--wheel-dir", str(wheels), str(ROOT), str(EXAMPLE)]
+    build = [
+        *pip,
+        "wheel",
+        "--no-deps",
+        "--wheel-dir",
+        str(wheels),
+        str(ROOT),
+        str(ROOT / "kit"),
+        str(EXAMPLE),
+    ]
     subprocess.run(build, check=True, timeout=300)
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "fresh")], check=True, timeout=120)
     python = str(tmp_path / "fresh" / "bin" / "python")
-    packages = [
-        f"{one}[kit]" if one.name.startswith("blumfeld-") else str(one) for one in wheels.glob("*.whl")
-    ]
+    packages = [str(wheel) for wheel in wheels.glob("*.whl")]
     install = [python, "-m", "pip", "--disable-pip-version-check", "--quiet", "install", *packages]
     subprocess.run(install, check=True, timeout=300)
     stranger = Stranger(python, tmp_path)

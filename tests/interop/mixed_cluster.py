@@ -8,7 +8,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.testing.brokers.cluster import CLUSTER_ID, LOOPBACK, NodePlace, Roles, filled, node_places
+from blumfeld.testing.cluster import CLUSTER_ID, LOOPBACK, NodePlace, Roles, filled, node_places
 from campaigns.cluster.contenders import Contender, kafka, this_build
 from campaigns.cluster.nodes import Cluster, Node
 

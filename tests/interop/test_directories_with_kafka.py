@@ -13,7 +13,7 @@ import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from blumfeld.testing.brokers.cluster import COMBINED, LOOPBACK, NodePlace, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, NodePlace, node_places
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.cluster import BROKER, COMBINED
+from blumfeld.testing.cluster import BROKER, COMBINED
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,

@@ -13,11 +13,11 @@ from blumfeld.broker.broker import Broker
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.kernel.node import Node
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
-from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.machine.host import Machine, plan_of
-from blumfeld.testing.simulation.network.network import Network
-from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
+from blumfeld_kit.fakes.loop import SimulatedLoop
+from blumfeld_kit.simulation.machine.host import Machine, plan_of
+from blumfeld_kit.simulation.network.network import Network
+from blumfeld_kit.simulation.trace import Trace
 
 CONFIG = {"offsets.topic.num.partitions": 2, "group.initial.rebalance.delay.ms": 0}
 STAGES = (

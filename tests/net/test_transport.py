@@ -11,7 +11,7 @@ from blumfeld.net.transport import SWEEPS_PER_IDLE_TIME, BaseTransport
 from blumfeld.net.turn import Turn
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.transport import ByteLayer, FrameReceiver, Limits
-from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld_kit.fakes.runtime import FakeRuntime
 
 IDLE_MS = 8_000
 SWEEP_MS = IDLE_MS / SWEEPS_PER_IDLE_TIME

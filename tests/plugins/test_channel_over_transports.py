@@ -17,9 +17,9 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.peers import RawAnswer
 from blumfeld.spi.transport import LoopFactory
 from blumfeld.testing import EmbeddedBroker
-from blumfeld.testing.transport_contract.kit import MakeTransport, Net, eventually
 from blumfeld.wire.codec import decode
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
+from blumfeld_kit.transport_contract.kit import MakeTransport, Net, eventually
 from blumfeld_net_asyncio.readiness import new_loop as new_asyncio_loop
 from blumfeld_net_asyncio.transport import AsyncioTransport
 from blumfeld_net_uring.io_uring.loop import new_loop as new_uring_loop

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from blumfeld.spi.defects import command_text, place_of
 from blumfeld.spi.repeated_events import INTERVAL_MS, RepeatedEvents
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
+from blumfeld_kit.fakes.runtime import FakeRuntime
 
 
 class Lines:

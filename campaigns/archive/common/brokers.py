@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from blumfeld.testing.brokers.process import BrokerProcess, free_port
+from blumfeld.testing.process import BrokerProcess, free_port
 from campaigns.archive.common.process import Command
 
 READY_S = 180.0

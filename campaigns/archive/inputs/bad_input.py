@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 from campaigns.archive.common import ledger
 from campaigns.archive.common.brokers import our_broker
 from campaigns.archive.common.expected import differences, expected_at

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from blumfeld.feeds.binance import MadeFeed, Message
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from campaigns.archive.common import ledger
 from campaigns.archive.common.expected import differences, expected_of
 from campaigns.archive.common.process import Archive, Outcome

@@ -6,7 +6,7 @@ timed, each rival has encoded the same message to the same bytes (:mod:`campaign
 A round times all codecs one after the other, then again in reverse order. A time is the least of several stretches of
 CPU time, so that it excludes interruptions by other processes. Garbage collection is off, as in ``timeit``. That
 favours codecs whose objects the collector would have to visit; it need not visit ours. A ratio is taken over the
-rounds' ratios; its interval is that of :mod:`blumfeld.bench.statistics.intervals`.
+rounds' ratios; its interval is that of :mod:`blumfeld_bench.statistics.intervals`.
 
 ``--instructions N`` has callgrind count in a process of its own: (I(2N) - I(N)) / N, which other processes don't
 affect.
@@ -30,8 +30,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from blumfeld.bench.running.machine import this_machine
-from blumfeld.bench.statistics.intervals import paired
+from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.statistics.intervals import paired
 from campaigns.bench.codec.counted import Count, counting
 from campaigns.bench.codec.messages import cases
 from campaigns.bench.codec.rivals import Contestant, contestants

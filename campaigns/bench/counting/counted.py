@@ -20,7 +20,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.running.system_calls import calls_by_name
+from blumfeld_bench.running.system_calls import calls_by_name
 
 CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=callgrind.out")
 """Counts from the start; the files lie in the server's folder."""

@@ -11,20 +11,20 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from blumfeld.bench.drivers.transactions.frames import (
+from blumfeld.client.blocking import BlockingConnection
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld_bench.drivers.transactions.frames import (
     OWN_EPOCHS,
     AddPartitionsFrame,
     EndFrame,
     Frame,
     ProduceFrame,
 )
-from blumfeld.bench.drivers.transactions.producer import RETRIABLE
-from blumfeld.bench.drivers.transactions.setting_up import begin_producer
-from blumfeld.client.blocking import BlockingConnection
-from blumfeld.wire.batches.builder import build_batch
-from blumfeld.wire.batches.records import Record
-from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld_bench.drivers.transactions.producer import RETRIABLE
+from blumfeld_bench.drivers.transactions.setting_up import begin_producer
 from campaigns.bench.counting.lockstep import RECORD_BYTES, TIMEOUT_S, connect, receive
 
 TOPIC = "many"

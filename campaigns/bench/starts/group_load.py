@@ -21,9 +21,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.result import Machine
-from blumfeld.bench.running.machine import this_machine
-from blumfeld.bench.running.servers import Server, free_port, start_server
+from blumfeld_bench.result import Machine
+from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.running.servers import Server, free_port, start_server
 from campaigns.bench.rivals import Rival, kafka, this_build
 from campaigns.bench.starts.group_load_data import Shape, await_all, fill, last_groups
 

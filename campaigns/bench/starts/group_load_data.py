@@ -8,8 +8,6 @@ from contextlib import ExitStack
 
 import attrs
 
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
@@ -22,6 +20,8 @@ from blumfeld.wire.messages.offset_commit import (
     OffsetCommitResponse,
 )
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import WireClient
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 TOPIC = "group-load"

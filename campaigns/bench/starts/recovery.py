@@ -19,10 +19,10 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.result import Machine
-from blumfeld.bench.running.machine import this_machine
-from blumfeld.bench.running.page_cache import drop
-from blumfeld.bench.running.servers import Server, ServerError, free_port, start_server
+from blumfeld_bench.result import Machine
+from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.running.page_cache import drop
+from blumfeld_bench.running.servers import Server, ServerError, free_port, start_server
 from campaigns.bench.rivals import Rival, kafka, this_build
 from campaigns.bench.starts.recovery_data import Shape, await_all, copy_tree, fill, log_bytes
 

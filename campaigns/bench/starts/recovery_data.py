@@ -10,8 +10,6 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.drivers.wire_client import WireClient
 from blumfeld.client.errors import error_name
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
@@ -21,6 +19,8 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import WireClient
 from campaigns.raw_connection import RawConnection
 
 TOPIC = "recovery"

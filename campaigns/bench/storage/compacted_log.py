@@ -10,11 +10,11 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.drivers.wire_client import WireClient
-from blumfeld.bench.running.servers import Server, start_server
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.batches.records import records
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld_bench.running.servers import Server, start_server
 
 TOPIC = "cleaned"
 MIB = 1 << 20

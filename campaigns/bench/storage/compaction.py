@@ -23,7 +23,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.running.servers import Server, start_server
+from blumfeld_bench.running.servers import Server, start_server
 from campaigns.bench.storage.compacted_log import (
     MIB,
     SHAPES,

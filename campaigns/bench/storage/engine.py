@@ -5,7 +5,7 @@
 A round times both one after the other, then again in reverse order, on fresh files each time; the lesser of two times
 counts. Appends and reads count CPU time, the kernel's part included, so that other processes don't matter; later
 write-back by the kernel is not included. Shapes that wait for a device count wall time. The ratio is that of the
-rates: 1 if the engine cost nothing. Its interval is that of :mod:`blumfeld.bench.statistics.intervals`.
+rates: 1 if the engine cost nothing. Its interval is that of :mod:`blumfeld_bench.statistics.intervals`.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from blumfeld.bench.running.machine import this_machine
-from blumfeld.bench.statistics.intervals import paired
+from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.statistics.intervals import paired
 from campaigns.bench.storage.engine_contestants import SHAPES, Bare, Contestant, Engine, Shape
 
 STRETCH_S = 0.05

@@ -21,10 +21,10 @@ from confluent_kafka import Producer
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld.bench.drivers.frames import ProduceFrame
-from blumfeld.bench.drivers.wire_client import WireClient
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.batches.records import Record
+from blumfeld_bench.drivers.frames import ProduceFrame
+from blumfeld_bench.drivers.wire_client import WireClient
 from campaigns.raw_connection import RawConnection
 
 MIB = 1 << 20

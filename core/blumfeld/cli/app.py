@@ -30,23 +30,21 @@ from blumfeld.wire.errors import PluginContractError
 
 
 class LazyCommand(NamedTuple):
-    """A command of another room: a typer app, or a function, in a module."""
+    """A command of a room: a typer app, or a function, in a module."""
 
     module: str
     attribute: str
 
 
 LAZY: dict[str, LazyCommand] = {
-    "bench": LazyCommand("blumfeld.bench.command", "app"),
     "cluster": LazyCommand("blumfeld.cli.cluster.command", "app"),
     "demo": LazyCommand("blumfeld.cli.demo.command", "demo"),
     "format": LazyCommand("blumfeld.cli.format", "format_data_dir"),
     "log": LazyCommand("blumfeld.cli.log.command", "log"),
-    "simulate": LazyCommand("blumfeld.cli.simulate", "simulate"),
     "wire": LazyCommand("blumfeld.cli.wire", "app"),
 }
 
-ELSEWHERE = {"archive": "blumfeld-archive"}
+ELSEWHERE = {"archive": "blumfeld-archive", "bench": "blumfeld-bench", "simulate": "blumfeld-kit"}
 """Commands that this project publishes in another distribution: command → distribution."""
 
 
@@ -55,8 +53,7 @@ class LazyGroup(TyperGroup):
 
     def list_commands(self, ctx: Any) -> list[str]:
         """Names of all commands that can be loaded, sorted."""
-        lazy = [name for name in LAZY if _load_lazy(name) is not None]
-        return sorted({*super().list_commands(ctx), *lazy, *_plugin_commands()})
+        return sorted({*super().list_commands(ctx), *LAZY, *_plugin_commands()})
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """Returns our command, another room's, or a plug-in's, in this order.
@@ -88,13 +85,7 @@ def _is_installed(name: str) -> bool:
 
 def _load_lazy(name: str) -> Any:
     place = LAZY[name]
-    try:
-        found = getattr(import_module(place.module), place.attribute)
-    except ModuleNotFoundError as error:
-        if error.name is not None and (place.module + ".").startswith(error.name + "."):
-            return None  # this build lacks the room
-        raise
-    return _as_command(found, name)
+    return _as_command(getattr(import_module(place.module), place.attribute), name)
 
 
 def _as_command(found: Any, name: str) -> Any:
@@ -192,7 +183,7 @@ def plugins() -> None:
     for name in registry.names():
         origin = " and ".join(str(one) for one in registry.origins(name))
         try:
-            roles = ", ".join(registry.load_any(name).roles)
+            roles = ", ".join(registry.load_any(name).roles) or "commands"
         except (ManifestError, PluginContractError) as error:
             roles = f"unusable: {error}"
         rows.append((name, roles, origin))

@@ -75,7 +75,7 @@ class Registry:
             raise ManifestError(source, [_absent(name, path, fitting)])
         checked = self.load_any(name, source, path)
         if role not in checked.roles:
-            found = f'"{name}", which fills {" and ".join(checked.roles)}'
+            found = f'"{name}", which fills {" and ".join(checked.roles) or "no role"}'
             fitting = self._filling(role)
             allowed = f"a plug-in for {role}: {one_of('', fitting)}"
             raise ManifestError(source, [Problem(path, found, allowed)])
@@ -156,6 +156,10 @@ def _checked(plugin: Any, name: str, point: EntryPoint) -> type[Plugin]:
     if not (isinstance(options, type) and issubclass(options, msgspec.Struct)):
         raise PluginContractError(f"{where}: options_class is {options!r}, not a msgspec.Struct type")
     roles = getattr(plugin, "roles", None)
-    if not isinstance(roles, tuple) or not roles or not all(role in ROLES for role in roles):
+    if not isinstance(roles, tuple) or not all(role in ROLES for role in roles):
         raise PluginContractError(f"{where}: roles is {roles!r}, not a tuple of {', '.join(ROLES)}")
+    if not roles and not hasattr(plugin, "blumfeld_cli_commands"):
+        raise PluginContractError(
+            f"{where}: roles is empty, and it has no blumfeld_cli_commands: it does nothing"
+        )
     return cast("type[Plugin]", plugin)

@@ -200,7 +200,8 @@ class Plugin(Protocol):
     """
     roles: tuple[str, ...]
     """The sections of a manifest that may name it: ``network``, ``storage``, ``consensus``, ``replication``,
-    ``groups``, ``assignors``, ``transactions``, ``security``, ``observers``, ``sink``, ``decoders``.
+    ``groups``, ``assignors``, ``transactions``, ``security``, ``observers``, ``sink``, ``decoders``. Empty for a
+    plug-in that only brings commands.
     """
 
 
@@ -278,7 +279,7 @@ class Hooks:
         """Called once for a node with the running loop. Opens nothing.
 
         :param composition: has runtime, config, options and nothing that is made
-        :return: what passes ``blumfeld.testing.TransportContract``
+        :return: what passes ``blumfeld_kit.TransportContract``
         """
 
     @hookspec(firstresult=True)
@@ -287,7 +288,7 @@ class Hooks:
         ``composition.local_storage``. Opens nothing.
 
         :param composition: has the transport
-        :return: what passes ``blumfeld.testing.StorageContract``
+        :return: what passes ``blumfeld_kit.StorageContract``
         """
 
     @hookspec(firstresult=True)
@@ -321,7 +322,7 @@ class Hooks:
         """Called once for each plug-in that ``[plugins] observers`` names. Opens nothing.
 
         :param composition: has transport, storage, consensus and replication
-        :return: what is told of requests once they are answered, and passes ``blumfeld.testing.ObserverContract``
+        :return: what is told of requests once they are answered, and passes ``blumfeld_kit.ObserverContract``
         """
 
     @hookspec(firstresult=True)

@@ -1,45 +1,18 @@
-"""For tests: a real broker in this process, contract kits for plug-ins, and the simulation.
+"""For tests: a real broker in this process. The contract kits and the simulation are ``blumfeld_kit``, of the
+distribution blumfeld-kit.
 
 Importing this costs nothing; each name is imported when it is first asked for.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from blumfeld.moved import old_names
 
 if TYPE_CHECKING:
-    from blumfeld.testing.assignor_contract import AssignorContract
-    from blumfeld.testing.brokers.embedded import DefectError, EmbeddedBroker
-    from blumfeld.testing.groups.contract import GroupProtocolContract
-    from blumfeld.testing.observer_contract import ObserverContract
-    from blumfeld.testing.storage_contract import StorageContract
-    from blumfeld.testing.transport_contract import TransportContract
+    from blumfeld.testing.embedded import DefectError, EmbeddedBroker
 
-__all__ = [
-    "AssignorContract",
-    "DefectError",
-    "EmbeddedBroker",
-    "GroupProtocolContract",
-    "ObserverContract",
-    "StorageContract",
-    "TransportContract",
-]
+__all__ = ["DefectError", "EmbeddedBroker"]
 
-_HOMES = {
-    "AssignorContract": "blumfeld.testing.assignor_contract",
-    "DefectError": "blumfeld.testing.brokers.embedded",
-    "EmbeddedBroker": "blumfeld.testing.brokers.embedded",
-    "GroupProtocolContract": "blumfeld.testing.groups.contract",
-    "ObserverContract": "blumfeld.testing.observer_contract",
-    "StorageContract": "blumfeld.testing.storage_contract",
-    "TransportContract": "blumfeld.testing.transport_contract",
-}
-
-
-def __getattr__(name: str) -> Any:
-    home = _HOMES.get(name)
-    if home is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    import importlib
-
-    return getattr(importlib.import_module(home), name)
+__getattr__ = old_names(__name__, lazy=dict.fromkeys(__all__, "blumfeld.testing.embedded"))

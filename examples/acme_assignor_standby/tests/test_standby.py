@@ -5,8 +5,8 @@ from __future__ import annotations
 from acme_assignor_standby import StandbyAssignor
 
 from blumfeld.spi.assignors import ConsumerAssignor
-from blumfeld.testing import AssignorContract
-from blumfeld.testing.assignor_contract import deal, holding, make_spec, topic_id
+from blumfeld_kit import AssignorContract
+from blumfeld_kit.assignor_contract import deal, holding, make_spec, topic_id
 
 STANDBY = StandbyAssignor()
 WHOLE = frozenset(range(3))

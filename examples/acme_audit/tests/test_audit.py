@@ -9,9 +9,9 @@ from typing import Any
 from acme_audit.audit import Audit
 
 from blumfeld.spi.observing import Observer
-from blumfeld.testing import ObserverContract
-from blumfeld.testing.fakes import FakeRuntime, Fault
-from blumfeld.testing.observer_contract import seen
+from blumfeld_kit import ObserverContract
+from blumfeld_kit.fakes import FakeRuntime, Fault
+from blumfeld_kit.observer_contract import seen
 
 PATH = "/data/audit.jsonl"
 

@@ -11,8 +11,8 @@ from acme_storage_flat.storage import FlatStorage
 
 from blumfeld.spi.hooks import CompositionRefused
 from blumfeld.spi.storage import LogStorage
-from blumfeld.testing import StorageContract
-from blumfeld.testing.fakes import FakeRuntime
+from blumfeld_kit import StorageContract
+from blumfeld_kit.fakes import FakeRuntime
 
 
 class TestFlatStorage(StorageContract):

@@ -7,9 +7,9 @@ from acme_storage_ring.plugin import Options, RingStorage
 
 from blumfeld.config.values import TopicConfig
 from blumfeld.spi.storage import LogStorage, TopicPartition
-from blumfeld.testing import StorageContract
-from blumfeld.testing.fakes import FakeRuntime
-from blumfeld.testing.storage_driver import Log, Node, make_batch
+from blumfeld_kit import StorageContract
+from blumfeld_kit.fakes import FakeRuntime
+from blumfeld_kit.storage_driver import Log, Node, make_batch
 
 RING_BYTES = 4096
 BATCH_BYTES = 200

@@ -6,9 +6,9 @@ from typing import Literal
 
 from hdrh.histogram import HdrHistogram
 
-from blumfeld.bench.drivers import make_driver
-from blumfeld.bench.drivers.contract import Outcome, Progress, Task
-from blumfeld.bench.workload import Step, Workload
+from blumfeld_bench.drivers import make_driver
+from blumfeld_bench.drivers.contract import Outcome, Progress, Task
+from blumfeld_bench.workload import Step, Workload
 
 
 class Watch:

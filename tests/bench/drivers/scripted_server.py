@@ -8,8 +8,8 @@ import threading
 import time
 from types import TracebackType
 
-from blumfeld.bench.drivers.wire.null_server import NullServer
 from blumfeld.wire.messages.metadata import MetadataResponse, MetadataResponseBroker
+from blumfeld_bench.drivers.wire.null_server import NullServer
 
 TOPIC = "t"
 

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import struct
 
-from blumfeld.bench.drivers.frames import (
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.codec import decode
+from blumfeld.wire.headers import request_header
+from blumfeld.wire.messages.fetch import FetchRequest
+from blumfeld.wire.messages.produce import ProduceRequest
+from blumfeld_bench.drivers.frames import (
     FETCH_VERSION,
     POOL_FRAMES,
     PRODUCE_VERSION,
@@ -13,13 +19,7 @@ from blumfeld.bench.drivers.frames import (
     first_value,
     produce_pool,
 )
-from blumfeld.bench.workload import Produce
-from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
-from blumfeld.wire.batches.records import Record
-from blumfeld.wire.codec import decode
-from blumfeld.wire.headers import request_header
-from blumfeld.wire.messages.fetch import FetchRequest
-from blumfeld.wire.messages.produce import ProduceRequest
+from blumfeld_bench.workload import Produce
 
 
 def batch_of(frame: ProduceFrame) -> tuple[int, RecordBatch]:

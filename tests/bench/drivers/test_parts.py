@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from blumfeld.bench.drivers.connecting import sleep_precisely
-from blumfeld.bench.drivers.latencies import FIGURES, HIGHEST_NS, LOWEST_NS, encode_latencies
-from blumfeld.bench.drivers.schedule import Schedule
-from blumfeld.bench.drivers.spec import share
-from blumfeld.bench.drivers.wire.loop import Loop
-from blumfeld.bench.workload import load_workload, shipped
+from blumfeld_bench.drivers.connecting import sleep_precisely
+from blumfeld_bench.drivers.latencies import FIGURES, HIGHEST_NS, LOWEST_NS, encode_latencies
+from blumfeld_bench.drivers.schedule import Schedule
+from blumfeld_bench.drivers.spec import share
+from blumfeld_bench.drivers.wire.loop import Loop
+from blumfeld_bench.workload import load_workload, shipped
 
 
 def taken(schedule: Schedule) -> list[tuple[int, int]]:

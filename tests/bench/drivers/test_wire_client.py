@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.drivers.wire_client import EARLIEST, WireClient
-from blumfeld.bench.running.servers import free_port
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import EARLIEST, WireClient
+from blumfeld_bench.running.servers import free_port
 
 
 def test_it_makes_a_topic_and_finds_its_leaders() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from blumfeld.bench.plan.schedule import (
+from blumfeld_bench.plan.schedule import (
     QUICK_ROUNDS_MAX,
     QUICK_ROUNDS_MIN,
     QUICK_S,
@@ -15,7 +15,7 @@ from blumfeld.bench.plan.schedule import (
     shape,
     turns_of,
 )
-from blumfeld.bench.workload import Workload, load_workload, shipped
+from blumfeld_bench.workload import Workload, load_workload, shipped
 from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN
 
 AB = ("a", "b")

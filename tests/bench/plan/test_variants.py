@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.bench.plan.variants import VariantError, parse_variant, parse_variants
-from blumfeld.testing.brokers.cluster import NODE_SETTINGS
+from blumfeld.testing.cluster import NODE_SETTINGS
+from blumfeld_bench.plan.variants import VariantError, parse_variant, parse_variants
 
 
 def manifest(folder: Path, text: str = "", name: str = "a.toml") -> str:

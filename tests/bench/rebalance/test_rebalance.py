@@ -12,17 +12,17 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from blumfeld.bench.command import app
-from blumfeld.bench.plan.variants import VariantError
-from blumfeld.bench.rebalance.command import specs_with
-from blumfeld.bench.rebalance.findings import Key, cautions_of, ratio_of, verdicts_of
-from blumfeld.bench.rebalance.plots import write_rebalance
-from blumfeld.bench.rebalance.result import RebalanceResult, Sample, Spread, load_rebalance, save_rebalance
-from blumfeld.bench.rebalance.session import Session
-from blumfeld.bench.rebalance.settings import PROTOCOLS, SCENARIOS, Settings, differences
-from blumfeld.bench.rebalance.table import rebalance_table
-from blumfeld.bench.result import Variant
 from blumfeld.testing import EmbeddedBroker
+from blumfeld_bench.command import app
+from blumfeld_bench.plan.variants import VariantError
+from blumfeld_bench.rebalance.command import specs_with
+from blumfeld_bench.rebalance.findings import Key, cautions_of, ratio_of, verdicts_of
+from blumfeld_bench.rebalance.plots import write_rebalance
+from blumfeld_bench.rebalance.result import RebalanceResult, Sample, Spread, load_rebalance, save_rebalance
+from blumfeld_bench.rebalance.session import Session
+from blumfeld_bench.rebalance.settings import PROTOCOLS, SCENARIOS, Settings, differences
+from blumfeld_bench.rebalance.table import rebalance_table
+from blumfeld_bench.result import Variant
 from tests.bench.synthetic import MACHINE
 
 SMALL = Settings(
@@ -97,7 +97,7 @@ def test_assignors_are_known_by_kafkas_names_of_their_classes() -> None:
 
 
 def test_settings_go_into_manifests_and_start_commands() -> None:
-    from blumfeld.bench.rebalance.place import configured
+    from blumfeld_bench.rebalance.place import configured
 
     texts = ["default", "default", "kafka://127.0.0.1:0 --start 'serve {port} {settings}'"]
     ours, twin, theirs = (configured(spec, SMALL) for spec in specs_with(texts, SMALL))

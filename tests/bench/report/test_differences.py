@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from blumfeld.bench.report.differences import NO_DIFFERENCE, differences
-from blumfeld.bench.result import Variant
+from blumfeld_bench.report.differences import NO_DIFFERENCE, differences
+from blumfeld_bench.result import Variant
 
 MANIFEST = """
 [network]

@@ -4,7 +4,7 @@ import attrs
 import pytest
 from msgspec.structs import replace
 
-from blumfeld.bench.report.narrative import (
+from blumfeld_bench.report.narrative import (
     ack_words,
     brief,
     cautions,
@@ -16,9 +16,9 @@ from blumfeld.bench.report.narrative import (
     offered_words,
     run_words,
 )
-from blumfeld.bench.result import Failure, Placement, Result
-from blumfeld.bench.statistics.cells import cells_of
-from blumfeld.bench.workload import Consume, Produce, Step
+from blumfeld_bench.result import Failure, Placement, Result
+from blumfeld_bench.statistics.cells import cells_of
+from blumfeld_bench.workload import Consume, Produce, Step
 from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN, synthetic_result
 
 

@@ -8,15 +8,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from blumfeld.bench.report import drawing
-from blumfeld.bench.report.bars import ratio_ticks
-from blumfeld.bench.report.curves import median_series, short
-from blumfeld.bench.report.drawing import PAGE_VARIABLES, svg_of
-from blumfeld.bench.report.page import page_of
-from blumfeld.bench.report.write import overview_plots, step_plots, write_report
-from blumfeld.bench.result import Point, Result
-from blumfeld.bench.statistics.cells import cells_of
-from blumfeld.bench.statistics.findings import findings_of
+from blumfeld_bench.report import drawing
+from blumfeld_bench.report.bars import ratio_ticks
+from blumfeld_bench.report.curves import median_series, short
+from blumfeld_bench.report.drawing import PAGE_VARIABLES, svg_of
+from blumfeld_bench.report.page import page_of
+from blumfeld_bench.report.write import overview_plots, step_plots, write_report
+from blumfeld_bench.result import Point, Result
+from blumfeld_bench.statistics.cells import cells_of
+from blumfeld_bench.statistics.findings import findings_of
 from tests.bench.browser import CHROMIUM, Seen, look
 from tests.bench.synthetic import CLOSED, OPEN, synthetic_result
 from tests.everyday import first

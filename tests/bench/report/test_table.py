@@ -5,11 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from blumfeld.bench.report.rows import figure_text, ratio_text, rows_of
-from blumfeld.bench.report.table import result_table
-from blumfeld.bench.result import Result
-from blumfeld.bench.statistics.cells import cells_of
-from blumfeld.bench.statistics.findings import Findings, Interval
+from blumfeld_bench.report.rows import figure_text, ratio_text, rows_of
+from blumfeld_bench.report.table import result_table
+from blumfeld_bench.result import Result
+from blumfeld_bench.statistics.cells import cells_of
+from blumfeld_bench.statistics.findings import Findings, Interval
 from tests.bench.synthetic import CLOSED, OPEN, synthetic_result
 
 

@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.bench.plan.variants import VariantSpec, parse_variant
-from blumfeld.bench.running import clusters
-from blumfeld.bench.running.clusters import ServerCluster, start_variant
-from blumfeld.bench.running.servers import Server, ServerError, answers, launch_server
-from blumfeld.bench.usage import summed
+from blumfeld_bench.plan.variants import VariantSpec, parse_variant
+from blumfeld_bench.running import clusters
+from blumfeld_bench.running.clusters import ServerCluster, start_variant
+from blumfeld_bench.running.servers import Server, ServerError, answers, launch_server
+from blumfeld_bench.usage import summed
 from tests.bench.lingering_server import READY, TOLD
 
 SMALL = Path(__file__).parents[1] / "small_server.py"

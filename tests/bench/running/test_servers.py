@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.bench.running import page_cache
-from blumfeld.bench.running.machine import this_machine
-from blumfeld.bench.running.servers import Server, ServerError, answers, start_server
-from blumfeld.bench.running.system_calls import Tracer, TracerError, missing
-from blumfeld.bench.usage import reset_peak, totals, tree, used
+from blumfeld_bench.running import page_cache
+from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.running.servers import Server, ServerError, answers, start_server
+from blumfeld_bench.running.system_calls import Tracer, TracerError, missing
+from blumfeld_bench.usage import reset_peak, totals, tree, used
 
 SMALL = (sys.executable, "-S", str(Path(__file__).parents[1] / "small_server.py"), "{port}", "{folder}")
 BUSY = """

@@ -10,15 +10,15 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.plan.variants import VariantSpec, parse_variants, specs_of
-from blumfeld.bench.result import Result, load_result, save_result
-from blumfeld.bench.running.servers import start_server
-from blumfeld.bench.running.session import Options, SessionError, run_session
-from blumfeld.bench.running.system_calls import missing
-from blumfeld.bench.statistics.verdict import conclude
-from blumfeld.bench.usage import placement_of
-from blumfeld.bench.workload import Consume, Produce, Step, Topic, Workload
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.plan.variants import VariantSpec, parse_variants, specs_of
+from blumfeld_bench.result import Result, load_result, save_result
+from blumfeld_bench.running.servers import start_server
+from blumfeld_bench.running.session import Options, SessionError, run_session
+from blumfeld_bench.running.system_calls import missing
+from blumfeld_bench.statistics.verdict import conclude
+from blumfeld_bench.usage import placement_of
+from blumfeld_bench.workload import Consume, Produce, Step, Topic, Workload
 from tests.bench.fakes import FakeDriver, Heard
 
 SMALL = Path(__file__).parents[1] / "small_server.py"

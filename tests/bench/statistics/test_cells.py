@@ -3,8 +3,8 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from blumfeld.bench.result import Result, Usage
-from blumfeld.bench.statistics.cells import (
+from blumfeld_bench.result import Result, Usage
+from blumfeld_bench.statistics.cells import (
     CPU_PER_MB,
     CPU_PER_REQUEST,
     END_TO_END_P99,

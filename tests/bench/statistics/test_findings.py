@@ -3,10 +3,10 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from blumfeld.bench.result import Result
-from blumfeld.bench.statistics.cells import cells_of
-from blumfeld.bench.statistics.findings import Findings, findings_of
-from blumfeld.bench.workload import Produce, Step
+from blumfeld_bench.result import Result
+from blumfeld_bench.statistics.cells import cells_of
+from blumfeld_bench.statistics.findings import Findings, findings_of
+from blumfeld_bench.workload import Produce, Step
 from tests.bench.synthetic import CLOSED, OPEN, synthetic_result
 
 FASTER = Step(name="2,000/s", produce=Produce(connections=4, rate_per_s=2000))

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 import numpy as np
 import pytest
 
-from blumfeld.bench.statistics import intervals
-from blumfeld.bench.statistics.intervals import LEVEL, critical, holm, paired, tail
+from blumfeld_bench.statistics import intervals
+from blumfeld_bench.statistics.intervals import LEVEL, critical, holm, paired, tail
 
 RUNS = 1000
 TRUE_RATIO = 1.1

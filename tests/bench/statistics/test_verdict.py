@@ -5,8 +5,8 @@ from __future__ import annotations
 import attrs
 import pytest
 
-from blumfeld.bench.statistics.cells import CPU_PER_REQUEST, END_TO_END_P99, PRODUCE_P99, RECEIVED
-from blumfeld.bench.statistics.verdict import NEGLIGIBLE, conclude, headline_of
+from blumfeld_bench.statistics.cells import CPU_PER_REQUEST, END_TO_END_P99, PRODUCE_P99, RECEIVED
+from blumfeld_bench.statistics.verdict import NEGLIGIBLE, conclude, headline_of
 from tests.bench.noise import LABELS, Noise, simulated
 from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN, synthetic_result
 

@@ -5,14 +5,14 @@ import io
 import pytest
 from rich.console import Console
 
-from blumfeld.bench.drivers.contract import Progress
-from blumfeld.bench.plan.schedule import Turn
-from blumfeld.bench.result import Point, Result
-from blumfeld.bench.running.watcher import SessionPlan, Watcher
-from blumfeld.bench.statistics.cells import PRODUCE_P99, RATE
-from blumfeld.bench.statistics.verdict import Verdict
-from blumfeld.bench.watching.live import Lines, View, duration, spark, watching
-from blumfeld.bench.watching.tally import Tally
+from blumfeld_bench.drivers.contract import Progress
+from blumfeld_bench.plan.schedule import Turn
+from blumfeld_bench.result import Point, Result
+from blumfeld_bench.running.watcher import SessionPlan, Watcher
+from blumfeld_bench.statistics.cells import PRODUCE_P99, RATE
+from blumfeld_bench.statistics.verdict import Verdict
+from blumfeld_bench.watching.live import Lines, View, duration, spark, watching
+from blumfeld_bench.watching.tally import Tally
 from tests.bench.synthetic import OPEN, synthetic_result
 
 

@@ -13,7 +13,6 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.runtime import Runtime
-from blumfeld.testing.storage_memory import MemoryStorage
 from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -38,6 +37,7 @@ from blumfeld.wire.messages.write_txn_markers import (
     WriteTxnMarkersRequest,
 )
 from blumfeld_groups_classic import ClassicGroupProtocol
+from blumfeld_storage_memory import MemoryStorage
 from tests.broker.coordination.test_group_coordination import join_request
 from tests.broker.fake_transactions import FakeTransactions
 from tests.broker.harness import BrokerHarness

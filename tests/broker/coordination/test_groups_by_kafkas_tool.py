@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from tests.broker.coordination.transactional_offsets import WAIT_S, make_topics
 from tests.kafka_peer import TOOL_SECONDS_MAX, kafka_on, peer_script
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.api import response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode

@@ -9,11 +9,11 @@ import pytest
 
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import LogRead, LogStorage, OffsetOutOfRangeError
-from blumfeld.testing.crash.machine import make_storage as local_storage
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_memory.storage import MemoryStorage
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.fetch import FetchRequest, FetchResponse
+from blumfeld_kit.crash.machine import make_storage as local_storage
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_storage_memory.storage import MemoryStorage
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness
 

@@ -7,7 +7,6 @@ import pytest
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TimestampOffset
-from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.list_offsets import (
     ListOffsetsPartition,
@@ -21,6 +20,7 @@ from blumfeld.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderPartition,
     OffsetForLeaderTopic,
 )
+from blumfeld_kit.fakes.runtime import EPOCH_MS
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 

@@ -11,7 +11,6 @@ from blumfeld.broker.produce.straight import StraightProduce
 from blumfeld.broker.serving.dispatch import Route
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.transport import Exchange
-from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.record_batch import RecordBatch
@@ -24,6 +23,7 @@ from blumfeld.wire.messages.produce import (
     ProduceRequest,
     TopicProduceData,
 )
+from blumfeld_kit.fakes.runtime import EPOCH_MS
 from tests.broker.batches import batch, produce
 from tests.broker.fake_transactions import FakeTransactions
 from tests.broker.harness import BrokerHarness, FakeExchange

@@ -30,7 +30,6 @@ from blumfeld.spi.storage import (
     several_directories,
 )
 from blumfeld.testing import EmbeddedBroker
-from blumfeld.testing.storage_memory.small_files import MemoryAux
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,
@@ -39,6 +38,7 @@ from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDirTopic,
 )
 from blumfeld.wire.messages.describe_log_dirs import DescribeLogDirsRequest, DescribeLogDirsResponse
+from blumfeld_storage_memory.small_files import MemoryAux
 from campaigns.raw_connection import RawConnection
 
 TWELVE = {

@@ -11,13 +11,13 @@ from blumfeld.broker.membership.log_directories import LogDirectoryFailure
 from blumfeld.metadata.partitions.directories import UNASSIGNED_DIRECTORY
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fakes.loop import SimulationError
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, RequestTopicData
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.loop import SimulationError
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 from tests.broker.plain_storage import PlainStorage

@@ -19,8 +19,6 @@ from blumfeld.broker.membership.lifecycle import BrokerReplaced, Lifecycle
 from blumfeld.config.values import BrokerConfig
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
@@ -38,6 +36,8 @@ from blumfeld.wire.messages.delete_topics import (
 )
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.loop import SimulatedLoop
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.broker.harness import LISTENER, Quiet
 from tests.everyday import examples
 from tests.metadata.driven import CLUSTER_ID, Driven, directory_id, replayed

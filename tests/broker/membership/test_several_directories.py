@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_replica_log_dirs import (
     AlterReplicaLogDir,

@@ -24,11 +24,11 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.storage import LogRead, SegmentedLog, WriteOutcome
-from blumfeld.testing.crash.machine import make_storage
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import PARTITION, TOPIC_ID, Node
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_kit.crash.machine import make_storage
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import PARTITION, TOPIC_ID, Node
 from tests.broker.harness import Quiet
 from tests.log.batches import data_batch, marker
 

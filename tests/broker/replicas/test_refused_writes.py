@@ -7,8 +7,8 @@ from typing import Any
 
 from blumfeld.broker.replicas.refused_writes import INTERVAL_MS, NAMED_MAX, RefusedWrites
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 

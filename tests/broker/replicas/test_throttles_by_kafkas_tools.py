@@ -8,7 +8,7 @@ import pytest
 
 from blumfeld.config.throttled_replicas import FOLLOWER_REPLICAS, KEYS, LEADER_REPLICAS
 from blumfeld.spi.cluster import TOPIC_RESOURCE
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.incremental_alter_configs import (
     AlterableConfig,

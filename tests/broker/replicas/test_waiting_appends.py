@@ -12,7 +12,6 @@ from blumfeld.broker.replicas.waiting_appends import ACKS_ALL, WaitingAppends
 from blumfeld.broker.waiting.deadlines import WaitCounts
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import LeaderReplica
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
@@ -20,6 +19,7 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness
 from tests.everyday import examples

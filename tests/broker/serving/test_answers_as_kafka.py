@@ -14,7 +14,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.api import response_class
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.codec import decode, encode
@@ -40,6 +39,7 @@ from blumfeld.wire.messages.offset_for_leader_epoch import (
     OffsetForLeaderTopic,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.runtime import EPOCH_MS
 from tests.broker.batches import batch, declaring, produce
 from tests.broker.harness import BrokerHarness
 from tests.kafka_peer import kafka_on, peer_script

@@ -14,13 +14,13 @@ from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.parts import join
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.simulation.machine.host import plan_of
 from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class, response_class
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.headers import put_request_header, response_body_offset, response_is_flexible
 from blumfeld.wire.schema import Message, fields_of
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.simulation.machine.host import plan_of
 from tests.broker.harness import CONTROLLER_LISTENER, LISTENER, FakeConnection, FakeExchange
 from tests.extreme_values import one_at_a_time
 

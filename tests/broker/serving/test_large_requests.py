@@ -26,7 +26,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.steps import CHUNK_ELEMENTS, by_elements
 from blumfeld.spi.transport import Connection
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.wire.api import API_BY_KEY, response_class
 from blumfeld.wire.codec import decode
 from blumfeld.wire.errors import ErrorCode

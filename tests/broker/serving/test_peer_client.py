@@ -9,8 +9,8 @@ from blumfeld.broker.serving.peer_client import TransportPeerClient
 from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.cluster import BrokerImage, Endpoint
 from blumfeld.spi.hooks import Composition
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.client.test_channel import Peer
 
 

@@ -12,11 +12,11 @@ from blumfeld.broker.upkeep.cleaner_choice import with_segments
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Runtime
-from blumfeld.testing.fakes.runtime import EPOCH_MS
-from blumfeld.testing.storage_memory import MemoryLog, MemoryStorage
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_kit.fakes.runtime import EPOCH_MS
+from blumfeld_storage_memory import MemoryLog, MemoryStorage
 from tests.broker.batches import batch, produce
 from tests.broker.harness import BrokerHarness
 

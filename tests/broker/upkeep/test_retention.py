@@ -7,8 +7,8 @@ import pytest
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.upkeep import retention as upkeep
 from blumfeld.broker.upkeep.retention import retain
-from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_kit.fakes.runtime import EPOCH_MS
 from tests.broker.batches import batch, fetch
 from tests.broker.harness import BrokerHarness
 from tests.broker.replicas.test_partition import DAY_MS, code, hosted, restarted, sequence

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from blumfeld.broker.waiting.parking import PurgatoryParking
 from blumfeld.spi.runtime import Phase
-from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.broker.harness import Quiet
 
 

@@ -6,9 +6,6 @@ import random
 
 import pytest
 
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.rebalance.members.member import FAR_NS, Group
-from blumfeld.bench.rebalance.members.ownership import Ownership
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import request_header, response_header
@@ -18,6 +15,9 @@ from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
     TopicPartitions,
 )
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.rebalance.members.member import FAR_NS, Group
+from blumfeld_bench.rebalance.members.ownership import Ownership
 from campaigns.bench.assignment import Beating, percentile
 
 KEY, VERSION = 68, 1

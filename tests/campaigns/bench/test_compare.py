@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.bench.plan.variants import parse_variants
+from blumfeld_bench.plan.variants import parse_variants
 from campaigns.bench.compare import VERSIONS, variants
 
 

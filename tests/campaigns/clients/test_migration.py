@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from campaigns.clients.brokers import NO_REBALANCE_DELAY
 from campaigns.clients.catalogue import client_class
 from campaigns.clients.migration.roll import Plan, Roll

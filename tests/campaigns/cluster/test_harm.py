@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.cluster import COMBINED, LOOPBACK, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, node_places
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.harm import LOAD, Harm
 from campaigns.cluster.nodes import Cluster

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.cluster import COMBINED, LOOPBACK, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, node_places
 from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.faults import plan_of

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.cluster import BROKER, COMBINED, CONTROLLER, LOOPBACK, Roles, node_places
+from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, LOOPBACK, Roles, node_places
 from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.faults import Leadership, plan_of

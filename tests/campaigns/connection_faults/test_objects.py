@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from campaigns.bad_input.target import Target, good_batch
 from campaigns.connection_faults.frames import (
     api_versions,

@@ -9,7 +9,7 @@ import sys
 import pytest
 
 from blumfeld.coordinator.groups.offsets import CommittedOffset, offset_record
-from blumfeld.testing.groups.model import compacted
+from blumfeld_kit.groups.model import compacted
 from campaigns.groups.__main__ import TYPES_OF_MODE, main, protocols_of
 from campaigns.groups.members import ClassicMember, ConsumerMember, Member, MemberSettings, Topic
 from campaigns.groups.node import GroupsNode

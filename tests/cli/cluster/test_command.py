@@ -16,7 +16,7 @@ from blumfeld.cli.cluster import command, namespaces
 from blumfeld.cli.cluster.asking import Answers
 from blumfeld.cli.cluster.making import new_cluster
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, load_state, save_state
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from blumfeld.cli.app import run_app
-from blumfeld.testing.brokers.process import BrokerProcess, free_port
+from blumfeld.testing.process import BrokerProcess, free_port
 from tests.cli.cluster.test_rolling import PARTITIONS, Load
 
 pytestmark = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.cli.app import run_app
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 
 pytestmark = [
     pytest.mark.slow,

@@ -13,9 +13,9 @@ from blumfeld.coordinator.runtime.shard_contract import LogItem
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import Decision
 from blumfeld.spi.repeated_events import INTERVAL_MS
-from blumfeld.testing.fakes.loop import SimulationError
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_kit.fakes.loop import SimulationError
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.coordinator.fakes import Events, FakeLog, code_of
 from tests.coordinator.runtime.test_host import Notes, entry, fail, note, read
 

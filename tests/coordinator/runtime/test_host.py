@@ -13,9 +13,9 @@ from blumfeld.coordinator.runtime.shard_contract import TransactionalRecord, Tra
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import RequestContext
 from blumfeld.spi.groups import CoordinatorRecord, Decision, Producer, TimerOrder
-from blumfeld.testing.fakes.loop import SimulationError
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_kit.fakes.loop import SimulationError
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.coordinator.fakes import FakeLog, code_of
 
 DEFECTIVE = 666

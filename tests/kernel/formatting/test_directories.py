@@ -14,7 +14,7 @@ from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.log.checkpoints import MetaProperties, decode_meta_properties
 from blumfeld.metadata.image.checkpoint import decode_checkpoint
-from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.kernel import fakes
 
 

@@ -12,7 +12,7 @@ from blumfeld import __version__
 from blumfeld.kernel.watching.process_metrics import LAG_EVERY_MS, LoopLag, process_metrics
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.scheduler import Lane, Scheduler
-from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld_kit.fakes.runtime import FakeRuntime
 
 
 class LateRuntime(FakeRuntime):

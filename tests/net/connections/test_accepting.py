@@ -15,7 +15,7 @@ from blumfeld.net.sending import SendQueue
 from blumfeld.net.turn import Turn
 from blumfeld.spi.repeated_events import INTERVAL_MS
 from blumfeld.spi.transport import ByteLayer, Limits, Listener
-from blumfeld.testing.fakes.runtime import FakeRuntime
+from blumfeld_kit.fakes.runtime import FakeRuntime
 
 FD_MAX = 135
 LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092)

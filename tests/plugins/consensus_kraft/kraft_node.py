@@ -12,8 +12,6 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, Feature
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.transport import Listener
-from blumfeld.testing.fakes.files import FakeDisk
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -28,6 +26,8 @@ from blumfeld.wire.messages.create_topics import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
+from blumfeld_kit.fakes.files import FakeDisk
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_local.storage import LocalStorage
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"

@@ -15,15 +15,15 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC_ID
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead
-from blumfeld.testing.fakes.files import Adversary, FakeDisk
-from blumfeld.testing.fakes.loop import SimulatedLoop, SimulationError
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import Listener
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.messages.metadata_records import TopicRecord
 from blumfeld_consensus_kraft.loading import Loaded, load
 from blumfeld_consensus_kraft.opening import METADATA_PARTITION
 from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_kit.fakes.files import Adversary, FakeDisk
+from blumfeld_kit.fakes.loop import SimulatedLoop, SimulationError
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import Listener
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID, DATA_DIR, Events
 

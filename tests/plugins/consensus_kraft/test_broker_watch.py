@@ -9,8 +9,8 @@ import pytest
 
 from blumfeld.spi.cluster import BrokerImage, ClusterImage, Endpoint, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes import FakeRuntime
 from blumfeld_consensus_kraft.broker_watch import RETRY_MS, BrokerWatch
+from blumfeld_kit.fakes import FakeRuntime
 
 REFUSED = ConnectionRefusedError("no listener")
 LOST = TimeoutError("no answer")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.testing.simulation.machine.host import ADDRESS, address_of
-from blumfeld.testing.simulation.network.network import Wire
+from blumfeld_kit.simulation.machine.host import ADDRESS, address_of
+from blumfeld_kit.simulation.network.network import Wire
 from tests.plugins.consensus_kraft.test_three_nodes import Cluster, fenced
 
 BROKER = 4

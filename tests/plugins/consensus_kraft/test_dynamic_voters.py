@@ -12,17 +12,17 @@ from blumfeld.kernel.formatting.directories import Formatting, format_directorie
 from blumfeld.kernel.formatting.quorum import InitialQuorum
 from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.context import ANONYMOUS
-from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.simulation.machine.host import Machine, address_of, plan_of
-from blumfeld.testing.simulation.network.network import Network
-from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages import add_raft_voter as add
 from blumfeld.wire.messages import update_raft_voter as update
 from blumfeld.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
+from blumfeld_kit.fakes.loop import SimulatedLoop
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.simulation.machine.host import Machine, address_of, plan_of
+from blumfeld_kit.simulation.network.network import Network
+from blumfeld_kit.simulation.trace import Trace
 from tests.plugins.consensus_kraft.test_three_nodes import CONTROLLER_PORT, Cluster
 
 CLIENT = OnBehalf(ANONYMOUS, "127.0.0.1", "test")

@@ -14,8 +14,6 @@ import pytest
 from msgspec.structs import replace
 
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, CLUSTER_METADATA_TOPIC_ID
-from blumfeld.testing.simulation.clients.client import connect
-from blumfeld.testing.simulation.machine.host import address_of
 from blumfeld.wire.api import ApiKey, request_class
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import split_batches
@@ -37,6 +35,8 @@ from blumfeld.wire.messages import (
 )
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest
 from blumfeld.wire.schema import Message, fields_of
+from blumfeld_kit.simulation.clients.client import connect
+from blumfeld_kit.simulation.machine.host import address_of
 from tests.extreme_values import usual_request, varied
 from tests.plugins.consensus_kraft.test_dynamic_voters import DynamicCluster
 from tests.plugins.consensus_kraft.test_three_nodes import CONTROLLER_PORT

@@ -8,7 +8,6 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import (
     AllocateProducerIdsRequest,
@@ -22,6 +21,7 @@ from blumfeld.wire.messages.describe_quorum import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.forwarding import RETRY_MS, Forwarder, OwnController
+from blumfeld_kit.fakes import FakeRuntime
 
 TIMEOUT_MS = 5_000
 

@@ -11,7 +11,6 @@ import pytest
 from blumfeld.metadata.image.checkpoint import CheckpointId, encode_checkpoint
 from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages import fetch
 from blumfeld.wire.messages.fetch_snapshot import (
@@ -25,6 +24,7 @@ from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.quorum.wire_form import to_wire
 from blumfeld_consensus_kraft.raft.messages import BeginEpoch, VoteRequest
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
+from blumfeld_kit.fakes.files import FakeDisk
 from tests.plugins.consensus_kraft.kraft_node import KraftNode
 from tests.plugins.consensus_kraft.log_node import READS, TIME_MS, batch, topics
 from tests.plugins.consensus_kraft.quorum.test_driver import WIRE, Peers

@@ -14,7 +14,6 @@ from blumfeld.metadata.image.records import image_of, image_records
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (
@@ -33,6 +32,7 @@ from blumfeld.wire.messages.metadata_records import (
     TopicRecord,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.files import FakeDisk
 from tests.everyday import first
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID, LOG_DIR, KraftNode, creation
 

@@ -8,7 +8,6 @@ import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.metadata.image.checkpoint import CheckpointId, encode_checkpoint
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.messages.metadata_records import TopicRecord
 from blumfeld.wire.messages.raft_records import (
     Endpoint,
@@ -17,6 +16,7 @@ from blumfeld.wire.messages.raft_records import (
     VotersRecordVoter,
 )
 from blumfeld_consensus_kraft.voter import epoch_start
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.kafka_peer import kafka_on, peer_script, tool
 from tests.plugins.consensus_kraft.kraft_node import KraftNode
 

@@ -7,10 +7,10 @@ import pytest
 from blumfeld.metadata.controller import Controller, PeriodicCommand
 from blumfeld.metadata.decision import ControllerDecision, ControllerState, Moment
 from blumfeld.spi.cluster import ImageDelta
-from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatResponse
 from blumfeld.wire.messages.metadata_records import NoOpRecord
 from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_kit.fakes.files import FakeDisk
 from tests.plugins.consensus_kraft.kraft_node import KraftNode
 
 DONE = BrokerHeartbeatResponse()

@@ -6,13 +6,13 @@ from blumfeld.metadata.image.checkpoint import metadata_batch
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes import FakeRuntime
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.messages import metadata_records as records
 from blumfeld.wire.messages.heartbeat import HeartbeatResponse
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.loading import placed_batch
 from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
+from blumfeld_kit.fakes import FakeRuntime
 
 
 def batch(base_offset: int, name: str) -> Placed:

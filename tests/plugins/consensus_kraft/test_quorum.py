@@ -20,9 +20,6 @@ from blumfeld.spi.cluster import BROKER_RESOURCE, ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Feature
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fakes.files import FakeDisk, Fault
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
@@ -35,6 +32,9 @@ from blumfeld.wire.messages.metadata_records import (
 from blumfeld.wire.messages.raft_records import VotersRecord, VotersRecordVoter
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_kit.fakes.files import FakeDisk, Fault
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import Listener
 from tests.everyday import first
 from tests.plugins.consensus_kraft.kraft_node import DATA_DIR, LOG_DIR, KraftNode, creation
 

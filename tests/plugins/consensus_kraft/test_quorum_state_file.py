@@ -10,7 +10,6 @@ import pytest
 from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.log.quorum_state import FILE_NAME, QuorumState, decode_quorum_state
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes.files import Fault
 from blumfeld.wire.batches.control_records import ControlType, control_type_of
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
@@ -18,6 +17,7 @@ from blumfeld.wire.codec import decode
 from blumfeld.wire.messages.raft_records import LeaderChangeMessage, VotersRecord, VotersRecordVoter
 from blumfeld_consensus_kraft.quorum_state_file import QuorumStateFile
 from blumfeld_consensus_kraft.voter import epoch_start
+from blumfeld_kit.fakes.files import Fault
 from tests.plugins.consensus_kraft.log_node import Deaths, LogNode
 
 DIRECTORY = b"d" * 16

@@ -12,7 +12,6 @@ from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS_NAME
 from blumfeld.log.quorum_state import EPOCH_MAX
 from blumfeld.metadata.image.checkpoint import CheckpointId
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes.files import FakeDisk, Fault
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import CorruptBatch
 from blumfeld_consensus_kraft.kept_snapshots import HOLD_MS
@@ -20,6 +19,7 @@ from blumfeld_consensus_kraft.raft.fetching import divergence, needed_snapshot
 from blumfeld_consensus_kraft.raft.messages import FetchRequest
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from blumfeld_consensus_kraft.snapshots import Snapshots
+from blumfeld_kit.fakes.files import FakeDisk, Fault
 from tests.everyday import first
 from tests.plugins.consensus_kraft.kraft_node import Events
 from tests.plugins.consensus_kraft.log_node import Deaths, LogNode, batch, epochs_of, history, topics

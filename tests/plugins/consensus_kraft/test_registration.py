@@ -10,12 +10,12 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.hooks import Composition
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.controller_registration import ControllerRegistrationResponse
 from blumfeld.wire.messages.metadata_records import RegisterControllerRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.registration import RETRY_MAX_MS, ControllerRegistrar
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.plugins.consensus_kraft.kraft_node import Parts
 
 

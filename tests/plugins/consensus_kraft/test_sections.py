@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.testing.fakes.files import FakeDisk
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.create_acls import CreateAclsResponse
+from blumfeld_kit.fakes.files import FakeDisk
 from tests.metadata.acl_section import AclSection, CreateAcls, creation
 from tests.plugins.consensus_kraft.kraft_node import KraftNode
 

@@ -17,7 +17,6 @@ from blumfeld.metadata.image.checkpoint import (
 from blumfeld.metadata.image.checkpoint_reader import BATCH_BYTES_MAX, CheckpointReader
 from blumfeld.metadata.image.records import image_of, image_records
 from blumfeld.metadata.slices import SLICE_RECORDS
-from blumfeld.testing.fakes.files import Fault
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -30,6 +29,7 @@ from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.snapshot_download import SnapshotDownload
 from blumfeld_consensus_kraft.snapshot_loading import load_snapshot
 from blumfeld_consensus_kraft.snapshot_source import CHUNK_BYTES_MAX, SnapshotChunk, SnapshotSource
+from blumfeld_kit.fakes.files import Fault
 from tests.everyday import first
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID
 from tests.plugins.consensus_kraft.log_node import TIME_MS, Deaths, LogNode, batch, history, topics

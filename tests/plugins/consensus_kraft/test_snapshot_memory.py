@@ -15,8 +15,8 @@ from blumfeld.metadata.image.partition_table import CHUNK_PARTITIONS, PartitionT
 from blumfeld.metadata.image.records import emptied, image_of, image_records
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.scheduler import Lane
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld_consensus_kraft.snapshots import Snapshots
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.plugins.consensus_kraft.kraft_node import Events, KraftNode, creation
 
 LARGE, SMALL, SMALL_TOPICS = 40_000, 100, 300

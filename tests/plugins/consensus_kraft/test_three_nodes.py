@@ -13,11 +13,6 @@ from blumfeld.metadata.image import checkpoint
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.context import ANONYMOUS
-from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.clients.client import connect
-from blumfeld.testing.simulation.machine.host import Machine, address_of, plan_of
-from blumfeld.testing.simulation.network.network import Network
-from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.delete_topics import (
@@ -42,6 +37,11 @@ from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, Find
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
+from blumfeld_kit.fakes.loop import SimulatedLoop
+from blumfeld_kit.simulation.clients.client import connect
+from blumfeld_kit.simulation.machine.host import Machine, address_of, plan_of
+from blumfeld_kit.simulation.network.network import Network
+from blumfeld_kit.simulation.trace import Trace
 from tests.plugins.consensus_kraft.kraft_node import Events
 
 CONTROLLER_PORT = 9093

@@ -9,14 +9,14 @@ import pytest
 
 from blumfeld.client.classic_group import subscription_bytes
 from blumfeld.spi.groups import GroupProtocol, GroupShard
-from blumfeld.testing import GroupProtocolContract
-from blumfeld.testing.groups.contract import GROUP
-from blumfeld.testing.groups.under_test import GroupUnderTest
 from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest, TopicPartitions
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
+from blumfeld_kit import GroupProtocolContract
+from blumfeld_kit.groups.contract import GROUP
+from blumfeld_kit.groups.under_test import GroupUnderTest
 from campaigns.groups.__main__ import protocols_of
 from campaigns.groups.oracle import VOLATILE, in_flight_of
 

@@ -9,8 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld.spi.assignors import Assignment, AssignmentSpec, ConsumerAssignor
-from blumfeld.testing import AssignorContract
-from blumfeld.testing.assignor_contract.specs import (
+from blumfeld_groups_kip848.assignors.range import RangeAssignor
+from blumfeld_groups_kip848.assignors.uniform import UniformAssignor
+from blumfeld_kit import AssignorContract
+from blumfeld_kit.assignor_contract.specs import (
     RACKS,
     deal,
     holding,
@@ -19,8 +21,6 @@ from blumfeld.testing.assignor_contract.specs import (
     specs,
     topic_id,
 )
-from blumfeld_groups_kip848.assignors.range import RangeAssignor
-from blumfeld_groups_kip848.assignors.uniform import UniformAssignor
 from tests import everyday
 
 UNIFORM, RANGE = UniformAssignor(), RangeAssignor()

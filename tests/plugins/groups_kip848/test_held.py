@@ -5,7 +5,6 @@ from __future__ import annotations
 import attrs
 
 from blumfeld.client.classic_group import partitions_of, subscription_bytes
-from blumfeld.testing.groups.model import ModelCluster
 from blumfeld_groups_kip848.conversion.downgrade import exported
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import (
@@ -18,6 +17,7 @@ from blumfeld_groups_kip848.group import (
 )
 from blumfeld_groups_kip848.members.leaving import leave_for_a_while
 from blumfeld_groups_kip848.targets.reconciliation import reconcile
+from blumfeld_kit.groups.model import ModelCluster
 
 A, B = b"a" * 16, b"b" * 16
 REVOKING = Member(

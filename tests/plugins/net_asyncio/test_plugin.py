@@ -22,7 +22,7 @@ from blumfeld.net.connections import accepting
 from blumfeld.net.memory_metrics import memory_metrics
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.transport import Exchange, Limits
-from blumfeld.testing.transport_contract.kit import Handler, Net, Receiver, eventually, hold
+from blumfeld_kit.transport_contract.kit import Handler, Net, Receiver, eventually, hold
 from blumfeld_net_asyncio import Plugin, readiness
 from blumfeld_net_asyncio.plugin import Options
 from blumfeld_net_asyncio.readiness import TurnLoop, TurnSelector, new_loop, readiness_of

@@ -7,8 +7,8 @@ import os
 import pytest
 
 from blumfeld.spi.transport import LoopFactory
-from blumfeld.testing.transport_contract import MakeTransport, TransportContract
-from blumfeld.testing.transport_contract.regions import RegionContract
+from blumfeld_kit.transport_contract import MakeTransport, TransportContract
+from blumfeld_kit.transport_contract.regions import RegionContract
 from blumfeld_net_asyncio.readiness import new_loop
 from blumfeld_net_asyncio.transport import AsyncioTransport
 from tests.plugins.net_asyncio.net_asyncio_tools import NoLog

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 import pytest
 
 from blumfeld.spi.transport import LoopFactory
-from blumfeld.testing.transport_contract import MakeTransport, TransportContract
-from blumfeld.testing.transport_contract.kit import Net, eventually
-from blumfeld.testing.transport_contract.regions import RegionContract
+from blumfeld_kit.transport_contract import MakeTransport, TransportContract
+from blumfeld_kit.transport_contract.kit import Net, eventually
+from blumfeld_kit.transport_contract.regions import RegionContract
 from blumfeld_net_uring.io_uring.loop import UringLoop, new_loop
 from blumfeld_net_uring.io_uring.probe import probe
 from blumfeld_net_uring.transport import UringTransport

@@ -13,7 +13,7 @@ import pluggy
 import pytest
 
 from blumfeld.spi.hooks import Hooks
-from blumfeld.testing.transport_contract.kit import Handler, Net
+from blumfeld_kit.transport_contract.kit import Handler, Net
 from blumfeld_net_uring import Plugin
 from blumfeld_net_uring.io_uring.loop import UringLoop, new_loop
 from blumfeld_net_uring.io_uring.probe import probe

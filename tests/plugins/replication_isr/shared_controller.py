@@ -24,10 +24,10 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.consensus import ImageListener, OnBehalf, Quorum, ReplicaDriver
 from blumfeld.spi.hooks import Composition, NoOptions, hookimpl
-from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.loop import SimulatedLoop
+from blumfeld_kit.fakes.runtime import FakeRuntime
 
 EPOCH = 1
 DELAY_S = 0.002

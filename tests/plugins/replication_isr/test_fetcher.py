@@ -16,7 +16,6 @@ from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.spi.peers import RawAnswer
 from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.codec import encode
 from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
 from blumfeld.wire.messages.fetch import (
@@ -33,6 +32,7 @@ from blumfeld.wire.messages.list_offsets import (
     ListOffsetsTopicResponse,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_replication_isr import replication
 from blumfeld_replication_isr.replication import IsrReplication
 from tests.broker.harness import Quiet

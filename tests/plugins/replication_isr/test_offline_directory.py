@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from blumfeld.broker.replicas.partition import Partition
-from blumfeld.testing.fakes.disk import Fault
+from blumfeld_kit.fakes.disk import Fault
 from tests.everyday import first
 from tests.plugins.replication_isr.three_nodes import ThreeNodes, batches_of, values_of
 

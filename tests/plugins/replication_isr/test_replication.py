@@ -15,7 +15,6 @@ from blumfeld.spi.cluster import BrokerImage, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.storage import PartitionLog, TopicPartition
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.alter_partition import (
     AlterPartitionRequest,
@@ -24,6 +23,7 @@ from blumfeld.wire.messages.alter_partition import (
     ResponseTopicData,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_replication_isr import Plugin
 from blumfeld_replication_isr.isr_rules import IsrRules
 from blumfeld_replication_isr.leader import IsrLeader

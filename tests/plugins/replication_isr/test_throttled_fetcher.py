@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from blumfeld.spi.replication_quota import ReplicationQuota
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.messages.fetch import PartitionData
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.plugins.replication_isr.test_fetcher import Driver, Log, data
 
 RATE = 100

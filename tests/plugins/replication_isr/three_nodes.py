@@ -9,11 +9,6 @@ from typing import Any, cast
 
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.testing.fakes.loop import SimulatedLoop
-from blumfeld.testing.simulation.clients.client import ClientConnection, connect
-from blumfeld.testing.simulation.machine.host import ADDRESS, Machine, address_of, plan_of
-from blumfeld.testing.simulation.network.network import Network
-from blumfeld.testing.simulation.trace import Trace
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record, records
@@ -42,6 +37,11 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
+from blumfeld_kit.fakes.loop import SimulatedLoop
+from blumfeld_kit.simulation.clients.client import ClientConnection, connect
+from blumfeld_kit.simulation.machine.host import ADDRESS, Machine, address_of, plan_of
+from blumfeld_kit.simulation.network.network import Network
+from blumfeld_kit.simulation.trace import Trace
 from tests.plugins.replication_isr.shared_controller import CLUSTER_ID, SharedController
 
 NODES = 3

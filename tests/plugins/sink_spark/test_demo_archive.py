@@ -18,7 +18,7 @@ from blumfeld.cli.demo.feed import FeedMessage, synthetic_feed
 from blumfeld.cli.demo.pipeline import TOPIC
 from blumfeld.feeds import RECV_HEADER
 from blumfeld.feeds.binance import Message
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.reading.producing.load import Record

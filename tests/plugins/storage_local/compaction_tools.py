@@ -8,11 +8,11 @@ from blumfeld.log.segments.file_names import parse_segment_name
 from blumfeld.spi.compaction import CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogStorage
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events

@@ -17,7 +17,7 @@ from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import PartitionLog, TopicPartition, WriteOutcome
-from blumfeld.testing.storage_driver.node import CLUSTER_ID, NODE_ID, TOPIC_ID, Listener, make_batch
+from blumfeld_kit.storage_driver.node import CLUSTER_ID, NODE_ID, TOPIC_ID, Listener, make_batch
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events
 

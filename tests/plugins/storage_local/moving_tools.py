@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node
 from blumfeld_storage_local.durability import Durability, FlushMode
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events

@@ -13,9 +13,9 @@ import pytest
 
 from blumfeld.spi.parts import release
 from blumfeld.spi.storage import LogRead, TopicPartition
-from blumfeld.testing.fakes.files import Fault
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import Log, Node, make_batch
+from blumfeld_kit.fakes.files import Fault
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import Log, Node, make_batch
 from blumfeld_storage_local.plugin import open_files_max
 from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage

@@ -13,8 +13,8 @@ from blumfeld.log.checkpoints import LOG_STARTS, RECOVERY_POINTS, encode_offsets
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead, WriteOutcome
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from blumfeld_storage_local.segments.checking import NOWHERE, CheckedBytes, check_headers
 from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage

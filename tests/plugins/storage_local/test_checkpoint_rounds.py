@@ -7,9 +7,9 @@ from collections.abc import Iterator
 import pytest
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fakes.files import Luck
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import Log, Node
+from blumfeld_kit.fakes.files import Luck
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import Log, Node
 from blumfeld_storage_local.directories import checkpoint_round
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events

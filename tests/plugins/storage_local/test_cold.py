@@ -9,10 +9,10 @@ import pytest
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, TimestampOffset, TopicPartition
-from blumfeld.testing.fakes.files import Fault
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import TIME_MS, Log, Node
 from blumfeld.wire.errors import InvalidRecord
+from blumfeld_kit.fakes.files import Fault
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import TIME_MS, Log, Node
 from blumfeld_storage_local.logs import timestamp_search
 from blumfeld_storage_local.logs.timestamp_search import RECORDS_BETWEEN_CHECKS
 from blumfeld_storage_local.segments.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS

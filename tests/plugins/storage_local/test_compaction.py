@@ -15,8 +15,8 @@ from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import OffsetOutOfRangeError
-from blumfeld.testing.fakes.power import Adversary
-from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
+from blumfeld_kit.fakes.power import Adversary
+from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from tests.everyday import first
 from tests.plugins.storage_local.compaction_tools import (
     AFTER,

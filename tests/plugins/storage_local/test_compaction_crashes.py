@@ -13,11 +13,11 @@ from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.log.cleaning import cleaner_pass as cleaning
 from blumfeld.log.segments.file_names import Mark, Suffix, segment_name
 from blumfeld.spi.runtime import Random
-from blumfeld.testing.crash.machine import READS
-from blumfeld.testing.fakes.files import Fault
-from blumfeld.testing.fakes.power import Adversary, Chance, FileFate, NoChance, PowerCut
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import Log, make_batch
+from blumfeld_kit.crash.machine import READS
+from blumfeld_kit.fakes.files import Fault
+from blumfeld_kit.fakes.power import Adversary, Chance, FileFate, NoChance, PowerCut
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import Log, make_batch
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, SwapPlan
 from blumfeld_storage_local.logs.tidying import tidy
 from tests.plugins.storage_local.compaction_tools import (

@@ -11,9 +11,9 @@ import pytest
 from blumfeld.config.values import TopicConfig
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fakes.files import Fault
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import CLUSTER_ID, NODE_ID, PARTITION, TOPIC_ID, Node
+from blumfeld_kit.fakes.files import Fault
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import CLUSTER_ID, NODE_ID, PARTITION, TOPIC_ID, Node
 from blumfeld_storage_local.directories.placing import MoveEnd, MoveMark, encode_marks
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.storage import LocalStorage

@@ -11,13 +11,13 @@ import pytest
 
 from blumfeld.log.checkpoints import CLEAN_SHUTDOWN, RECOVERY_POINTS, decode_offsets
 from blumfeld.spi.storage import LogStorage, OffsetOutOfRangeError, TopicPartition, WriteOutcome
-from blumfeld.testing.fakes.files import Fault, Luck
-from blumfeld.testing.fakes.loop import SimulationError
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.simulation.clients.oracle import Oracle
-from blumfeld.testing.simulation.run import Simulation
-from blumfeld.testing.storage_contract import StorageContract
-from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch
+from blumfeld_kit.fakes.files import Fault, Luck
+from blumfeld_kit.fakes.loop import SimulationError
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.simulation.clients.oracle import Oracle
+from blumfeld_kit.simulation.run import Simulation
+from blumfeld_kit.storage_contract import StorageContract
+from blumfeld_kit.storage_driver.node import PARTITION, Log, Node, make_batch
 from blumfeld_storage_local import plugin
 from blumfeld_storage_local.durability import Durability
 from blumfeld_storage_local.plugin import Options

@@ -13,9 +13,9 @@ from blumfeld.log.checkpoints import MetaProperties, encode_meta_properties
 from blumfeld.spi.aux_files import in_chunks
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fakes.files import Luck
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
+from blumfeld_kit.fakes.files import Luck
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
 from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events

@@ -11,9 +11,9 @@ import pytest
 from blumfeld.log.segments.file_names import Suffix, segment_name
 from blumfeld.log.segments.index import TimeIndex
 from blumfeld.spi.storage import LACKS
-from blumfeld.testing.crash.machine import READS
-from blumfeld.testing.fakes.files import Fault
-from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
+from blumfeld_kit.crash.machine import READS
+from blumfeld_kit.fakes.files import Fault
+from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from tests.plugins.storage_local.test_new_logs import new_node
 
 SMALL: Any = {"index_interval_bytes": 1}

@@ -13,10 +13,10 @@ from pathlib import Path
 import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
-from blumfeld.testing.brokers.process import BrokerProcess
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import TIME_MS, Node, make_batch
+from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.compression.codec import Codec
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import TIME_MS, Node, make_batch
 from blumfeld_storage_local.storage import LocalStorage
 from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.kafka_records import (

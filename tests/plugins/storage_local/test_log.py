@@ -9,10 +9,10 @@ import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.storage import LogStorage
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_contract import StorageContract
-from blumfeld.testing.storage_contract.random_operations import run_machine
-from blumfeld.testing.storage_driver.node import Node
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_contract import StorageContract
+from blumfeld_kit.storage_contract.random_operations import run_machine
+from blumfeld_kit.storage_driver.node import Node
 from blumfeld_storage_local.storage import LocalStorage
 
 

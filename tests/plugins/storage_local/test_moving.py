@@ -9,7 +9,7 @@ import pytest
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogDirNotFoundError, LogNotOpenError, TopicPartition, WriteOutcome
-from blumfeld.testing.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
+from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from tests.plugins.storage_local.moving_tools import (
     SMALL,
     begin,

@@ -11,9 +11,9 @@ import pytest
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogDirNotFoundError, WriteOutcome
-from blumfeld.testing.fakes.files import Adversary, Fault
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import PARTITION, Log, Node, make_batch
+from blumfeld_kit.fakes.files import Adversary, Fault
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import PARTITION, Log, Node, make_batch
 from blumfeld_storage_local.durability import FlushMode
 from blumfeld_storage_local.storage import LocalStorage
 from tests.everyday import first

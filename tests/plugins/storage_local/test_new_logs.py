@@ -10,10 +10,10 @@ import pytest
 
 from blumfeld.log.checkpoints import PARTITION_METADATA
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.testing.fakes.files import Fault
-from blumfeld.testing.fakes.power import Adversary, Chance
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import PARTITION, TOPIC_ID, Node
+from blumfeld_kit.fakes.files import Fault
+from blumfeld_kit.fakes.power import Adversary, Chance
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import PARTITION, TOPIC_ID, Node
 from blumfeld_storage_local.durability import Durability
 from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.sync.new_logs import QUIET_MS, SYNCED_AT_ONCE, WAIT_MAX_MS

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import pytest
 
 from blumfeld.spi.storage import LogStorage
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import PARTITION, Log, Node
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import PARTITION, Log, Node
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.test_log import Events
 

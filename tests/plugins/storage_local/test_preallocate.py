@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
-from blumfeld.testing.fakes.disk import Fault
-from blumfeld.testing.fakes.runtime import FakeRuntime
-from blumfeld.testing.storage_driver.node import Node, make_batch
+from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from blumfeld_kit.fakes.disk import Fault
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_kit.storage_driver.node import Node, make_batch
 from blumfeld_storage_local.storage import LocalStorage
 from campaigns.raw_connection import RawConnection
 from tests.plugins.storage_local.test_log import Events

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from tests.kafka_peer import kafka_on, peer_script, tool
 from tests.plugins.transactions.test_client import WAIT_S, read
 

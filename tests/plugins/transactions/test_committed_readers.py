@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.messages.fetch import FetchRequest
 from blumfeld.wire.messages.list_offsets import ListOffsetsPartition, ListOffsetsRequest, ListOffsetsTopic
+from blumfeld_kit.fakes.runtime import EPOCH_MS
 from tests.broker.batches import fetch
 from tests.plugins.transactions.test_on_broker import NONE, Transacting
 

@@ -15,7 +15,6 @@ from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS, Coordinato
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import CoordinatorRecord
 from blumfeld.spi.transactions import TransactionSurroundings
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -25,6 +24,7 @@ from blumfeld.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_transactions.commands import (
     AddPartitions,
     EndTransaction,

@@ -11,10 +11,10 @@ import pytest
 from blumfeld.coordinator.expressions import CHARACTERS_MAX
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import RequestContext
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_transactions import id_patterns
 from blumfeld_transactions.id_patterns import (
     ID_CHARACTERS_AT_ONCE,

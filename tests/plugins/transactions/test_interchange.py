@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from blumfeld.cli.app import run_app
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.broker.coordination.test_transactional_offsets_as_kafka import ask

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from blumfeld.cli.app import run_app
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.messages.update_features import FeatureUpdateKey, UpdateFeaturesRequest
 from tests.kafka_peer import peer_script, tool
 from tests.plugins.transactions.test_client import WAIT_S, read

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 from tests.kafka_peer import peer_script, tool
 from tests.plugins.transactions.test_client import WAIT_S, producer, read
 from tests.plugins.transactions.test_three_nodes import MANIFEST

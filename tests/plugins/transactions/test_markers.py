@@ -12,7 +12,6 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Phase
 from blumfeld.spi.scheduler import BUDGETS, Lane
 from blumfeld.spi.transactions import TransactionSurroundings
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.write_txn_markers import (
     WritableTxnMarkerPartitionResult,
@@ -22,6 +21,7 @@ from blumfeld.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from blumfeld.wire.schema import Message
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_transactions.commands import MarkersWritten, WriteMarkers
 from blumfeld_transactions.markers import (
     MARKERS_A_REQUEST,

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.process import free_port
+from blumfeld.testing.process import free_port
 from tests.plugins.transactions.test_client import WAIT_S, producer, read
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(200)]

@@ -11,9 +11,9 @@ from blumfeld.coordinator.runtime.host import ShardHost
 from blumfeld.spi.cluster import TOPIC_RESOURCE, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.end_txn import EndTxnRequest
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_transactions.commands import AbortExhausted, AbortTimedOut, FetchProducerId
 from blumfeld_transactions.shard import ABORTS_A_TURN, LOOKS_A_TURN, PARTITIONS_A_TURN, TransactionShard
 from blumfeld_transactions.timeouts import TimeoutEffects

@@ -19,7 +19,7 @@ from rich.table import Table
 from blumfeld.cli.demo.feed import FeedError, FeedMessage, captured_feed, synthetic_feed
 from blumfeld.cli.demo.ledger import Progress as Counters
 from blumfeld.cli.demo.ledger import TopicError
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 
 if TYPE_CHECKING:
     from blumfeld.cli.demo.pipeline import Run

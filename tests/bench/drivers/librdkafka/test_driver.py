@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.bench.drivers import make_driver
-from blumfeld.bench.drivers.contract import DriverError, Task
-from blumfeld.bench.workload import Consume, Produce, Step
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld_bench.drivers import make_driver
+from blumfeld_bench.drivers.contract import DriverError, Task
+from blumfeld_bench.workload import Consume, Produce, Step
 from tests.bench.drivers.running import count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer
 from tests.bench.drivers.wire.test_driver import TRIES, port_of

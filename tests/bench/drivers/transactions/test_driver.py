@@ -6,23 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blumfeld.bench.drivers import make_driver
-from blumfeld.bench.drivers.contract import DriverError, Outcome, Task
-from blumfeld.bench.drivers.meter import Meter
-from blumfeld.bench.drivers.transactions import process
-from blumfeld.bench.drivers.transactions.frames import AddPartitionsFrame, EndFrame, ProduceFrame
-from blumfeld.bench.drivers.transactions.setting_up import committed_records
-from blumfeld.bench.drivers.wire_client import LATEST, WireClient
-from blumfeld.bench.workload import (
-    Produce,
-    Step,
-    Topic,
-    Transaction,
-    Workload,
-    WorkloadError,
-    parse_workload,
-)
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record
@@ -34,6 +18,22 @@ from blumfeld.wire.messages.add_partitions_to_txn import (
 )
 from blumfeld.wire.messages.end_txn import EndTxnResponse
 from blumfeld.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
+from blumfeld_bench.drivers import make_driver
+from blumfeld_bench.drivers.contract import DriverError, Outcome, Task
+from blumfeld_bench.drivers.meter import Meter
+from blumfeld_bench.drivers.transactions import process
+from blumfeld_bench.drivers.transactions.frames import AddPartitionsFrame, EndFrame, ProduceFrame
+from blumfeld_bench.drivers.transactions.setting_up import committed_records
+from blumfeld_bench.drivers.wire_client import LATEST, WireClient
+from blumfeld_bench.workload import (
+    Produce,
+    Step,
+    Topic,
+    Transaction,
+    Workload,
+    WorkloadError,
+    parse_workload,
+)
 from tests.bench.drivers.running import Watch, count
 
 HEADER = bytes(5)

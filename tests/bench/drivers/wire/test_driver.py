@@ -6,14 +6,14 @@ import os
 
 import pytest
 
-from blumfeld.bench.drivers import make_driver
-from blumfeld.bench.drivers.connecting import may_go_first
-from blumfeld.bench.drivers.contract import DriverError, Task
-from blumfeld.bench.drivers.wire.driver import null_server
-from blumfeld.bench.drivers.wire_client import WireClient
-from blumfeld.bench.result import Placement
-from blumfeld.bench.workload import Consume, Produce, Step
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld_bench.drivers import make_driver
+from blumfeld_bench.drivers.connecting import may_go_first
+from blumfeld_bench.drivers.contract import DriverError, Task
+from blumfeld_bench.drivers.wire.driver import null_server
+from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld_bench.result import Placement
+from blumfeld_bench.workload import Consume, Produce, Step
 from tests.bench.drivers.running import Watch, count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer
 

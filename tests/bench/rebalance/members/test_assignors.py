@@ -6,7 +6,7 @@ from itertools import chain
 
 import pytest
 
-from blumfeld.bench.rebalance.members.assignors import (
+from blumfeld_bench.rebalance.members.assignors import (
     cooperative_assignment,
     range_assignment,
     sticky_assignment,

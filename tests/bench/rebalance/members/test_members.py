@@ -7,11 +7,6 @@ from typing import TypeVar
 
 import pytest
 
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.rebalance.members.classic import ClassicMember
-from blumfeld.bench.rebalance.members.consumer import ConsumerMember
-from blumfeld.bench.rebalance.members.member import FAR_NS, RETRY_NS, Group
-from blumfeld.bench.rebalance.members.ownership import Ownership
 from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.headers import request_header, response_header, response_is_flexible
@@ -30,6 +25,11 @@ from blumfeld.wire.messages.heartbeat import HeartbeatRequest, HeartbeatResponse
 from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupResponse, JoinGroupResponseMember
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
 from blumfeld.wire.schema import Message
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.rebalance.members.classic import ClassicMember
+from blumfeld_bench.rebalance.members.consumer import ConsumerMember
+from blumfeld_bench.rebalance.members.member import FAR_NS, RETRY_NS, Group
+from blumfeld_bench.rebalance.members.ownership import Ownership
 
 TOPIC_ID = bytes(range(16))
 INTERVAL_NS = 1_000_000_000

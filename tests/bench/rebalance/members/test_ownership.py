@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.bench.rebalance.members.ownership import Ownership, pauses
+from blumfeld_bench.rebalance.members.ownership import Ownership, pauses
 
 
 def owned(partitions: int, **members: tuple[int, ...]) -> Ownership:

@@ -6,12 +6,12 @@ import pytest
 
 from blumfeld.broker.replicas.rules.append_rules import AppendRules
 from blumfeld.config.values import TopicConfig
-from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.compression.codec import EXPANSION_MAX, Codec
 from blumfeld.wire.errors import CorruptBatch, ErrorCode, InvalidRecord
+from blumfeld_kit.fakes.runtime import EPOCH_MS
 from tests.broker.batches import declaring
 
 SMALLEST = Record(None, None, (), EPOCH_MS)

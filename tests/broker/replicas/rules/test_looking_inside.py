@@ -23,7 +23,6 @@ from blumfeld.broker.replicas.rules.record_rules import (
     conformed_off_the_loop,
 )
 from blumfeld.config.values import TopicConfig
-from blumfeld.testing.fakes.runtime import EPOCH_MS
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import (
     CRC_FROM,
@@ -38,6 +37,7 @@ from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.compression.payload import XERIAL_HEADER, compress
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceResponse
+from blumfeld_kit.fakes.runtime import EPOCH_MS
 from tests.broker.batches import produce
 from tests.broker.harness import BrokerHarness, FakeExchange
 

@@ -9,8 +9,8 @@ import pytest
 
 from blumfeld.broker.replicas.state.epoch_files import EpochFiles
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.broker.replica_on_disk import ReplicaOnDisk
 from tests.log.batches import batch_bytes
 

@@ -11,8 +11,8 @@ from blumfeld.broker.replicas.state import replica_state as state_module
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.config.values import TopicConfig
 from blumfeld.log.leader_epochs import FILE_NAME as EPOCHS
-from blumfeld.testing.fakes.power import Adversary
 from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld_kit.fakes.power import Adversary
 from tests.broker.replica_on_disk import ReplicaOnDisk
 from tests.log.batches import batch_bytes, data_batch, marker
 

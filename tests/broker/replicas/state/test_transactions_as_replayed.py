@@ -21,12 +21,12 @@ from blumfeld.config.values import BrokerConfig, TopicConfig
 from blumfeld.log.cleaning.rules import plan_cleaning
 from blumfeld.log.producers.end_marker import end_marker_of
 from blumfeld.spi.compaction import AbortedTransaction
-from blumfeld.testing.fakes.power import Adversary
-from blumfeld.testing.storage_driver.node import PARTITION, TOPIC_ID
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record, records
+from blumfeld_kit.fakes.power import Adversary
+from blumfeld_kit.storage_driver.node import PARTITION, TOPIC_ID
 from tests.broker.replica_on_disk import ReplicaOnDisk
 from tests.everyday import first
 

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from campaigns.archive.common.topics import ends, make_topic
 from campaigns.archive.crashes.feeding import Feeding
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from campaigns.archive.common.process import Outcome
 from campaigns.archive.inputs.case import Case, Scene, run_case
 from campaigns.archive.round_trip import hashes

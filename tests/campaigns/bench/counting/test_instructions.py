@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from blumfeld.bench.running.system_calls import calls_by_name
 from blumfeld.testing import EmbeddedBroker
+from blumfeld_bench.running.system_calls import calls_by_name
 from campaigns.bench.counting import steps
 from campaigns.bench.counting.counted import Server, start, total_instructions
 from campaigns.bench.counting.instructions import Cost, MakeLoad, per_request, table, whole_turns

@@ -9,10 +9,10 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from blumfeld.bench.drivers.contract import DriverError
-from blumfeld.bench.running.machine import this_machine
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.testing import EmbeddedBroker
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.running.machine import this_machine
 from campaigns.bench.rivals import this_build
 from campaigns.bench.starts.group_load import KINDS, Result, Start, run, table
 from campaigns.bench.starts.group_load_data import Shape, await_all, fill, last_groups

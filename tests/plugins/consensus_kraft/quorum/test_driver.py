@@ -8,7 +8,6 @@ import pytest
 
 from blumfeld.log.quorum_state import EPOCH_MAX, QuorumState
 from blumfeld.spi.completion import Completion
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages import fetch, vote
 from blumfeld.wire.schema import Message
@@ -22,6 +21,7 @@ from blumfeld_consensus_kraft.raft.roles import Prospective
 from blumfeld_consensus_kraft.raft.settings import Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory
 from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID, Events
 from tests.plugins.consensus_kraft.raft.one_replica import ME, SETTINGS, VOTERS, log_of
 

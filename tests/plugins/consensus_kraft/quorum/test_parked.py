@@ -9,12 +9,12 @@ import pytest
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
-from blumfeld.testing.fakes.runtime import FakeRuntime
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.quorum.parked import FetchLimits, ParkedFetches
 from blumfeld_consensus_kraft.raft.messages import FetchAnswer, FetchRequest, SnapshotId
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_kit.fakes.runtime import FakeRuntime
 
 WAIT_MS = 500
 REQUEST = FetchRequest(ReplicaKey(2), 4, 10, 3, high_watermark=8)

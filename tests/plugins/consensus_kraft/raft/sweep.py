@@ -13,7 +13,7 @@ import time
 from collections import Counter
 from collections.abc import Sequence
 
-from blumfeld.testing.simulation.seeds import seeds_of
+from blumfeld_kit.simulation.seeds import seeds_of
 from tests.plugins.consensus_kraft.raft.hostile_swarm import HostileSwarm
 from tests.plugins.consensus_kraft.raft.swarm import Swarm
 from tests.plugins.consensus_kraft.raft.voter_swarm import VoterSwarm

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.commands import app
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 from tests.plugins.sink_spark.s3_server import s3_server

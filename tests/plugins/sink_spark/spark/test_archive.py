@@ -12,8 +12,8 @@ import msgspec
 import pyarrow.dataset as ds
 import pytest
 
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.process import BrokerProcess
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.writers.lease import Lease

@@ -7,7 +7,7 @@ from pathlib import Path
 import pyspark
 import pytest
 
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.settings import ArchiveSettings, absolute
 from campaigns.archive.common.process import Command, archive_command
 from tests.plugins.sink_spark.spark_tools import make_topic, produce

@@ -18,7 +18,7 @@ import pytest
 
 pytest.importorskip("pyspark")
 
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.errors import ArchiveError, AwayError
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.run import driver, patience

@@ -15,7 +15,7 @@ from pathlib import Path
 import pyarrow.dataset as ds
 import pytest
 
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from tests.kafka_peer import free_pair, kafka_on, peer_script
 from tests.plugins.sink_spark.spark_tools import make_topic, produce
 

@@ -11,7 +11,7 @@ import pytest
 from confluent_kafka import Producer
 from typer.testing import CliRunner
 
-from blumfeld.testing.brokers.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.ledger import Ledger

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 from typer.testing import CliRunner, Result
 
-from blumfeld.testing.brokers.embedded import EmbeddedBroker
+from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.fetching.aborted import AbortedTransactions

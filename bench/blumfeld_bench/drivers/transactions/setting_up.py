@@ -1,0 +1,141 @@
+"""Requests of a driver process before and after the load: coordinators, producer ids, and a count of what was
+committed.
+"""
+
+from __future__ import annotations
+
+import struct
+import time
+from collections.abc import Mapping, Sequence
+
+from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.errors import RefusedError, check
+from blumfeld.wire.batches.record_batch import CONTROL_BIT, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
+from blumfeld.wire.primitives import DecodeError
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.frames import CLIENT_ID
+
+Address = tuple[str, int]
+
+TRANSACTIONAL_ID = 1
+"""Key type of FindCoordinator."""
+FIND_VERSION = 3
+INIT_VERSION = 4
+FETCH_VERSION = 11
+READ_COMMITTED = 1
+TRANSACTION_TIMEOUT_MS = 60_000
+TIMEOUT_S = 30.0
+POLL_S = 0.05
+STABLE_S = 15.0
+"""Time that the markers of the last transactions have."""
+FETCH_BYTES = 8 << 20
+PARTITION_FETCH_BYTES = 1 << 20
+
+_BATCH = struct.Struct(">qi9xhi30xi")  # base offset, length, attributes, last offset delta, records
+
+
+def begin_producer(bootstrap: Address, transactional_id: str) -> tuple[Address, tuple[int, int]]:
+    """Find the coordinator of a transactional id and get its producer id and epoch.
+
+    :return: the coordinator's address, and (producer id, epoch)
+    :raises DriverError: the server refused for 30 s, or with an error that doesn't pass
+    """
+    deadline = time.monotonic() + TIMEOUT_S
+    while True:
+        try:
+            return _begin(bootstrap, transactional_id)
+        except RefusedError as error:
+            if not error.retriable or time.monotonic() > deadline:
+                raise DriverError(str(error)) from None
+            time.sleep(POLL_S)
+        except (OSError, DecodeError) as error:
+            raise DriverError(f"transactional id {transactional_id}: {error}") from error
+
+
+def _begin(bootstrap: Address, transactional_id: str) -> tuple[Address, tuple[int, int]]:
+    with BlockingConnection(*bootstrap, CLIENT_ID, TIMEOUT_S) as client:
+        find = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTIONAL_ID)
+        found = client.ask(find, FindCoordinatorResponse, FIND_VERSION)
+        check(found.error_code, f"the coordinator of {transactional_id}", found.error_message)
+    coordinator = (found.host, found.port)
+    with BlockingConnection(*coordinator, CLIENT_ID, TIMEOUT_S) as client:
+        init = InitProducerIdRequest(
+            transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
+        )
+        given = client.ask(init, InitProducerIdResponse, INIT_VERSION)
+        check(given.error_code, f"the producer id of {transactional_id}")
+    return coordinator, (given.producer_id, given.producer_epoch)
+
+
+def committed_records(topic: str, leaders: Sequence[Address], from_offsets: Sequence[int]) -> int:
+    """Read the topic with read_committed, from these offsets to its end, and count the records.
+
+    Waits until no partition has an open transaction.
+
+    :raises DriverError: a request was refused, or a transaction stays open for 15 s
+    """
+    total = 0
+    for leader in sorted(set(leaders)):
+        mine = {index: from_offsets[index] for index, at in enumerate(leaders) if at == leader}
+        try:
+            with BlockingConnection(*leader, CLIENT_ID, TIMEOUT_S, reuse=True) as client:
+                total += _count(client, topic, mine)
+        except (OSError, DecodeError, RefusedError) as error:
+            raise DriverError(f"reading what was committed: {error}") from error
+    return total
+
+
+def _count(client: BlockingConnection, topic: str, positions: dict[int, int]) -> int:
+    total = 0
+    deadline = time.monotonic() + STABLE_S
+    while positions:
+        answer = client.ask(_fetch(topic, positions), FetchResponse, FETCH_VERSION)
+        check(answer.error_code, "Fetch")
+        moved = False
+        for one in answer.responses[0].partitions:
+            check(one.error_code, f"Fetch of partition {one.partition_index}")
+            if one.aborted_transactions:
+                raise DriverError(f"partition {one.partition_index} has aborted transactions")
+            assert isinstance(one.records, memoryview | None)
+            records, following = _data_records(one.records or memoryview(b""))
+            total += records
+            if following >= 0:
+                positions[one.partition_index] = following
+                moved = True
+            if positions[one.partition_index] >= one.last_stable_offset == one.high_watermark:
+                del positions[one.partition_index]
+        if not moved and positions:
+            if time.monotonic() > deadline:
+                raise DriverError(f"a transaction is still open in partitions {sorted(positions)}")
+            time.sleep(POLL_S)
+    return total
+
+
+def _fetch(topic: str, positions: Mapping[int, int]) -> FetchRequest:
+    wanted = [
+        FetchPartition(partition=index, fetch_offset=offset, partition_max_bytes=PARTITION_FETCH_BYTES)
+        for index, offset in positions.items()
+    ]
+    return FetchRequest(
+        min_bytes=0,
+        max_bytes=FETCH_BYTES,
+        isolation_level=READ_COMMITTED,
+        topics=[FetchTopic(topic=topic, partitions=wanted)],
+    )
+
+
+def _data_records(data: memoryview) -> tuple[int, int]:
+    """Returns the number of records in whole batches without markers, and the offset after the last batch or -1."""
+    at, count, following = 0, 0, -1
+    while len(data) - at >= HEADER_BYTES:
+        base_offset, length, attributes, last_delta, records = _BATCH.unpack_from(data, at)
+        at += length + LOG_OVERHEAD_BYTES
+        if at > len(data):
+            break  # a fetch may cut off the last batch
+        if not attributes & CONTROL_BIT:
+            count += records
+        following = base_offset + last_delta + 1
+    return count, following

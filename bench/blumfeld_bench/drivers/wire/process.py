@@ -1,0 +1,219 @@
+"""One process of the wire driver: ``python -m blumfeld_bench.drivers.wire.process``. Its messages are those of
+``spec``.
+
+One thread, one epoll, no garbage collection while it measures.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from time import monotonic_ns
+from typing import BinaryIO
+
+from blumfeld_bench.drivers.connecting import connect, connect_idle, live, say
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.frames import fetch_frame, produce_pool
+from blumfeld_bench.drivers.meter import Meter
+from blumfeld_bench.drivers.schedule import Schedule
+from blumfeld_bench.drivers.spec import LAP_NS, Begin, ProcessSpec, share
+from blumfeld_bench.drivers.wire.consuming import GRACE_NS, FetchSocket, IdleSocket
+from blumfeld_bench.drivers.wire.loop import SPIN_NS, SPIN_SHARE, Loop
+from blumfeld_bench.drivers.wire.producing import ProduceSocket, Producing
+from blumfeld_bench.drivers.wire_client import EARLIEST, LATEST, Leader, WireClient
+
+DRAIN_NS = 15_000_000_000
+EVENTS_OPEN = 16
+"""Events handled at a time while requests are due."""
+EVENTS_CLOSED = 512
+
+
+class WireLoad:
+    """All connections of this process, through the phases of a step."""
+
+    def __init__(self, spec: ProcessSpec, out: BinaryIO) -> None:
+        self._spec, self._step, self._out = spec, spec.step, out
+        self._loop = Loop()
+        self._meter = Meter()
+        self._acked_ns = 0
+        self._fetch_wait_ns = spec.step.consume.max_wait_ms * 1_000_000 if spec.step.consume else 0
+        leaders = sorted(set(spec.leaders))
+        self._leaders = leaders
+        self._led = [[index for index, at in enumerate(spec.leaders) if at == leader] for leader in leaders]
+        self._idle = [IdleSocket(self._loop, self._meter, sock) for sock in connect_idle(spec)]
+        self._readers = self._connect_readers()
+        self._producing = self._connect_producers()
+
+    def _all_done(self) -> bool:
+        """Whether the step has ended by itself: all requests of a limited number are answered, or existing data is read
+        to its end.
+        """
+        consume, producing = self._step.consume, self._producing
+        if self._spec.requests_max and producing is not None:
+            return producing.all_broken or not producing.waiting
+        if self._step.produce is None and consume is not None and consume.start == "earliest":
+            return all(reader.level or reader.broken for reader in self._readers)
+        return False
+
+    def run(self, begin: Begin) -> None:
+        """Warm up, measure, drain, and report the counts."""
+        self._wait_for(begin.begin_ns)
+        self._meter.begin(begin)
+        self._loop.idle_ns = 0
+        self._start(begin)
+        if begin.measure_ns > begin.begin_ns:
+            self._pass(begin.measure_ns)
+        over = self._pass(begin.end_ns)
+        self._drain(begin.end_ns if not over else monotonic_ns())
+        say(self._out, self._meter.done())
+
+    def _wait_for(self, at_ns: int) -> None:
+        while (now := monotonic_ns()) < at_ns:
+            self._loop.serve(at_ns, EVENTS_CLOSED, now)
+
+    def _start(self, begin: Begin) -> None:
+        for reader in self._readers:
+            reader.start()
+        produce, producing = self._step.produce, self._producing
+        if produce is None or producing is None:
+            return
+        if produce.rate_per_s == 0:
+            producing.start_closed(self._spec.requests_max)
+            return
+        mine = share(produce.connections, self._spec.index, self._spec.processes)
+        requests_per_s = produce.rate_per_s / produce.batch_records * len(mine) / produce.connections
+        seed = self._spec.seed * 1009 + self._spec.index
+        self._loop.spin_ns = min(SPIN_NS, int(SPIN_SHARE * 1e9 / requests_per_s))
+        producing.schedule = Schedule(
+            seed, requests_per_s, produce.batch_records, begin.begin_ns, begin.end_ns
+        )
+
+    def _pass(self, until_ns: int) -> bool:
+        """Work until ``until_ns`` and report laps. Return whether the step ended by itself before."""
+        lap_ns = min(until_ns, monotonic_ns() + LAP_NS)
+        producing = self._producing
+        scheduled = producing is not None and producing.schedule is not None
+        endless = self._step.produce is not None and not self._spec.requests_max
+        while True:
+            now = monotonic_ns()
+            if now >= lap_ns:
+                self._lap(now)
+                if now >= until_ns:
+                    return False
+                lap_ns = min(until_ns, now + LAP_NS)
+            if scheduled:
+                self._turn(now, lap_ns)
+            else:
+                self._loop.serve(lap_ns, EVENTS_CLOSED, now)
+            if endless:
+                continue
+            if self._all_done():
+                self._lap(monotonic_ns())
+                return True
+
+    def _turn(self, now_ns: int, lap_ns: int) -> None:
+        producing = self._producing
+        assert producing is not None
+        schedule = producing.schedule
+        assert schedule is not None
+        if schedule.due_ns <= now_ns and not schedule.over:
+            producing.offer_due(now_ns)
+        until = lap_ns if schedule.over else min(lap_ns, schedule.due_ns)
+        self._loop.serve(until, EVENTS_OPEN)
+
+    def _lap(self, now_ns: int) -> None:
+        if self._producing is not None and self._producing.all_broken:
+            raise DriverError(f"no connection is left: {self._meter.error}")
+        self._meter.idle_ns, self._loop.idle_ns = self._loop.idle_ns, 0
+        say(self._out, self._meter.lap(now_ns, self._step.produce is not None))
+
+    def _drain(self, end_ns: int) -> None:
+        """Let open requests be answered and records arrive, for at most :data:`DRAIN_NS`."""
+        producing = self._producing
+        if producing is not None:
+            producing.stop()
+        deadline = end_ns + DRAIN_NS
+        while (now := monotonic_ns()) < deadline:
+            if producing is not None and producing.schedule is not None:
+                producing.offer_due(now)
+            if self._drained(now, end_ns):
+                break
+            self._loop.serve(min(deadline, now + 2_000_000), EVENTS_CLOSED)
+        if producing is not None:
+            for sock in producing.sockets:
+                sock.give_up(monotonic_ns())
+
+    def _drained(self, now_ns: int, end_ns: int) -> bool:
+        producing = self._producing
+        if producing is not None:
+            if producing.waiting:
+                return False
+            schedule = producing.schedule
+            if schedule is not None and not schedule.over and not producing.all_broken:
+                return False
+            self._acked_ns = self._acked_ns or now_ns
+        if self._readers and self._step.produce is not None:
+            acked_ns = max(self._acked_ns, end_ns)
+            if now_ns < acked_ns + GRACE_NS:
+                return False
+            # A broker that holds a fetch for longer than max_wait_ms has no records for it.
+            answered_ns = acked_ns if now_ns < acked_ns + GRACE_NS + self._fetch_wait_ns else 0
+            return all(reader.level_since(answered_ns) or reader.broken for reader in self._readers)
+        return True
+
+    def _connect_producers(self) -> Producing | None:
+        produce = self._step.produce
+        if produce is None:
+            return None
+        spec = self._spec
+        stamping = self._step.consume is not None
+        count = len(share(produce.connections, spec.index, spec.processes))
+        if not count:
+            return None
+        now_ms = time.time_ns() // 1_000_000
+        seed = spec.seed * 7919 + spec.index
+        pools = [produce_pool(spec.topic, led, produce, seed, now_ms) for led in self._led]
+        socks = iter(connect(self._leaders * count))
+
+        def lane() -> list[ProduceSocket]:
+            return [
+                ProduceSocket(
+                    self._loop, self._meter, sock, spec.topic, produce.in_flight, produce.acks, stamping
+                )
+                for sock in itertools.islice(socks, len(self._leaders))
+            ]
+
+        lanes = [lane() for _ in range(count)]
+        return Producing(lanes, pools)
+
+    def _connect_readers(self) -> list[FetchSocket]:
+        consume = self._step.consume
+        if consume is None:
+            return []
+        spec = self._spec
+        where = [Leader(0, host, port) for host, port in spec.leaders]
+        with WireClient(spec.host, spec.port) as client:
+            start = client.offsets(spec.topic, where, LATEST if consume.start == "latest" else EARLIEST)
+        readers = []
+        for consumer in share(consume.groups * consume.members, spec.index, spec.processes):
+            member = consumer % consume.members
+            for leader, led in zip(self._leaders, self._led, strict=True):
+                dealt = {index: start[index] for index in led if index % consume.members == member}
+                if not dealt:
+                    continue
+                frame, places = fetch_frame(
+                    spec.topic, dealt, consume.max_wait_ms, consume.min_bytes, consume.partition_max_bytes
+                )
+                (sock,) = connect([leader])
+                readers.append(FetchSocket(self._loop, self._meter, sock, frame, places))
+        return readers
+
+    def close(self) -> None:
+        """Close all connections."""
+        for sock in (*self._idle, *self._readers, *(self._producing.sockets if self._producing else ())):
+            sock.close()
+        self._loop.close()
+
+
+if __name__ == "__main__":
+    live(WireLoad)

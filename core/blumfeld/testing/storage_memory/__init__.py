@@ -1,5 +1,0 @@
-"""The simplest storage plug-in: logs in memory. Read it as an example; fast tests run on it."""
-
-from blumfeld.testing.storage_memory.storage import MemoryLog, MemoryStorage, Plugin
-
-__all__ = ["MemoryLog", "MemoryStorage", "Plugin"]

@@ -1,0 +1,40 @@
+"""The laboratory: contract kits for plug-ins, fakes, crash and real-disk runs, and the simulation.
+
+Importing this costs nothing; each name is imported when it is first asked for.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from blumfeld_kit.assignor_contract import AssignorContract
+    from blumfeld_kit.groups.contract import GroupProtocolContract
+    from blumfeld_kit.observer_contract import ObserverContract
+    from blumfeld_kit.storage_contract import StorageContract
+    from blumfeld_kit.transport_contract import TransportContract
+
+__all__ = [
+    "AssignorContract",
+    "GroupProtocolContract",
+    "ObserverContract",
+    "StorageContract",
+    "TransportContract",
+]
+
+_HOMES = {
+    "AssignorContract": "blumfeld_kit.assignor_contract",
+    "GroupProtocolContract": "blumfeld_kit.groups.contract",
+    "ObserverContract": "blumfeld_kit.observer_contract",
+    "StorageContract": "blumfeld_kit.storage_contract",
+    "TransportContract": "blumfeld_kit.transport_contract",
+}
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOMES.get(name)
+    if home is None:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import importlib
+
+    return getattr(importlib.import_module(home), name)

@@ -1,0 +1,223 @@
+"""A member of a classic consumer group: it joins, reads its partitions, commits, leaves, and comes back."""
+
+from __future__ import annotations
+
+import asyncio
+
+from blumfeld.client.classic_group import (
+    NO_MEMBER_ID,
+    Membership,
+    assignment_bytes,
+    partitions_of,
+    subscription_bytes,
+)
+from blumfeld.client.fetch import Place
+from blumfeld.spi.runtime import Random
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.errors import ErrorCode, is_retriable
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from blumfeld.wire.messages.heartbeat import HeartbeatResponse
+from blumfeld.wire.messages.join_group import JoinGroupResponse
+from blumfeld.wire.messages.leave_group import LeaveGroupResponse
+from blumfeld.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from blumfeld.wire.messages.offset_fetch import (
+    OffsetFetchRequest,
+    OffsetFetchRequestTopic,
+    OffsetFetchResponse,
+)
+from blumfeld.wire.messages.sync_group import SyncGroupResponse
+from blumfeld_kit.simulation.clients.client import ClientConnection, Reach, connect_patiently
+from blumfeld_kit.simulation.clients.consumer import Consumer
+from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
+
+SESSION_TIMEOUT_MS = 10_000
+REBALANCE_TIMEOUT_MS = 20_000
+RETRY_S = 0.3
+PROTOCOL_VERSION = 0
+"""The oldest version of subscriptions and assignments. A leader must read it too."""
+REJOIN = (
+    ErrorCode.REBALANCE_IN_PROGRESS,
+    ErrorCode.ILLEGAL_GENERATION,
+    ErrorCode.UNKNOWN_MEMBER_ID,
+    ErrorCode.MEMBER_ID_REQUIRED,
+)
+
+
+class RejoinError(Exception):
+    """The generation is over, and the member joins again."""
+
+
+class GroupMember:
+    """A group member. Run :meth:`run` as a task."""
+
+    def __init__(
+        self,
+        name: str,
+        group: str,
+        network: Reach,
+        address: tuple[str, int],
+        oracle: Oracle,
+        random: Random,
+        partitions: list[TopicPartition],
+        *,
+        pause_s: float,
+    ) -> None:
+        self.name = name
+        self._group = group
+        self._network = network
+        self._address = address
+        self._oracle = oracle
+        self._random = random
+        self._partitions = partitions
+        self._pause_s = pause_s
+        self._membership = Membership(
+            group_id=group,
+            protocol="range",
+            session_timeout_ms=SESSION_TIMEOUT_MS,
+            rebalance_timeout_ms=REBALANCE_TIMEOUT_MS,
+        )
+
+    async def run(self, until_s: float) -> None:
+        """Be a member until the end of the run, with pauses in which it has left or falls silent."""
+        loop = asyncio.get_running_loop()
+        while loop.time() < until_s:
+            connection = await connect_patiently(self._network, self._address, self.name)
+            try:
+                await self._find_coordinator(connection)
+                stays_s = (0.5 + self._random.random()) * 40 * self._pause_s
+                await self._be_member(connection, min(until_s, loop.time() + stays_s))
+                await self._go_away(connection)
+            except (ConnectionError, RejoinError):
+                pass
+            connection.close()
+            await asyncio.sleep(RETRY_S + self._random.random() * self._pause_s)
+
+    def _check(self, what: str, error_code: int) -> None:
+        """Check an error code.
+
+        :raises RejoinError: the member must join again
+        :raises ViolationError: a correct member never gets this error
+        """
+        code = ErrorCode(error_code)
+        if code is ErrorCode.NONE:
+            return
+        self._membership.lost(code)
+        if code not in REJOIN and not is_retriable(code):
+            raise ViolationError(f"{what} of group {self._group} was refused with {code.name}")
+        raise RejoinError
+
+    async def _find_coordinator(self, connection: ClientConnection) -> None:
+        answer = await connection.ask(FindCoordinatorRequest(key=self._group), 2, FindCoordinatorResponse)
+        self._check("FindCoordinator", answer.error_code)
+
+    async def _be_member(self, connection: ClientConnection, until_s: float) -> None:
+        while asyncio.get_running_loop().time() < until_s:
+            try:
+                assigned = await self._join(connection)
+                await self._read(connection, assigned, until_s)
+            except RejoinError:
+                await asyncio.sleep(RETRY_S)
+                await self._find_coordinator(connection)
+
+    async def _join(self, connection: ClientConnection) -> list[TopicPartition]:
+        topics = sorted({partition.topic for partition in self._partitions})
+        subscription = subscription_bytes(topics, version=PROTOCOL_VERSION)
+        joined = None
+        while joined is None:
+            answer = await connection.ask(self._membership.join(subscription), 5, JoinGroupResponse)
+            if answer.error_code == ErrorCode.MEMBER_ID_REQUIRED:
+                self._membership.member_id = answer.member_id
+                continue
+            self._check("JoinGroup", answer.error_code)
+            joined = answer
+        self._membership.member_id = joined.member_id
+        self._membership.generation = joined.generation_id
+        self._oracle.counts.rebalances += 1
+        return await self._sync(connection, [member.member_id for member in joined.members])
+
+    async def _sync(self, connection: ClientConnection, members: list[str]) -> list[TopicPartition]:
+        shares: dict[str, list[Place]] = {member: [] for member in members}
+        for nth, at in enumerate(self._partitions if members else ()):
+            shares[members[nth % len(members)]].append((at.topic, at.partition))
+        request = self._membership.sync(
+            {member: assignment_bytes(share, version=PROTOCOL_VERSION) for member, share in shares.items()}
+        )
+        answer = await connection.ask(request, 3, SyncGroupResponse)
+        self._check("SyncGroup", answer.error_code)
+        return [TopicPartition(topic, index) for topic, index in partitions_of(bytes(answer.assignment))]
+
+    async def _read(
+        self, connection: ClientConnection, assigned: list[TopicPartition], until_s: float
+    ) -> None:
+        loop = asyncio.get_running_loop()
+        consumer = Consumer(self.name, self._network, self._address, self._oracle, assigned, max_wait_ms=200)
+        consumer.positions.update(await self._committed(connection, assigned))
+        while loop.time() < until_s:
+            before = dict(consumer.positions)
+            if assigned:
+                await consumer.fetch_once(connection)
+            if consumer.positions != before:
+                await self._commit(connection, consumer.positions)
+            else:
+                await self._beat(connection)
+            await asyncio.sleep(self._random.random() * self._pause_s)
+
+    async def _committed(
+        self, connection: ClientConnection, assigned: list[TopicPartition]
+    ) -> dict[TopicPartition, int]:
+        if not assigned:
+            return {}
+        topics: dict[str, list[int]] = {}
+        for partition in assigned:
+            topics.setdefault(partition.topic, []).append(partition.partition)
+        request = OffsetFetchRequest(
+            group_id=self._group,
+            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=p) for name, p in topics.items()],
+        )
+        answer = await connection.ask(request, 5, OffsetFetchResponse)
+        self._check("OffsetFetch", answer.error_code)
+        found = {}
+        for topic in answer.topics:
+            for there in topic.partitions:
+                self._check("OffsetFetch", there.error_code)
+                at = TopicPartition(topic.name, there.partition_index)
+                self._oracle.fetched(self._group, at, there.committed_offset)
+                found[at] = max(there.committed_offset, 0)
+        return found
+
+    async def _commit(self, connection: ClientConnection, positions: dict[TopicPartition, int]) -> None:
+        topics: dict[str, OffsetCommitRequestTopic] = {}
+        for at, offset in positions.items():
+            topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic))
+            topic.partitions.append(
+                OffsetCommitRequestPartition(partition_index=at.partition, committed_offset=offset)
+            )
+        request = OffsetCommitRequest(
+            group_id=self._group,
+            generation_id_or_member_epoch=self._membership.generation,
+            member_id=self._membership.member_id,
+            topics=list(topics.values()),
+        )
+        answer = await connection.ask(request, 7, OffsetCommitResponse)
+        for committed in answer.topics:
+            for partition in committed.partitions:
+                self._check("OffsetCommit", partition.error_code)
+                at = TopicPartition(committed.name, partition.partition_index)
+                self._oracle.committed(self._group, at, positions[at])
+
+    async def _beat(self, connection: ClientConnection) -> None:
+        answer = await connection.ask(self._membership.heartbeat(), 3, HeartbeatResponse)
+        self._check("Heartbeat", answer.error_code)
+
+    async def _go_away(self, connection: ClientConnection) -> None:
+        """Leave the group, or fall silent so that the session times out."""
+        if self._random.random() < 0.5:
+            await connection.ask(self._membership.leave(), 3, LeaveGroupResponse)
+        else:
+            await asyncio.sleep(2 * SESSION_TIMEOUT_MS / 1000)
+        self._membership.member_id = NO_MEMBER_ID

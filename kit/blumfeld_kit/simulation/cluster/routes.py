@@ -1,0 +1,124 @@
+"""The way of one client to the brokers of a cluster: bootstrap, metadata, leaders and coordinators."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import TypeVar
+
+from blumfeld.client.errors import RefusedError
+from blumfeld.client.metadata import ClusterView
+from blumfeld.spi.runtime import Random
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from blumfeld.wire.messages.metadata import MetadataResponse
+from blumfeld.wire.schema import Message
+from blumfeld_kit.simulation.clients.client import ClientConnection, Reach, connect
+
+R = TypeVar("R", bound=Message)
+
+METADATA_VERSION = 12
+FIND_COORDINATOR_VERSION = 3
+RETRY_S = 0.2
+CONNECT_S_MAX = 5.0
+
+
+class Routes:
+    """The connections of one client. Every error that a real client retries is retried here."""
+
+    def __init__(
+        self, name: str, network: Reach, random: Random, bootstrap: Sequence[tuple[str, int]]
+    ) -> None:
+        self.name = name
+        self.network = network
+        self.random = random
+        self._bootstrap = list(bootstrap)
+        self._view = ClusterView()
+        self._connections: dict[tuple[str, int], ClientConnection] = {}
+
+    async def connection(self, address: tuple[str, int]) -> ClientConnection:
+        """Return the connection to an address. :raises OSError: there is no way to it now"""
+        found = self._connections.get(address)
+        if found is None or not found.is_open:
+            try:
+                found = await asyncio.wait_for(connect(self.network, address, self.name), CONNECT_S_MAX)
+            except TimeoutError:
+                raise ConnectionError(f"no connection to {address}") from None
+            self._connections[address] = found
+        return found
+
+    async def any_broker(self) -> ClientConnection:
+        """Return a connection to some broker. :raises OSError: the one that was drawn can't be reached"""
+        return await self.connection(self._bootstrap[self.random.randrange(len(self._bootstrap))])
+
+    async def refresh(self, topics: Sequence[str]) -> None:
+        """Ask some broker for the leaders. :raises OSError: it can't be reached"""
+        connection = await self.any_broker()
+        self._view.take(await connection.ask(ClusterView.request(topics), METADATA_VERSION, MetadataResponse))
+
+    async def leader(self, partition: TopicPartition) -> ClientConnection:
+        """Return the connection to the leader as the newest metadata has it.
+
+        :raises OSError: no leader is known, or it can't be reached
+        """
+        try:
+            broker = self._view.leader(partition.topic, partition.partition)
+        except RefusedError:
+            await self.refresh([partition.topic])
+            try:
+                broker = self._view.leader(partition.topic, partition.partition)
+            except RefusedError as error:
+                raise ConnectionError(str(error)) from error
+        return await self.connection((broker.host, broker.port))
+
+    async def replica(self, partition: TopicPartition) -> ClientConnection:
+        """Return the connection to any replica, as the newest metadata has them. :raises OSError: as :meth:`leader`"""
+        try:
+            topic = self._view.topic(partition.topic)
+        except RefusedError:
+            return await self.leader(partition)
+        nodes = [
+            node
+            for one in topic.partitions
+            if one.partition_index == partition.partition
+            for node in one.replica_nodes
+            if node in self._view.brokers
+        ]
+        if not nodes:
+            return await self.leader(partition)
+        broker = self._view.brokers[nodes[self.random.randrange(len(nodes))]]
+        return await self.connection((broker.host, broker.port))
+
+    def leader_epoch(self, partition: TopicPartition) -> int:
+        """Return the newest leader epoch that this client has seen; -1 if it has seen none."""
+        try:
+            topic = self._view.topic(partition.topic)
+        except RefusedError:
+            return -1
+        epochs = [one.leader_epoch for one in topic.partitions if one.partition_index == partition.partition]
+        return epochs[0] if epochs else -1
+
+    async def lost(self, partition: TopicPartition) -> None:
+        """Wait a little and look for the leader anew, after it refused a request or was lost."""
+        await asyncio.sleep(RETRY_S * (0.5 + self.random.random()))
+        try:
+            await self.refresh([partition.topic])
+        except OSError:
+            await asyncio.sleep(RETRY_S)
+
+    async def coordinator(self, group: str) -> ClientConnection:
+        """Return the connection to a group's coordinator. :raises OSError: none is known, or it can't be reached"""
+        broker = await self.any_broker()
+        answer = await broker.ask(
+            FindCoordinatorRequest(key=group), FIND_COORDINATOR_VERSION, FindCoordinatorResponse
+        )
+        if answer.error_code:
+            raise ConnectionError(ErrorCode(answer.error_code).name)
+        return await self.connection((answer.host, answer.port))
+
+    def close(self) -> None:
+        """Close every connection."""
+        for connection in self._connections.values():
+            if connection.is_open:
+                connection.close()

@@ -1,0 +1,389 @@
+"""The workload ``cluster``: one cluster of whole nodes, its quorum and its replicas, under clients that check it."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from itertools import pairwise
+from typing import Any
+
+from blumfeld.broker.replicas.partition import Partition
+from blumfeld.kernel.composing.plan import Plan
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld.wire.batches.records import records
+from blumfeld.wire.errors import ErrorCode
+from blumfeld_kit.simulation.clients.oracle import ViolationError
+from blumfeld_kit.simulation.cluster.admin import ClusterAdmin, create_topic
+from blumfeld_kit.simulation.cluster.committed import check_producers, metadata_log
+from blumfeld_kit.simulation.cluster.ledger import ClusterLedger
+from blumfeld_kit.simulation.cluster.producer import ClusterProducer
+from blumfeld_kit.simulation.cluster.reader import ClusterReader
+from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.cluster.watch import Watch, hosted, metadata_of
+from blumfeld_kit.simulation.machine.host import ADDRESS, Machine, address_of, plan_of
+from blumfeld_kit.simulation.network.links import Weather
+from blumfeld_kit.simulation.network.network import Vantage
+from blumfeld_kit.simulation.swarm.faults import FaultClass, chance_of
+from blumfeld_kit.simulation.swarm.shape import Shape
+from blumfeld_kit.simulation.swarm.world import World
+
+CONTROLLER_PORT = 9093
+VOTERS = 3
+REPLICAS = 3
+TOPIC = "work"
+PARTITIONS = 4
+CLUSTER_ID = "c2ltdWxhdGVkY2x1c3Rlcg"
+PRODUCER_PAUSE_S = 0.5
+APART_CHANCE = 0.3
+MORE_CHANCE = 0.3
+"""Probability that a seed has one or two brokers more than ``--nodes``."""
+LOOK_S = 0.1
+SUCCESSION_S = 0.9
+"""Longest time from the death of the controller's process to the next controller, where nothing else is wrong. It is
+shorter than the election timeout: nobody waits for that one."""
+SMALL_FETCHES_CHANCE = 0.3
+"""Probability that followers fetch one batch at a time, as from a leader with much to copy."""
+SMALL_FETCHES = {"replica.fetch.max.bytes": 1}
+CONFIG = {
+    "auto.create.topics.enable": False,
+    "broker.session.timeout.ms": 4_000,
+    "broker.heartbeat.interval.ms": 800,
+    "default.replication.factor": REPLICAS,
+    "min.insync.replicas": 2,
+    "offsets.topic.num.partitions": 2,
+    "offsets.topic.replication.factor": REPLICAS,
+    "replica.fetch.backoff.ms": 300,
+    "replica.lag.time.max.ms": 2_500,
+    "replica.socket.timeout.ms": 5_000,
+}
+"""Time-outs are shorter than Kafka's, so that a fault of some seconds changes leaders."""
+SNAPSHOTS_CHANCE = 0.5
+"""Probability that a seed takes snapshots of the metadata often, and deletes the log below them."""
+SMALL_SNAPSHOTS = {
+    "controller.quorum.fetch.snapshot.max.bytes": 1_500,
+    "internal.metadata.log.segment.bytes": 4_096,
+    "metadata.log.max.record.bytes.between.snapshots": 4_096,
+    "metadata.max.retention.bytes": 4_096,
+}
+
+
+class Cluster:
+    """Nodes 1 to 3 are voters, and brokers too; in some seeds the controllers are apart from the brokers."""
+
+    survives = frozenset(FaultClass) - {
+        FaultClass.BIT_ROT,
+        FaultClass.WRITE_ERROR,
+        FaultClass.SYNC_ERROR,
+        FaultClass.READ_ERROR,
+        FaultClass.DECISION,
+    }
+
+    topics: Mapping[str, int] = {TOPIC: PARTITIONS}
+    """Topics with records → number of partitions."""
+    config: Mapping[str, Any] = CONFIG
+    check_replica: Callable[[Machine, Partition], None] = staticmethod(check_producers)
+    """Checks what a replica knows of producers, when it begins to lead and at the end."""
+
+    def __init__(self) -> None:
+        self.ledger = ClusterLedger()
+        self._watch: Watch
+        self._voters = range(0)
+        self._brokers: list[int] = []
+        self._watching: asyncio.Task[None] | None = None
+
+    def plans(self, shape: Shape) -> Sequence[Plan]:
+        """See ``Workload``."""
+        chance = chance_of(shape.seed, "layout")
+        apart = chance.random() < APART_CHANCE
+        nodes = shape.nodes + (1 + chance.randrange(2) if chance.random() < MORE_CHANCE else 0)
+        voters = range(1, min(VOTERS, shape.nodes) + 1)
+        last = len(voters) + nodes if apart else nodes
+        self._voters = voters
+        keys = dict[str, Any]()
+        if chance_of(shape.seed, "snapshots").random() < SNAPSHOTS_CHANCE:
+            keys |= SMALL_SNAPSHOTS
+        if chance_of(shape.seed, "fetches").random() < SMALL_FETCHES_CHANCE:
+            keys |= SMALL_FETCHES
+        plans = []
+        for node_id in range(1, last + 1):
+            roles = [] if apart and node_id in voters else ["broker"]
+            roles += ["controller"] if node_id in voters else []
+            if "broker" in roles:
+                self._brokers.append(node_id)
+            plans.append(plan(node_id, roles, voters, shape.storage, {**self.config, **keys}))
+        return plans
+
+    async def prepare(self, world: World) -> None:
+        """Create the topics, and wait until every replica is in sync."""
+        self._watch = Watch(world, self.ledger, self.check_replica)
+        world.important = self._watch.important
+        world.followers = self._watch.followers
+        world.look = self._watch.look_now
+        # A voter of a static quorum can't tell its new disk from the old one.
+        world.replaceable = lambda: [
+            one for nth, one in enumerate(world.machines, 1) if nth not in self._voters
+        ]
+        routes = self._routes(world, "first", world.client_address(0))
+        await self._until(lambda: len(self._brokers_alive(world)) == len(self._brokers))
+        for topic, partitions in self.topics.items():
+            for number in range(partitions):
+                self.ledger.add(TopicPartition(topic, number))
+            assert await create_topic(routes, topic, partitions, self._replicas) is ErrorCode.NONE
+        await self._until(lambda: self.trouble(world) is None)
+        self._watching = world.loop.create_task(self._watch.run())
+        routes.close()
+
+    @property
+    def _replicas(self) -> int:
+        return min(REPLICAS, len(self._brokers))
+
+    def _brokers_alive(self, world: World) -> list[int]:
+        image = self._watch.newest_image()
+        return [] if image is None else [one.broker_id for one in image.brokers.values() if not one.fenced]
+
+    def clients(self, world: World, until_s: float) -> Sequence[Coroutine[Any, Any, None]]:
+        """Out of four clients two produce, one reads and commits, and one is an operator."""
+        assert self._watching is not None
+        runs: list[Coroutine[Any, Any, None]] = [self._watch_fails()]
+        partitions = list(self.ledger.partitions)
+        for number in range(world.shape.clients):
+            name = ("producer", "reader", "producer", "admin")[number % 4] + f"-{number}"
+            routes = self._routes(world, name, world.client_address(number))
+            client: ClusterProducer | ClusterReader | ClusterAdmin
+            if number % 2 == 0:
+                client = ClusterProducer(routes, self.ledger, partitions, PRODUCER_PAUSE_S)
+            elif number % 4 == 1:
+                client = ClusterReader(routes, self.ledger, partitions, f"group-{number}")
+            else:
+                client = ClusterAdmin(
+                    routes, self.ledger, partitions, self._replicas, self._brokers, self._busy(world)
+                )
+            runs.append(client.run(until_s))
+        self._until_s = until_s
+        self._loop = world.loop
+        return runs
+
+    def _busy(self, world: World) -> Callable[[], None]:
+        """Return what an operator calls when the controller has much to decide."""
+
+        def busy() -> None:
+            controller = self._watch.controller()
+            if controller is not None:
+                world.moment(world.machines[controller[1] - 1])
+
+        return busy
+
+    async def _watch_fails(self) -> None:
+        """Last until the clients end their work, or until the watch finds a violation."""
+        assert self._watching is not None
+        await asyncio.wait((self._watching,), timeout=self._until_s - self._loop.time())
+        if self._watching.done():
+            self._watching.result()
+
+    def _routes(self, world: World, name: str, address: str) -> Routes:
+        bootstrap = [(address_of(one), ADDRESS[1]) for one in self._brokers]
+        return Routes(name, Vantage(world.network, address), world.chance(name), bootstrap)
+
+    def power_cut(self, machine: Machine) -> None:
+        """Do nothing: the watch sees it."""
+
+    def rot(self, machine: Machine, chance: random.Random) -> bool:
+        """Refuse."""
+        return False
+
+    async def converge(self, world: World) -> None:
+        """Wait until every partition is led and whole, and takes a record; also without the controller of then."""
+        await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
+        routes = self._routes(world, "last", world.client_address(0))
+        producer = ClusterProducer(routes, self.ledger, list(self.ledger.partitions), 0.0)
+        for partition in self.ledger.partitions:
+            await producer.deliver(partition, 1)
+        routes.close()
+        await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
+        if len(self._voters) == VOTERS:
+            await self._check_succession(world)
+            await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
+
+    async def _check_succession(self, world: World) -> None:
+        """End the controller's process in good weather, and wait for the next controller."""
+        world.network.links.set_weather(Weather(slow_chance=0.0))
+        former = self._watch.controller()
+        assert former is not None
+        died_s = world.loop.time()
+        world.machines[former[1] - 1].crash(power_cut=False)
+        while (known := self._watch.controller()) is None or known <= former:
+            if world.loop.time() - died_s > SUCCESSION_S:
+                raise ViolationError(
+                    f"no controller {SUCCESSION_S:g} s after node {former[1]}'s process died"
+                )
+            await asyncio.sleep(LOOK_S / 10)
+        self.ledger.counts["succession ms"] += round((world.loop.time() - died_s) * 1000)
+
+    async def _until(
+        self, condition: Callable[[], bool], told: Callable[[], str | None] = lambda: "no quorum"
+    ) -> None:
+        try:
+            while not condition():
+                await asyncio.sleep(LOOK_S)
+        except asyncio.CancelledError:
+            raise ViolationError(f"not well in time: {told()}") from None
+
+    def trouble(self, world: World) -> str | None:
+        """Say why the cluster isn't well; ``None`` if it is."""
+        applied = set()
+        for machine in world.machines:
+            metadata = metadata_of(machine)
+            if metadata is None or not machine.is_serving:
+                return f"{machine.address} does not serve"
+            applied.add(tuple(metadata.image.topics))
+        if len(applied) != 1:
+            return "nodes have different topics"
+        image = self._watch.newest_image()
+        assert image is not None
+        for topic in image.topics.values():
+            for number, partition in topic.partitions.items():
+                found = self._trouble_of(world, TopicPartition(topic.name, number), partition)
+                if found is not None:
+                    return f"{topic.name}-{number}: {found}"
+        return None
+
+    def _trouble_of(self, world: World, at: TopicPartition, image: PartitionImage) -> str | None:
+        if image.leader < 0 or len(image.isr) < len(image.replicas):
+            return f"leader {image.leader}, ISR {image.isr}, ELR {image.eligible_leader_replicas} of {image.replicas}"
+        if image.adding_replicas or image.removing_replicas:
+            return f"it is still reassigned: {image}"
+        states = {}
+        for node_id in image.replicas:
+            found = hosted(world.machines[node_id - 1], at)
+            if found is None or found.closed is not None:
+                return f"node {node_id} doesn't host it"
+            states[node_id] = (found.leader_epoch, found.log.written_end_offset, found.high_watermark)
+        (_, end, high_watermark) = states[image.leader]
+        if set(states.values()) != {(image.leader_epoch, end, high_watermark)} or end != high_watermark:
+            return f"replicas differ: (leader epoch, end, high watermark) are {states} in epoch {image.leader_epoch}"
+        return None
+
+    async def check(self, world: World) -> None:
+        """Compare all replicas and the metadata with the ledger."""
+        self._watch.look()
+        self._watch.check_images()
+        self._count_logs(world)
+        image = self._watch.newest_image()
+        assert image is not None
+        for name, known in self.ledger.topics.items():
+            topic = image.topics.get(name)
+            if known is not None and known is not (topic is not None):
+                raise ViolationError(f"topic {name}: created or deleted for sure, and that is lost")
+            if topic is not None and len(topic.partitions) != self.ledger.partition_counts.get(
+                name, len(topic.partitions)
+            ):
+                raise ViolationError(f"topic {name} has {len(topic.partitions)} partitions")
+        for at, ledger in self.ledger.partitions.items():
+            nodes = image.topics[at.topic].partitions[at.partition].replicas
+            logs = {node_id: batches_of(world.machines[node_id - 1], at) for node_id in nodes}
+            for node_id in nodes:
+                found = hosted(world.machines[node_id - 1], at)
+                if found is not None:
+                    self.check_replica(world.machines[node_id - 1], found)
+            first, *others = logs.values()
+            for other in others:
+                start = max(first[0], other[0])
+                if [one for one in first[1] if one[0] > start] != [one for one in other[1] if one[0] > start]:
+                    raise ViolationError(f"{at}: the replicas differ below the high watermark")
+            leader = logs[image.topics[at.topic].partitions[at.partition].leader]
+            ledger.check_log(leader[0], values_of(leader[0], [data for _, data in leader[1]]))
+        reader = ClusterReader(
+            self._routes(world, "auditor", world.client_address(0)),
+            self.ledger,
+            list(self.ledger.partitions),
+            "",
+        )
+        for number in range(1, world.shape.clients, 4):
+            reader.group = f"group-{number}"
+            while not await self._looked(reader):
+                await asyncio.sleep(RETRY_S)
+        if self._watching is not None:
+            self._watching.cancel()
+
+    def _count_logs(self, world: World) -> None:
+        """Count what a run must meet to say much: leader epochs without a record, and snapshots of the metadata."""
+        counts = self.ledger.counts
+        for machine in world.machines:
+            for at in self.ledger.partitions:
+                found = hosted(machine, at)
+                epochs = [] if found is None else [one.epoch for one in found.state.epochs.entries]
+                counts["gaps of leader epochs"] += sum(b - a > 1 for a, b in pairwise(epochs))
+            metadata = metadata_log(metadata_of(machine))
+            counts["metadata logs behind a snapshot"] += (
+                metadata is not None and metadata[0].log_start_offset > 0
+            )
+
+    async def _looked(self, reader: ClusterReader) -> bool:
+        try:
+            return await reader.look_at_offsets()
+        except OSError:
+            return False
+
+    def progress(self) -> int:
+        """Return the records that were acknowledged."""
+        return self.ledger.counts["acked"]
+
+    def counts(self) -> Mapping[str, int]:
+        """Return the ledger's numbers."""
+        return dict(self.ledger.counts)
+
+
+def plan(
+    node_id: int,
+    roles: Sequence[str],
+    voters: Sequence[int],
+    storage: str,
+    config: Mapping[str, Any] = CONFIG,
+) -> Plan:
+    """Return the plan of one node."""
+    listeners: list[dict[str, Any]] = []
+    host = address_of(node_id)
+    if "broker" in roles:
+        listeners.append({"name": "PLAINTEXT", "bind": f"{host}:{ADDRESS[1]}", "inter_broker": True})
+    if "controller" in roles:
+        bind = f"{host}:{CONTROLLER_PORT}"
+        listeners.append({"name": "CONTROLLER", "kind": "controller", "bind": bind})
+    quorum = ",".join(f"{one}@{address_of(one)}:{CONTROLLER_PORT}" for one in voters)
+    node = {
+        "id": node_id,
+        "roles": roles,
+        "data_dir": "/data",
+        "cluster_id": CLUSTER_ID,
+        "rack": f"r{node_id}",
+    }
+    return plan_of(
+        {"controller.quorum.voters": quorum, **config},
+        storage,
+        node_id=node_id,
+        sections={"node": node, "network": {"plugin": "net_simulated", "listeners": listeners}},
+    )
+
+
+def batches_of(machine: Machine, partition: TopicPartition) -> tuple[int, list[tuple[int, bytes]]]:
+    """Return the log's start, and (next offset, bytes) of each batch below the replica's high watermark."""
+    found = hosted(machine, partition)
+    assert found is not None
+    start, end = found.log.log_start_offset, found.high_watermark
+    if start >= end:
+        return start, []
+    batches = found.log.batches(start)
+    return start, [(one.next_offset, bytes(one.data)) for one in batches if one.next_offset <= end]
+
+
+def values_of(start_offset: int, batches: Sequence[bytes]) -> list[tuple[int, bytes]]:
+    """Return (offset, value) of each record from an offset on."""
+    found = []
+    for data in batches:
+        batch = RecordBatch(memoryview(bytearray(data)))
+        found += [
+            (one.offset, bytes(one.value or b"")) for one in records(batch) if one.offset >= start_offset
+        ]
+    return found

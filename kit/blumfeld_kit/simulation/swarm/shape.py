@@ -1,0 +1,37 @@
+"""The shape of a run: everything that, with the seed, decides it."""
+
+from __future__ import annotations
+
+import msgspec
+
+from blumfeld_kit.simulation.swarm.faults import FaultClass
+
+SETTLE_S = 300.0
+"""Virtual time within which everything must be well again after the last fault was healed."""
+
+
+class Shape(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of a run. Each is an option of ``blumfeld simulate``."""
+
+    seed: int = 0
+    nodes: int = 3
+    clients: int = 4
+    seconds: float = 300.0
+    """Virtual time under faults."""
+    storage: str = "storage_local"
+    workload: str = "brokers"
+    """A name of ours, or ``module:attribute``."""
+    faults: tuple[FaultClass, ...] | None = None
+    """Classes that the seed may turn on; ``None``: all that the workload survives."""
+    settle_s: float = SETTLE_S
+
+    def command(self) -> str:
+        """Return the command that repeats the run."""
+        faults = (
+            "" if self.faults is None else f" --faults {','.join(one.value for one in self.faults) or 'none'}"
+        )
+        return (
+            f"blumfeld simulate --seeds {self.seed} --nodes {self.nodes} --clients {self.clients} "
+            f"--seconds {self.seconds:g} --settle {self.settle_s:g} --storage {self.storage} "
+            f"--workload {self.workload}{faults}"
+        )

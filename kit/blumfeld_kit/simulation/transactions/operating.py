@@ -1,0 +1,150 @@
+"""An operator: moves partitions and leaders, changes ``transaction.version``, and ends what an excuse left hanging."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.errors import ErrorCode, is_retriable
+from blumfeld.wire.messages.describe_producers import (
+    DescribeProducersRequest,
+    DescribeProducersResponse,
+    TopicRequest,
+)
+from blumfeld.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from blumfeld.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
+from blumfeld.wire.messages.write_txn_markers import (
+    WritableTxnMarker,
+    WritableTxnMarkerTopic,
+    WriteTxnMarkersRequest,
+    WriteTxnMarkersResponse,
+)
+from blumfeld_kit.simulation.clients.client import ClientConnection
+from blumfeld_kit.simulation.clients.oracle import ViolationError
+from blumfeld_kit.simulation.cluster.moving import TIMEOUT_MS, elect_preferred, reassign
+from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.transactions.ledger import TransactionLedger
+
+PAUSE_S = 6.0
+FEATURE = "transaction.version"
+UPGRADE = 1
+SAFE_DOWNGRADE = 2
+OPEN_STATES = ["Ongoing", "PrepareCommit", "PrepareAbort"]
+
+
+class Operator:
+    """Run :meth:`run` as a task."""
+
+    def __init__(
+        self, routes: Routes, ledger: TransactionLedger, brokers: Sequence[int], replicas: int, upgrade: bool
+    ) -> None:
+        """:param upgrade: finalize ``transaction.version`` 2 at some time"""
+        self._routes = routes
+        self._ledger = ledger
+        self._brokers = list(brokers)
+        self._replicas = replicas
+        self._upgrade = upgrade
+
+    async def run(self, until_s: float) -> None:
+        """Do one thing after the other until then."""
+        loop, random = self._routes.network.loop, self._routes.random
+        begin_s = loop.time()
+        upgrade_s = begin_s + random.random() * (until_s - begin_s) if self._upgrade else until_s
+        while True:
+            await asyncio.sleep(random.random() * 2 * PAUSE_S)
+            if loop.time() >= until_s:
+                break
+            try:
+                if loop.time() >= upgrade_s:
+                    if await finalize(self._routes, 2):
+                        self._ledger.generation_max = 2
+                        upgrade_s = until_s
+                elif random.random() < 0.6:
+                    await self._reassign()
+                else:
+                    await self._elect()
+            except OSError:
+                await asyncio.sleep(RETRY_S)
+        self._routes.close()
+
+    def _partition(self) -> TopicPartition:
+        partitions = list(self._ledger.partitions)
+        return partitions[self._routes.random.randrange(len(partitions))]
+
+    async def _reassign(self) -> None:
+        if await reassign(self._routes, self._partition(), self._brokers, self._replicas):
+            self._ledger.counts["reassigned"] += 1
+
+    async def _elect(self) -> None:
+        partition = self._partition()
+        await elect_preferred(self._routes, partition.topic, [partition.partition])
+
+
+async def finalize(routes: Routes, level: int) -> bool:
+    """Finalize a level of ``transaction.version``. Return whether that was done. :raises OSError: nobody knows"""
+    update = FeatureUpdateKey(
+        feature=FEATURE, max_version_level=level, upgrade_type=UPGRADE if level else SAFE_DOWNGRADE
+    )
+    connection = await routes.any_broker()
+    request = UpdateFeaturesRequest(feature_updates=[update], timeout_ms=TIMEOUT_MS)
+    answer = await connection.ask(request, 2, UpdateFeaturesResponse)
+    code = ErrorCode(answer.error_code)
+    if code is not ErrorCode.NONE and not is_retriable(code):
+        raise ViolationError(f"UpdateFeatures to {level}: {code.name}")
+    return code is ErrorCode.NONE
+
+
+async def open_transactions(routes: Routes, addresses: Sequence[tuple[str, int]]) -> list[str] | None:
+    """Return the transactional ids whose transaction is open or is being ended, with its state; ``None``: nobody knows
+    them all."""
+    found = []
+    for address in addresses:
+        try:
+            connection = await routes.connection(address)
+            request = ListTransactionsRequest(state_filters=OPEN_STATES)
+            answer = await connection.ask(request, 1, ListTransactionsResponse)
+        except OSError:
+            return None
+        if answer.error_code:
+            return None
+        found += [f"{one.transactional_id} {one.transaction_state}" for one in answer.transaction_states]
+    return found
+
+
+async def abort_hanging(routes: Routes, partition: TopicPartition) -> int:
+    """Abort each transaction that is open in a partition, as ``kafka-transactions.sh abort`` does. Return their number.
+
+    :raises OSError: the leader is lost
+    """
+    connection = await routes.leader(partition)
+    asked = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
+    answer = await connection.ask(DescribeProducersRequest(topics=[asked]), 0, DescribeProducersResponse)
+    described = answer.topics[0].partitions[0]
+    if described.error_code:
+        await routes.lost(partition)
+        return 0
+    hanging = [one for one in described.active_producers if one.current_txn_start_offset >= 0]
+    for one in hanging:
+        await _abort(
+            connection, partition, one.producer_id, one.producer_epoch, max(one.coordinator_epoch, 0)
+        )
+    return len(hanging)
+
+
+async def _abort(
+    connection: ClientConnection, partition: TopicPartition, producer_id: int, epoch: int, coordinator: int
+) -> None:
+    topic = WritableTxnMarkerTopic(name=partition.topic, partition_indexes=[partition.partition])
+    marker = WritableTxnMarker(
+        producer_id=producer_id,
+        producer_epoch=epoch,
+        transaction_result=False,
+        topics=[topic],
+        coordinator_epoch=coordinator,
+    )
+    await connection.ask(WriteTxnMarkersRequest(markers=[marker]), 1, WriteTxnMarkersResponse)

@@ -1,0 +1,317 @@
+"""The workload ``transactions``: the workload ``cluster`` with clients that append in transactions, and its checker."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any
+
+from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
+from blumfeld.spi.storage import TopicPartition
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from blumfeld_kit.simulation.clients.oracle import ViolationError
+from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.cluster.watch import hosted
+from blumfeld_kit.simulation.cluster.workload import CONFIG, REPLICAS, Cluster, batches_of
+from blumfeld_kit.simulation.machine.host import ADDRESS, address_of
+from blumfeld_kit.simulation.swarm.faults import FaultClass, chance_of, drawn
+from blumfeld_kit.simulation.swarm.world import Struck, World
+from blumfeld_kit.simulation.transactions.aging import age, coordinator_of, leader_of
+from blumfeld_kit.simulation.transactions.checker import check
+from blumfeld_kit.simulation.transactions.histories import (
+    NEVER_S,
+    GroupView,
+    History,
+    Outcome,
+    Transaction,
+)
+from blumfeld_kit.simulation.transactions.ledger import INTERNAL_PARTITIONS, Fate, TransactionLedger
+from blumfeld_kit.simulation.transactions.log_model import check_transactions
+from blumfeld_kit.simulation.transactions.operating import (
+    Operator,
+    abort_hanging,
+    finalize,
+    open_transactions,
+)
+from blumfeld_kit.simulation.transactions.producer import TransactionalProducer
+from blumfeld_kit.simulation.transactions.reader import TransactionReader, read_all
+from blumfeld_kit.simulation.transactions.relay import HOPS_MAX, Relay, hops_of, offsets_of
+from blumfeld_kit.simulation.transactions.session import GROUP, TRANSACTION, EndedError, Session
+
+WORK, MADE = "work", "made"
+"""The topics: transactions append to the first, relays read one and append to the other."""
+FIRST_GENERATION_CHANCE, UPGRADE_CHANCE = 0.2, 0.15
+"""Probability that ``transaction.version`` is 0 in the whole run, or at its beginning."""
+OLD_CHANCE = 0.4
+"""Probability that the producer id of a client is nearly exhausted at the beginning."""
+EPOCH_LAST = 32_766
+PATIENCE_S = 20.0
+"""Time after the heal in which transactions end by themselves, before the operator ends those that are excused."""
+DEPOSED_S = 10.0
+"""Time within which a deposed coordinator may still refuse a transaction."""
+DEATH_CHANCE = 0.8
+"""Probability that a client dies with the coordinator that was to decide. Otherwise it asks for the same end again."""
+MOMENT_CHANCE = 0.5
+"""Probability that the end of a transaction is a moment for the faults that wait for one."""
+
+
+class Transactions(Cluster):
+    """A cluster with transactional clients: a producer, a relay, two rivals with one transactional id, and a reader."""
+
+    survives = Cluster.survives | {FaultClass.DECISION}
+    topics: Mapping[str, int] = {WORK: 3, MADE: 2}
+    config: Mapping[str, Any] = {
+        **CONFIG,
+        "offsets.topic.num.partitions": INTERNAL_PARTITIONS,
+        "transaction.state.log.num.partitions": INTERNAL_PARTITIONS,
+        "transaction.state.log.replication.factor": REPLICAS,
+        "transaction.state.log.min.isr": 2,
+        "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
+    }
+    check_replica = staticmethod(check_transactions)
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ledger: TransactionLedger = TransactionLedger()
+        self._upgrades = False
+        self._moments = chance_of(0, "moments")
+        self._deaths = chance_of(0, "deaths")
+
+    async def prepare(self, world: World) -> None:
+        """Create the topics, the internal ones too, finalize ``transaction.version``, and make some producers old."""
+        await super().prepare(world)
+        self.ledger.ending = lambda transaction: self._tell_end(world, transaction)
+        self.ledger.deciding = lambda transaction: self._tell_decision(world, transaction)
+        self.ledger.coordinator_changed = lambda name: self._watch.leaders_changed(
+            TopicPartition(TRANSACTIONS_TOPIC, partition_for(name, INTERNAL_PARTITIONS)), DEPOSED_S
+        )
+        allowed = self.survives if world.shape.faults is None else frozenset(world.shape.faults)
+        on = drawn(world.shape.seed, allowed)
+        self.ledger.clocks_lie = FaultClass.CLOCK_JUMP in on or FaultClass.CLOCK_RATE in on
+        self._moments = world.chance("moments")
+        self._deaths = world.chance("deaths")
+        routes = self._routes(world, "second", world.client_address(0))
+        await self._create_internal(world, routes)
+        chance = world.chance("generation").random()
+        if chance < FIRST_GENERATION_CHANCE + UPGRADE_CHANCE:
+            self.ledger.generation_max = 1
+            self._upgrades = chance >= FIRST_GENERATION_CHANCE
+            while not await finalize(routes, 0):
+                await asyncio.sleep(RETRY_S)
+        old = world.chance("old")
+        for number in range(world.shape.clients):
+            if number % 4 < 3 and old.random() < OLD_CHANCE:
+                await self._age(world, routes, _name(number), EPOCH_LAST - 1 - old.randrange(8))
+        routes.close()
+
+    async def _create_internal(self, world: World, routes: Routes) -> None:
+        for kind in (GROUP, TRANSACTION):
+            request = FindCoordinatorRequest(key="first", key_type=kind)
+            broker = await routes.any_broker()
+            while (await broker.ask(request, 3, FindCoordinatorResponse)).error_code:
+                await asyncio.sleep(RETRY_S)
+        for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
+            for number in range(INTERNAL_PARTITIONS):
+                self.ledger.add(TopicPartition(topic, number))
+        await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
+
+    async def _age(self, world: World, routes: Routes, name: str, epoch: int) -> None:
+        session = Session(routes, self.ledger, name, 1, 10_000)
+        await session.begin()
+        image = self._watch.newest_image()
+        assert image is not None
+        machine = coordinator_of(world, image, name)
+        assert machine is not None
+        await age(machine, name, session.producer_id, epoch)
+
+    def clients(self, world: World, until_s: float) -> Sequence[Coroutine[Any, Any, None]]:
+        """See the class. An operator moves partitions, the coordinators' too."""
+        self._until_s, self._loop = until_s, world.loop
+        runs: list[Coroutine[Any, Any, None]] = [self._watch_fails()]
+        work = [one for one in self.ledger.data() if one.topic == WORK]
+        made = [one for one in self.ledger.data() if one.topic == MADE]
+        for number in range(world.shape.clients):
+            kind = number % 4
+            if kind == 0:
+                runs.append(self._producer(world, number, work, "").run(until_s))
+            elif kind == 1:
+                back = number % 8 == 5
+                sources, outputs = (made, work) if back else (work, made)
+                rivals = ("a", "b") if world.chance(f"rivals-{number}").random() < 0.5 else ("",)
+                runs += [self._relay(world, number, sources, outputs, rival).run(until_s) for rival in rivals]
+            elif kind == 2:
+                runs += [self._producer(world, number, work, rival).run(until_s) for rival in ("a", "b")]
+            else:
+                routes = self._routes(world, f"reader-{number}", world.client_address(number))
+                runs.append(TransactionReader(routes, self.ledger, work + made).run(until_s))
+        routes = self._routes(world, "operator", world.client_address(0))
+        runs.append(Operator(routes, self.ledger, self._brokers, self._replicas, self._upgrades).run(until_s))
+        return runs
+
+    def _producer(
+        self, world: World, number: int, partitions: Sequence[TopicPartition], rival: str
+    ) -> TransactionalProducer:
+        routes = self._routes(world, f"{_name(number)}{rival}", world.client_address(number))
+        name = self.ledger.name(_name(number))
+        return TransactionalProducer(routes, self.ledger, name, partitions, rival=bool(rival))
+
+    def _relay(
+        self,
+        world: World,
+        number: int,
+        sources: Sequence[TopicPartition],
+        outputs: Sequence[TopicPartition],
+        rival: str,
+    ) -> Relay:
+        routes = self._routes(world, f"{_name(number)}{rival}", world.client_address(number))
+        name = self.ledger.name(_name(number), consumes=tuple(sources))
+        return Relay(routes, self.ledger, name, outputs, rival=bool(rival))
+
+    def _tell_end(self, world: World, transaction: Transaction) -> None:
+        """Let a fault strike the coordinator, or a leader whose marker is due, when a transaction ends."""
+        image = self._watch.newest_image()
+        if image is None or self._moments.random() >= MOMENT_CHANCE:
+            return
+        machine = coordinator_of(world, image, transaction.incarnation.name)
+        if transaction.appends and self._moments.random() < 0.4:
+            at = transaction.appends[self._moments.randrange(len(transaction.appends))].partition
+            machine = leader_of(world, image, at) or machine
+        if machine is not None:
+            world.moment(machine)
+
+    def _tell_decision(self, world: World, transaction: Transaction) -> Fate:
+        """Let a fault strike the coordinator of a transaction whose markers go to several nodes."""
+        image = self._watch.newest_image()
+        machine = None if image is None else coordinator_of(world, image, transaction.incarnation.name)
+        if image is None or machine is None:
+            return Fate.GOES_ON
+        leaders = {leader_of(world, image, append.partition) for append in transaction.appends}
+        if not leaders - {machine, None}:
+            return Fate.GOES_ON
+        struck = world.decision(machine)
+        if struck is Struck.LOST and self._deaths.random() < DEATH_CHANCE:
+            return Fate.DIES
+        return Fate.LINGERS if struck is Struck.OUTLIVED else Fate.GOES_ON
+
+    # After the heal
+
+    async def converge(self, world: World) -> None:
+        """Wait until every partition is led and whole, no transaction hangs, and each partition takes a transaction."""
+        await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
+        routes = self._routes(world, "last", world.client_address(0))
+        await self._end_all(world, routes)
+        producer = TransactionalProducer(routes, self.ledger, self.ledger.name("last"), self.ledger.data())
+        while True:
+            try:
+                last = await producer.deliver(self.ledger.data())
+                break
+            except EndedError:
+                # Refused for a reason that counts no longer: what was lost shortly before the heal, say.
+                await asyncio.sleep(RETRY_S)
+        if last.outcome is not Outcome.COMMITTED:
+            raise ViolationError("the last transaction, with nobody beside it, was not committed")
+        await self._end_all(world, routes)
+        await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
+        routes.close()
+
+    async def _end_all(self, world: World, routes: Routes) -> None:
+        """Wait until no transaction is open, neither at a coordinator nor in a partition."""
+        begin_s = world.loop.time()
+        trouble: str | None = None
+        try:
+            while (trouble := await self._hanging(world, routes)) is not None:
+                if world.loop.time() - begin_s > PATIENCE_S:
+                    await self._operate(routes)
+                await asyncio.sleep(0.5)
+        except asyncio.CancelledError:
+            raise ViolationError(f"a transaction hangs: {trouble}") from None
+
+    async def _hanging(self, world: World, routes: Routes) -> str | None:
+        addresses = [(address_of(one), ADDRESS[1]) for one in self._brokers]
+        found = await open_transactions(routes, addresses)
+        if found is None:
+            return "a broker doesn't say which transactions are open"
+        # What a coordinator lost may come back as a transaction that no partition lets it end.
+        found = [one for one in found if one.partition(" ")[0] not in self.ledger.excused_names]
+        if found:
+            return f"coordinators have {found}"
+        for partition in self.ledger.partitions:
+            image = self._watch.newest_image()
+            assert image is not None
+            leader = image.topics[partition.topic].partitions[partition.partition].leader
+            replica = hosted(world.machines[leader - 1], partition) if leader > 0 else None
+            if replica is None:
+                return f"{partition} has no leader"
+            high_watermark, stable = replica.readable_ends()
+            if stable < high_watermark:
+                producers = replica.state.producers.producers()
+                still = [one for one in producers if one.txn_first_offset >= 0]
+                return (
+                    f"{partition}: the last stable offset is {stable} of {high_watermark}, open are {still}"
+                )
+        return None
+
+    async def _operate(self, routes: Routes) -> None:
+        """End what only an excuse, or a clock that was wrong, can have left open."""
+        if self.ledger.clocks_lie:
+            for name in list(self.ledger.names.values()):
+                await Session(routes, self.ledger, name.id, 1, 10_000).begin()
+        for partition in self.ledger.partitions:
+            excused = self.ledger.excused_s(partition) > NEVER_S or self.ledger.excused_names
+            if excused:
+                try:
+                    self.ledger.counts["hanging aborted"] += await abort_hanging(routes, partition)
+                except OSError:
+                    continue
+
+    async def check(self, world: World) -> None:
+        """Compare all replicas with each other and with their logs, and judge the history."""
+        self._watch.look()
+        image = self._watch.newest_image()
+        assert image is not None
+        for at in self.ledger.partitions:
+            nodes = image.topics[at.topic].partitions[at.partition].replicas
+            logs = [batches_of(world.machines[node_id - 1], at) for node_id in nodes]
+            if any(one != logs[0] for one in logs):
+                raise ViolationError(f"{at}: the replicas differ below the high watermark")
+            for node_id in nodes:
+                replica = hosted(world.machines[node_id - 1], at)
+                if replica is not None:
+                    check_transactions(world.machines[node_id - 1], replica)
+        check(await self._history(world))
+        if self._watching is not None:
+            self._watching.cancel()
+
+    async def _history(self, world: World) -> History:
+        routes = self._routes(world, "auditor", world.client_address(0))
+        everything, committed = {}, {}
+        for partition in self.ledger.data():
+            everything[partition] = await read_all(routes, self.ledger, partition, committed=False)
+            committed[partition] = await read_all(routes, self.ledger, partition, committed=True)
+        ignored = frozenset(
+            value for values in everything.values() for _, value in values if hops_of(value) >= HOPS_MAX
+        )
+        groups = []
+        for name in self.ledger.names.values():
+            if name.has_group and name.group not in self.ledger.spoiled_groups:
+                offsets = await offsets_of(routes, self.ledger, name.group, name.consumes, stable=True)
+                groups.append(GroupView(name=name.group, offsets=offsets, ignored=ignored))
+        routes.close()
+        return History(
+            transactions=self.ledger.transactions,
+            incarnations=self.ledger.incarnations,
+            everything=everything,
+            committed=committed,
+            views=self.ledger.views,
+            groups=groups,
+            excused_s={at: self.ledger.excused_s(at) for at in self.ledger.data()},
+        )
+
+    def progress(self) -> int:
+        """Return the transactions that were committed for sure."""
+        return self.ledger.counts[Outcome.COMMITTED.value]
+
+
+def _name(number: int) -> str:
+    return ("producer", "relay", "rival", "reader")[number % 4] + f"-{number}"

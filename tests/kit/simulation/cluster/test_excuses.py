@@ -1,0 +1,159 @@
+"""A partition is excused if nobody that the controller trusts is left, and its last leader lost its cache."""
+
+from __future__ import annotations
+
+from itertools import count
+
+from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.storage import TopicPartition
+from blumfeld_kit.simulation.cluster.excuses import Excuses
+from blumfeld_kit.simulation.cluster.ledger import ReplicatedLedger
+
+AT = TopicPartition("work", 0)
+
+
+EPOCHS = count(0, 2)
+"""By default a change lies between two looks that no look has seen."""
+
+
+def image(
+    leader: int,
+    *isr: int,
+    elr: tuple[int, ...] = (),
+    last: tuple[int, ...] = (),
+    epoch: int | None = None,
+    recovery: int = 0,
+) -> PartitionImage:
+    return PartitionImage(
+        partition=0,
+        replicas=(1, 2, 3),
+        isr=isr,
+        leader=leader,
+        leader_epoch=0,
+        partition_epoch=next(EPOCHS) if epoch is None else epoch,
+        leader_recovery_state=recovery,
+        eligible_leader_replicas=elr,
+        last_known_elr=last,
+    )
+
+
+def three() -> Excuses:
+    excuses = Excuses()
+    for node_id in (1, 2, 3):
+        excuses.registered(node_id, node_id)
+    excuses.placed(AT, image(1, 1, 2, 3))
+    return excuses
+
+
+def test_one_disk_that_kept_everything_excuses_nothing() -> None:
+    excuses = three()
+    excuses.ended(1, cache_lost=True)
+    excuses.ended(2, cache_lost=True)
+    assert excuses.excused() == []
+    excuses.ended(3, cache_lost=True)
+    assert excuses.excused() == [AT]
+
+
+def test_a_follower_that_lost_its_place_counts_no_more() -> None:
+    excuses = three()
+    excuses.placed(AT, image(1, 1, 2))
+    excuses.ended(1, cache_lost=True)
+    excuses.ended(2, cache_lost=True)
+    assert excuses.excused() == [AT]
+
+
+def test_processes_that_were_killed_lose_nothing() -> None:
+    excuses = three()
+    for node_id in (1, 2, 3):
+        excuses.ended(node_id, cache_lost=False)
+    assert excuses.excused() == []
+
+
+def test_a_kill_of_the_whole_isr_may_forget_where_the_log_starts() -> None:
+    """Its checkpoint is written once in a while, as in Kafka."""
+    excuses, ledger = three(), ReplicatedLedger("work-0")
+    ledger.deleted_to(7, sent_s=1.0)
+    excuses.ended(1, cache_lost=False)
+    excuses.ended(2, cache_lost=False)
+    assert excuses.start_excused() == []
+    excuses.ended(3, cache_lost=False)
+    assert excuses.start_excused() == [AT]
+    ledger.excuse_start(2.0)
+    assert ledger.deleted_for_sure == 0
+    ledger.deleted_to(8, sent_s=1.9)
+    assert ledger.deleted_for_sure == 0, "its answer was under way"
+    ledger.deleted_to(9, sent_s=2.1)
+    assert ledger.deleted_for_sure == 9
+
+
+def test_the_controller_takes_a_killed_replica_for_one_that_lost_its_cache() -> None:
+    """So it elects the last leader, which did lose it (KIP-966)."""
+    excuses = three()
+    excuses.placed(AT, image(1, 1, elr=(3,)))
+    excuses.ended(3, cache_lost=False)
+    excuses.ended(1, cache_lost=True)
+    assert excuses.excused() == [AT]
+
+
+def test_a_last_leader_that_was_only_killed_has_everything() -> None:
+    excuses = three()
+    excuses.placed(AT, image(1, 1, elr=(3,)))
+    excuses.ended(3, cache_lost=True)
+    excuses.ended(1, cache_lost=False)
+    assert excuses.excused() == []
+
+
+def test_a_replica_that_the_controller_forgets_has_everything_all_the_same() -> None:
+    """It left the ISR when the ISR became too small, so nothing was committed without it."""
+    excuses = Excuses(min_insync=2)
+    excuses.placed(AT, image(1, 1, 2, epoch=5))
+    excuses.placed(AT, image(1, 1, epoch=6))
+    for _ in range(2):
+        excuses.ended(1, cache_lost=True)
+        excuses.placed(AT, image(1, 1, epoch=6))
+        assert excuses.excused() == []
+    excuses.ended(2, cache_lost=True)
+    assert excuses.excused() == [AT]
+
+
+def test_an_election_that_may_lose_records_begins_anew() -> None:
+    excuses = Excuses(min_insync=2)
+    excuses.placed(AT, image(1, 1, 2, epoch=5))
+    excuses.placed(AT, image(1, 1, epoch=6, recovery=1))
+    excuses.ended(1, cache_lost=True)
+    assert excuses.excused() == [AT]
+
+
+def test_a_leader_that_no_look_has_seen_is_the_last_one_all_the_same() -> None:
+    excuses = three()
+    excuses.placed(AT, image(1, 1, 2))
+    excuses.ended(2, cache_lost=True)
+    excuses.ended(1, cache_lost=False)
+    assert excuses.excused() == []
+    excuses.placed(AT, image(-1, elr=(1,), last=(2,)))
+    assert excuses.excused() == [AT]
+
+
+def test_the_excuse_ends_when_the_next_process_comes_in() -> None:
+    excuses = three()
+    for node_id in (1, 2, 3):
+        excuses.ended(node_id, cache_lost=True)
+    excuses.registered(1, 40)
+    assert excuses.excused() == [AT]
+    excuses.placed(AT, image(-1))
+    assert excuses.excused() == [AT]
+    excuses.placed(AT, image(1, 1))
+    assert excuses.excused() == []
+    excuses.placed(AT, image(1, 1, 2))
+    excuses.ended(1, cache_lost=True)
+    assert excuses.excused() == [AT], "the second one hasn't come back: it is in an old image only"
+
+
+def test_an_epoch_that_is_learnt_late_is_of_the_process_that_ended() -> None:
+    excuses = three()
+    excuses.ended(1, cache_lost=True)
+    excuses.registered(1, 40)
+    excuses.still_down(1)
+    assert not excuses.came_after(1, 40)
+    assert excuses.came_after(1, 41)
+    assert excuses.came_after(2, 2)

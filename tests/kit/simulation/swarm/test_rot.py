@@ -1,0 +1,108 @@
+"""Bits rot below the checksum of a batch: what must be seen then, and bugs that the oracle must find."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from typing import Any
+
+import msgspec
+import pytest
+
+from blumfeld.log.segments.recovery import RecoveredSegment, recover_segment
+from blumfeld.wire.batches.record_batch import RecordBatch
+from blumfeld_kit.fakes.files import FakeDisk
+from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
+from blumfeld_kit.simulation.swarm import Shape, Swarm, SwarmFailure
+from blumfeld_kit.simulation.swarm.rot import Rot
+from blumfeld_storage_local.start import recovering
+from tests.kit.simulation.clients.test_oracle import AT, a_ledger
+
+SHAPE = Shape(seed=67, clients=12, seconds=60.0, workload="rot")
+"""Bits flip in this seed; processes are killed, and not all of them."""
+
+
+def test_rotten_batches_are_seen_and_nothing_else_is_lost() -> None:
+    report = Swarm(SHAPE, Rot()).run()
+    assert report.faults["bit-rot"] == report.counts["rotten"] > 1
+    assert report.counts["unreadable"] > 0
+    assert report.counts["taken_flushed"] > 0
+    assert report.counts["cuts"] > 0
+
+
+def test_a_log_that_is_cut_without_a_word_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("blumfeld_kit.simulation.swarm.rot.CUT", "never said")
+    with pytest.raises(SwarmFailure, match="was acknowledged"):
+        Swarm(SHAPE, Rot()).run()
+
+
+def test_a_recovery_that_cuts_too_much_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_much(*args: Any, **options: Any) -> Generator[int, None, RecoveredSegment]:
+        found = yield from recover_segment(*args, **options)
+        if found.end.problem is None:
+            return found
+        end = msgspec.structs.replace(found.end, position=0, next_offset=args[2])
+        return msgspec.structs.replace(found, end=end)
+
+    monkeypatch.setattr(recovering, "recover_segment", too_much)
+    with pytest.raises(SwarmFailure, match="the log is cut, where no bit has flipped"):
+        Swarm(SHAPE, Rot()).run()
+
+
+def test_wrong_bytes_with_a_checksum_that_fits_are_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As if a broker computed the checksum of a batch that it copies, instead of checking it."""
+    flip_bit = FakeDisk.flip_bit
+
+    def flipped(disk: FakeDisk, path: str, position: int, bit: int = 0) -> None:
+        flip_bit(disk, path, position, bit)
+        node = disk.tree.file(path)
+        data, at = memoryview(bytearray(node.read(node.size, 0))), 0
+        while (end := at + RecordBatch(data, at).size_bytes) <= position:
+            at = end
+        batch = RecordBatch(data, at)
+        batch.set_log_append_time(batch.max_timestamp)
+        disk.damage(path, bytes(batch.data), at)
+
+    monkeypatch.setattr(FakeDisk, "flip_bit", flipped)
+    with pytest.raises(SwarmFailure, match="which nobody produced"):
+        Swarm(SHAPE, Rot()).run()
+
+
+# The ledger
+
+
+def test_a_cut_takes_what_was_acknowledged_only_at_a_rotten_batch() -> None:
+    a_ledger().cut(3)  # the torn end of a log
+    with pytest.raises(ViolationError, match="where no bit has flipped"):
+        a_ledger().cut(1)
+    ledger = a_ledger()
+    ledger.rotted(1, 2)
+    with pytest.raises(ViolationError, match="where no bit has flipped"):
+        ledger.cut(0)
+    ledger.cut(1)
+    assert ledger.check_whole([(0, b"p#0#"), (1, b"p#5#")]) == 2
+    assert ledger.taken == 2
+
+
+def test_a_rotten_batch_hides_its_own_records_only() -> None:
+    ledger = a_ledger()
+    with pytest.raises(ViolationError, match="wrong checksum"):
+        ledger.skip_rotten(1)
+    ledger.rotted(1, 1)
+    assert ledger.skip_rotten(1) == 1
+    assert ledger.check_whole([(0, b"p#0#"), (1, None), (2, b"p#2#")]) == 3
+    assert ledger.taken == 0
+    with pytest.raises(ViolationError, match="b'p#2#' was acknowledged, and is lost"):
+        ledger.check_whole([(0, b"p#0#"), (1, None)])
+
+
+def test_a_producer_may_be_refused_after_a_cut_at_a_rotten_batch() -> None:
+    oracle = Oracle()
+    oracle.add(AT, flushed=True)
+    oracle.sent(AT, [b"p#0#"])
+    oracle.acked(AT, 0, [b"p#0#"])
+    ledger = oracle.partitions[AT]
+    ledger.rotted(0, 0)
+    with pytest.raises(ViolationError, match="forgot"):
+        oracle.sequence_refused(AT, power_cuts=0)
+    ledger.cut(0)
+    oracle.sequence_refused(AT, power_cuts=0)
