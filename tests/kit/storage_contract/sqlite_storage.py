@@ -25,7 +25,7 @@ from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_contract import StorageContract
 from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import Events
 
 DIRECTORY_ID = b"s" * 16
 TABLES = """

@@ -25,7 +25,7 @@ from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.sync.sync_rounds import Flusher
 from blumfeld_storage_memory import MemoryLog, MemoryStorage
 from blumfeld_storage_memory.small_files import MemoryAux, MemoryDraft
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import Events
 
 Wrong = tuple[type[Any], str, Callable[..., Any]]
 """A class, the method that is replaced, and what stands in its place; it is handed the right one first."""

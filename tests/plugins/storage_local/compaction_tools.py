@@ -7,27 +7,16 @@ from typing import Any
 from blumfeld.log.segments.file_names import parse_segment_name
 from blumfeld.spi.compaction import CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.storage import LogStorage
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record
-from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN
-from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import new_node
 
 DIRECTORY = f"/data/{PARTITION}"
 GROUP_BYTES = 900
 """Such that a round makes some segments out of more."""
-
-
-def make_storage(runtime: FakeRuntime) -> LogStorage:
-    return LocalStorage(runtime, "/data", Events())
-
-
-def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-    return FakeRuntime(1) if previous is None else FakeRuntime(2, disk=previous.disk)
 
 
 def keyed(key: int, version: int) -> RecordBatch:
@@ -45,7 +34,7 @@ def opened(node: Node, **config: Any) -> Log:
 
 def filled(node: Node | None = None) -> Log:
     """A log of four sealed segments and an active one, all flushed."""
-    log = opened(node or Node(make_runtime, make_storage).start())
+    log = opened(node or new_node())
     version = 0
     for at, keys in enumerate(KEYS):
         if at:

@@ -19,7 +19,7 @@ from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import PartitionLog, TopicPartition, WriteOutcome
 from blumfeld_kit.storage_driver.node import CLUSTER_ID, NODE_ID, TOPIC_ID, Listener, make_batch
 from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import Events
 
 
 async def open_all(storage: LocalStorage, count: int) -> list[PartitionLog]:

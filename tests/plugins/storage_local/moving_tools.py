@@ -6,34 +6,10 @@ from collections.abc import Callable
 from typing import Any
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node
-from blumfeld_storage_local.durability import Durability, FlushMode
-from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.test_log import Events
 
 PATHS = ("/a", "/b", "/c")
 SMALL: dict[str, Any] = {"segment_bytes": 1000, "index_interval_bytes": 200}
-
-
-def make_node(
-    events: Events | None = None,
-    paths: tuple[str, ...] = PATHS,
-    *,
-    rate: float = float("inf"),
-    flush: FlushMode = "never",
-) -> Node:
-    said = events or Events()
-
-    def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-        return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
-
-    return Node(
-        make_runtime,
-        lambda runtime: LocalStorage(
-            runtime, paths, said, durability=Durability(flush), move_bytes_per_second_max=rate
-        ),
-    ).start()
 
 
 def begin(node: Node, path: str = "/b", partition: TopicPartition = PARTITION) -> bytes:

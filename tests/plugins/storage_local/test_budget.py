@@ -5,21 +5,19 @@ from __future__ import annotations
 import resource
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blumfeld.spi.parts import release
 from blumfeld.spi.storage import LogRead, TopicPartition
 from blumfeld_kit.fakes.files import Fault
-from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import Log, Node, make_batch
 from blumfeld_storage_local.plugin import open_files_max
 from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
 from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.test_log import Events
 
 DESCRIPTORS = 40
 FILES = DESCRIPTORS // 2
@@ -27,15 +25,8 @@ LOGS = 60
 
 
 @pytest.fixture
-def node() -> Iterator[Node]:
-    def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-        return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
-
-    node = Node(
-        make_runtime, lambda runtime: LocalStorage(runtime, "/data", Events(), open_files_max=DESCRIPTORS)
-    ).start()
-    yield node
-    node.end()
+def settings() -> dict[str, Any]:
+    return {"open_files_max": DESCRIPTORS}
 
 
 def logs(node: Node, count: int = LOGS) -> list[Log]:

@@ -17,24 +17,9 @@ from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from blumfeld_storage_local.segments.checking import NOWHERE, CheckedBytes, check_headers
 from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
-from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import Events
 
 LOG = f"/data/{PARTITION}/00000000000000000000.log"
-
-
-def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-    return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
-
-
-@pytest.fixture
-def events() -> Events:
-    return Events()
-
-
-@pytest.fixture
-def node(events: Events) -> Node:
-    return Node(make_runtime, lambda runtime: LocalStorage(runtime, "/data", events)).start()
 
 
 def read(log: Log, offset: int, bytes_max: int = 1 << 20) -> bytes:

@@ -8,11 +8,8 @@ import pytest
 
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.fakes.files import Luck
-from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import Log, Node
 from blumfeld_storage_local.directories import checkpoint_round
-from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.test_log import Events
 
 LOGS = 5
 MARKS = "/data/replication-offset-checkpoint"
@@ -29,17 +26,9 @@ def lines(*offsets: int | None) -> bytes:
     return f"0\n{len(told)}\n{''.join(told)}".encode()
 
 
-@pytest.fixture
-def node(monkeypatch: pytest.MonkeyPatch) -> Iterator[Node]:
-    """Two logs, or high watermarks, are one step."""
+@pytest.fixture(autouse=True)
+def _two_logs_or_high_watermarks_are_a_step(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(checkpoint_round, "STEP_LOGS", 2)
-
-    def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-        return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
-
-    node = Node(make_runtime, lambda runtime: LocalStorage(runtime, "/data", Events())).start()
-    yield node
-    node.end()
 
 
 @pytest.fixture

@@ -11,29 +11,21 @@ from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, TimestampOffset, TopicPartition
 from blumfeld.wire.errors import InvalidRecord
 from blumfeld_kit.fakes.files import Fault
-from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import TIME_MS, Log, Node
 from blumfeld_storage_local.logs import timestamp_search
 from blumfeld_storage_local.logs.timestamp_search import RECORDS_BETWEEN_CHECKS
 from blumfeld_storage_local.segments.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
 from blumfeld_storage_local.segments.recent import RECENT_MAX
 from blumfeld_storage_local.segments.segment import Segment
-from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.test_log import Events
 
 FIRST = "/data/topic-0/00000000000000000000.log"
 OTHER = TopicPartition("other", 0)
 
 
-@pytest.fixture
-def node() -> Iterator[Node]:
-    def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-        return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
-
-    node = Node(make_runtime, lambda runtime: LocalStorage(runtime, "/data", Events())).start()
-    yield node
+@pytest.fixture(autouse=True)
+def _no_region_is_left_open(node: Node) -> Iterator[None]:
+    yield
     assert node.runtime.disk.open_regions == 0
-    node.end()
 
 
 @pytest.fixture

@@ -16,7 +16,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import OffsetOutOfRangeError
 from blumfeld_kit.fakes.power import Adversary
-from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
+from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, make_batch
 from tests.everyday import first
 from tests.plugins.storage_local.compaction_tools import (
     AFTER,
@@ -25,12 +25,11 @@ from tests.plugins.storage_local.compaction_tools import (
     finish,
     keyed,
     leftovers,
-    make_runtime,
-    make_storage,
     names,
     opened,
     start_round,
 )
+from tests.plugins.storage_local.local_node import new_node
 from tests.plugins.storage_local.plain_cleaner import clean
 
 
@@ -90,7 +89,7 @@ def test_reads_across_what_fell_out_go_on_behind_it(log: Log) -> None:
 
 def test_offsets_that_fell_out_before_an_empty_active_segment_read_as_nothing() -> None:
     """The end of a segment is gone, and the active one is empty: there is nothing to read, and no error."""
-    node = Node(make_runtime, make_storage).start()
+    node = new_node()
     log = opened(node)
     for key in (1, 2):
         log.append(keyed(key, 1))
@@ -130,7 +129,7 @@ def test_a_second_round_goes_over_what_the_first_left(log: Log) -> None:
 
 
 def test_a_log_without_sealed_segments_has_nothing_to_compact() -> None:
-    log = opened(Node(make_runtime, make_storage).start())
+    log = opened(new_node())
     log.append(keyed(1, 1))
     assert finish(log, start_round(log)).segments_before == 0
 
@@ -164,7 +163,7 @@ def test_appends_and_reads_go_on_meanwhile(log: Log) -> None:
 
 
 def test_regions_and_readers_of_the_old_segments_live_on() -> None:
-    node = Node(make_runtime, make_storage).start()
+    node = new_node()
     log = opened(node)
     for key in (1, 1, 2):
         log.append(make_batch(1, value_bytes=20_000, seed=key))
@@ -274,7 +273,7 @@ def test_retention_at_any_moment_wins() -> None:
 def test_rounds_among_everything_else(seed: int) -> None:
     """Appends, rolls, flushes, cold reads, look-ups by time and truncations, while off-loop work takes its time."""
     chance = random.Random(seed)
-    node = Node(make_runtime, make_storage).start()
+    node = new_node()
     log = opened(node, file_delete_delay_ms=20)
     runtime = node.runtime
     runtime.offload_delay_ms = lambda: chance.choice((0.0, 0.0, 1.0, 7.0))

@@ -27,11 +27,11 @@ from tests.plugins.storage_local.compaction_tools import (
     filled,
     finish,
     leftovers,
-    make_runtime,
     names,
     opened,
     start_round,
 )
+from tests.plugins.storage_local.local_node import make_runtime
 from tests.plugins.storage_local.plain_cleaner import clean
 
 

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.fakes.files import Fault
 from blumfeld_kit.fakes.runtime import FakeRuntime
@@ -17,22 +16,15 @@ from blumfeld_kit.storage_driver.node import CLUSTER_ID, NODE_ID, PARTITION, TOP
 from blumfeld_storage_local.directories.placing import MoveEnd, MoveMark, encode_marks
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.moving_tools import PATHS, make_node, places
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import Events, new_node, node_on_disk
+from tests.plugins.storage_local.moving_tools import PATHS, places
 
 OTHER = TopicPartition("other", 0)
 
 
 @pytest.fixture
-def events() -> Events:
-    return Events()
-
-
-@pytest.fixture
-def node(events: Events) -> Iterator[Node]:
-    node = make_node(events)
-    yield node
-    node.end()
+def settings() -> dict[str, Any]:
+    return {"paths": PATHS}
 
 
 def paths_of(node: Node, count: int) -> list[str]:
@@ -157,7 +149,7 @@ def test_a_cleaner_checkpoint_behind_the_log_is_its_end_and_one_before_it_is_tak
 
 def prepared() -> Node:
     """Stopped, with a log in /a and one in /b."""
-    node = make_node()
+    node = new_node(PATHS)
     node.open(PARTITION, directory_id=node.directories[0]).fill(3)
     node.open(OTHER, directory_id=node.directories[1]).fill(4)
     node.stop()
@@ -208,7 +200,7 @@ def test_the_node_does_not_start_without_its_first_directory() -> None:
 
 
 def test_a_directory_that_another_process_holds_is_no_directory_to_do_without() -> None:
-    node = make_node()
+    node = new_node(PATHS)
     second = LocalStorage(node.runtime, ("/x", "/b"), Events())
     with pytest.raises(OSError, match="another process holds the lock of the log directory: '/b'"):
         node.runtime.run(second.start(CLUSTER_ID, NODE_ID))
@@ -333,7 +325,7 @@ FUTURE = "topic-0." + "a" * 32 + "-future"
 
 def test_a_copy_in_the_making_waits_for_its_logs_directory() -> None:
     """That is offline now; when it is back the move goes on."""
-    node = make_node(paths=("/b", "/a", "/c"))
+    node = new_node(("/b", "/a", "/c"))
     node.open(directory_id=node.directories[1]).fill(3)
     node.stop()
     node.runtime.files.make_dirs(f"/c/{FUTURE}")
@@ -411,7 +403,7 @@ def test_a_stop_fails_only_if_no_directory_could_be_left(node: Node) -> None:
 
 def test_real_directories(tmp_path: Path) -> None:
     paths = [str(tmp_path / name) for name in ("a", "b")]
-    node = Node(lambda _: FakeRuntime(files=RealFiles()), lambda r: LocalStorage(r, paths, Events())).start()
+    node = node_on_disk(*paths)
     node.open(PARTITION).fill(1)
     node.open(OTHER).fill(2)
     assert (tmp_path / "a" / "topic-0").is_dir()

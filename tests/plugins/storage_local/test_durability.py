@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +23,7 @@ from blumfeld_storage_local.durability import Durability
 from blumfeld_storage_local.plugin import Options
 from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.sync.sync_rounds import DUE_BITE
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import Events, new_node
 
 LOG = f"/data/{PARTITION}/00000000000000000000.log"
 INDEX = f"/data/{PARTITION}/00000000000000000000.index"
@@ -31,28 +31,9 @@ EVERY = Durability("every")
 SYNC_MS = 10
 
 
-def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-    return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
-
-
-def new_node(durability: Durability, events: Events | None = None) -> Node:
-    said = Events() if events is None else events
-    return Node(
-        make_runtime, lambda runtime: LocalStorage(runtime, "/data", said, durability=durability)
-    ).start()
-
-
 @pytest.fixture
-def events() -> Events:
-    return Events()
-
-
-@pytest.fixture
-def node(events: Events) -> Iterator[Node]:
-    """Of flush = "every"."""
-    node = new_node(EVERY, events)
-    yield node
-    node.end()
+def settings() -> dict[str, Any]:
+    return {"durability": EVERY}
 
 
 def slow_syncs(node: Node) -> None:
@@ -128,7 +109,7 @@ def test_the_promise_says_what_topics_ask_for_by_default() -> None:
 @pytest.mark.parametrize("durability", [EVERY, Durability("never")])
 def test_the_duration_of_each_sync_is_measured(durability: Durability) -> None:
     """A sync that logs share is measured, and a sync of one log alone."""
-    node = new_node(durability)
+    node = new_node(durability=durability)
     slow_syncs(node)
     (log,) = open_logs(node, 1)
     (metric,) = node.storage.metrics()  # type: ignore[attr-defined]
@@ -204,7 +185,7 @@ def test_a_power_cut_at_any_operation_takes_nothing_that_was_acknowledged(kept: 
 
 def run_until(crash_at: int | None, kept: int) -> int:
     """Run the script, die at that operation, and look what is there; the number of operations."""
-    node = new_node(EVERY)
+    node = new_node(durability=EVERY)
     count = 0
     acknowledged: dict[int, list[bytes]] = {0: [], 1: []}
 
@@ -305,7 +286,7 @@ def test_a_whole_node_loses_nothing_that_it_acknowledged(monkeypatch: pytest.Mon
 
 def test_a_sync_that_fails_fails_all_who_wait_and_is_never_tried_again(events: Events) -> None:
     """Also not by ``close``: the kernel tells an error once, and a second sync would say that all is well."""
-    node = new_node(EVERY, events)
+    node = new_node(durability=EVERY, events=events)
     slow_syncs(node)
     logs = open_logs(node, 3)
     outcomes: list[WriteOutcome] = []
@@ -358,7 +339,7 @@ def test_a_full_disk_costs_the_batch_and_keeps_the_order(node: Node) -> None:
 )
 def test_a_full_disk_is_survived_and_a_bad_one_is_not(number: int, online: bool, events: Events) -> None:
     """EROFS: the file system was remounted read-only after an error."""
-    node = new_node(Durability(), events)
+    node = new_node(events=events)
     log = node.open()
     log.fill(2)
     node.runtime.disk.inject(Fault(operation="pwritev", path_part=".log", error_number=number, times=-1))
@@ -391,7 +372,7 @@ def test_index_entries_that_could_not_be_saved_are_saved_later(
     number: int, short_bytes: int | None, online: bool
 ) -> None:
     """The records are written, and that is what the outcome says."""
-    node = new_node(Durability())
+    node = new_node()
     log = node.open(index_interval_bytes=0)
     fault = Fault(operation="pwritev", path_part="index", error_number=number, short_bytes=short_bytes)
     node.runtime.disk.inject(fault)
@@ -404,7 +385,7 @@ def test_index_entries_that_could_not_be_saved_are_saved_later(
 
 
 def test_a_truncation_that_can_not_be_synced_takes_the_directory_offline() -> None:
-    node = new_node(Durability())
+    node = new_node()
     log = node.open()
     log.fill(2, 2)
     node.runtime.disk.inject(Fault(operation="fdatasync"))
@@ -416,7 +397,7 @@ def test_a_truncation_that_can_not_be_synced_takes_the_directory_offline() -> No
 
 def closed_in_mid_sync() -> tuple[Node, Log]:
     """A log whose first sync still ran when it was closed."""
-    node = new_node(Durability())
+    node = new_node()
     slow_syncs(node)
     (log,) = open_logs(node, 1)
     log.fill(2)
@@ -441,7 +422,7 @@ def recovery_points(node: Node) -> dict[TopicPartition, int]:
 
 def test_a_clean_stop_leaves_the_end_of_each_log_as_its_recovery_point() -> None:
     """Also of those that were closed while a sync of them still ran, with what was written and rolled meanwhile."""
-    node = new_node(Durability())
+    node = new_node()
     slow_syncs(node)
     logs = [
         node.open(TopicPartition("topic", n), segment_bytes=400, index_interval_bytes=0) for n in range(3)
@@ -486,7 +467,7 @@ def test_a_log_that_is_opened_anew_waits_for_the_sync_that_ran_when_it_was_close
 
 
 def test_interval_syncs_all_logs_together_when_it_is_time() -> None:
-    node = new_node(Durability("interval", 100))
+    node = new_node(durability=Durability("interval", 100))
     logs = open_logs(node, 3)
     logs[0].fill(1)
     node.runtime.advance(60)
@@ -506,7 +487,7 @@ def test_interval_syncs_all_logs_together_when_it_is_time() -> None:
 
 
 def test_who_waits_for_a_sync_does_not_wait_for_all_whose_time_it_is() -> None:
-    node = new_node(Durability("interval", 100))
+    node = new_node(durability=Durability("interval", 100))
     logs = open_logs(node, DUE_BITE + 5)
     slow_syncs(node)
     for log in logs:
@@ -521,12 +502,47 @@ def test_who_waits_for_a_sync_does_not_wait_for_all_whose_time_it_is() -> None:
     node.end()
 
 
+# Indexes, which nobody checks again once the recovery point has passed
+
+
+def sealed_with_nothing_left_to_flush(node: Node) -> Log:
+    """Each write is synced before its outcome, and then the segment is sealed."""
+    log = node.open(flush_messages=1, index_interval_bytes=0)
+    log.fill(2, 2, 2)
+    log.log.roll()
+    return log
+
+
+def test_the_indexes_of_a_sealed_segment_are_synced() -> None:
+    node = new_node()
+    sealed_with_nothing_left_to_flush(node)
+    node.runtime.run_turn()
+    for path in (INDEX, INDEX.replace(".index", ".timeindex")):
+        assert node.runtime.disk.tree.file(path).is_synced
+
+
+def test_the_recovery_point_waits_for_the_indexes() -> None:
+    """Until then a start walks over the sealed segment, and makes its indexes anew."""
+    node = new_node()
+    sealed_with_nothing_left_to_flush(node)
+
+    def kill_before_an_index_is_synced(operation: str, path: str) -> None:
+        if operation == "fdatasync" and path.endswith("index") and not node.runtime.dead:
+            node.runtime.crash(power_cut=False)
+
+    node.storage.checkpoint([])
+    node.runtime.disk.watch = kill_before_an_index_is_synced
+    node.runtime.run_turn()
+    node.restart().open(flush_messages=1, index_interval_bytes=0)
+    assert node.listener.recoveries[0] == (0, 2)
+
+
 # Kafka's files after kill -9
 
 
 def test_index_files_that_kafka_left_preallocated_are_taken_for_what_they_hold() -> None:
     """Its active segment's are as long as ``segment.index.bytes``, with zeros behind the last entry."""
-    node = new_node(Durability())
+    node = new_node()
     log = node.open(segment_bytes=600, index_interval_bytes=0)
     log.fill(*[1] * 20, value_bytes=30)
     before, base = log.read_all(), node.listener.rolls[-1]

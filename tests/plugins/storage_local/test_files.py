@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterator
 from typing import Any
 from zlib import crc32
 
@@ -14,30 +13,13 @@ from blumfeld.spi.aux_files import in_chunks
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.fakes.files import Luck
-from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, TOPIC_ID, Log, Node, make_batch
 from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
-from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import Events
 
 LOG = "/data/topic-0/00000000000000000000.log"
 INDEX = "/data/topic-0/00000000000000000000.index"
 TIME_INDEX = "/data/topic-0/00000000000000000000.timeindex"
-
-
-@pytest.fixture
-def events() -> Events:
-    return Events()
-
-
-@pytest.fixture
-def node(events: Events) -> Iterator[Node]:
-    def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-        return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
-
-    node = Node(make_runtime, lambda runtime: LocalStorage(runtime, "/data", events)).start()
-    yield node
-    node.end()
 
 
 def read(node: Node, path: str) -> bytes:

@@ -14,7 +14,7 @@ from blumfeld.spi.storage import LACKS
 from blumfeld_kit.crash.machine import READS
 from blumfeld_kit.fakes.files import Fault
 from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
-from tests.plugins.storage_local.test_new_logs import new_node
+from tests.plugins.storage_local.local_node import new_node
 
 SMALL: Any = {"index_interval_bytes": 1}
 

@@ -12,12 +12,9 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.testing.process import BrokerProcess
 from blumfeld.wire.compression.codec import Codec
-from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_kit.storage_driver.node import TIME_MS, Node, make_batch
-from blumfeld_storage_local.storage import LocalStorage
+from blumfeld_kit.storage_driver.node import TIME_MS, make_batch
 from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.kafka_records import (
     CODECS,
@@ -31,7 +28,7 @@ from tests.plugins.kafka_records import (
     produce,
     watermarks,
 )
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import node_on_disk
 
 TOOL_TIMEOUT_S = 200
 CLEANED_TOPICS = ("compacted", "compacted-transactions")
@@ -66,9 +63,7 @@ def dump(files: list[Path], *options: str) -> str:
 def test_kafkas_dump_tool_has_no_complaint(tmp_path: Path, stop: str) -> None:
     """Log, offset index and time index, sealed and active, after a clean stop and of a node that runs."""
     peer_script()
-    node = Node(
-        lambda _: FakeRuntime(files=RealFiles()), lambda r: LocalStorage(r, str(tmp_path), Events())
-    ).start()
+    node = node_on_disk(str(tmp_path))
     log = node.open(segment_bytes=20_000)
     for n in range(400):
         codec = list(Codec)[n % len(Codec)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -14,18 +13,7 @@ from blumfeld_kit.storage_contract import StorageContract
 from blumfeld_kit.storage_contract.random_operations import run_machine
 from blumfeld_kit.storage_driver.node import Node
 from blumfeld_storage_local.storage import LocalStorage
-
-
-class Events:
-    """Keeps what is said."""
-
-    def __init__(self) -> None:
-        self.said: list[str] = []
-
-    def debug(self, event: str, **values: Any) -> None:
-        self.said.append(event)
-
-    info = warning = error = debug
+from tests.plugins.storage_local.local_node import Events
 
 
 class TestOnASimulatedDisk(StorageContract):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
@@ -10,29 +11,22 @@ from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest,
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogDirNotFoundError, LogNotOpenError, TopicPartition, WriteOutcome
 from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
+from tests.plugins.storage_local.local_node import Events, new_node
 from tests.plugins.storage_local.moving_tools import (
+    PATHS,
     SMALL,
     begin,
     during,
     filled,
     lies_in,
-    make_node,
     move,
     places,
 )
-from tests.plugins.storage_local.test_log import Events
 
 
 @pytest.fixture
-def events() -> Events:
-    return Events()
-
-
-@pytest.fixture
-def node(events: Events) -> Iterator[Node]:
-    node = make_node(events)
-    yield node
-    node.end()
+def settings() -> dict[str, Any]:
+    return {"paths": PATHS}
 
 
 @pytest.fixture
@@ -112,7 +106,7 @@ def test_regions_in_flight_keep_the_old_file(node: Node) -> None:
 
 
 def test_moves_are_told_of_while_they_run(events: Events) -> None:
-    node = make_node(events, rate=1000.0)
+    node = new_node(PATHS, move_bytes_per_second_max=1000.0)
     log = node.open(**SMALL)
     log.fill(*[3] * 40, value_bytes=20_000)
     target = begin(node)

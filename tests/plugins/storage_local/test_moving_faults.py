@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogDirNotFoundError, WriteOutcome
 from blumfeld_kit.fakes.files import Adversary, Fault
-from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import PARTITION, Log, Node, make_batch
-from blumfeld_storage_local.durability import FlushMode
-from blumfeld_storage_local.storage import LocalStorage
+from blumfeld_storage_local.durability import Durability, FlushMode
 from tests.everyday import first
+from tests.plugins.storage_local.local_node import Events, new_node, node_on_disk
 from tests.plugins.storage_local.moving_tools import (
+    PATHS,
     SMALL,
     begin,
     during,
     filled,
     lies_in,
-    make_node,
     move,
     places,
 )
-from tests.plugins.storage_local.test_log import Events
 
 
 @pytest.fixture
-def events() -> Events:
-    return Events()
-
-
-@pytest.fixture
-def node(events: Events) -> Iterator[Node]:
-    node = make_node(events)
-    yield node
-    node.end()
+def settings() -> dict[str, Any]:
+    return {"paths": PATHS}
 
 
 @pytest.fixture
@@ -68,7 +59,7 @@ def test_a_full_target_leaves_the_log_where_it_is(node: Node, log: Log, events: 
 
 def count_operations(act: Callable[[Node], None], path: str) -> dict[str, int]:
     """By operation: how many of a move concern this path."""
-    node = make_node()
+    node = new_node(PATHS)
     log = node.open(**SMALL)
     log.fill(*[3] * 40)
     counted: dict[str, int] = {}
@@ -92,7 +83,7 @@ def test_whatever_operation_on_the_target_fails_the_log_serves_on() -> None:
         if operation in ("space", "exists"):
             continue
         for nth in range(1, count + 1):
-            node = make_node()
+            node = new_node(PATHS)
             log = node.open(**SMALL)
             log.fill(*[3] * 40)
             node.runtime.disk.inject(Fault(operation=operation, path_part="/b", nth=nth, times=-1))
@@ -173,7 +164,7 @@ class Life:
     """A log that is written, flushed and moved, until the power is cut."""
 
     def __init__(self, crash_at: int, luck: Adversary | None, flush: FlushMode) -> None:
-        self.node = make_node(flush=flush)
+        self.node = new_node(PATHS, durability=Durability(flush))
         self._flush: FlushMode = flush
         self.operations = 0
         self.flushed = 0
@@ -266,9 +257,7 @@ def test_a_crash_at_any_operation_leaves_the_log_in_one_place_with_all_that_was_
 
 def test_a_move_between_real_directories(tmp_path: Path) -> None:
     paths = (str(tmp_path / "a"), str(tmp_path / "b"))
-    node = Node(
-        lambda _: FakeRuntime(files=RealFiles()), lambda runtime: LocalStorage(runtime, paths, Events())
-    ).start()
+    node = node_on_disk(*paths)
     log = node.open(**SMALL)
     log.fill(*[3] * 40)
     before = log.read_all()

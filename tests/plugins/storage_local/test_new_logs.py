@@ -12,25 +12,12 @@ from blumfeld.log.checkpoints import PARTITION_METADATA
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.fakes.files import Fault
 from blumfeld_kit.fakes.power import Adversary, Chance
-from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import PARTITION, TOPIC_ID, Node
 from blumfeld_storage_local.durability import Durability
-from blumfeld_storage_local.storage import LocalStorage
 from blumfeld_storage_local.sync.new_logs import QUIET_MS, SYNCED_AT_ONCE, WAIT_MAX_MS
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import new_node
 
 SYNCS = ("fdatasync", "sync_dir", "write_atomically:fdatasync", "write_atomically:sync_dir")
-
-
-def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-    return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
-
-
-def new_node(durability: Durability | None = None) -> Node:
-    return Node(
-        make_runtime,
-        lambda runtime: LocalStorage(runtime, "/data", Events(), durability=durability or Durability()),
-    ).start()
 
 
 def syncs(node: Node) -> int:
@@ -82,7 +69,7 @@ def test_a_clean_stop_syncs_them() -> None:
 
 
 def test_where_an_ack_means_the_device_the_id_is_there_before_the_log_serves() -> None:
-    every, asked = new_node(Durability("every")), new_node()
+    every, asked = new_node(durability=Durability("every")), new_node()
     create(every, 1)
     create(asked, 1, flush_messages=1)
     for node in (every, asked):

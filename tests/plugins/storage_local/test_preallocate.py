@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import errno
 import os
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,28 +17,11 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from blumfeld_kit.fakes.disk import Fault
-from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import Node, make_batch
-from blumfeld_storage_local.storage import LocalStorage
 from campaigns.raw_connection import RawConnection
-from tests.plugins.storage_local.test_log import Events
+from tests.plugins.storage_local.local_node import Events
 
 SEGMENT_BYTES = 2 << 20
-
-
-@pytest.fixture
-def events() -> Events:
-    return Events()
-
-
-@pytest.fixture
-def node(events: Events) -> Iterator[Node]:
-    def make_runtime(previous: FakeRuntime | None) -> FakeRuntime:
-        return FakeRuntime(5) if previous is None else FakeRuntime(6, disk=previous.disk)
-
-    node = Node(make_runtime, lambda runtime: LocalStorage(runtime, "/data", events)).start()
-    yield node
-    node.end()
 
 
 @pytest.fixture
