@@ -118,7 +118,7 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("num.network.threads", WITHOUT, ONE_LOOP, "The number of threads that read from connections and write to them."),
     ("controller.socket.timeout.ms", WITHOUT, "no request to the controller reads it", "How long a request to the controller may take."),
     ("default.replication.factor", HONOURED, "blumfeld.metadata.topics.creation", "The replicas of a new topic that names no number."),
-    ("replica.lag.time.max.ms", HONOURED, "blumfeld_replication_isr.replication", "How long a follower may lag before it leaves the in-sync replicas."),
+    ("replica.lag.time.max.ms", HONOURED, "blumfeld_replication_isr.node", "How long a follower may lag before it leaves the in-sync replicas."),
     ("replica.socket.timeout.ms", HONOURED, "blumfeld_replication_isr.fetch_request", "How long a follower's request may take."),
     ("replica.socket.receive.buffer.bytes", WITHOUT, AUTOTUNING, "The size of a follower's receive buffer."),
     ("replica.fetch.max.bytes", HONOURED, "blumfeld_replication_isr.fetch_request", "The most bytes of one partition that a follower fetches at once."),

@@ -1,4 +1,5 @@
-"""One fetcher: copies partitions from one leader over one connection, as :mod:`~.fetcher_rules` says.
+"""One fetcher and its followers: copies partitions from one leader over one connection, as :mod:`~.fetcher_rules`
+says.
 
 The batches of an answer go to the logs as views of the frame that was received, within the turn of the answer; those of
 a large answer over several turns. The next request leaves at the end of the turn in which all of them
@@ -13,11 +14,12 @@ from functools import partial
 from typing import Any
 
 from blumfeld.log.leader_epochs import truncation_offset
+from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion, Steps
-from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.spi.peers import PeerChannel, RawAnswer
-from blumfeld.spi.repeated_events import RepeatedEvents
+from blumfeld.spi.replication import FollowerHost
+from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.runtime import Phase, Timer
 from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.steps import drained
@@ -26,11 +28,11 @@ from blumfeld.wire.errors import BrokerError, known_code
 from blumfeld.wire.messages.fetch import FetchResponse, PartitionData
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_replication_isr.fetch_request import FetchSettings, fetch_request
-from blumfeld_replication_isr.fetcher_owner import FetcherOwner
 from blumfeld_replication_isr.fetcher_rules import (
     FIRST_PAUSE_MS,
     FetcherRules,
     Key,
+    Position,
     State,
     Verdict,
     out_of_range,
@@ -38,9 +40,8 @@ from blumfeld_replication_isr.fetcher_rules import (
     pause_after,
     verdict,
 )
-from blumfeld_replication_isr.follower import IsrFollower
-from blumfeld_replication_isr.look_up import LookUp
-from blumfeld_replication_isr.throttled_followers import ThrottledFollowers
+from blumfeld_replication_isr.log_ends import LogEnds
+from blumfeld_replication_isr.node import Node
 
 SMALL_PARTS = 16
 """An answer for so many partitions is taken at once. It doesn't wait for larger ones."""
@@ -48,35 +49,85 @@ IDLE_MS = 10_000
 """Time after which a fetcher without partitions is closed. An election takes partitions from it for a moment only."""
 
 
+class IsrFollower:
+    """One partition of a fetcher in one leader epoch. Implements ``FollowerReplica``."""
+
+    __slots__ = ("_fetcher", "host", "image", "key", "leader_high_watermark", "refusals")
+
+    def __init__(self, fetcher: Fetcher, host: FollowerHost, image: PartitionImage) -> None:
+        self._fetcher = fetcher
+        self.host = host
+        self.image = image
+        self.key: Key = (host.topic_id, host.partition.partition)
+        self.refusals = 0
+        """Answers in a row with an error that passes by itself."""
+        self.leader_high_watermark = -1
+        """The leader's own, as of its last answer; -1 before that. Ours is no higher than our log's end."""
+
+    @property
+    def has_caught_up(self) -> bool:
+        """Whether the log has all that was committed when the leader answered last. So has each member of the ISR, and
+        no throttle may slow one down (KIP-73)."""
+        return 0 <= self.leader_high_watermark <= self.host.log.placed_end_offset
+
+    def position(self) -> Position:
+        """Returns the next fetch: from the end of the log."""
+        host = self.host
+        log = host.log
+        return Position(
+            self.image.leader_epoch, log.placed_end_offset, host.latest_epoch, log.log_start_offset
+        )
+
+    def written(self, end_offset: int) -> None:
+        """As ``FollowerReplica.written``. The outcome of an earlier write may come first, where it waits for a sync."""
+        if end_offset >= self.host.log.placed_end_offset:
+            self._fetcher.written(self)
+
+    def append_failed(self, end_offset: int, error: OSError) -> None:
+        """As ``FollowerReplica.append_failed``."""
+        self._fetcher.append_failed(self)
+
+    def update(self, image: PartitionImage) -> None:
+        """As ``FollowerReplica.update``."""
+        self.image = image
+        self._fetcher.image_came(self)
+
+    def stop(self) -> None:
+        """As ``FollowerReplica.stop``."""
+        self._fetcher.remove(self)
+
+
 class Fetcher:
-    """Fetches from ``leader_id``, with one request under way at most."""
+    """Fetches from ``leader_id``, with one request under way at most.
+
+    :param idle: called when the fetcher has had no partition for a while
+    """
 
     def __init__(
         self,
-        owner: FetcherOwner,
+        node: Node,
         leader_id: int,
-        number: int,
         channel: PeerChannel,
         settings: FetchSettings,
-        events: EventLog,
-        defects: RepeatedEvents,
+        idle: Callable[[], None],
     ) -> None:
-        self.leader_id = leader_id
-        self.number = number
         self.rules = FetcherRules()
-        self._owner = owner
-        self._runtime = owner.runtime
+        self._leader_id = leader_id
+        self._node = node
+        self._runtime = node.runtime
         self._channel = channel
         self._settings = settings
-        self._events = events
-        self._defects = defects
+        self._events = node.events
+        self._repeated = node.repeated
+        self._idle = idle
         self._followers: dict[Key, IsrFollower] = {}
         self._new: dict[Key, IsrFollower] = {}
         """Followers of this turn. Their hosts may be asked once the turn that made them ends."""
         self._unwritten: dict[Key, None] = {}
         """Partitions whose batches are placed. The next request waits until all of them are written, so that it
         acknowledges them, and no other request makes them wait."""
-        self._throttled = ThrottledFollowers(self.rules, settings.backoff_ms)
+        self._throttled: dict[Key, IsrFollower] = {}
+        """Followers that were throttled when they began, or when their last bytes came (KIP-73)."""
         self._under_way = False
         self._taking: Work | None = None
         """The answer whose other parts are taken in later turns. No request leaves before it is taken."""
@@ -99,48 +150,48 @@ class Fetcher:
 
     # Partitions
 
-    def add(self, follower: IsrFollower) -> None:
+    def follow(self, host: FollowerHost, image: PartitionImage) -> IsrFollower:
         """Copy a partition from now on."""
         self._stop_idle_timer()
-        follower.fetcher = self
-        self._followers[follower.key] = follower
-        self._new[follower.key] = follower
+        follower = IsrFollower(self, host, image)
+        self._followers[follower.key] = self._new[follower.key] = follower
         self._plan()
+        return follower
 
     def _begin(self, follower: IsrFollower) -> None:
         position = follower.position()
         self.rules.add(follower.key, position)
-        self._throttled.quota_of(follower)
+        self._quota_of(follower)
         high_watermark = follower.host.high_watermark
         if position.last_fetched_epoch < 0 and position.offset > high_watermark:
             # The leader can't compare a log that has no epochs, so only what is committed is known to be the leader's.
             self._truncate(follower, high_watermark)
 
     def remove(self, follower: IsrFollower) -> None:
-        """As ``Fetches.remove``."""
+        """Fetch a partition no more."""
         key = follower.key
         if self._followers.get(key) is not follower:
             return
         del self._followers[key]
         self._new.pop(key, None)
         self._unwritten.pop(key, None)
-        self._throttled.forget(key)
+        self._throttled.pop(key, None)
         self.rules.remove(key)
         if self._followers:
             self._plan()
         elif not self._stopped:
-            self._idle_timer = self._runtime.call_later(IDLE_MS, partial(self._owner.close_idle, self))
+            self._idle_timer = self._runtime.call_later(IDLE_MS, self._idle)
 
     def written(self, follower: IsrFollower) -> None:
-        """As ``Fetches.written``."""
+        """The appended batches of a partition are written, up to its follower's position."""
         if not self._has(follower):
             return
         self._unwritten.pop(follower.key, None)
         self.rules.moved(follower.key, follower.position())
         self._plan()
 
-    def append_failed(self, follower: IsrFollower, error: OSError) -> None:
-        """As ``Fetches.append_failed``. The storage has already said why."""
+    def append_failed(self, follower: IsrFollower) -> None:
+        """A write failed, and its batches are gone from the log. The storage has already said why."""
         if not self._has(follower):
             return
         self._unwritten.pop(follower.key, None)
@@ -148,7 +199,7 @@ class Fetcher:
         self._plan()
 
     def image_came(self, follower: IsrFollower) -> None:
-        """As ``Fetches.image_came``."""
+        """The controller changed a partition in the same leader epoch."""
         if self.rules.state(follower.key) is State.WAITING:
             self.rules.moved(follower.key, follower.position())
             self._plan()
@@ -174,6 +225,27 @@ class Fetcher:
         self._stop_idle_timer()
         self._channel.close()
 
+    def _quota_of(self, follower: IsrFollower) -> ReplicationQuota | None:
+        """Returns the quota of a follower; ``None`` if it isn't throttled now."""
+        quota = follower.host.quota
+        if quota is None:
+            self._throttled.pop(follower.key, None)
+        else:
+            self._throttled[follower.key] = follower
+        return quota
+
+    def _hold_throttled(self, now_ms: float) -> None:
+        """Leave throttled partitions out of the next request while the quota is exceeded.
+
+        They are looked at again after ``replica.fetch.backoff.ms``, as in Kafka: the throttle may be taken away.
+        """
+        for follower in self._throttled.values():
+            quota = follower.host.quota
+            fetching = self.rules.state(follower.key) is State.FETCHING
+            if quota is not None and fetching and not follower.has_caught_up and quota.is_exceeded(now_ms):
+                until_ms = min(quota.ends_ms(now_ms), now_ms + self._settings.backoff_ms)
+                self.rules.delay(follower.key, follower.position(), until_ms)
+
     # Requests
 
     def _plan(self) -> None:
@@ -198,7 +270,7 @@ class Fetcher:
         self._stop_timer()
         wakes_ms = self.rules.wake(now_ms)
         if self._throttled:
-            self._throttled.hold(now_ms)
+            self._hold_throttled(now_ms)
             wakes_ms = self.rules.wake(now_ms)
         if now_ms < self._paused_until_ms:
             self._timer = self._runtime.call_later(self._paused_until_ms - now_ms, self._plan_later)
@@ -217,7 +289,7 @@ class Fetcher:
             # Nor one whose pause ends before.
             wait_ms = min(wait_ms, max(int(wakes_ms - now_ms), 0))
         self._under_way = True
-        fetch = fetch_request(self._settings, self._owner.node_id, self._owner.own_epoch(), request, wait_ms)
+        fetch = fetch_request(self._settings, self._node.node_id, self._node.own_epoch(), request, wait_ms)
         sent = self._channel.send_raw(fetch, self._settings.timeout_ms)
         sent.when_done(partial(self._answered, self._connections))
 
@@ -256,7 +328,7 @@ class Fetcher:
         if not self._unreachable:
             self._unreachable = True
             self._events.warning(
-                "no answer to a fetch from the leader", leader=self.leader_id, error=str(error)
+                "no answer to a fetch from the leader", leader=self._leader_id, error=str(error)
             )
 
     def _pause(self) -> None:
@@ -269,7 +341,7 @@ class Fetcher:
             if not at_once:
                 self._pause()
                 self._say_error(
-                    "the leader refused a fetch", (self.leader_id, answer.error_code), answer.error_code
+                    "the leader refused a fetch", (self._leader_id, answer.error_code), answer.error_code
                 )
             return
         self._full_again = False
@@ -356,7 +428,7 @@ class Fetcher:
         if not self._has(follower):
             return
         follower.leader_high_watermark = data.high_watermark
-        quota = self._throttled.quota_of(follower)
+        quota = self._quota_of(follower)
         if quota is not None:
             quota.record(len(view), self._runtime.monotonic_ms())
         if placed:
@@ -379,7 +451,7 @@ class Fetcher:
         except Exception as defect:
             self.rules.missed()
             self._back_off(follower)
-            self._defects.say(
+            self._repeated.say(
                 self._events.error,
                 "a fetched partition met a defect",
                 (follower.key, type(defect)),
@@ -393,12 +465,12 @@ class Fetcher:
         if not self._has(follower):
             return
         self._back_off(follower)
-        self._defects.say(
+        self._repeated.say(
             self._events.error,
             "a follower's log refused the leader's batches",
             (follower.key, error.code),
             partition=str(follower.host.partition),
-            leader=self.leader_id,
+            leader=self._leader_id,
             offset=follower.host.log.placed_end_offset,
             error=str(error) or error.code.name,
         )
@@ -409,11 +481,11 @@ class Fetcher:
             self._say_error(event, (follower.key, code), code, partition=str(follower.host.partition))
 
     def _say_error(self, event: str, key: Hashable, code: int, **values: Any) -> None:
-        self._defects.say(
+        self._repeated.say(
             self._events.warning,
             event,
             ("answer", key),
-            leader=self.leader_id,
+            leader=self._leader_id,
             error_code=code,
             error=str(BrokerError(known_code(code))),
             **values,
@@ -431,7 +503,7 @@ class Fetcher:
         self._events.info(
             "truncated to the leader's log",
             partition=str(follower.host.partition),
-            leader=self.leader_id,
+            leader=self._leader_id,
             leader_epoch=follower.image.leader_epoch,
             offset=offset,
         )
@@ -452,30 +524,31 @@ class Fetcher:
 
     def _look_up(self, lost: Sequence[IsrFollower]) -> None:
         """Ask the leader where the logs of these partitions begin and end."""
-        asked = LookUp(lost).ask(self._channel, self._owner.node_id, self._settings.timeout_ms)
-        asked.when_done(partial(self._looked_up, self._connections))
+        ends = LogEnds({follower.host.partition: follower.image.leader_epoch for follower in lost})
+        asked = ends.ask(self._channel, self._node.node_id, self._settings.timeout_ms)
+        connection = self._connections
+        asked.when_done(lambda _: self._looked_up(connection, lost, ends))
 
-    def _looked_up(self, connection: int, done: Completion[LookUp]) -> None:
+    def _looked_up(self, connection: int, lost: Sequence[IsrFollower], ends: LogEnds) -> None:
         if self._stopped:
             return
-        found = done.result()
         left = connection != self._connections
-        if found.failed is not None and not left:
-            self._defects.say(
+        if ends.failed is not None and not left:
+            self._repeated.say(
                 self._events.warning,
                 "no answer to a ListOffsets from the leader",
-                ("ListOffsets", self.leader_id, type(found.failed)),
-                leader=self.leader_id,
-                error=str(found.failed),
+                ("ListOffsets", self._leader_id, type(ends.failed)),
+                leader=self._leader_id,
+                error=str(ends.failed),
             )
-        for follower, code in found.refused:
-            self._say_partition_error(
-                "the leader didn't say where a partition begins and ends", follower, code
-            )
-        for follower in found.followers:
+        for follower in lost:
+            for code in ends.refused.get(follower.host.partition, ()):
+                self._say_partition_error(
+                    "the leader didn't say where a partition begins and ends", follower, code
+                )
             if not self._has(follower):
                 continue
-            offsets = found.offsets[follower.key]
+            offsets = ends.offsets[follower.host.partition]
             if len(offsets) == 2:
                 self._apart(follower, self._mend, follower, *offsets)
             elif left:

@@ -7,12 +7,13 @@ A broker that dies leaves the ISRs of all its partitions at once. Its leaders as
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING
 
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import Phase, Runtime, Timer
+from blumfeld.spi.runtime import Phase, Timer
 from blumfeld.wire.errors import BrokerError, known_code
 from blumfeld.wire.schema import Message
+from blumfeld_replication_isr.node import Node
 
 if TYPE_CHECKING:
     from blumfeld.wire.messages.alter_partition import (
@@ -26,36 +27,6 @@ RETRY_MS = 50
 PARTITIONS_MAX = 1_000
 """Partitions in one request, so that it is encoded, and its answer taken, in a few milliseconds. The controller
 decides on it in parts."""
-
-
-class Asks(Protocol):
-    """The methods of the node that this module calls: :class:`~.replication.IsrReplication`."""
-
-    @property
-    def runtime(self) -> Runtime:
-        """Timers and the end of the turn."""
-        ...
-
-    @property
-    def node_id(self) -> int:
-        """This broker."""
-        ...
-
-    def own_epoch(self) -> int:
-        """This node's broker epoch, as registered; -1 before that."""
-        ...
-
-    def submit(self, command: Message) -> Completion[Message]:
-        """Ask the controller."""
-        ...
-
-    def say_refused(self, event: str, error: BaseException, **values: Any) -> None:
-        """Log a refusal of the controller, once for each error in a while."""
-        ...
-
-    def say_defect(self, event: str, partition: str, defect: Exception) -> None:
-        """Log a defect of one partition, once for each kind in a while."""
-        ...
 
 
 class IsrChange:
@@ -89,8 +60,10 @@ class IsrChange:
 class IsrChanges:
     """The changes of all leaders of this node."""
 
-    def __init__(self, owner: Asks) -> None:
-        self._owner = owner
+    def __init__(self, node: Node) -> None:
+        self.shrinks = self.expands = 0
+        """Replicas that left the ISR of a leader of this node, and that joined it."""
+        self._node = node
         self._unsent: dict[tuple[bytes, int], IsrChange] = {}
         self._under_way: dict[tuple[bytes, int], IsrChange] = {}
         self._planned = False
@@ -108,6 +81,11 @@ class IsrChanges:
         if self._unsent.get(change.key) is change:
             del self._unsent[change.key]
 
+    def count(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
+        """Count the replicas that left an ISR or joined it."""
+        self.shrinks += sum(replica not in after for replica in before)
+        self.expands += sum(replica not in before for replica in after)
+
     def stop(self) -> None:
         """Send nothing more."""
         self._stopped = True
@@ -117,7 +95,7 @@ class IsrChanges:
     def _plan(self) -> None:
         if not self._planned and self._timer is None:
             self._planned = True
-            self._owner.runtime.at_end_of_turn(Phase.COMPLETE, self._send)
+            self._node.runtime.at_end_of_turn(Phase.COMPLETE, self._send)
 
     def _send(self) -> None:
         self._planned = False
@@ -125,7 +103,7 @@ class IsrChanges:
             return
         for key in list(self._unsent)[:PARTITIONS_MAX]:
             self._under_way[key] = self._unsent.pop(key)
-        self._owner.submit(self._request()).when_done(self._answered)
+        self._node.submit(self._request()).when_done(self._answered)
 
     def _request(self) -> AlterPartitionRequest:
         from blumfeld.wire.messages.alter_partition import AlterPartitionRequest, RequestTopicData
@@ -137,7 +115,7 @@ class IsrChanges:
                 topic = topics[change.topic_id] = RequestTopicData(topic_id=change.topic_id)
             topic.partitions.append(change.data)
         return AlterPartitionRequest(
-            broker_id=self._owner.node_id, broker_epoch=self._owner.own_epoch(), topics=list(topics.values())
+            broker_id=self._node.node_id, broker_epoch=self._node.own_epoch(), topics=list(topics.values())
         )
 
     def _answered(self, done: Completion[Message]) -> None:
@@ -159,11 +137,11 @@ class IsrChanges:
         left = {key: change for key, change in under_way.items() if not change.withdrawn}
         self._unsent = left | self._unsent
         if failed is not None and not self._stopped:
-            self._owner.say_refused(
+            self._node.say_refused(
                 "the controller decided on no change of an ISR", failed, partitions=len(left)
             )
         if left:
-            self._timer = self._owner.runtime.call_later(RETRY_MS, self._again)
+            self._timer = self._node.runtime.call_later(RETRY_MS, self._again)
         elif self._unsent:
             self._plan()
 
@@ -172,7 +150,7 @@ class IsrChanges:
         try:
             change.answered(decision)
         except Exception as defect:
-            self._owner.say_defect("a leader met a defect in a change of its ISR", change.partition, defect)
+            self._node.say_defect("a leader met a defect in a change of its ISR", change.partition, defect)
 
     def _again(self) -> None:
         self._timer = None

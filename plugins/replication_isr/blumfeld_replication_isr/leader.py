@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from blumfeld.metadata.partitions.directories import directory_of
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.replication import ReplicaHost
-from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError, ErrorCode, known_code
 from blumfeld_replication_isr.isr_changes import IsrChange, IsrChanges
 from blumfeld_replication_isr.isr_rules import IsrRules
+from blumfeld_replication_isr.node import Node
 
 if TYPE_CHECKING:
     from blumfeld.wire.messages.alter_partition import ResponsePartitionData
@@ -31,68 +32,39 @@ RETRY_MS = 1_000
 """Pause before a change is asked for again that the controller answered with another error."""
 
 
-class LeaderOwner(Protocol):
-    """The port of a leader to its node: :class:`blumfeld_replication_isr.replication.IsrReplication`."""
-
-    @property
-    def runtime(self) -> Runtime:
-        """Clock and timers."""
-        ...
-
-    @property
-    def lag_max_ms(self) -> int:
-        """``replica.lag.time.max.ms``."""
-        ...
-
-    def eligible(self, replica_id: int, directory_id: bytes) -> bool:
-        """Whether a broker may be in an ISR now with a replica in this directory: registered, unfenced, not shutting
-        down, and the directory isn't offline (KIP-858)."""
-        ...
-
-    def alive(self, replica_id: int) -> bool:
-        """Whether a broker is registered and not fenced."""
-        ...
-
-    def epoch_of(self, replica_id: int) -> int:
-        """The broker epoch of a broker that is registered and not fenced; -1 if it isn't."""
-        ...
-
-    def rack_of(self, replica_id: int) -> str | None:
-        """The rack of a broker, if it is known."""
-        ...
-
-    def own_epoch(self) -> int:
-        """This node's broker epoch, as registered; -1 before that."""
-        ...
-
-    @property
-    def changes(self) -> IsrChanges:
-        """Takes changes of ISRs to the controller."""
-        ...
-
-    def say_refused(self, event: str, error: BaseException, **values: Any) -> None:
-        """Log a refusal of the controller, once for each error in a while."""
-        ...
-
-    def isr_changed(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        """The ISR of a leader's partition changed."""
-        ...
-
-    def gone(self, leader: IsrLeader) -> None:
-        """The leader has stopped."""
-        ...
-
-
 class IsrLeader:
-    """Implements ``LeaderReplica``. ``high_watermark`` is a plain attribute: it is read on every request."""
+    """Implements ``LeaderReplica``. ``high_watermark`` is a plain attribute: it is read on every request.
 
-    __slots__ = ("_change", "_host", "_owner", "_stopped", "high_watermark", "image", "isr", "rules")
+    :param changes: takes changes of the ISR to the controller
+    :param gone: called when the leader has stopped
+    """
+
+    __slots__ = (
+        "_change",
+        "_changes",
+        "_gone",
+        "_host",
+        "_node",
+        "_stopped",
+        "high_watermark",
+        "image",
+        "isr",
+        "rules",
+    )
 
     def __init__(
-        self, owner: LeaderOwner, host: ReplicaHost, image: PartitionImage, high_watermark: int
+        self,
+        node: Node,
+        changes: IsrChanges,
+        host: ReplicaHost,
+        image: PartitionImage,
+        high_watermark: int,
+        gone: Callable[[IsrLeader], object],
     ) -> None:
-        self._owner = owner
+        self._node = node
+        self._changes = changes
         self._host = host
+        self._gone = gone
         self._stopped = False
         self._change: IsrChange | None = None
         """The change that the controller hasn't decided on."""
@@ -107,8 +79,8 @@ class IsrLeader:
             # What is placed and not written yet is of an earlier epoch, too.
             epoch_start_offset=host.log.placed_end_offset,
             high_watermark=high_watermark,
-            lag_max_ms=owner.lag_max_ms,
-            now_ms=owner.runtime.monotonic_ms(),
+            lag_max_ms=node.lag_max_ms,
+            now_ms=node.runtime.monotonic_ms(),
             eligible=self._eligible,
         )
         self.high_watermark = self.rules.high_watermark
@@ -124,7 +96,7 @@ class IsrLeader:
         rules = self.rules
         rules.min_insync_replicas = self._host.min_insync_replicas
         # The clock matters only where there are followers.
-        now_ms = self._owner.runtime.monotonic_ms() if rules.followers else 0.0
+        now_ms = self._node.runtime.monotonic_ms() if rules.followers else 0.0
         if rules.log_end_moved(self._host.log.written_end_offset, now_ms):
             self._moved()
 
@@ -148,12 +120,12 @@ class IsrLeader:
         follower = rules.followers.get(replica_id)
         if follower is None:
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
-        if 0 <= broker_epoch < self._owner.epoch_of(replica_id):
+        if 0 <= broker_epoch < self._node.epoch_of(replica_id):
             # An earlier process of that broker (KIP-903). Its successor may have lost what this one has written.
             # Only the image is asked, as in Kafka: an epoch that a request brought may be anybody's.
             return ErrorCode.NOT_LEADER_OR_FOLLOWER
         start_before = follower.log_start_offset
-        now_ms = self._owner.runtime.monotonic_ms()
+        now_ms = self._node.runtime.monotonic_ms()
         if rules.follower_fetched(replica_id, broker_epoch, fetch_offset, now_ms, log_start_offset):
             self._moved()
         if log_start_offset > start_before:
@@ -165,7 +137,7 @@ class IsrLeader:
     def low_watermark(self) -> int:
         """As ``LeaderReplica.low_watermark``."""
         start = self._host.log.log_start_offset
-        return self.rules.low_watermark(start, self._owner.alive) if self.rules.followers else start
+        return self.rules.low_watermark(start, self._node.alive) if self.rules.followers else start
 
     @property
     def max_lag(self) -> int:
@@ -176,12 +148,12 @@ class IsrLeader:
 
     def preferred_read_replica(self, rack: str, fetch_offset: int) -> int:
         """As ``LeaderReplica.preferred_read_replica``."""
-        return self.rules.preferred_read_replica(rack, fetch_offset, self._owner.rack_of)
+        return self.rules.preferred_read_replica(rack, fetch_offset, self._node.rack_of)
 
     def check_lag(self) -> None:
         """Called periodically: remove each follower from the ISR that has lagged for too long."""
         if not self._stopped:
-            self._propose(self.rules.shrinkage(self._owner.runtime.monotonic_ms()))
+            self._propose(self.rules.shrinkage(self._node.runtime.monotonic_ms()))
 
     def update(self, image: PartitionImage) -> None:
         """The controller changed ISR or replicas within the same leader epoch."""
@@ -191,7 +163,7 @@ class IsrLeader:
         if image.partition_epoch > rules.partition_epoch:
             self._withdraw()
             self._settle(image.isr, image.partition_epoch)
-        elif rules.advance(self._owner.runtime.monotonic_ms()):
+        elif rules.advance(self._node.runtime.monotonic_ms()):
             # An image that is no newer than our last answer decides on no change that was asked for since.
             self._moved()
         self._host.low_watermark_moved()
@@ -200,21 +172,21 @@ class IsrLeader:
         """Leadership has gone."""
         self._stopped = True
         self._withdraw()
-        self._owner.gone(self)
+        self._gone(self)
 
     def _withdraw(self) -> None:
         if self._change is not None:
-            self._owner.changes.withdraw(self._change)
+            self._changes.withdraw(self._change)
             self._change = None
 
     def _eligible(self, replica_id: int) -> bool:
         """Whether a replica may be in the ISR, by the process that fetched last: after a restart its position says
         nothing before the next fetch (KIP-903). One in a lost directory can't be written, and would hold up acks=all.
         """
-        if not self._owner.eligible(replica_id, directory_of(self.image, replica_id)):
+        if not self._node.eligible(replica_id, directory_of(self.image, replica_id)):
             return False
         fetched = self.rules.broker_epoch_of(replica_id)
-        return fetched < 0 or fetched == self._owner.epoch_of(replica_id)
+        return fetched < 0 or fetched == self._node.epoch_of(replica_id)
 
     def _moved(self) -> None:
         self.high_watermark = self.rules.high_watermark
@@ -223,10 +195,10 @@ class IsrLeader:
     def _settle(self, isr: tuple[int, ...] | None, partition_epoch: int | None) -> None:
         rules = self.rules
         moved = rules.settle(
-            isr, partition_epoch, self._owner.runtime.monotonic_ms(), self._host.min_insync_replicas
+            isr, partition_epoch, self._node.runtime.monotonic_ms(), self._host.min_insync_replicas
         )
         if rules.isr != self.isr:
-            self._owner.isr_changed(self.isr, rules.isr)
+            self._changes.count(self.isr, rules.isr)
         self.isr = rules.isr
         if moved:
             self._moved()
@@ -240,7 +212,7 @@ class IsrLeader:
         states = [
             BrokerState(
                 broker_id=r,
-                broker_epoch=self._owner.own_epoch()
+                broker_epoch=self._node.own_epoch()
                 if r == self.rules.leader_id
                 else self.rules.broker_epoch_of(r),
             )
@@ -259,7 +231,7 @@ class IsrLeader:
 
     def _ask(self, change: IsrChange) -> None:
         self._change = change
-        self._owner.changes.ask(change)
+        self._changes.ask(change)
 
     def _decided(self, partition: ResponsePartitionData) -> None:
         change, self._change = self._change, None
@@ -271,13 +243,13 @@ class IsrLeader:
         elif partition.error_code not in WAIT_FOR_IMAGE:
             # It may have been decided all the same, so it isn't taken back.
             self._change = change
-            self._owner.say_refused(
+            self._node.say_refused(
                 "the controller refused a change of an ISR",
                 BrokerError(known_code(partition.error_code)),
                 partition=self.partition,
             )
-            self._owner.runtime.call_later(RETRY_MS, lambda: self._ask_again(change))
+            self._node.runtime.call_later(RETRY_MS, lambda: self._ask_again(change))
 
     def _ask_again(self, change: IsrChange) -> None:
         if self._change is change:
-            self._owner.changes.ask(change)
+            self._changes.ask(change)

@@ -6,29 +6,22 @@ connections for each leader (:mod:`~.fetcher`).
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from functools import partial
+from typing import TYPE_CHECKING
 
-from blumfeld.metadata.partitions.directories import has_online_directory
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.completion import Steps
 from blumfeld.spi.hooks import Composition, Metric
-from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.replication import FollowerHost, FollowerReplica, LeaderReplica, ReplicaHost
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.scheduler import Lane, Work
-from blumfeld.wire.errors import BrokerError
-from blumfeld.wire.schema import Message
 from blumfeld_replication_isr.isr_changes import IsrChanges
 from blumfeld_replication_isr.leader import IsrLeader
+from blumfeld_replication_isr.node import Node
 
 if TYPE_CHECKING:
     from blumfeld_replication_isr.fetcher import Fetcher
-    from blumfeld_replication_isr.fetcher_owner import IdleFetcher
-    from blumfeld_replication_isr.follower import IsrFollower
 
-SUBMIT_TIMEOUT_MS = 5_000
-"""Time after which a change of ISRs without an answer is asked for again. A leader's high watermark may wait for that
-answer, and to ask twice does no harm. Kafka waits ``controller.socket.timeout.ms``, 30 s."""
 STEP_LEADERS = 100
 """Leaders that are looked at in one step: 0.2 ms. Those of one turn share a request to the controller."""
 FETCHER_PARTITIONS_MAX = 1_000
@@ -40,10 +33,8 @@ class IsrReplication:
     """Implements ``Replication``. Made → started → stopped."""
 
     def __init__(self, composition: Composition) -> None:
-        self.runtime = composition.runtime
-        self.lag_max_ms = composition.config.int("replica.lag.time.max.ms")
-        self.changes = IsrChanges(self)
-        """Changes of ISRs on their way to the controller."""
+        self._node = Node(composition)
+        self._changes = IsrChanges(self._node)
         self._composition = composition
         self._leaders: dict[IsrLeader, None] = {}
         self._timer: Timer | None = None
@@ -53,13 +44,6 @@ class IsrReplication:
         """Fetchers by leader and number."""
         self._leader_epochs: dict[int, int] = {}
         """Broker epoch of each leader that is fetched from: the process that its connections lead to."""
-        self._isr_shrinks = self._isr_expands = 0
-        self._defects = RepeatedEvents(self.runtime)
-
-    @property
-    def node_id(self) -> int:
-        """This node."""
-        return self._composition.node_id
 
     def promise(self) -> str:
         """The meaning of an ack of all, in words."""
@@ -71,17 +55,14 @@ class IsrReplication:
 
     def become_leader(self, host: ReplicaHost, image: PartitionImage, high_watermark: int) -> LeaderReplica:
         """Lead ``host.partition`` in ``image.leader_epoch``."""
-        leader = IsrLeader(self, host, image, high_watermark)
+        leader = IsrLeader(self._node, self._changes, host, image, high_watermark, self._gone)
         self._leaders[leader] = None
         return leader
 
     def become_follower(self, host: FollowerHost, image: PartitionImage) -> FollowerReplica:
         """Follow ``image.leader`` in ``image.leader_epoch``. The first fetch leaves at the end of this turn."""
-        from blumfeld_replication_isr.follower import IsrFollower
-
-        follower = IsrFollower(host, image)
-        self._fetcher_for(image.leader, follower).add(follower)
-        return follower
+        number = int.from_bytes(host.topic_id[-4:]) + host.partition.partition
+        return self._fetcher_for(image.leader, number).follow(host, image)
 
     async def stop(self) -> None:
         """Stop the periodic work. Legal without start."""
@@ -90,7 +71,7 @@ class IsrReplication:
             self._timer = None
         if self._check is not None:
             self._check.cancel()
-        self.changes.stop()
+        self._changes.stop()
         fetchers, self._fetchers = self._fetchers, {}
         for fetcher in fetchers.values():
             fetcher.stop()
@@ -102,13 +83,13 @@ class IsrReplication:
                 "blumfeld_isr_shrinks_total",
                 "Replicas that left the ISR of a partition led here (Kafka's IsrShrinksPerSec)",
                 "counter",
-                lambda: self._isr_shrinks,
+                lambda: self._changes.shrinks,
             ),
             Metric(
                 "blumfeld_isr_expands_total",
                 "Replicas that joined the ISR of a partition led here (Kafka's IsrExpandsPerSec)",
                 "counter",
-                lambda: self._isr_expands,
+                lambda: self._changes.expands,
             ),
             Metric(
                 "blumfeld_replica_max_lag_records",
@@ -120,13 +101,11 @@ class IsrReplication:
 
     # For followers
 
-    def _fetcher_for(self, leader_id: int, follower: IsrFollower) -> Fetcher:
+    def _fetcher_for(self, leader_id: int, number: int) -> Fetcher:
         """Returns the fetcher with the partition's number, or the next one that has room."""
         self._look_at_leader(leader_id)
-        config = self._composition.config
-        fetchers = config.int("num.replica.fetchers")
-        topic_id, index = follower.key
-        number = (int.from_bytes(topic_id[-4:]) + index) % fetchers
+        fetchers = self._composition.config.int("num.replica.fetchers")
+        number %= fetchers
         while (fetcher := self._fetchers.get((leader_id, number))) is not None:
             if len(fetcher) < FETCHER_PARTITIONS_MAX:
                 return fetcher
@@ -151,89 +130,32 @@ class IsrReplication:
 
         composition = self._composition
         listener = next(one.name for one in composition.listeners if one.inter_broker)
-        events = composition.log("replication")
         fetcher = self._fetchers[leader_id, number] = Fetcher(
-            self,
+            self._node,
             leader_id,
-            number,
             composition.peers.channel(leader_id, listener, f"fetch-{number}"),
             FetchSettings.of(composition.config),
-            events,
-            self._defects,
+            idle=partial(self._close, leader_id, number),
         )
         return fetcher
 
-    def close_idle(self, fetcher: IdleFetcher) -> None:
+    def _close(self, leader_id: int, number: int) -> None:
         """Stop a fetcher that has had no partition for a while."""
-        del self._fetchers[fetcher.leader_id, fetcher.number]
-        fetcher.stop()
+        self._fetchers.pop((leader_id, number)).stop()
 
     # For leaders
 
-    def isr_changed(self, before: tuple[int, ...], after: tuple[int, ...]) -> None:
-        """Count the replicas that left an ISR or joined it."""
-        self._isr_shrinks += sum(replica not in after for replica in before)
-        self._isr_expands += sum(replica not in before for replica in after)
-
-    def gone(self, leader: IsrLeader) -> None:
-        """It has stopped."""
+    def _gone(self, leader: IsrLeader) -> None:
         self._leaders.pop(leader, None)
 
-    def eligible(self, replica_id: int, directory_id: bytes) -> bool:
-        """Whether a broker may be in an ISR now with a replica in this directory: registered, unfenced, not shutting
-        down, and the directory isn't offline (KIP-858)."""
-        broker = self._composition.metadata.image.brokers.get(replica_id)
-        if broker is None or broker.fenced or broker.in_controlled_shutdown:
-            return False
-        return has_online_directory(broker, directory_id)
-
-    def alive(self, replica_id: int) -> bool:
-        """Whether a broker is registered and not fenced."""
-        broker = self._composition.metadata.image.brokers.get(replica_id)
-        return broker is not None and not broker.fenced
-
-    def epoch_of(self, replica_id: int) -> int:
-        """The broker epoch of a broker that is registered and not fenced; -1 if it isn't."""
-        broker = self._composition.metadata.image.brokers.get(replica_id)
-        return -1 if broker is None or broker.fenced else broker.epoch
-
-    def rack_of(self, replica_id: int) -> str | None:
-        """The rack of a broker, if it is known."""
-        broker = self._composition.metadata.image.brokers.get(replica_id)
-        return None if broker is None else broker.rack
-
-    def own_epoch(self) -> int:
-        """This node's broker epoch, as registered. Not the image's: that may be an earlier process's (KIP-903)."""
-        return self._composition.membership.broker_epoch
-
-    def submit(self, command: Message) -> Completion[Message]:
-        """Ask the controller."""
-        return self._composition.metadata.submit(command, SUBMIT_TIMEOUT_MS, wait_image=False)
-
-    def say_refused(self, event: str, error: BaseException, **values: Any) -> None:
-        """Log a refusal of the controller, once for each error in ten seconds."""
-        text = str(error) or type(error).__name__
-        key = (event, error.code if isinstance(error, BrokerError) else type(error))
-        self._defects.say(self._composition.log("replication").warning, event, key, error=text, **values)
-
-    def say_defect(self, event: str, partition: str, defect: Exception) -> None:
-        """Log a defect of one partition, once for each kind in ten seconds."""
-        self._defects.say(
-            self._composition.log("replication").error,
-            event,
-            (event, partition, type(defect)),
-            partition=partition,
-            exc_info=defect,
-        )
-
     def _later(self) -> None:
-        self._timer = self.runtime.call_later(self.lag_max_ms / 2, self._check_lag)
+        self._timer = self._node.runtime.call_later(self._node.lag_max_ms / 2, self._check_lag)
 
     def _check_lag(self) -> None:
         self._later()
         if self._check is not None:
             self._check.cancel()
-        self._check = self.runtime.scheduler.run(Lane.REPLICATION, self._check_all())
+        self._check = self._node.runtime.scheduler.run(Lane.REPLICATION, self._check_all())
 
     def _check_all(self) -> Steps[None]:
         for number, leader in enumerate(list(self._leaders), start=1):
@@ -242,4 +164,6 @@ class IsrReplication:
             try:
                 leader.check_lag()
             except Exception as defect:  # the leaders behind it would keep dead members in their ISRs
-                self.say_defect("a leader met a defect in the check of its ISR", leader.partition, defect)
+                self._node.say_defect(
+                    "a leader met a defect in the check of its ISR", leader.partition, defect
+                )

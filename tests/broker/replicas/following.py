@@ -12,8 +12,8 @@ from typing import Any, cast
 
 from blumfeld.broker.fetch.reads import PartitionRead, Reader
 from blumfeld.broker.fetch_sessions import FetchPartition
-from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.partition import ACKS_LEADER, Partition
+from blumfeld.broker.replicas.partition import Following as FollowingPartition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.throttles import Throttles
@@ -205,10 +205,10 @@ class Replica:
         return cast("Following", self.host.follower)
 
     @property
-    def host(self) -> FollowedPartition:
+    def host(self) -> FollowingPartition:
         """The host of its present follower."""
-        assert self.partition.followed is not None
-        return self.partition.followed
+        assert self.partition.following is not None
+        return self.partition.following
 
     @property
     def log(self) -> SegmentedLog:

@@ -417,7 +417,7 @@ def test_a_disk_that_fails_at_the_end_of_an_epoch_leaves_no_replica(
     partition = hosted(broker)
     assert exchange.settled
     assert partition.closed == ErrorCode.KAFKA_STORAGE_ERROR
-    assert (partition.leader, partition.followed) == (None, None)
+    assert (partition.leader, partition.following) == (None, None)
     assert code(broker, batch()) == ErrorCode.KAFKA_STORAGE_ERROR
 
 

@@ -682,10 +682,12 @@ def test_after_a_stop_nothing_is_called_back() -> None:
 
 
 def test_the_plugin_makes_it_and_shows_its_metrics() -> None:
-    composition = cast("Composition", SimpleNamespace(runtime=FakeRuntime(), config=BrokerConfig()))
+    composition = SimpleNamespace(
+        runtime=FakeRuntime(), config=BrokerConfig(), node_id=1, log=lambda name: Quiet()
+    )
     plugin = Plugin()
     assert plugin.blumfeld_metrics() == ()
-    made = plugin.blumfeld_make_replication(composition)
+    made = plugin.blumfeld_make_replication(cast("Composition", composition))
     assert isinstance(made, IsrReplication)
     assert "ISR" in made.promise()
     assert [metric.read() for metric in plugin.blumfeld_metrics()] == [0, 0, 0]

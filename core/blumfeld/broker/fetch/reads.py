@@ -126,7 +126,7 @@ class Reader:
         if not self.follower and not self.context.authorize("Read", "Topic", name):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
         followed = None if self.leader_only else hosted.find(name, asked.partition)
-        if followed is not None and followed.followed is not None:
+        if followed is not None and followed.following is not None:
             partition = followed
         else:
             partition = hosted.leading(name, asked.partition)

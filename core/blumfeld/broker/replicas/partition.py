@@ -1,4 +1,4 @@
-"""One hosted replica: appends, the requests that wait for them, and leading or following.
+"""One hosted replica that leads, follows, or does neither: its appends, and the requests that wait for them.
 
 The turn (docs/design.md): appends place batches. Once a turn the log is written, then the high watermark moves, then
 the waiting requests are answered. Everything here runs on the loop's thread, so there are no locks.
@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from blumfeld.broker.replicas.followed_partition import FollowedPartition
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.rules.append_rules import AppendRules, RefusedAppends
 from blumfeld.broker.replicas.rules.conforming import as_required
+from blumfeld.broker.replicas.rules.fetched_batches import fetched_batches
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.throttles import Throttles
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL, AppendWaiter, WaitingAppends
@@ -26,8 +26,12 @@ from blumfeld.config.values import TopicConfig
 from blumfeld.log.producers.end_marker import EndMarker
 from blumfeld.log.producers.state import Duplicate
 from blumfeld.spi.cluster import PartitionImage
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.leader_epochs import EpochEnd, EpochEntry
 from blumfeld.spi.replication import LeaderReplica, Replication
+from blumfeld.spi.replication_quota import ReplicationQuota
 from blumfeld.spi.runtime import Phase, Runtime
+from blumfeld.spi.scheduler import Lane, Work
 from blumfeld.spi.storage import (
     LACKS,
     LogReadOutcome,
@@ -37,7 +41,7 @@ from blumfeld.spi.storage import (
     WriteOutcome,
 )
 from blumfeld.wire.batches.record_batch import RecordBatch
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
 
 ACKS_LEADER = 1
 # An enumeration's member costs as much to look up as a call.
@@ -46,10 +50,7 @@ _NONE = ErrorCode.NONE
 
 
 class Partition:
-    """Implements ``ReplicaHost``. Its log is already open when it is made; :meth:`apply` makes it lead or follow.
-
-    While it follows, :attr:`followed` is the host of its follower.
-    """
+    """Implements ``ReplicaHost``. Its log is already open when it is made; :meth:`apply` makes it lead or follow."""
 
     __slots__ = (
         "_advance_due",
@@ -63,7 +64,7 @@ class Partition:
         "_write_due",
         "closed",
         "config",
-        "followed",
+        "following",
         "image",
         "leader",
         "leader_epoch",
@@ -101,8 +102,9 @@ class Partition:
         self.config = config
         self.throttles = throttles
         self.leader: LeaderReplica | None = None
-        self.followed: FollowedPartition | None = None
-        """This partition as a follower's host, while it follows."""
+        """The replication's side while this node leads the partition."""
+        self.following: Following | None = None
+        """The state of this partition while it follows."""
         self.leader_epoch = -1
         self.closed: ErrorCode | None = None
         """The error that every request gets once the partition is shut; ``None`` while it can be used."""
@@ -334,17 +336,17 @@ class Partition:
             return  # the waiters got their outcome when the partition was shut
         waiters, self._unwritten = self._unwritten, []
         written_end = outcome.written_end_offset
-        followed = self.followed
+        following = self.following
         if outcome.error is not None:
             self.state.producers.undo_placed(written_end)
             self.state.doubt_gaps()
             self._refuses = True
             self._refused.failed(self.partition, outcome.error)
-        elif self._refuses and (waiters or (followed is not None and followed.unwritten)):
+        elif self._refuses and (waiters or (following is not None and following.unwritten)):
             self._refuses = False
             self._refused.succeeded(self.partition)
-        if followed is not None:
-            followed.outcome(outcome)
+        if following is not None:
+            following.outcome(outcome)
         try:
             if not self.state.replaying:
                 if self.state.epoch_unsaved and written_end > self.leader_start_offset:
@@ -384,8 +386,8 @@ class Partition:
                 commits.answer(leader, self.log.written_end_offset)
                 if commits.queue:
                     commits.outlive_the_turn()
-        elif self.followed is not None:
-            self.followed.written()
+        elif self.following is not None:
+            self.following.written()
 
     def high_watermark_moved(self) -> None:
         """The replication moved the high watermark: answer acks=all requests, wake fetches, call the coordinator.
@@ -420,11 +422,11 @@ class Partition:
         if before is not None and image.leader_epoch == self.leader_epoch and image.leader == before.leader:
             if self.leader is not None:
                 self.leader.update(image)
-            elif self.followed is not None:
-                self.followed.follower.update(image)
+            elif self.following is not None:
+                self.following.follower.update(image)
             return
-        if self.followed is not None:
-            self.followed.finish_rebuilding()
+        if self.following is not None:
+            self.following.finish_rebuilding()
         if self.closed is None and (self._unwritten or self._write_due):
             self._write()  # the placed batches carry the old epoch, so they must lie before the new epoch's start
         if self.closed is not None:
@@ -439,8 +441,7 @@ class Partition:
             self.leader.log_end_moved()
         elif image.leader >= 0:
             self.state.forget_empty_epochs()
-            self.followed = followed = FollowedPartition(self, self._runtime)
-            followed.follower = replication.become_follower(followed, image)
+            self.following = Following(self, image, replication, self._runtime)
         self.watchers.wake(CHANGED)
 
     def reconfigure(self, config: TopicConfig) -> None:
@@ -495,8 +496,8 @@ class Partition:
 
         :param code: the error for requests that still wait, and for later ones
         """
-        if self.followed is not None:
-            self.followed.finish_rebuilding()
+        if self.following is not None:
+            self.following.finish_rebuilding()
         if self.closed is None and (self._unwritten or self._write_due):
             self._write()  # placed batches are kept, so their acks=1 requests succeed
         if self.closed is not None:
@@ -529,9 +530,9 @@ class Partition:
         self.state.high_watermark = self.high_watermark
         if self.leader is not None:
             self.leader.stop()
-        followed, self.followed = self.followed, None
-        if followed is not None:
-            followed.stop(code)
+        following, self.following = self.following, None
+        if following is not None:
+            following.stop(code)
         self.leader = None
         self.tells()
         self._commits.fail(code)
@@ -546,3 +547,235 @@ class Partition:
 
     def _not_leader(self) -> BrokerError:
         return BrokerError(self.closed or ErrorCode.NOT_LEADER_OR_FOLLOWER)
+
+
+class Following:
+    """A partition that follows a leader in one leader epoch: implements ``FollowerHost``. After :meth:`stop` it changes
+    nothing any more. It appends what the leader sent, cuts what diverged, and keeps the replica's state with the log
+    (docs/adr/0020-replica-contract.md).
+    """
+
+    __slots__ = (
+        "_epoch",
+        "_leader_ends",
+        "_outcome_end",
+        "_partition",
+        "_rebuild",
+        "_rebuilt",
+        "_runtime",
+        "_state",
+        "_stopped",
+        "follower",
+        "log",
+        "partition",
+        "topic_id",
+        "unwritten",
+    )
+
+    def __init__(
+        self, partition: Partition, image: PartitionImage, replication: Replication, runtime: Runtime
+    ) -> None:
+        self.partition = partition.partition
+        self.topic_id = partition.topic_id
+        self.log = partition.log
+        self.unwritten = False
+        """Batches from the leader are placed, and the outcome of their write is not known yet."""
+        self._partition = partition
+        self._state = partition.state
+        self._runtime = runtime
+        self._epoch = image.leader_epoch
+        self._stopped: ErrorCode | None = None
+        """The error of every later call."""
+        self._outcome_end = partition.log.written_end_offset
+        """The end that the last outcome of a write told. The log's own may be ahead, where an ack waits for a sync."""
+        self._leader_ends = (0, 0)
+        """The leader's high watermark and log start, as of its last answer."""
+        self._rebuild: Work | None = None
+        """The last replay of producers after a truncation."""
+        self._rebuilt: Completion[None] = Completion.of(None)
+        """Completes when it has ended."""
+        self.follower = replication.become_follower(self, image)
+
+    # FollowerHost
+
+    @property
+    def high_watermark(self) -> int:
+        """As ``FollowerHost.high_watermark``."""
+        return self._state.high_watermark
+
+    @property
+    def latest_epoch(self) -> int:
+        """As ``FollowerHost.latest_epoch``."""
+        return self._state.epochs.latest_epoch
+
+    @property
+    def quota(self) -> ReplicationQuota | None:
+        """As ``FollowerHost.quota``."""
+        partition = self._partition
+        return partition.throttles.of_follower(partition.partition, partition.config)
+
+    def epoch_end(self, epoch: int) -> EpochEnd:
+        """As ``FollowerHost.epoch_end``."""
+        return self._state.epochs.end_offset_for(epoch, self.log.placed_end_offset)
+
+    def append_fetched(self, batches: memoryview, high_watermark: int, log_start_offset: int) -> bool:
+        """As ``FollowerHost.append_fetched``."""
+        self._check()
+        if not self._rebuilt.done:
+            raise ValueError(f"{self.partition} is still rebuilding its producers after a truncation")
+        found = fetched_batches(batches, self.log.placed_end_offset, self._epoch)
+        try:
+            if found and found[0].base_offset < self.log.placed_end_offset:
+                self._begin_in(found[0])
+            self._place(found)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._leader_ends = (high_watermark, log_start_offset)
+        if found:
+            self.unwritten = True
+            self._partition.write_this_turn()
+        elif not self.unwritten:
+            self._follow_leader_ends(self.log.written_end_offset)
+        return bool(found)
+
+    def truncate_to(self, offset: int) -> Completion[None]:
+        """As ``FollowerHost.truncate_to``."""
+        self._check()
+        self._give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        state = self._state
+        if offset < state.high_watermark:
+            state.events.warning(
+                "truncation below the high watermark",
+                partition=str(self.partition),
+                offset=offset,
+                high_watermark=state.high_watermark,
+            )
+        try:
+            steps = state.truncate_in_steps(offset)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._cut()
+        if steps is None:
+            return Completion.of(None)
+        rebuilt: Completion[None] = Completion()
+        self._rebuilt = rebuilt
+        self._rebuild = self._runtime.scheduler.run(Lane.REPLICATION, steps, self._rebuild_ended)
+        return rebuilt
+
+    def restart_at(
+        self, offset: int, epochs: Sequence[EpochEntry] = (), producers: bytes | None = None
+    ) -> None:
+        """As ``FollowerHost.restart_at``."""
+        self._check()
+        try:
+            self._state.restart_at(offset, epochs, producers)
+        except OSError as error:
+            raise self._failed(error) from error
+        self._give_up(ErrorCode.NOT_LEADER_OR_FOLLOWER)
+        self._cut()
+
+    def _check(self) -> None:
+        if self._stopped is not None:
+            raise BrokerError(self._stopped)
+
+    def _failed(self, error: OSError) -> BrokerError:
+        self._partition.fail(error)
+        return BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
+
+    def _place(self, found: Sequence[RecordBatch]) -> None:
+        log, state, written_bytes = self.log, self._state, self._partition.watchers.written_bytes
+        for batch in found:
+            log.place_as_is(batch)
+            if batch.partition_leader_epoch > state.epochs.latest_epoch:
+                state.epoch_started(batch.partition_leader_epoch, batch.base_offset)
+            if batch.producer_id >= 0:
+                state.producers.place(batch)
+            if written_bytes is not None:
+                written_bytes.placed += batch.size_bytes
+
+    def _begin_in(self, first: RecordBatch) -> None:
+        """Begin the empty log where ``first`` begins: the leader's log start lies inside that batch (DeleteRecords), so
+        no log that holds the batch can begin at the start that we were given.
+
+        :raises CorruptBatch: the log has records
+        """
+        state, end_offset = self._state, self.log.placed_end_offset
+        if self.log.log_start_offset != end_offset:
+            raise CorruptBatch(
+                f"the leader sent a batch with the offset {first.base_offset}, and our log ends at {end_offset}"
+            )
+        state.restart_at(first.base_offset, state.epochs.entries, state.producers.snapshot(end_offset))
+        self._cut()
+
+    def _cut(self) -> None:
+        self.unwritten = False
+        self._outcome_end = self.log.written_end_offset
+        self._partition.cut()
+
+    # What the partition tells
+
+    def outcome(self, outcome: WriteOutcome) -> None:
+        """A write has ended. After a failure nothing is left of what it should have written."""
+        self._outcome_end = outcome.written_end_offset
+        if outcome.error is not None:
+            self.unwritten = False
+            self._state.epochs.truncate_from_end(outcome.written_end_offset)
+            self.follower.append_failed(outcome.written_end_offset, outcome.error)
+
+    def written(self) -> None:
+        """Tell the follower how far its batches are written. Called in Phase.HIGH_WATERMARK."""
+        if not self.unwritten:
+            return
+        end_offset = self._outcome_end
+        self.unwritten = self.log.placed_end_offset > end_offset
+        try:
+            self._follow_leader_ends(end_offset)
+        except BrokerError:
+            return  # the log failed, so the follower is stopped
+        self.follower.written(end_offset)
+
+    def _follow_leader_ends(self, end_offset: int) -> None:
+        """Take over the leader's high watermark and log start, as far as our log reaches.
+
+        The high watermark never goes back: what was committed stays so, and a new leader may not know of it yet.
+        """
+        partition, state = self._partition, self._state
+        high_watermark, log_start_offset = self._leader_ends
+        high_watermark = min(high_watermark, end_offset)
+        if high_watermark > state.high_watermark:
+            state.high_watermark = high_watermark
+            partition.high_watermark_moved()
+        log_start_offset = min(log_start_offset, state.high_watermark)
+        if log_start_offset > self.log.log_start_offset:
+            try:
+                partition.advance_log_start(log_start_offset)
+            except OSError as error:
+                raise self._failed(error) from error
+
+    def stop(self, code: ErrorCode) -> None:
+        """The leader epoch has ended, or the partition is shut."""
+        shut = code is not ErrorCode.NOT_LEADER_OR_FOLLOWER
+        self._stopped = code if shut else ErrorCode.FENCED_LEADER_EPOCH
+        self._give_up(code)
+        self.follower.stop()
+
+    # Producers after a truncation
+
+    def finish_rebuilding(self) -> None:
+        """Replay to the end at once: this replica leads now, follows another leader, or is closed."""
+        if self._rebuild is not None:
+            self._rebuild.finish()
+
+    def _rebuild_ended(self, _: None, error: BaseException | None) -> None:
+        if error is None:
+            self._rebuilt.complete(None)
+        elif isinstance(error, OSError):
+            self._partition.fail(error)
+        else:
+            raise error
+
+    def _give_up(self, code: ErrorCode) -> None:
+        if self._rebuild is not None:
+            self._rebuild.cancel()
+        if not self._rebuilt.done:
+            self._rebuilt.fail(BrokerError(code))
