@@ -3,6 +3,6 @@
 The expected contents come from the feed itself by ``json.loads`` and ``Decimal`` (:mod:`.common.expected`), never from
 the archive's own decoders. DuckDB, Polars, pyarrow and Spark read the plain files (:mod:`.common.tallies`).
 
-``golden`` and ``round_trip`` are campaigns of one module. ``crashes`` kills processes, ``inputs`` has bad input, and
-``oracles`` compares with the exchange's own numbers.
+``golden`` counts one feed by four readers, ``oracle`` compares with the exchange's own numbers, ``bad_input`` has
+surroundings that an archive can't work with, and ``crashes`` kills processes.
 """

@@ -1,4 +1,4 @@
-"""``python -m campaigns archive golden|oracle|kills|round-trip|bad-input|bench``: prints a table of checks. The exit
+"""``python -m campaigns archive golden|oracle|kills|bad-input|bench``: prints a table of checks. The exit
 status is 1 if a check failed.
 """
 
@@ -15,23 +15,14 @@ from pathlib import Path
 
 from rich.console import Console
 
+from campaigns.archive.bad_input import bad_input
 from campaigns.archive.common.process import archive_command
 from campaigns.archive.common.report import Report
 from campaigns.archive.common.tallies import READERS
-from campaigns.archive.crashes.killing import VICTIMS
-from campaigns.archive.crashes.kills import (
-    FILE_SINK,
-    PLAIN,
-    TRANSACTIONS,
-    Plan,
-    against_file_sink,
-    kills,
-    transactional_kills,
-)
+from campaigns.archive.crashes.killer import VICTIMS
+from campaigns.archive.crashes.kills import PLAIN, TRANSACTIONS, Plan, kills, transactional_kills
 from campaigns.archive.golden import golden, started
-from campaigns.archive.inputs.bad_input import bad_input
-from campaigns.archive.oracles.oracle import oracle
-from campaigns.archive.round_trip import round_trip
+from campaigns.archive.oracle import oracle
 
 Act = Callable[[Path, Report, argparse.Namespace, Console], None]
 
@@ -64,14 +55,8 @@ def _act(folder: Path, report: Report, given: argparse.Namespace, console: Conso
 
 
 def _golden(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
-    golden(
-        folder,
-        report,
-        capture=given.capture,
-        decoder=given.decoder,
-        reader=given.reader,
-        readers=tuple(given.only.split(",")),
-    )
+    shared = {"capture": given.capture, "decoder": given.decoder, "reader": given.reader}
+    golden(folder, report, readers=tuple(given.only.split(",")), **shared)
 
 
 def _kills(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
@@ -81,18 +66,12 @@ def _kills(folder: Path, report: Report, given: argparse.Namespace, console: Con
         kills(folder, report, plan, reader=given.reader)
     if given.only in (TRANSACTIONS, ""):
         transactional_kills(folder, report, plan, reader=given.reader, peer=given.peer)
-    if given.only == FILE_SINK or given.file_sink:
-        against_file_sink(folder, report, plan)
 
 
 def _oracle(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
-    shared = {"decoder": given.decoder, "reader": given.reader, "seed": given.seed}
     captures = [path for paths in given.capture or [] for path in paths]
+    shared = {"decoder": given.decoder, "reader": given.reader, "seed": given.seed}
     oracle(folder, report, captures=captures, **shared)
-
-
-def _round_trip(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
-    round_trip(folder, report, capture=given.capture, decoder=given.decoder, reader=given.reader)
 
 
 def _bad_input(folder: Path, report: Report, given: argparse.Namespace, console: Console) -> None:
@@ -120,71 +99,34 @@ def _parser() -> argparse.ArgumentParser:
         description="The archive from outside: real processes, and readers that know nothing of it.",
     )
     verbs = parser.add_subparsers(required=True, metavar="WHAT")
-    add_golden(verbs)
-    add_kills(verbs)
-    add_oracle(verbs)
-    add_round_trip(verbs)
-    add_bad_input(verbs)
-    add_bench(verbs)
-    return parser
-
-
-def add_golden(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand ``golden``."""
     verb = _verb(verbs, "golden", "counts and sums of one feed, by four readers", _golden)
     verb.add_argument("--capture", type=Path, help="a capture file; without one a small feed is made")
     verb.add_argument("--decoder", default="", help="found from the capture without it")
     verb.add_argument("--only", default=",".join(READERS), help="readers of the files, by comma")
 
-
-def add_kills(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand ``kills``."""
     verb = _verb(verbs, "kills", "SIGKILL of driver, worker, JVM and broker while a feed is archived", _kills)
     verb.add_argument("--kills", type=int, default=20)
     verb.add_argument("--seed", type=int, default=0)
     verb.add_argument("--rate", type=int, default=800, help="messages a second")
-    verb.add_argument(
-        "--peer", default="", metavar="SCRIPT", help="Apache Kafka: the feed in transactions with it, too"
-    )
-    verb.add_argument(
-        "--victims", default=",".join(VICTIMS), help="by comma; one named twice is killed twice as often"
-    )
-    verb.add_argument("--file-sink", action="store_true", help="Spark's own file sink too, for comparison")
-    verb.add_argument("--only", default="", choices=(PLAIN, TRANSACTIONS, FILE_SINK), help="nothing but that")
+    verb.add_argument("--peer", default="", metavar="SCRIPT", help="Apache Kafka: transactions with it, too")
+    often = "by comma; one named twice is killed twice as often"
+    verb.add_argument("--victims", default=",".join(VICTIMS), help=often)
+    verb.add_argument("--only", default="", choices=(PLAIN, TRANSACTIONS), help="nothing but that")
 
-
-def add_oracle(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand ``oracle``."""
-    verb = _verb(
-        verbs, "oracle", "the book against the exchange's own, and faults planted in the feed", _oracle
-    )
+    verb = _verb(verbs, "oracle", "books against the exchange's own, and gaps against its numbering", _oracle)
     captures = "capture files, those of one venue in order; as often as you like"
     verb.add_argument("--capture", type=Path, nargs="+", action="append", metavar="FILE", help=captures)
     verb.add_argument("--decoder", default="", help="found from the capture without it")
     verb.add_argument("--seed", type=int, default=0)
 
-
-def add_round_trip(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand ``round-trip``."""
-    verb = _verb(verbs, "round-trip", "archive, replay, archive again: the same bytes and rows", _round_trip)
-    verb.add_argument("--capture", type=Path)
-    verb.add_argument("--decoder", default="", help="found from the capture without it")
-
-
-def add_bad_input(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand ``bad-input``."""
-    verb = _verb(
-        verbs, "bad-input", "what can't be archived: what is said, and that nothing is lost", _bad_input
-    )
+    verb = _verb(verbs, "bad-input", "refusals: their words, and that nothing is lost", _bad_input)
     verb.add_argument("--only", default="", metavar="TEXT", help="cases whose title has this in it")
 
-
-def add_bench(verbs: argparse._SubParsersAction[argparse.ArgumentParser]) -> None:
-    """Adds the subcommand ``bench``."""
     verb = _verb(verbs, "bench", "blumfeld archive bench, with a broker of its own", _bench)
     verb.add_argument("--capture", type=Path, required=True)
     verb.add_argument("--out", type=Path)
     verb.add_argument("options", nargs="*", help="further options of blumfeld archive bench, behind --")
+    return parser
 
 
 def _verb(

@@ -9,6 +9,7 @@ from pathlib import Path
 from blumfeld.feeds.binance import MadeFeed, Message
 from blumfeld.testing.process import BrokerProcess
 from campaigns.archive.common import ledger
+from campaigns.archive.common.brokers import our_broker
 from campaigns.archive.common.capture import decoder_of, read_capture, write_capture
 from campaigns.archive.common.expected import WORDS, Tallies, differences, expected_of
 from campaigns.archive.common.process import Archive, Command, Outcome, archive_command
@@ -48,9 +49,8 @@ def golden(
         report.add("messages in the topic", f"{len(messages):,}", lost)
         step(report, f"archive once, reader {reader}", archive.run("once", timeout_s=ONCE_S))
         look(report, archive.root, expected, readers)
-        report.add(
-            "commits", ledger.commits(archive.root), ledger.incomplete(archive.root, TOPIC, ends_of(messages))
-        )
+        wrong = ledger.incomplete(archive.root, TOPIC, {0: len(messages)})
+        report.add("commits", ledger.commits(archive.root), wrong)
         step(report, "archive verify --deep", archive.look("verify", "--deep"))
         again = archive.run("once", timeout_s=ONCE_S)
         step(report, "archive once, again", again)
@@ -58,11 +58,9 @@ def golden(
         report.numbers.update(sizes(archive.root, expected, messages))
 
 
-def started(stack: ExitStack, folder: Path, port: int | None = None) -> BrokerProcess:
+def started(stack: ExitStack, folder: Path) -> BrokerProcess:
     """Starts a broker of this build that runs until the stack ends."""
-    home = folder / "broker"
-    home.mkdir()
-    broker = BrokerProcess(home, port=port)
+    broker = our_broker(folder / "broker")
     broker.start()
     stack.callback(broker.stop)
     return broker
@@ -98,11 +96,6 @@ def look(report: Report, root: Path, expected: Tallies, readers: tuple[str, ...]
 def counted(tallies: Tallies) -> str:
     """Returns the number of rows of each table, for people."""
     return ", ".join(f"{int(tally['rows']):,} {WORDS[table]}" for table, tally in tallies.items())
-
-
-def ends_of(messages: list[Message]) -> dict[int, int]:
-    """Returns the end of a topic's one partition that holds just these messages."""
-    return {0: len(messages)}
 
 
 def sizes(root: Path, expected: Tallies, messages: list[Message]) -> dict[str, object]:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from blumfeld.testing.process import BrokerProcess, free_port
+from blumfeld_bench.running.servers import answers
 from campaigns.archive.common.process import Command
 
 READY_S = 180.0
@@ -64,7 +65,8 @@ class PeerBroker:
         command = [self._script, "start", str(self._folder / "data"), str(self._port)]
         self._command = Command(command, self._folder / "peer.log")
         deadline = time.monotonic() + READY_S
-        while not _answers(self.address):
+        while not answers(self._port):
+            time.sleep(0.1)
             if not self._command.running or time.monotonic() > deadline:
                 self.kill()
                 raise RuntimeError(f"the peer does not start: see {self._folder / 'peer.err'}")
@@ -73,14 +75,3 @@ class PeerBroker:
         """Kills the script and all processes that it started."""
         if self._command is not None:
             self._command.kill_all()
-
-
-def _answers(address: str) -> bool:
-    from confluent_kafka import KafkaException
-    from confluent_kafka.admin import AdminClient
-
-    try:
-        AdminClient({"bootstrap.servers": address, "log_level": 0}).list_topics(timeout=2.0)
-    except KafkaException:
-        return False
-    return True

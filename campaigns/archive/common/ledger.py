@@ -38,11 +38,6 @@ def incomplete(root: Path, topic: str, ends: Mapping[int, int]) -> list[str]:
     return wrong
 
 
-def borders(root: Path, topic: str, partition: int = 0) -> list[int]:
-    """Returns the offsets at which batches begin."""
-    return [start for start, _ in covered(root).get((topic, partition), [])]
-
-
 def commits(root: Path) -> int:
     """Returns the number of commit records."""
     return len(_paths(root))

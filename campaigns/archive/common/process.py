@@ -78,7 +78,8 @@ class Command:
         except BaseException:  # this process ends too, and must leave none behind
             self.kill_all()
             raise
-        return Outcome(status, _text(self._out), _text(self._err), time.monotonic() - self._began)
+        out, err = (path.read_bytes().decode(errors="replace") for path in (self._out, self._err))
+        return Outcome(status, out, err, time.monotonic() - self._began)
 
     def kill(self) -> None:
         """Kills only the command by SIGKILL. Processes that it started have to notice by themselves."""
@@ -92,7 +93,7 @@ class Command:
     def kill_all(self) -> None:
         """Kills the command and all processes that it started."""
         for pid, _ in self.family():
-            _kill(pid)
+            kill_process(pid)
         if self.running:
             self._process.kill()
         self._process.wait()
@@ -102,41 +103,25 @@ class Command:
 
         The mark in their environment finds them, because the JVM has a session of its own.
         """
-        return [(pid, line) for pid, line in _processes() if self._is_ours(pid)]
-
-    def _is_ours(self, pid: int) -> bool:
-        try:
-            return self._token.encode() in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
-        except OSError:
-            return False
+        found = []
+        for folder in Path("/proc").glob("[0-9]*"):
+            try:
+                if self._token.encode() not in (folder / "environ").read_bytes().split(b"\0"):
+                    continue
+                line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue  # it ended while we looked, or is a stranger's
+            found.append((int(folder.name), line))
+        return sorted(found)
 
 
 def kill_process(pid: int) -> bool:
     """Kills a process by SIGKILL. Returns whether it existed."""
-    return _kill(pid)
-
-
-def _kill(pid: int) -> bool:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         return False
     return True
-
-
-def _processes() -> list[tuple[int, str]]:
-    found = []
-    for folder in Path("/proc").iterdir():
-        if not folder.name.isdecimal():
-            continue
-        try:
-            fields = (folder / "stat").read_text().rpartition(")")[2].split()
-            line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-        except OSError:
-            continue  # it ended while we looked
-        if fields[0] != "Z":
-            found.append((int(folder.name), line))
-    return sorted(found)
 
 
 class Archive:
@@ -194,7 +179,3 @@ def _value(value: object) -> str:
     if isinstance(value, Mapping):
         return "{ " + ", ".join(f"{json.dumps(k)} = {_value(v)}" for k, v in value.items()) + " }"
     return json.dumps(value)  # strings, numbers, booleans and lists of them are written alike
-
-
-def _text(path: Path) -> str:
-    return path.read_bytes().decode(errors="replace")

@@ -62,15 +62,5 @@ class Report:
 
     def save(self, path: Path) -> None:
         """Writes the report as JSON."""
-        path.write_text(
-            json.dumps(
-                {
-                    "title": self.title,
-                    "good": self.good,
-                    "numbers": self.numbers,
-                    "checks": [attrs.asdict(check) for check in self.checks],
-                },
-                indent=1,
-                default=str,
-            )
-        )
+        document = {**attrs.asdict(self), "good": self.good}
+        path.write_text(json.dumps(document, indent=1, default=str))

@@ -25,12 +25,8 @@ def with_duckdb(root: Path) -> Tallies:
     import duckdb
 
     def tally(table: str) -> Tally:
-        sums = ", ".join(f"sum({column})" for column in SUMMED[table])
-        found = duckdb.sql(
-            f"SELECT count(*), sum(ts_event // {MILLIONS}), {sums}"
-            f" FROM read_parquet('{root}/{table}/**/*.parquet'){_where(table)}"
-        ).fetchall()
-        return _tally(table, found[0])
+        query = _query(table, f"read_parquet('{root}/{table}/**/*.parquet')", "//")
+        return _tally(table, duckdb.sql(query).fetchall()[0])
 
     return _each(root, tally)
 
@@ -122,11 +118,7 @@ def _inside_spark(root: Path) -> Tallies:
 
     def tally(table: str) -> Tally:
         session.read.parquet(str(root / table)).createOrReplaceTempView(table)
-        sums = ", ".join(f"sum({column})" for column in SUMMED[table])
-        found = session.sql(
-            f"SELECT count(*), sum(ts_event DIV {MILLIONS}), {sums} FROM {table}{_where(table)}"
-        )
-        return _tally(table, list(found.collect()[0]))
+        return _tally(table, list(session.sql(_query(table, table, "DIV")).collect()[0]))
 
     try:
         return _each(root, tally)
@@ -142,8 +134,20 @@ def _each(root: Path, tally: Callable[[str], Tally]) -> Tallies:
     }
 
 
-def _where(table: str) -> str:
-    return " WHERE NOT is_snapshot" if table == "book_deltas" else ""
+def rows_in(root: Path, table: str, where: str = "true") -> int:
+    """Returns the number of rows in all files of a table that fulfil a condition of SQL."""
+    import duckdb
+
+    if not any((root / table).rglob("*.parquet")):
+        return 0
+    found = duckdb.sql(f"SELECT count(*) FROM read_parquet('{root}/{table}/**/*.parquet') WHERE {where}")
+    return int(found.fetchall()[0][0])
+
+
+def _query(table: str, source: str, divided: str) -> str:
+    sums = ", ".join(f"sum({column})" for column in SUMMED[table])
+    where = " WHERE NOT is_snapshot" if table == "book_deltas" else ""
+    return f"SELECT count(*), sum(ts_event {divided} {MILLIONS}), {sums} FROM {source}{where}"
 
 
 def _tally(table: str, values: Any) -> Tally:

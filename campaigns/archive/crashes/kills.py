@@ -6,31 +6,23 @@ import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
 
 import attrs
 
 from campaigns.archive.common import ledger
 from campaigns.archive.common.brokers import Broker, PeerBroker, our_broker
-from campaigns.archive.common.expected import SUMMED
 from campaigns.archive.common.process import Archive, Command
 from campaigns.archive.common.report import Report
+from campaigns.archive.common.tallies import rows_in
 from campaigns.archive.common.topics import ends, make_topic
-from campaigns.archive.crashes import file_sink
-from campaigns.archive.crashes.feeding import Feeding, TransactionalFeeding
-from campaigns.archive.crashes.killing import VICTIMS, Killed, Killing
+from campaigns.archive.crashes.feed import Feed, TransactionalFeed
+from campaigns.archive.crashes.killer import VICTIMS, Killed, Killer
 from campaigns.archive.golden import counted, look, step
 
 TOPIC = "kills"
 PARTITIONS = 2
 CATCH_UP_S = 600.0
-KEYS = {
-    "trades": "symbol, trade_id",
-    "bbo": "k_partition, k_offset",
-    "book_deltas": "k_partition, k_offset, side, price",
-}
-"""Columns that no two rows of a table may share."""
-PLAIN, TRANSACTIONS, FILE_SINK = "plain", "transactions", "file-sink"
+PLAIN, TRANSACTIONS = "plain", "transactions"
 TRANSACTIONS_HERE = ('transactions.plugin="transactions"',)
 Say = Callable[[str], None]
 
@@ -51,7 +43,7 @@ class Plan:
 def kills(folder: Path, report: Report, plan: Plan, *, reader: str) -> None:
     """Kills while a feed without transactions is archived, with a broker of this build."""
     _archived(
-        folder / "plain", report, plan, reader, our_broker(folder / "b", (), plan.patience), Feeding, "feed"
+        folder / "plain", report, plan, reader, our_broker(folder / "b", (), plan.patience), Feed, "feed"
     )
 
 
@@ -60,39 +52,33 @@ def transactional_kills(folder: Path, report: Report, plan: Plan, *, reader: str
     the same again with the peer as broker.
     """
     broker = our_broker(folder / "tb", TRANSACTIONS_HERE, plan.patience)
-    _archived(folder / "txn", report, plan, reader, broker, TransactionalFeeding, "transactions")
+    _archived(folder / "txn", report, plan, reader, broker, TransactionalFeed, "transactions")
     if peer:
         theirs = PeerBroker(peer, folder / "peer")
         name = "transactions of the peer"
-        _archived(folder / "peer-txn", report, plan, reader, theirs, TransactionalFeeding, name)
+        _archived(folder / "peer-txn", report, plan, reader, theirs, TransactionalFeed, name)
 
 
 def _archived(
-    folder: Path, report: Report, plan: Plan, reader: str, broker: Broker, kind: type[Feeding], name: str
+    folder: Path, report: Report, plan: Plan, reader: str, broker: Broker, kind: type[Feed], name: str
 ) -> None:
     with ExitStack() as stack:
-        feeding = _fed(stack, broker, kind, plan)
+        feed = _fed(stack, broker, kind, plan)
         settings = {"decoders": ["binance-usdm"], "reader": reader, "trigger_ms": 300}
         archive = Archive(folder, broker.address, [TOPIC], **settings)
-        done = killed(report, ArchiveSink(archive), broker, feeding, plan, name, plan.victims)
+        done = killed(report, ArchiveSink(archive), broker, feed, plan, name)
         step(report, f"{name}: archive once", archive.run("once", timeout_s=CATCH_UP_S * plan.patience))
         end = ends(broker.address, TOPIC, PARTITIONS)
-        expected = feeding.expected()
-        report.add(
-            f"{name}: expected", f"{feeding.acknowledged:,} messages: {counted(expected)}", feeding.wrong
-        )
+        expected = feed.expected()
+        report.add(f"{name}: expected", f"{feed.acknowledged:,} messages: {counted(expected)}", feed.wrong)
         look(report, archive.root, expected, ("duckdb", "polars", "pyarrow"), f"{name}: ")
-        _no_row_twice(report, archive.root, f"{name}: rows that are there twice")
         wrong = ledger.incomplete(archive.root, TOPIC, end)
         report.add(f"{name}: ledger", f"{ledger.commits(archive.root)} commits reach {dict(end)}", wrong)
-        step(
-            report,
-            f"{name}: archive verify --deep",
-            archive.look("verify", "--deep", timeout_s=CATCH_UP_S * plan.patience),
-        )
-        if isinstance(feeding, TransactionalFeeding):
-            told = f"{feeding.committed} committed, {feeding.aborted} aborted ({feeding.messages_aborted:,} messages)"
-            report.add(f"{name}: transactions", told, [] if feeding.aborted else ["none was aborted"])
+        verified = archive.look("verify", "--deep", timeout_s=CATCH_UP_S * plan.patience)
+        step(report, f"{name}: archive verify --deep", verified)
+        if isinstance(feed, TransactionalFeed):
+            told = f"{feed.committed} committed, {feed.aborted} aborted ({feed.messages_aborted:,} messages)"
+            report.add(f"{name}: transactions", told, [] if feed.aborted else ["none was aborted"])
         else:
             gaps = rows_in(archive.root, "gaps")
             report.add(f"{name}: gaps", gaps, ["the feed has none"] if gaps else [])
@@ -101,44 +87,17 @@ def _archived(
         report.numbers[f"{name}: staged files left for vacuum"] = left
 
 
-def against_file_sink(folder: Path, report: Report, plan: Plan) -> None:
-    """Kills Spark's own file sink in the same way. The rows that readers by glob find are reported, not judged."""
-    broker = our_broker(folder / "fb", (), plan.patience)
-    with ExitStack() as stack:
-        feeding = _fed(stack, broker, Feeding, plan)
-        sink = FileSink(folder / "file-sink", broker.address)
-        name = "Spark's file sink"
-        done = killed(report, sink, broker, feeding, plan, name, ("driver", "jvm", "broker"))
-        step(report, "Spark's file sink: the rest", sink.start(0, "once").wait(CATCH_UP_S * plan.patience))
-        expected = int(feeding.expected()["trades"]["rows"])
-        found = file_sink.inspect(sink.root)
-        report.numbers["Spark's file sink: trades expected"] = expected
-        report.numbers["Spark's file sink: rows by glob, duplicates, unreadable files, files"] = (
-            f"{found.rows:,}, {found.duplicates:,}, {found.unreadable}, {found.files}"
-        )
-        report.add("Spark's file sink: trades that are there at all", f"{found.rows - found.duplicates:,}")
-        report.numbers["Spark's file sink: kills"] = told_of(done)
-
-
-def killed(
-    report: Report,
-    sink: Any,
-    broker: Broker,
-    feeding: Feeding,
-    plan: Plan,
-    name: str,
-    victims: tuple[str, ...] = VICTIMS,
-) -> Killed:
+def killed(report: Report, sink: ArchiveSink, broker: Broker, feed: Feed, plan: Plan, name: str) -> Killed:
     """Does the kills, adds a check and returns the result. The feed has ended afterwards, whatever happened."""
-    killing = Killing(sink, broker, plan.seed, plan.say, plan.patience)
+    killer = Killer(sink, broker, plan.seed, plan.say, plan.patience)
     began = time.monotonic()
     try:
-        killing.run(plan.kills, victims)
+        killer.run(plan.kills, plan.victims)
     except RuntimeError as error:
         plan.say(str(error))
     finally:
-        feeding.stop()
-    done = killing.result
+        feed.stop()
+    done = killer.result
     total = sum(done.kills.values())
     wrong = [*done.wrong, *([] if total == plan.kills else [f"{total} kills of {plan.kills}"])]
     kinds = ", ".join(f"{number} {kind}" for kind, number in sorted(done.kills.items()))
@@ -167,60 +126,10 @@ class ArchiveSink:
         return ledger.commits(self._archive.root)
 
 
-class FileSink:
-    """Spark's own file sink, by :mod:`.file_sink`."""
-
-    def __init__(self, folder: Path, bootstrap: str) -> None:
-        folder.mkdir(parents=True)
-        self.root = folder / "trades"
-        self._folder = folder
-        self._bootstrap = bootstrap
-        self._starts = 0
-
-    def start(self, max_offsets: int, *arguments: str) -> Command:
-        """Starts a query with at most this many messages a batch; 0 is no limit."""
-        import sys
-
-        self._starts += 1
-        given = [self._bootstrap, TOPIC, str(self.root), str(self._folder / "checkpoint")]
-        command = [sys.executable, "-m", file_sink.__name__, *given, str(max_offsets or 10**9), *arguments]
-        return Command(command, self._folder / f"{self._starts:03d}.log")
-
-    def progress(self) -> int:
-        """Returns the number of Spark's own commits."""
-        return sum(path.name.isdecimal() for path in (self._folder / "checkpoint" / "commits").glob("*"))
-
-
-def rows_in(root: Path, table: str) -> int:
-    """Returns the number of rows in all files of a table."""
-    import duckdb
-
-    if not any((root / table).rglob("*.parquet")):
-        return 0
-    found = duckdb.sql(f"SELECT count(*) FROM read_parquet('{root}/{table}/**/*.parquet')").fetchall()
-    return int(found[0][0])
-
-
-def _no_row_twice(report: Report, root: Path, title: str) -> None:
-    import duckdb
-
-    twice = {}
-    for table in SUMMED:
-        if any((root / table).rglob("*.parquet")):
-            snapshots = " WHERE NOT is_snapshot" if table == "book_deltas" else ""
-            found = duckdb.sql(
-                f"SELECT count(*) - count(DISTINCT ({KEYS[table]}))"
-                f" FROM read_parquet('{root}/{table}/**/*.parquet'){snapshots}"
-            )
-            twice[table] = int(found.fetchall()[0][0])
-    wrong = [f"{table}: {count}" for table, count in twice.items() if count]
-    report.add(title, ", ".join(f"{count} {table}" for table, count in twice.items()), wrong)
-
-
-def _fed(stack: ExitStack, broker: Broker, kind: type[Feeding], plan: Plan) -> Feeding:
+def _fed(stack: ExitStack, broker: Broker, kind: type[Feed], plan: Plan) -> Feed:
     stack.callback(broker.kill)
     broker.start()
     make_topic(broker.address, TOPIC, PARTITIONS)
-    feeding = kind(broker.address, TOPIC, PARTITIONS, plan.rate, plan.seed)
-    feeding.start()
-    return feeding
+    feed = kind(broker.address, TOPIC, PARTITIONS, plan.rate, plan.seed)
+    feed.start()
+    return feed

@@ -70,7 +70,6 @@ def test_holes_overlaps_and_missing_ends_of_a_ledger_are_told(tmp_path: Path) ->
         "t-0: a commit begins at 13, the one before ends at 12",
         "t-0: commits reach 14, the partition 20",
     ]
-    assert ledger.borders(tmp_path, "t") == [0, 5, 8, 13]
 
 
 def test_an_archive_writes_its_settings_as_toml(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

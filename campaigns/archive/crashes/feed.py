@@ -21,7 +21,7 @@ ABORTED = 0.3
 CALL_S = 10.0
 
 
-class Feeding:
+class Feed:
     """An idempotent producer that sends at a steady rate from a thread. Each partition has a symbol and a made feed."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int, seed: int) -> None:
@@ -93,7 +93,7 @@ class Feeding:
         self.wrong.append(f"a message was not delivered: {error}")
 
 
-class TransactionalFeeding(Feeding):
+class TransactionalFeed(Feed):
     """The same feed in transactions. Some are aborted on purpose, others because the broker died."""
 
     def __init__(self, bootstrap: str, topic: str, partitions: int, rate: int, seed: int) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from campaigns.archive.common.process import Command
-from campaigns.archive.crashes import killing
-from campaigns.archive.crashes.killing import Killing
+from campaigns.archive.crashes import killer
+from campaigns.archive.crashes.killer import Killer
 
 pytestmark = pytest.mark.archive
 
@@ -63,15 +63,15 @@ class _Sink:
 
 @pytest.fixture(autouse=True)
 def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(killing, "PROGRESS_S", 1.5)
-    monkeypatch.setattr(killing, "AFTER_PROGRESS_S", 0.05)
-    monkeypatch.setattr(killing, "START_S", 0.05)
-    monkeypatch.setattr(killing, "PAUSE_S", 0.05)
+    monkeypatch.setattr(killer, "PROGRESS_S", 1.5)
+    monkeypatch.setattr(killer, "AFTER_PROGRESS_S", 0.05)
+    monkeypatch.setattr(killer, "START_S", 0.05)
+    monkeypatch.setattr(killer, "PAUSE_S", 0.05)
 
 
 def test_all_are_killed_as_often_and_drivers_that_end_are_started_again(tmp_path: Path) -> None:
     sink, broker = _Sink(tmp_path, "ends"), _Broker()
-    result = Killing(sink, broker, 1, lambda line: None).run(6, ("driver", "jvm", "broker"))
+    result = Killer(sink, broker, 1, lambda line: None).run(6, ("driver", "jvm", "broker"))
     assert result.wrong == []
     assert sum(result.kills.values()) == 6
     assert broker.kills == broker.starts == result.kills["broker"] == 2
@@ -81,14 +81,14 @@ def test_all_are_killed_as_often_and_drivers_that_end_are_started_again(tmp_path
 
 
 def test_a_driver_that_neither_goes_on_nor_ends_is_wrong(tmp_path: Path) -> None:
-    result = Killing(_Sink(tmp_path, "hangs"), _Broker(), 1, lambda line: None).run(1, ("jvm",))
+    result = Killer(_Sink(tmp_path, "hangs"), _Broker(), 1, lambda line: None).run(1, ("jvm",))
     assert "neither went on nor ended" in "".join(result.wrong)
 
 
 def test_a_driver_that_never_commits_anything_ends_the_kills(tmp_path: Path) -> None:
     sink = _Sink(tmp_path, "ends", life_s=0.0)
     with pytest.raises(RuntimeError, match="does not start"):
-        Killing(sink, _Broker(), 1, lambda line: None).run(3)
+        Killer(sink, _Broker(), 1, lambda line: None).run(3)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:

@@ -51,11 +51,9 @@ class Killed:
     ended: Counter[str] = attrs.field(factory=Counter)
     """Number of drivers that ended by themselves after another process was killed, by ``victim: status``."""
     wrong: list[str] = attrs.field(factory=list)
-    said: list[str] = attrs.field(factory=list)
-    """Last messages of drivers that ended by themselves."""
 
 
-class Killing:
+class Killer:
     """Kills the victims in random order, each equally often, and starts them again."""
 
     def __init__(
@@ -84,9 +82,8 @@ class Killing:
             for number, victim in enumerate(chosen, 1):
                 happened = self._one(victim)
                 took = time.monotonic() - began
-                self._say(
-                    f"{took:6.1f} s  kill {number}/{count}: {happened}; {self._sink.progress()} commits"
-                )
+                commits = self._sink.progress()
+                self._say(f"{took:6.1f} s  kill {number}/{count}: {happened}; {commits} commits")
             self._driver()
             self._await_progress("the last start")
             self._end_in_good_order()
@@ -148,7 +145,6 @@ class Killing:
             if not driver.running:
                 outcome = driver.wait(1.0)
                 self.result.ended[f"{victim}: {outcome.status}"] += 1
-                self.result.said.append(outcome.said)
                 return f", the driver ended with {outcome.status} after {time.monotonic() - began:.0f} s"
             if (
                 self._sink.progress() > before + 1
@@ -178,7 +174,6 @@ class Killing:
             if not driver.running:
                 outcome = driver.wait(1.0)
                 self.result.ended[f"start: {outcome.status}"] += 1
-                self.result.said.append(outcome.said)
                 left -= 1
                 if not left:
                     self.result.wrong.append(f"it does not start: {outcome.said}")

@@ -8,17 +8,17 @@ import pytest
 
 from blumfeld.testing.embedded import EmbeddedBroker
 from campaigns.archive.common.topics import ends, make_topic
-from campaigns.archive.crashes.feeding import Feeding
+from campaigns.archive.crashes.feed import Feed
 
 pytestmark = pytest.mark.archive
 
 pytest.importorskip("confluent_kafka")
 
 
-def sent_at_least(feeding: Feeding, count: int) -> None:
+def sent_at_least(feed: Feed, count: int) -> None:
     """Waits until the feed has sent this many messages, a minute at most."""
     until = time.monotonic() + 60
-    while feeding.sent < count and time.monotonic() < until:
+    while feed.sent < count and time.monotonic() < until:
         time.sleep(0.01)
 
 
@@ -26,23 +26,23 @@ def test_what_is_acknowledged_lies_at_its_offsets() -> None:
     """The expected rows have the offsets of their own partition."""
     with EmbeddedBroker() as broker:
         make_topic(broker.bootstrap_servers, "feed", 2)
-        feeding = Feeding(broker.bootstrap_servers, "feed", 2, rate=400, seed=1)
-        feeding.start()
-        sent_at_least(feeding, 150)
-        feeding.stop()
+        feed = Feed(broker.bootstrap_servers, "feed", 2, rate=400, seed=1)
+        feed.start()
+        sent_at_least(feed, 150)
+        feed.stop()
         end = ends(broker.bootstrap_servers, "feed", 2)
-    assert feeding.wrong == []
-    assert feeding.acknowledged == feeding.sent == sum(end.values()) >= 150
-    expected = feeding.expected()
+    assert feed.wrong == []
+    assert feed.acknowledged == feed.sent == sum(end.values()) >= 150
+    expected = feed.expected()
     assert expected["trades"]["rows"] > 0
     assert expected["book_deltas"]["rows"] > expected["bbo"]["rows"] > 0
 
 
 def test_without_a_broker_a_feed_says_what_was_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("campaigns.archive.crashes.feeding.FLUSH_S", 0.2)
-    feeding = Feeding("127.0.0.1:9", "feed", 1, rate=400, seed=1)
-    feeding.start()
-    sent_at_least(feeding, 1)
-    feeding.stop()
-    assert feeding.acknowledged == 0
-    assert "were not acknowledged" in feeding.wrong[0]
+    monkeypatch.setattr("campaigns.archive.crashes.feed.FLUSH_S", 0.2)
+    feed = Feed("127.0.0.1:9", "feed", 1, rate=400, seed=1)
+    feed.start()
+    sent_at_least(feed, 1)
+    feed.stop()
+    assert feed.acknowledged == 0
+    assert "were not acknowledged" in feed.wrong[0]

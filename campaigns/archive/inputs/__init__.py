@@ -1,1 +1,0 @@
-"""Input and surroundings that an archive cannot work with."""
