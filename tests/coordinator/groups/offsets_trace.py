@@ -253,3 +253,8 @@ class BothTypesScript(OffsetsScript, ConsumerScript):
 
     def _described(self, item: CoordinatorRecord) -> str:
         return ConsumerScript._described(self, item)
+
+
+def script_of(name: str) -> type[OffsetsScript]:
+    """Runs the script of that name."""
+    return BothTypesScript if name.startswith("offsets_consumer") else OffsetsScript

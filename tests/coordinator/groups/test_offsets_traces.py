@@ -2,28 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-import pytest
-
-from tests.coordinator.groups.offsets_trace import BothTypesScript, OffsetsScript
-from tests.plugins.groups_classic.classic_trace import trace_of
-
-TRACES = Path(__file__).resolve().parents[2] / "traces"
-REWRITE = "BLUMFELD_REWRITE_TRACES"
+from tests.coordinator.groups.offsets_trace import script_of
+from tests.trace_files import check_trace, each_trace
 
 
-def script_of(name: str) -> type[OffsetsScript]:
-    """What runs the script of that name."""
-    return BothTypesScript if name.startswith("offsets_consumer") else OffsetsScript
-
-
-@pytest.mark.parametrize("name", sorted(path.stem for path in TRACES.glob("offsets_*.txt")))
+@each_trace("offsets")
 def test_a_script_comes_to_its_trace(name: str) -> None:
-    """Read the diff before you rewrite it."""
-    path = TRACES / f"{name}.txt"
-    found = trace_of(path.read_text(), script_of(name))
-    if os.environ.get(REWRITE):
-        path.write_text(found)
-    assert found == path.read_text(), f"{REWRITE}=1 writes the trace anew"
+    check_trace(name, script_of(name)().run)

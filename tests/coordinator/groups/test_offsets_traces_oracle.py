@@ -5,7 +5,6 @@ from __future__ import annotations
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,9 +26,9 @@ from blumfeld.wire.messages.write_txn_markers import (
 )
 from blumfeld.wire.schema import Message
 from tests.coordinator.fakes import FakeLog
-from tests.coordinator.groups.offsets_trace import BothTypesScript, OffsetsScript
-from tests.coordinator.groups.test_offsets_traces import TRACES, script_of
+from tests.coordinator.groups.offsets_trace import BothTypesScript, OffsetsScript, script_of
 from tests.kafka_peer import kafka_on, peer_script
+from tests.trace_files import text_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -186,7 +185,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_kafka_answers_a_script_as_we_do(name: str, kafka: str) -> None:
     """Every answer."""
-    text = (Path(TRACES) / f"offsets_{name}.txt").read_text()
+    text = text_of(f"offsets_{name}")
     make = script_of(f"offsets_{name}")
     live = LiveScript if make is OffsetsScript else LiveBothTypesScript
     ours = list(answers(make(), text))

@@ -20,7 +20,7 @@ from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.groups_both.migration_trace import CONFIG, MigrationScript
 from tests.plugins.groups_classic.classic_trace import Script
 from tests.plugins.groups_classic.test_oracle import Live, said_by
-from tests.plugins.groups_classic.test_traces import TRACES
+from tests.trace_files import each_trace, text_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -141,10 +141,10 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
         yield Brokers(tmp_path_factory.mktemp("kafka"), stack)
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in TRACES.glob("migration_*.txt")))
+@each_trace("migration")
 def test_kafka_answers_a_script_as_we_do(name: str, brokers: Brokers) -> None:
     """Every answer to every client, whoever's request brought it about."""
-    text = (TRACES / f"{name}.txt").read_text()
+    text = text_of(name)
     config = MigrationScript()
     for line in text.splitlines():
         if line.startswith("> config"):

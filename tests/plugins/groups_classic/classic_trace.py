@@ -283,16 +283,3 @@ def described(item: CoordinatorRecord) -> str:
     assert isinstance(value, GroupMetadataValue)
     members = " ".join(f"{m.member_id}={bytes(m.assignment).decode()}" for m in value.members)
     return f"group generation={value.generation} {value.protocol} leader={value.leader} [{members}]"
-
-
-def trace_of(text: str, make: Callable[[], Script] = Script) -> str:
-    """The script with everything that came of it put anew below each command."""
-    script = make()
-    lines: list[str] = []
-    for line in text.splitlines():
-        if line.startswith("> "):
-            lines.append(line)
-            lines += [f"  {said}" for said in script.run(line[2:])]
-        elif not line.startswith("  "):
-            lines.append(line)
-    return "\n".join(lines) + "\n"

@@ -7,7 +7,6 @@ import selectors
 import socket
 import time
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,7 +24,7 @@ from blumfeld.wire.schema import Message
 from tests.coordinator.fakes import FakeLog
 from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.groups_classic.classic_trace import Script
-from tests.plugins.groups_classic.test_traces import TRACES
+from tests.trace_files import text_of
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(300)]
 
@@ -176,7 +175,7 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_kafka_answers_a_script_as_we_do(name: str, kafka: str) -> None:
     """Every answer to every client, whoever's request brought it about."""
-    text = (Path(TRACES) / f"classic_{name}.txt").read_text()
+    text = text_of(f"classic_{name}")
     ours = list(said_by(Script(), text))
     for extra in OURS_ONLY.get(name, []):
         found = next(said for _, said in ours if extra in said)

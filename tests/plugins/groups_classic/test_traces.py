@@ -2,22 +2,10 @@
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-import pytest
-
-from tests.plugins.groups_classic.classic_trace import trace_of
-
-TRACES = Path(__file__).resolve().parents[2] / "traces"
-REWRITE = "BLUMFELD_REWRITE_TRACES"
+from tests.plugins.groups_classic.classic_trace import Script
+from tests.trace_files import check_trace, each_trace
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in TRACES.glob("classic_*.txt")))
+@each_trace("classic")
 def test_a_script_comes_to_its_trace(name: str) -> None:
-    """Read the diff before you rewrite it."""
-    path = TRACES / f"{name}.txt"
-    found = trace_of(path.read_text())
-    if os.environ.get(REWRITE):
-        path.write_text(found)
-    assert found == path.read_text(), f"{REWRITE}=1 writes the trace anew"
+    check_trace(name, Script().run)

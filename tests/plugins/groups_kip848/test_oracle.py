@@ -23,9 +23,9 @@ from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.schema import Message
 from tests.plugins.groups_both.test_migration_oracle import Brokers, LiveGroups, settings_of
 from tests.plugins.groups_classic.classic_trace import GROUP
-from tests.plugins.groups_classic.test_traces import TRACES
 from tests.plugins.groups_kip848 import consumer_trace
 from tests.plugins.groups_kip848.consumer_trace import ConsumerScript
+from tests.trace_files import text_of, trace_names
 
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(900)]
 
@@ -120,14 +120,14 @@ def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
 
 def scripts() -> list[str]:
     """Those that Kafka can be asked."""
-    names = sorted(path.stem for path in TRACES.glob("kip848_*.txt"))
+    names = trace_names("kip848")
     return [name for name in names if name not in (*LAST, *NOT_ASKED)] + list(LAST)
 
 
 @pytest.mark.parametrize("name", scripts())
 def test_kafka_answers_a_script_as_we_do(name: str, brokers: Brokers) -> None:
     """Every answer to every client."""
-    text = (TRACES / f"{name}.txt").read_text()
+    text = text_of(name)
     ours = told(ConsumerScript(), text)
     more = tuple(f"{key}={value}" for key, value in consumer_trace.CONFIG.items())
     live = Answered(brokers.address((*settings_of(text), *more)), f"{name}-{time.monotonic_ns()}")

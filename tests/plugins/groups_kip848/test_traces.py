@@ -1,24 +1,11 @@
-"""The rules of KIP-848 groups that a client depends on (KIP-848), as scripts that read like the protocol."""
+"""The rules of KIP-848 groups that a client depends on, as scripts that read like the protocol."""
 
 from __future__ import annotations
 
-import os
-from pathlib import Path
-
-import pytest
-
-from tests.plugins.groups_classic.classic_trace import trace_of
 from tests.plugins.groups_kip848.consumer_trace import ConsumerScript
-
-TRACES = Path(__file__).resolve().parents[2] / "traces"
-REWRITE = "BLUMFELD_REWRITE_TRACES"
+from tests.trace_files import check_trace, each_trace
 
 
-@pytest.mark.parametrize("name", sorted(path.stem for path in TRACES.glob("kip848_*.txt")))
+@each_trace("kip848")
 def test_a_script_comes_to_its_trace(name: str) -> None:
-    """Read the diff before you rewrite it."""
-    path = TRACES / f"{name}.txt"
-    found = trace_of(path.read_text(), ConsumerScript)
-    if os.environ.get(REWRITE):
-        path.write_text(found)
-    assert found == path.read_text(), f"{REWRITE}=1 writes the trace anew"
+    check_trace(name, ConsumerScript().run)

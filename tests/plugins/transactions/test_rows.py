@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import msgspec
 import pytest
 
@@ -33,14 +31,13 @@ from tests.plugins.transactions.rows import (
     rows,
     shard_in,
 )
-
-TRACES = Path(__file__).resolve().parents[2] / "traces"
+from tests.trace_files import text_of
 
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_every_request_in_every_state(version: int) -> None:
     """The files were read by a person beside Kafka's rules."""
-    assert "\n".join(rows(version)) + "\n" == (TRACES / f"transactions_rows_{version}.txt").read_text()
+    assert "\n".join(rows(version)) + "\n" == text_of(f"transactions_rows_{version}")
 
 
 def test_a_new_or_exhausted_producer_id_is_asked_for() -> None:

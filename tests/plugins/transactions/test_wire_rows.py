@@ -12,20 +12,19 @@ import pytest
 from blumfeld.testing import EmbeddedBroker
 from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.transactions.wire_rows import SETTINGS, Wire
-
-TRACES = Path(__file__).resolve().parents[2] / "traces"
+from tests.trace_files import text_of
 
 
 def recorded(version: int) -> list[str]:
     """Kafka's lines, without the head of the file."""
-    lines = (TRACES / f"transactions_wire_{version}.txt").read_text().splitlines()
+    lines = text_of(f"transactions_wire_{version}").splitlines()
     return [line for line in lines if not line.startswith("#")]
 
 
 def known_differences(version: int) -> list[tuple[str, str, str]]:
     """(row, Kafka's answer, ours) of the file."""
     found = []
-    lines = (TRACES / "transactions_differences.txt").read_text().splitlines()
+    lines = text_of("transactions_differences").splitlines()
     for at, line in enumerate(lines):
         if line.startswith(f"transaction.version {version} | "):
             kafka, here, why = (one.strip().partition(": ") for one in lines[at + 1 : at + 4])

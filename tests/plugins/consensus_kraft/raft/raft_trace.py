@@ -117,7 +117,7 @@ class Stage(World):
         self.random = Steady()  # type: ignore[assignment]
 
     def show(self, text: str) -> None:
-        self.lines.append(f"  {self.now_ms:7.1f}  {text}")
+        self.lines.append(f"{self.now_ms:7.1f}  {text}")
 
     def draw(self, node: Node) -> float:
         return (2 * node.id - 1) / 10
@@ -271,18 +271,5 @@ class RaftTrace:
             )
             committed = "down" if node.raft is None else f"committed {node.raft.high_watermark}"
             self.stage.lines.append(
-                f"  {name(node.key)}: {start}{records or 'empty'} | flushed {node.log.flushed_end_offset}, {committed}"
+                f"{name(node.key)}: {start}{records or 'empty'} | flushed {node.log.flushed_end_offset}, {committed}"
             )
-
-
-def trace_of(script: str) -> str:
-    """The script with what its commands come to."""
-    trace = RaftTrace()
-    lines = []
-    for line in script.splitlines():
-        if line.startswith("  "):
-            continue
-        lines.append(line)
-        if line.startswith("> "):
-            lines += trace.run(line[2:])
-    return "\n".join(lines) + "\n"
