@@ -11,35 +11,15 @@ from collections.abc import Sequence
 from random import Random
 from typing import Any
 
-from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.metadata.image.step import ImageStep, changed_partition
 from blumfeld.metadata.partitions.requested_elections import PREFERRED, UNCLEAN
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE, PartitionImage
 from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.alter_partition import (
-    AlterPartitionRequest,
-    AlterPartitionResponse,
-    BrokerState,
-    RequestPartitionData,
-    RequestTopicData,
-)
-from blumfeld.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
+from blumfeld.wire.messages.alter_partition import AlterPartitionResponse, BrokerState, RequestPartitionData
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
 from blumfeld.wire.messages.create_topics import CreatableTopicConfig
-from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from blumfeld.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
 from blumfeld.wire.messages.metadata_records import (
     ClearElrRecord,
     PartitionChangeRecord,
@@ -48,7 +28,7 @@ from blumfeld.wire.messages.metadata_records import (
 )
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from blumfeld.wire.schema import Message
-from tests.metadata.driven import CLUSTER_ID, Driven
+from tests.metadata.driven import CLUSTER_ID, SET, Driven, isr_request, replayed
 
 Key = tuple[bytes, int]
 Entry = tuple[int, int]
@@ -314,8 +294,7 @@ class ClusterModel:
         self.expire()
 
     def expire(self) -> None:
-        while (fenced := self.driven.controller.fence_expired(self.driven.now_ms)) is not None:
-            self.driven.place(fenced[1])
+        for _ in self.driven.expire():
             self.count("session ended")
 
     def stop(self) -> None:
@@ -445,20 +424,15 @@ class ClusterModel:
             if (replica in led.isr and self.chance.random() < 0.6) or (joins and self.chance.random() < 0.8):
                 wanted.add(replica)
         epochs = {**led.epochs, leader.id: leader.epoch}
-        states = [BrokerState(broker_id=r, broker_epoch=epochs.get(r, -1)) for r in sorted(wanted)]
+        states = [BrokerState(r, epochs.get(r, -1)) for r in sorted(wanted)]
         data = RequestPartitionData(
             partition_index=key[1],
             leader_epoch=led.epoch,
             partition_epoch=led.partition_epoch,
             new_isr_with_epochs=states,
         )
-        request = AlterPartitionRequest(
-            broker_id=leader.id,
-            broker_epoch=leader.epoch,
-            topics=[RequestTopicData(topic_id=key[0], partitions=[data])],
-        )
         led.maximal = led.isr | wanted
-        answer = self.driven.do(request, AlterPartitionResponse)
+        answer = self.driven.do(isr_request(leader.id, leader.epoch, key[0], data), AlterPartitionResponse)
         if answer.error_code or self.chance.random() < 0.2:
             return
         result = answer.topics[0].partitions[0]
@@ -485,13 +459,8 @@ class ClusterModel:
 
     def failover(self) -> None:
         """Another controller goes on from the log."""
-        driven = self.driven
-        old = driven.controller
-        driven.controller = Controller(MetadataImage(CLUSTER_ID), old.state.config)
-        driven.controller.replay(list(driven.log), 0, 1)
-        assert driven.image == old.image
-        driven.controller.take_over(driven.now_ms, None)
-        driven.carry_out(driven.controller.elect_left_over(driven.moment()))
+        assert replayed(self.driven.log) == self.driven.image
+        self.driven.fail_over()
         self.count("failover")
 
     def by_itself(self) -> None:
@@ -503,7 +472,7 @@ class ClusterModel:
         if self.chance.random() < 0.1:
             kind = UNCLEAN
             self.unclean_topics.update(self.driven.image.topics)
-        self.driven.do(ElectLeadersRequest(election_type=kind, topic_partitions=None), ElectLeadersResponse)
+        self.driven.elect(kind)
         self.unclean_topics.difference_update(("a", "b"))
 
     def reassign(self) -> None:
@@ -515,11 +484,7 @@ class ClusterModel:
         if not moving or self.chance.random() < 0.5:
             brokers = list(self.driven.image.brokers)
             wanted = self.chance.sample(brokers, min(len(before.replicas), len(brokers)))
-        one = ReassignablePartition(partition_index=key[1], replicas=wanted)
-        topic = ReassignableTopic(name=self.driven.image.topic_names[key[0]], partitions=[one])
-        request = AlterPartitionReassignmentsRequest(topics=[topic])
-        answer = self.driven.do(request, AlterPartitionReassignmentsResponse)
-        if not answer.responses[0].partitions[0].error_code:
+        if not self.driven.reassign(self.driven.image.topic_names[key[0]], wanted, key[1]):
             self.count("reassigned" if wanted else "reassignment ended")
 
     def set_minimum(self) -> None:
@@ -527,12 +492,8 @@ class ClusterModel:
         in which a leader goes on with the old value while the controller keeps eligible replicas by the new one.
         """
         topic = self.chance.choice(["a", "b", "c", ""])
-        edit = AlterableConfig(name="min.insync.replicas", value=str(self.chance.randint(1, 3)))
-        kind = TOPIC_RESOURCE if topic else BROKER_RESOURCE
-        resource = AlterConfigsResource(resource_type=kind, resource_name=topic, configs=[edit])
-        request = IncrementalAlterConfigsRequest(resources=[resource])
-        answer = self.driven.do(request, IncrementalAlterConfigsResponse)
-        assert answer.responses[0].error_code == 0
+        edit = ("min.insync.replicas", SET, str(self.chance.randint(1, 3)))
+        assert self.driven.alter_config(TOPIC_RESOURCE if topic else BROKER_RESOURCE, topic, edit) == 0
         self.count("minimum")
         for broker in self.brokers.values():
             if broker.up:

@@ -22,18 +22,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from blumfeld.metadata.controller import Controller
-from blumfeld.metadata.image.cluster_image import ELR_FEATURE, MetadataImage
+from blumfeld.metadata.image.cluster_image import ELR_FEATURE
 from blumfeld.metadata.partitions.requested_elections import PREFERRED, UNCLEAN
 from blumfeld.spi.cluster import BROKER_RESOURCE, TOPIC_RESOURCE
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages import metadata_records as records
-from blumfeld.wire.messages.alter_partition_reassignments import (
-    AlterPartitionReassignmentsRequest,
-    AlterPartitionReassignmentsResponse,
-    ReassignablePartition,
-    ReassignableTopic,
-)
 from blumfeld.wire.messages.assign_replicas_to_dirs import (
     AssignReplicasToDirsRequest,
     AssignReplicasToDirsResponse,
@@ -42,22 +35,10 @@ from blumfeld.wire.messages.assign_replicas_to_dirs import (
     RequestTopicData,
 )
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
-from blumfeld.wire.messages.create_topics import CreatableReplicaAssignment, CreatableTopicConfig
-from blumfeld.wire.messages.delete_topics import (
-    DeleteTopicsRequest,
-    DeleteTopicsResponse,
-    DeleteTopicState,
-)
-from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
-from blumfeld.wire.messages.incremental_alter_configs import (
-    AlterableConfig,
-    AlterConfigsResource,
-    IncrementalAlterConfigsRequest,
-    IncrementalAlterConfigsResponse,
-)
+from blumfeld.wire.messages.create_topics import CreatableTopicConfig
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest, UnregisterBrokerResponse
 from blumfeld.wire.schema import Message
-from tests.metadata.driven import CLUSTER_ID, Driven, directory_id, replayed
+from tests.metadata.driven import DELETE, SET, Driven, assigned, directory_id, replayed
 
 MIN_ISR = "min.insync.replicas"
 NO_CHANGE = -2
@@ -167,8 +148,7 @@ class ControllerTrace:
 
     def do_unregister(self, words: list[str]) -> list[str]:
         request = UnregisterBrokerRequest(broker_id=int(words[0]))
-        code = self.driven.do(request, UnregisterBrokerResponse).error_code
-        return [ErrorCode(code).name] if code else []
+        return _named(self.driven.do(request, UnregisterBrokerResponse).error_code)
 
     def do_dead(self, words: list[str]) -> list[str]:
         broker, moment = int(words[0]), self.driven.moment()
@@ -182,8 +162,7 @@ class ControllerTrace:
         configs = [CreatableTopicConfig(name=MIN_ISR, value=w[4:]) for w in more if w.startswith("min=")]
         if "unclean" in more:
             configs.append(CreatableTopicConfig(name="unclean.leader.election.enable", value="true"))
-        assignment = CreatableReplicaAssignment(partition_index=0, broker_ids=_brokers(replicas))
-        answer = self.driven.create(name, -1, -1, assignments=[assignment], configs=configs)
+        answer = self.driven.create(name, **assigned(_brokers(replicas)), configs=configs)
         assert answer.error_code == 0, answer.error_message
         return []
 
@@ -192,43 +171,25 @@ class ControllerTrace:
         kind, resource = (BROKER_RESOURCE, "") if name == "cluster" else (TOPIC_RESOURCE, name)
         if name.isdigit():
             kind = BROKER_RESOURCE
-        edit = AlterableConfig(name=MIN_ISR, config_operation=int(value == "none"), value=value)
-        if value == "none":
-            edit.value = None
-        asked = AlterConfigsResource(resource_type=kind, resource_name=resource, configs=[edit])
-        request = IncrementalAlterConfigsRequest(resources=[asked])
-        code = self.driven.do(request, IncrementalAlterConfigsResponse).responses[0].error_code
-        return [ErrorCode(code).name] if code else []
+        edit = (MIN_ISR, DELETE, None) if value == "none" else (MIN_ISR, SET, value)
+        return _named(self.driven.alter_config(kind, resource, edit))
 
     def do_isr(self, words: list[str]) -> list[str]:
-        code = self.driven.alter_isr(words[0], _brokers(words[1]))
-        return [ErrorCode(code).name] if code else []
+        return _named(self.driven.alter_isr(words[0], _brokers(words[1])))
 
     def do_elect(self, words: list[str]) -> list[str]:
-        kind = {"preferred": PREFERRED, "unclean": UNCLEAN}[words[0]]
-        request = ElectLeadersRequest(election_type=kind, topic_partitions=None)
-        answer = self.driven.do(request, ElectLeadersResponse)
+        elected = self.driven.elect({"preferred": PREFERRED, "unclean": UNCLEAN}[words[0]])
         return [
-            f"{topic.topic} {ErrorCode(result.error_code).name}"
-            for topic in answer.replica_election_results
-            for result in topic.partition_result
+            f"{topic} {ErrorCode(code).name}" for topic, results in elected.items() for _, code in results
         ]
 
     def do_reassign(self, words: list[str]) -> list[str]:
         name, replicas = words[:2]
-        wanted = ReassignablePartition(replicas=None if replicas == "none" else _brokers(replicas))
-        request = AlterPartitionReassignmentsRequest(
-            allow_replication_factor_change="same" not in words,
-            topics=[ReassignableTopic(name=name, partitions=[wanted])],
-        )
-        answer = self.driven.do(request, AlterPartitionReassignmentsResponse)
-        code = answer.responses[0].partitions[0].error_code
-        return [ErrorCode(code).name] if code else []
+        wanted = None if replicas == "none" else _brokers(replicas)
+        return _named(self.driven.reassign(name, wanted, same_factor="same" in words))
 
     def do_delete(self, words: list[str]) -> list[str]:
-        request = DeleteTopicsRequest(topics=[DeleteTopicState(name=words[0])])
-        code = self.driven.do(request, DeleteTopicsResponse).responses[0].error_code
-        return [ErrorCode(code).name] if code else []
+        return _named(self.driven.delete(words[0])[0][1])
 
     # The controller
 
@@ -242,28 +203,20 @@ class ControllerTrace:
 
     def do_wait(self, words: list[str]) -> list[str]:
         self.driven.now_ms += int(words[0])
-        return self._expire()
+        self.driven.expire()
+        return []
 
     def do_pause(self, words: list[str]) -> list[str]:
         self.driven.paused_ms(int(words[0]))
-        return self._expire()
-
-    def _expire(self) -> list[str]:
-        while (fenced := self.driven.controller.fence_expired(self.driven.now_ms)) is not None:
-            self.driven.place(fenced[1])
+        self.driven.expire()
         return []
 
     def do_failover(self, words: list[str]) -> list[str]:
-        driven = self.driven
         own = next((int(word[4:]) for word in words if word.startswith("own=")), None)
         incarnation = b"another process."
         if own is not None and "same" in words:
-            incarnation = driven.image.brokers[own].incarnation_id
-        config = driven.controller.state.config
-        driven.controller = Controller(MetadataImage(CLUSTER_ID), config)
-        driven.controller.replay(list(driven.log), 0, 1)
-        driven.controller.take_over(driven.now_ms, own, incarnation)
-        driven.carry_out(driven.controller.elect_left_over(driven.moment()))
+            incarnation = self.driven.image.brokers[own].incarnation_id
+        self.driven.fail_over(own, incarnation)
         return []
 
     # Records
@@ -290,6 +243,10 @@ class ControllerTrace:
                     yield f"elr cleared of {record.topic_name or 'all'}"
                 case _:
                     yield type(record).__name__
+
+
+def _named(code: int) -> list[str]:
+    return [ErrorCode(code).name] if code else []
 
 
 def _brokers(text: str) -> list[int]:
@@ -325,16 +282,3 @@ def _fields(record: records.PartitionChangeRecord) -> str:
     if record.leader_recovery_state >= 0:
         words.append("recovering" if record.leader_recovery_state else "recovered")
     return " ".join(words)
-
-
-def trace_of(script: str, *, elr: bool) -> str:
-    """The script with what its commands come to."""
-    trace = ControllerTrace(elr=elr)
-    lines = []
-    for line in script.splitlines():
-        if line.startswith("  "):
-            continue
-        lines.append(line)
-        if line.startswith("> "):
-            lines += [f"  {found}" for found in trace.run(line[2:])]
-    return "\n".join(lines) + "\n"

@@ -21,6 +21,12 @@ from blumfeld.wire.messages.alter_partition import (
     RequestPartitionData,
     RequestTopicData,
 )
+from blumfeld.wire.messages.alter_partition_reassignments import (
+    AlterPartitionReassignmentsRequest,
+    AlterPartitionReassignmentsResponse,
+    ReassignablePartition,
+    ReassignableTopic,
+)
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -29,14 +35,30 @@ from blumfeld.wire.messages.broker_registration import (
 )
 from blumfeld.wire.messages.broker_registration import Feature as FeatureRange
 from blumfeld.wire.messages.create_topics import (
+    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicResult,
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
+from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse, TopicPartitions
+from blumfeld.wire.messages.incremental_alter_configs import (
+    AlterableConfig,
+    AlterConfigsResource,
+    IncrementalAlterConfigsRequest,
+    IncrementalAlterConfigsResponse,
+)
+from blumfeld.wire.messages.update_features import (
+    FeatureUpdateKey,
+    UpdateFeaturesRequest,
+    UpdateFeaturesResponse,
+)
 from blumfeld.wire.schema import Message
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
+SET, DELETE, APPEND, SUBTRACT = range(4)
+"""Operations of IncrementalAlterConfigs."""
 M = TypeVar("M", bound=Message)
 
 
@@ -132,9 +154,16 @@ class Driven:
             log_dirs=list(log_dirs) or [directory_id(broker_id)],
         )
 
-    def register(self, broker_id: int, incarnation: int = 1, log_dirs: Sequence[bytes] = ()) -> int:
-        """Register a broker; its epoch."""
-        response = self.do(self.registration(broker_id, incarnation, log_dirs), BrokerRegistrationResponse)
+    def register(
+        self, broker_id: int, incarnation: int = 1, log_dirs: Sequence[bytes] = (), previous_epoch: int = -1
+    ) -> int:
+        """Register a broker; its epoch.
+
+        :param previous_epoch: of its process before, if that stopped cleanly
+        """
+        request = self.registration(broker_id, incarnation, log_dirs)
+        request.previous_broker_epoch = previous_epoch
+        response = self.do(request, BrokerRegistrationResponse)
         assert response.error_code == 0
         return response.broker_epoch
 
@@ -158,6 +187,12 @@ class Driven:
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **more)
         return self.do(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics[0]
 
+    def delete(self, *topics: str | DeleteTopicState) -> list[tuple[str | None, int]]:
+        """Delete topics; (name, error) of each answer."""
+        states = [DeleteTopicState(name=topic) if isinstance(topic, str) else topic for topic in topics]
+        response = self.do(DeleteTopicsRequest(topics=states), DeleteTopicsResponse)
+        return [(result.name, result.error_code) for result in response.responses]
+
     def alter_isr(self, topic: str, isr: Sequence[int], number: int = 0) -> int:
         """The leader of a partition asks for an ISR; the error."""
         partition = self.partition(topic, number)
@@ -165,21 +200,93 @@ class Driven:
             partition_index=number,
             leader_epoch=partition.leader_epoch,
             partition_epoch=partition.partition_epoch,
-            new_isr_with_epochs=[
-                BrokerState(broker_id=b, broker_epoch=self.image.brokers[b].epoch) for b in isr
-            ],
+            new_isr_with_epochs=[BrokerState(b, self.epoch_of(b)) for b in isr],
         )
         topic_id = self.image.topics[topic].topic_id
-        request = AlterPartitionRequest(
-            broker_id=partition.leader,
-            broker_epoch=self.image.brokers[partition.leader].epoch,
-            topics=[RequestTopicData(topic_id=topic_id, partitions=[wanted])],
-        )
+        request = isr_request(partition.leader, self.epoch_of(partition.leader), topic_id, wanted)
         return self.do(request, AlterPartitionResponse).topics[0].partitions[0].error_code
+
+    def alter_config(
+        self, kind: int, name: str, *edits: tuple[str, int, str | None], validate_only: bool = False
+    ) -> int:
+        """Alter one resource by (key, operation, value); its error."""
+        configs = [AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in edits]
+        resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
+        request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=validate_only)
+        return self.do(request, IncrementalAlterConfigsResponse).responses[0].error_code
+
+    def update_feature(self, name: str, level: int, upgrade_type: int = 1, **more: Any) -> int:
+        """Ask for a feature's level; the error."""
+        key = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
+        return self.do(
+            UpdateFeaturesRequest(feature_updates=[key], **more), UpdateFeaturesResponse
+        ).error_code
+
+    def elect(self, kind: int, *asked: tuple[str, list[int]]) -> dict[str, list[tuple[int, int]]]:
+        """Elect leaders of these partitions, or of all; (partition, error) by topic."""
+        topics = [TopicPartitions(topic=name, partitions=partitions) for name, partitions in asked]
+        request = ElectLeadersRequest(election_type=kind, topic_partitions=topics or None)
+        answer = self.do(request, ElectLeadersResponse)
+        assert answer.error_code == 0
+        return {
+            topic.topic: [(result.partition_id, result.error_code) for result in topic.partition_result]
+            for topic in answer.replica_election_results
+        }
+
+    def reassign(
+        self, topic: str, replicas: Sequence[int] | None, number: int = 0, *, same_factor: bool = False
+    ) -> int:
+        """Ask for other replicas of one partition, or cancel that; its error."""
+        wanted = ReassignablePartition(number, None if replicas is None else list(replicas))
+        request = AlterPartitionReassignmentsRequest(
+            allow_replication_factor_change=not same_factor,
+            topics=[ReassignableTopic(name=topic, partitions=[wanted])],
+        )
+        response = self.do(request, AlterPartitionReassignmentsResponse)
+        assert response.error_code == 0
+        return response.responses[0].partitions[0].error_code
+
+    def fail_over(self, own: int | None = None, incarnation: bytes | None = None) -> None:
+        """Another controller goes on from the log, in the process of broker ``own``."""
+        self.controller = Controller(MetadataImage(CLUSTER_ID), self.controller.state.config)
+        self.controller.replay(list(self.log), 0, 1)
+        self.controller.take_over(self.now_ms, own, incarnation)
+        self.carry_out(self.controller.elect_left_over(self.moment()))
+
+    def expire(self) -> list[int]:
+        """End the sessions that are over; the brokers that are fenced for it."""
+        expired = []
+        while (fenced := self.controller.fence_expired(self.now_ms)) is not None:
+            expired.append(fenced[0])
+            self.place(fenced[1])
+        return expired
+
+    def epoch_of(self, broker_id: int) -> int:
+        """The epoch of a registered broker."""
+        return self.image.brokers[broker_id].epoch
 
     def partition(self, topic: str, number: int = 0) -> PartitionImage:
         """A partition as it is now."""
         return self.image.topics[topic].partitions[number]
+
+
+def isr_request(
+    broker_id: int, epoch: int, topic_id: bytes, *partitions: RequestPartitionData
+) -> AlterPartitionRequest:
+    """A leader's request for other ISRs of one topic."""
+    topic = RequestTopicData(topic_id=topic_id, partitions=list(partitions))
+    return AlterPartitionRequest(broker_id=broker_id, broker_epoch=epoch, topics=[topic])
+
+
+def assigned(*replicas: Sequence[int]) -> dict[str, Any]:
+    """Partitions on these brokers, as :meth:`Driven.create` takes them."""
+    return numbered(*enumerate(replicas))
+
+
+def numbered(*partitions: tuple[int, Sequence[int]]) -> dict[str, Any]:
+    """The same with any numbers."""
+    placed = [CreatableReplicaAssignment(number, list(brokers)) for number, brokers in partitions]
+    return {"partitions": -1, "factor": -1, "assignments": placed}
 
 
 def replayed(log: Sequence[Message]) -> MetadataImage:

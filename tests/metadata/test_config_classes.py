@@ -12,8 +12,8 @@ from blumfeld.wire.messages import alter_configs as legacy
 from blumfeld.wire.messages.create_topics import CreatableTopicConfig
 from blumfeld.wire.messages.metadata_records import ConfigRecord
 from tests.config.test_effects import another_value
-from tests.metadata.driven import Driven
-from tests.metadata.test_configs import BROKER, GROUP, SET, TOPIC, alter
+from tests.metadata.driven import DELETE, SET, Driven
+from tests.metadata.test_configs import BROKER, GROUP, TOPIC
 
 KINDS = ((TOPIC, "alpha", TOPIC_CONFIGS), (BROKER, "1", BROKER_CONFIGS), (GROUP, "g", GROUP_CONFIGS))
 
@@ -55,11 +55,11 @@ def replace(driven: Driven, kind: int, name: str, key: str, value: str) -> int:
 )
 def test_a_refused_key_is_refused_at_run_time(driven: Driven, kind: int, name: str, defn: ConfigDef) -> None:
     code = ErrorCode.INVALID_REQUEST if kind == BROKER else ErrorCode.INVALID_CONFIG
-    assert alter(driven, kind, name, (defn.name, SET, other(defn)), only=True) == code
+    assert driven.alter_config(kind, name, (defn.name, SET, other(defn)), validate_only=True) == code
     assert replace(driven, kind, name, defn.name, other(defn)) == code
     default = render(defn, defn.default)
     if default is not None:
-        assert alter(driven, kind, name, (defn.name, SET, default), only=True) == 0
+        assert driven.alter_config(kind, name, (defn.name, SET, default), validate_only=True) == 0
 
 
 @pytest.mark.parametrize(
@@ -79,7 +79,7 @@ def test_a_topic_with_a_refused_key_is_not_created(driven: Driven, defn: ConfigD
 def test_a_key_that_is_read_at_the_start_is_not_changed_later(driven: Driven, key: str) -> None:
     """Kafka changes it at run time; taking it here would have no effect."""
     text = "PLAINTEXT:PLAINTEXT" if key == "listener.security.protocol.map" else "7"
-    assert alter(driven, BROKER, "1", (key, SET, text), only=True) == ErrorCode.INVALID_REQUEST
+    assert driven.alter_config(BROKER, "1", (key, SET, text), validate_only=True) == ErrorCode.INVALID_REQUEST
 
 
 @pytest.mark.parametrize(
@@ -94,12 +94,12 @@ def test_a_key_that_is_read_at_the_start_is_not_changed_later(driven: Driven, ke
 )
 def test_keys_of_listeners_at_run_time(driven: Driven, key: str, code: int) -> None:
     value = {"listeners": "PLAINTEXT://:9099"}.get(key, other(BROKER_CONFIGS.find(key)))
-    assert alter(driven, BROKER, "1", (key, SET, value), only=True) == code
+    assert driven.alter_config(BROKER, "1", (key, SET, value), validate_only=True) == code
 
 
 @pytest.mark.parametrize(("kind", "name", "defn"), keys(WITHOUT), ids=lambda one: getattr(one, "name", ""))
 def test_a_key_without_effect_is_taken(driven: Driven, kind: int, name: str, defn: ConfigDef) -> None:
-    assert alter(driven, kind, name, (defn.name, SET, other(defn)), only=True) == 0
+    assert driven.alter_config(kind, name, (defn.name, SET, other(defn)), validate_only=True) == 0
 
 
 def test_what_kafka_wrote_stays_and_can_be_deleted() -> None:
@@ -111,7 +111,7 @@ def test_what_kafka_wrote_stays_and_can_be_deleted() -> None:
         resource_type=TOPIC, resource_name="alpha", name="remote.storage.enable", value="true"
     )
     driven.place([written])
-    assert alter(driven, TOPIC, "alpha", ("retention.ms", SET, "1000")) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("retention.ms", SET, "1000")) == 0
     assert replace(driven, TOPIC, "alpha", "remote.storage.enable", "true") == 0
-    assert alter(driven, TOPIC, "alpha", ("remote.storage.enable", 1, None)) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("remote.storage.enable", DELETE, None)) == 0
     assert driven.image.config(TOPIC, "alpha") == {"retention.ms": "1000"}

@@ -12,9 +12,8 @@ from blumfeld.wire.messages.incremental_alter_configs import (
     IncrementalAlterConfigsRequest,
     IncrementalAlterConfigsResponse,
 )
-from tests.metadata.driven import Driven, replayed
+from tests.metadata.driven import APPEND, DELETE, SET, SUBTRACT, Driven, replayed
 
-SET, DELETE, APPEND, SUBTRACT = range(4)
 TOPIC, BROKER, GROUP = 2, 4, 32
 
 
@@ -27,43 +26,33 @@ def driven() -> Driven:
     return driven
 
 
-def alter(
-    driven: Driven, kind: int, name: str, *edits: tuple[str, int, str | None], only: bool = False
-) -> int:
-    """Alter one resource; its error."""
-    configs = [AlterableConfig(name=n, config_operation=o, value=v) for n, o, v in edits]
-    resource = AlterConfigsResource(resource_type=kind, resource_name=name, configs=configs)
-    request = IncrementalAlterConfigsRequest(resources=[resource], validate_only=only)
-    return driven.do(request, IncrementalAlterConfigsResponse).responses[0].error_code
-
-
 def test_values_are_set_and_deleted(driven: Driven) -> None:
-    assert alter(driven, TOPIC, "alpha", ("retention.ms", SET, "1000")) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("retention.ms", SET, "1000")) == 0
     assert driven.image.config(TOPIC, "alpha") == {"retention.ms": "1000"}
-    assert alter(driven, TOPIC, "alpha", ("retention.ms", DELETE, None)) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("retention.ms", DELETE, None)) == 0
     assert driven.image.config(TOPIC, "alpha") == {}
-    assert alter(driven, TOPIC, "alpha", ("no.such.key", DELETE, None)) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("no.such.key", DELETE, None)) == 0
     assert replayed(driven.log) == driven.image
 
 
 def test_lists_grow_and_shrink_from_the_value_that_holds(driven: Driven) -> None:
-    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", APPEND, "compact")) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("cleanup.policy", APPEND, "compact")) == 0
     assert driven.image.config(TOPIC, "alpha") == {"cleanup.policy": "delete,compact"}
-    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", APPEND, "compact")) == 0
-    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", SUBTRACT, "delete,delete")) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("cleanup.policy", APPEND, "compact")) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("cleanup.policy", SUBTRACT, "delete,delete")) == 0
     assert driven.image.config(TOPIC, "alpha") == {"cleanup.policy": "compact"}
 
 
 def test_what_is_appended_twice_is_there_once(driven: Driven) -> None:
     key = "leader.replication.throttled.replicas"
-    assert alter(driven, TOPIC, "alpha", (key, APPEND, "0:1,1:1,1:1")) == 0
-    assert alter(driven, TOPIC, "alpha", (key, APPEND, "1:1,2:1")) == 0
+    assert driven.alter_config(TOPIC, "alpha", (key, APPEND, "0:1,1:1,1:1")) == 0
+    assert driven.alter_config(TOPIC, "alpha", (key, APPEND, "1:1,2:1")) == 0
     assert driven.image.config(TOPIC, "alpha") == {key: "0:1,1:1,2:1"}
 
 
 def test_a_list_with_doubles_is_taken(driven: Driven) -> None:
-    assert alter(driven, TOPIC, "alpha", ("cleanup.policy", SET, "delete,delete")) == 0
-    assert alter(driven, BROKER, "", ("log.cleanup.policy", SET, "compact,delete,compact")) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("cleanup.policy", SET, "delete,delete")) == 0
+    assert driven.alter_config(BROKER, "", ("log.cleanup.policy", SET, "compact,delete,compact")) == 0
 
 
 @pytest.mark.parametrize(
@@ -91,7 +80,7 @@ def test_what_cannot_be_altered(
     driven: Driven, kind: int, name: str, edit: tuple[str, int, str | None], code: ErrorCode
 ) -> None:
     before = len(driven.log)
-    assert alter(driven, kind, name, edit) == code
+    assert driven.alter_config(kind, name, edit) == code
     assert len(driven.log) == before
 
 
@@ -104,9 +93,9 @@ def test_a_key_that_a_start_alone_reads_is_refused_in_kafkas_words(driven: Drive
 
 
 def test_brokers_the_default_for_brokers_and_groups(driven: Driven) -> None:
-    assert alter(driven, BROKER, "", ("log.retention.ms", SET, "7")) == 0
-    assert alter(driven, BROKER, "1", ("log.retention.ms", SET, "8")) == 0
-    assert alter(driven, GROUP, "g", ("consumer.session.timeout.ms", SET, "46000")) == 0
+    assert driven.alter_config(BROKER, "", ("log.retention.ms", SET, "7")) == 0
+    assert driven.alter_config(BROKER, "1", ("log.retention.ms", SET, "8")) == 0
+    assert driven.alter_config(GROUP, "g", ("consumer.session.timeout.ms", SET, "46000")) == 0
     assert driven.image.config(BROKER, "") == {"log.retention.ms": "7"}
     assert driven.image.config(BROKER, "1") == {"log.retention.ms": "8"}
     assert driven.image.config(GROUP, "g") == {"consumer.session.timeout.ms": "46000"}
@@ -115,28 +104,28 @@ def test_brokers_the_default_for_brokers_and_groups(driven: Driven) -> None:
 def test_a_brokers_value_is_written_again_a_topics_is_not(driven: Driven) -> None:
     """So that a broker reloads a key store whose file changed under the same name (KAFKA-14136)."""
     for _ in range(2):
-        alter(driven, BROKER, "1", ("log.retention.ms", SET, "8"))
-        alter(driven, TOPIC, "alpha", ("retention.ms", SET, "8"))
+        driven.alter_config(BROKER, "1", ("log.retention.ms", SET, "8"))
+        driven.alter_config(TOPIC, "alpha", ("retention.ms", SET, "8"))
     written = [r.meta.name for r in driven.log].count("ConfigRecord")
     assert written == 3
 
 
 def test_a_resource_is_altered_whole_or_not_at_all(driven: Driven) -> None:
     edits = (("retention.ms", SET, "1000"), ("segment.bytes", SET, "x"))
-    assert alter(driven, TOPIC, "alpha", *edits) == ErrorCode.INVALID_CONFIG
+    assert driven.alter_config(TOPIC, "alpha", *edits) == ErrorCode.INVALID_CONFIG
     assert driven.image.config(TOPIC, "alpha") == {}
     twice = (("retention.ms", SET, "1"), ("retention.ms", SET, "2"))
-    assert alter(driven, TOPIC, "alpha", *twice) == ErrorCode.INVALID_REQUEST
+    assert driven.alter_config(TOPIC, "alpha", *twice) == ErrorCode.INVALID_REQUEST
 
 
 def test_values_must_fit_together(driven: Driven) -> None:
-    assert alter(driven, TOPIC, "alpha", ("max.compaction.lag.ms", SET, "10")) == 0
-    refused = alter(driven, TOPIC, "alpha", ("min.compaction.lag.ms", SET, "20"))
+    assert driven.alter_config(TOPIC, "alpha", ("max.compaction.lag.ms", SET, "10")) == 0
+    refused = driven.alter_config(TOPIC, "alpha", ("min.compaction.lag.ms", SET, "20"))
     assert refused == ErrorCode.INVALID_CONFIG
 
 
 def test_validate_only_writes_nothing(driven: Driven) -> None:
-    assert alter(driven, TOPIC, "alpha", ("retention.ms", SET, "1000"), only=True) == 0
+    assert driven.alter_config(TOPIC, "alpha", ("retention.ms", SET, "1000"), validate_only=True) == 0
     assert driven.image.config(TOPIC, "alpha") == {}
 
 
@@ -148,7 +137,7 @@ def test_a_resource_twice_is_refused(driven: Driven) -> None:
 
 
 def test_the_old_way_replaces_everything(driven: Driven) -> None:
-    alter(driven, TOPIC, "alpha", ("retention.ms", SET, "1000"), ("segment.ms", SET, "2000"))
+    driven.alter_config(TOPIC, "alpha", ("retention.ms", SET, "1000"), ("segment.ms", SET, "2000"))
     resource = legacy.AlterConfigsResource(
         resource_type=TOPIC,
         resource_name="alpha",

@@ -17,10 +17,8 @@ from blumfeld.wire.api import message_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.allocate_producer_ids import AllocateProducerIdsRequest
 from blumfeld.wire.messages.alter_partition import (
-    AlterPartitionRequest,
     BrokerState,
     RequestPartitionData,
-    RequestTopicData,
 )
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.create_partitions import CreatePartitionsRequest, CreatePartitionsTopic
@@ -35,7 +33,7 @@ from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.unregister_broker import UnregisterBrokerRequest
 from blumfeld.wire.schema import Message
 from tests.everyday import examples
-from tests.metadata.driven import Driven, replayed
+from tests.metadata.driven import Driven, isr_request, replayed
 
 BROKERS = st.integers(1, 4)
 NAMES = st.sampled_from(["alpha", "beta", "a.b", "a_b"])
@@ -79,8 +77,8 @@ def commands(draw: st.DrawFn) -> Any:
             case 6:
                 return DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
             case 7:
-                wanted = CreatePartitionsTopic(name=name, count=number + other, assignments=None)
-                return CreatePartitionsRequest(topics=[wanted])
+                grown = CreatePartitionsTopic(name=name, count=number + other, assignments=None)
+                return CreatePartitionsRequest(topics=[grown])
             case 8:
                 edit = AlterableConfig(
                     name="retention.ms", config_operation=int(flag), value=None if flag else str(number)
@@ -94,22 +92,13 @@ def commands(draw: st.DrawFn) -> Any:
                 if found is None or more:
                     return UnregisterBrokerRequest(broker_id=broker)
                 partition = found.partitions[0]
-                return AlterPartitionRequest(
-                    broker_id=partition.leader,
-                    broker_epoch=epoch(driven, partition.leader),
-                    topics=[
-                        RequestTopicData(
-                            topic_id=found.topic_id,
-                            partitions=[
-                                RequestPartitionData(
-                                    leader_epoch=partition.leader_epoch,
-                                    partition_epoch=partition.partition_epoch,
-                                    new_isr_with_epochs=[BrokerState(broker_id=b) for b in isr],
-                                )
-                            ],
-                        )
-                    ],
+                wanted = RequestPartitionData(
+                    leader_epoch=partition.leader_epoch,
+                    partition_epoch=partition.partition_epoch,
+                    new_isr_with_epochs=[BrokerState(broker_id=b) for b in isr],
                 )
+                leader = partition.leader
+                return isr_request(leader, epoch(driven, leader), found.topic_id, wanted)
 
     return ask
 
@@ -151,8 +140,7 @@ def test_any_sequence_of_commands_keeps_the_invariants(levels: dict[str, int], s
         assert driven.image == before, "a command alone changes nothing"
         driven.place(decision.records)
         driven.controller.answered(request, decision.response, driven.now_ms)
-        if (expired := driven.controller.fence_expired(driven.now_ms)) is not None:
-            driven.place(expired[1])
+        driven.expire()
         check(driven, epochs)
     assert replayed(driven.log) == driven.image
     data = encode_checkpoint(image_records(driven.image), epoch=1, timestamp_ms=1)
@@ -167,8 +155,7 @@ def test_the_same_commands_make_the_same_log() -> None:
         driven.join(3, 1, 2)
         driven.create("alpha", 5, 2)
         driven.now_ms += 10_000
-        while (expired := driven.controller.fence_expired(driven.now_ms)) is not None:
-            driven.place(expired[1])
+        driven.expire()
         return driven.log
 
     assert logged() == logged()

@@ -79,8 +79,7 @@ def check(driven: Driven) -> None:
     """The next ordinary command works, a session can end, and the log gives the same image."""
     assert driven.create("bystander").error_code in (ErrorCode.NONE, ErrorCode.INVALID_REPLICATION_FACTOR)
     driven.now_ms += 60_000
-    while (fenced := driven.controller.fence_expired(driven.now_ms)) is not None:
-        driven.place(fenced[1])
+    driven.expire()
     assert replayed(driven.log).topics == driven.image.topics
 
 

@@ -26,13 +26,6 @@ from tests.metadata.driven import Driven, replayed
 GROUPS = Feature("group.version", 0, 1, 1)
 
 
-def update(driven: Driven, name: str, level: int, upgrade_type: int = 1, only: bool = False) -> int:
-    """Ask for a level; the error."""
-    key = FeatureUpdateKey(feature=name, max_version_level=level, upgrade_type=upgrade_type)
-    request = UpdateFeaturesRequest(feature_updates=[key], validate_only=only)
-    return driven.do(request, UpdateFeaturesResponse).error_code
-
-
 def test_plugins_bring_features_and_formatting_finalizes_their_defaults() -> None:
     features = supported_features([GROUPS, Feature("transaction.version", 0, 2, 0)])
     assert default_levels(features) == {
@@ -47,23 +40,23 @@ def test_plugins_bring_features_and_formatting_finalizes_their_defaults() -> Non
 def test_levels_go_up_and_on_demand_down() -> None:
     driven = Driven(features=[GROUPS])
     assert driven.image.features == {"metadata.version": 30}
-    assert update(driven, "group.version", 1, only=True) == 0
+    assert driven.update_feature("group.version", 1, validate_only=True) == 0
     assert "group.version" not in driven.image.features
-    assert update(driven, "group.version", 1) == 0
+    assert driven.update_feature("group.version", 1) == 0
     assert driven.image.features["group.version"] == 1
-    assert update(driven, "group.version", 0) == ErrorCode.INVALID_UPDATE_VERSION
-    assert update(driven, "group.version", 0, upgrade_type=2) == 0
+    assert driven.update_feature("group.version", 0) == ErrorCode.INVALID_UPDATE_VERSION
+    assert driven.update_feature("group.version", 0, upgrade_type=2) == 0
     assert "group.version" not in driven.image.features
     assert replayed(driven.log) == driven.image
 
 
 def test_levels_that_cannot_be() -> None:
     driven = Driven(features=[GROUPS])
-    assert update(driven, "no.such", 1) == ErrorCode.INVALID_UPDATE_VERSION
-    assert update(driven, "group.version", 2) == ErrorCode.INVALID_UPDATE_VERSION
-    assert update(driven, "metadata.version", 29, upgrade_type=3) == ErrorCode.INVALID_UPDATE_VERSION
-    assert update(driven, "metadata.version", 0, upgrade_type=3) == ErrorCode.INVALID_UPDATE_VERSION
-    assert update(driven, "group.version", 1, upgrade_type=9) == ErrorCode.INVALID_REQUEST
+    assert driven.update_feature("no.such", 1) == ErrorCode.INVALID_UPDATE_VERSION
+    assert driven.update_feature("group.version", 2) == ErrorCode.INVALID_UPDATE_VERSION
+    assert driven.update_feature("metadata.version", 29, upgrade_type=3) == ErrorCode.INVALID_UPDATE_VERSION
+    assert driven.update_feature("metadata.version", 0, upgrade_type=3) == ErrorCode.INVALID_UPDATE_VERSION
+    assert driven.update_feature("group.version", 1, upgrade_type=9) == ErrorCode.INVALID_REQUEST
 
 
 def test_one_that_cannot_be_keeps_all_from_being_updated() -> None:
@@ -85,7 +78,7 @@ def test_one_that_cannot_be_keeps_all_from_being_updated() -> None:
 def test_a_broker_that_does_not_do_a_level_holds_it_back() -> None:
     driven = Driven(features=[GROUPS])
     driven.join(1)
-    assert update(driven, "group.version", 1) == ErrorCode.INVALID_UPDATE_VERSION
+    assert driven.update_feature("group.version", 1) == ErrorCode.INVALID_UPDATE_VERSION
 
 
 def test_a_controller_that_does_not_do_a_level_holds_it_back() -> None:
@@ -93,10 +86,10 @@ def test_a_controller_that_does_not_do_a_level_holds_it_back() -> None:
     driven = Driven(features=[Feature("group.version", 0, 1, 0)])
     register = ControllerRegistrationRequest(controller_id=9, incarnation_id=bytes(16))
     driven.do(register, ControllerRegistrationResponse)
-    assert update(driven, "group.version", 1) == ErrorCode.INVALID_UPDATE_VERSION
+    assert driven.update_feature("group.version", 1) == ErrorCode.INVALID_UPDATE_VERSION
     register.features = [ControllerFeature(name="group.version", max_supported_version=1)]
     driven.do(register, ControllerRegistrationResponse)
-    assert update(driven, "group.version", 1) == 0
+    assert driven.update_feature("group.version", 1) == 0
 
 
 def test_blocks_of_producer_ids_never_overlap() -> None:

@@ -13,12 +13,10 @@ from blumfeld.wire.messages.alter_partition import (
     AlterPartitionResponse,
     BrokerState,
     RequestPartitionData,
-    RequestTopicData,
     ResponsePartitionData,
 )
-from blumfeld.wire.messages.create_topics import CreatableReplicaAssignment
 from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
-from tests.metadata.driven import Driven, replayed
+from tests.metadata.driven import Driven, assigned, isr_request, replayed
 
 
 class Asker:
@@ -36,9 +34,7 @@ class Asker:
         partition = self.driven.partition("alpha")
         broker_id = more.pop("broker_id", self.leader)
         topic_id = more.pop("topic_id", self.topic_id)
-        states = more.pop(
-            "states", [BrokerState(broker_id=b, broker_epoch=self.epochs.get(b, -1)) for b in isr]
-        )
+        states = more.pop("states", [BrokerState(b, self.epochs.get(b, -1)) for b in isr])
         wanted = RequestPartitionData(
             partition_index=more.pop("partition_index", 0),
             leader_epoch=more.pop("leader_epoch", partition.leader_epoch),
@@ -46,17 +42,8 @@ class Asker:
             new_isr_with_epochs=states,
             **more,
         )
-        request = AlterPartitionRequest(
-            broker_id=broker_id,
-            broker_epoch=self.epochs[broker_id],
-            topics=[RequestTopicData(topic_id=topic_id, partitions=[wanted])],
-        )
+        request = isr_request(broker_id, self.epochs[broker_id], topic_id, wanted)
         return self.driven.do(request, AlterPartitionResponse).topics[0].partitions[0]
-
-
-def assigned(replicas: list[list[int]]) -> list[CreatableReplicaAssignment]:
-    """Partitions on these brokers."""
-    return [CreatableReplicaAssignment(partition_index=n, broker_ids=r) for n, r in enumerate(replicas)]
 
 
 @pytest.fixture
@@ -81,20 +68,28 @@ def test_an_isr_that_is_there_already_writes_nothing(asker: Asker) -> None:
     assert len(asker.driven.log) == before
 
 
-def test_asks_that_are_refused(asker: Asker) -> None:
-    isr = [asker.leader]
+@pytest.mark.parametrize(
+    ("fields", "code"),
+    [
+        ({"topic_id": bytes(16)}, ErrorCode.UNKNOWN_TOPIC_ID),
+        ({"partition_index": 5}, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION),
+        ({"leader_epoch": 9}, ErrorCode.NOT_CONTROLLER),
+        ({"partition_epoch": 9}, ErrorCode.NOT_CONTROLLER),
+        ({"leader_epoch": -1}, ErrorCode.FENCED_LEADER_EPOCH),
+        ({"partition_epoch": -1}, ErrorCode.INVALID_UPDATE_VERSION),
+        ({"broker_id": 2}, ErrorCode.INVALID_REQUEST),
+        ({"isr": [2, 3]}, ErrorCode.INVALID_REQUEST),
+        ({"isr": [1, 9]}, ErrorCode.INVALID_REQUEST),
+        ({"isr": [1, 1]}, ErrorCode.INVALID_REQUEST),
+        ({"leader_recovery_state": 1}, ErrorCode.INVALID_REQUEST),
+    ],
+)
+def test_what_a_leader_may_not_ask_for_writes_nothing(
+    asker: Asker, fields: dict[str, Any], code: ErrorCode
+) -> None:
+    assert asker.leader == 1
     before = len(asker.driven.log)
-    assert asker.ask(isr, topic_id=bytes(16)).error_code == ErrorCode.UNKNOWN_TOPIC_ID
-    assert asker.ask(isr, partition_index=5).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert asker.ask(isr, leader_epoch=9).error_code == ErrorCode.NOT_CONTROLLER
-    assert asker.ask(isr, partition_epoch=9).error_code == ErrorCode.NOT_CONTROLLER
-    assert asker.ask(isr, leader_epoch=-1).error_code == ErrorCode.FENCED_LEADER_EPOCH
-    assert asker.ask(isr, partition_epoch=-1).error_code == ErrorCode.INVALID_UPDATE_VERSION
-    assert asker.ask(isr, broker_id=asker.others[0]).error_code == ErrorCode.INVALID_REQUEST
-    assert asker.ask(asker.others).error_code == ErrorCode.INVALID_REQUEST
-    assert asker.ask([asker.leader, 9]).error_code == ErrorCode.INVALID_REQUEST
-    assert asker.ask([asker.leader] * 2).error_code == ErrorCode.INVALID_REQUEST
-    assert asker.ask(isr, leader_recovery_state=1).error_code == ErrorCode.INVALID_REQUEST
+    assert asker.ask(**{"isr": [1], **fields}).error_code == code
     assert len(asker.driven.log) == before
 
 
@@ -125,11 +120,7 @@ def many(asker: Asker, numbers: list[int], **more: Any) -> AlterPartitionRequest
         )
         for n in numbers
     ]
-    return AlterPartitionRequest(
-        broker_id=1,
-        broker_epoch=asker.epochs[1],
-        topics=[RequestTopicData(topic_id=topic.topic_id, partitions=wanted)],
-    )
+    return isr_request(1, asker.epochs[1], topic.topic_id, *wanted)
 
 
 @pytest.mark.parametrize("slice_records", [3, 128])
@@ -138,7 +129,7 @@ def test_one_request_changes_many_partitions_in_parts(
 ) -> None:
     monkeypatch.setattr(isr, "SLICE_RECORDS", slice_records)
     driven = asker.driven
-    driven.create("beta", assignments=assigned([[1, 2, 3]] * 8 + [[2, 1, 3]]), partitions=-1, factor=-1)
+    driven.create("beta", **assigned(*[[1, 2, 3]] * 8, [2, 1, 3]))
     request = many(asker, [*range(10), 5])
     parts = driven.decide(request)
     assert (parts.rest is None) == (slice_records == 128)
@@ -160,7 +151,7 @@ def test_the_next_process_of_the_leader_ends_a_request_between_two_parts(
 ) -> None:
     monkeypatch.setattr(isr, "SLICE_RECORDS", 3)
     driven = asker.driven
-    driven.create("beta", assignments=assigned([[1, 2, 3]] * 8), partitions=-1, factor=-1)
+    driven.create("beta", **assigned(*[[1, 2, 3]] * 8))
     part = driven.decide(many(asker, [*range(8)]))
     driven.place(part.records)
     driven.now_ms += 60_000
@@ -173,7 +164,7 @@ def test_the_next_process_of_the_leader_ends_a_request_between_two_parts(
 
 
 def test_version_2_names_no_epochs(asker: Asker) -> None:
-    asker.driven.create("beta", assignments=assigned([[1, 2, 3]]), partitions=-1, factor=-1)
+    asker.driven.create("beta", **assigned([1, 2, 3]))
     answer = asker.driven.do(many(asker, [0], new_isr=[1, 3]), AlterPartitionResponse)
     assert answer.topics[0].partitions[0].error_code == 0
     assert asker.driven.partition("beta").isr == (1, 3)

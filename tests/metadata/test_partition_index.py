@@ -17,14 +17,11 @@ from blumfeld.metadata.partitions.elections import without_broker
 from blumfeld.metadata.partitions.partition_change import active_in, partition_change
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.wire.messages.alter_partition import (
-    AlterPartitionRequest,
     AlterPartitionResponse,
     RequestPartitionData,
-    RequestTopicData,
 )
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
-from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicsResponse, DeleteTopicState
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from blumfeld.wire.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -34,7 +31,7 @@ from blumfeld.wire.messages.metadata_records import (
 )
 from blumfeld.wire.schema import Message
 from tests.everyday import first
-from tests.metadata.driven import Driven, replayed
+from tests.metadata.driven import Driven, isr_request, replayed
 
 BROKERS = (1, 2, 3, 4)
 
@@ -74,7 +71,7 @@ class Walk:
     def delete(self) -> None:
         if len(self.driven.image.topics) > 3:
             name = self.chance.choice(list(self.driven.image.topics))
-            self.driven.do(DeleteTopicsRequest(topics=[DeleteTopicState(name=name)]), DeleteTopicsResponse)
+            self.driven.delete(name)
 
     def beat(self) -> None:
         broker = self.driven.image.brokers.get(self.chance.choice(BROKERS))
@@ -104,11 +101,8 @@ class Walk:
                 partition_epoch=partition.partition_epoch,
                 new_isr=isr,
             )
-            request = AlterPartitionRequest(
-                broker_id=partition.leader,
-                broker_epoch=self.driven.image.brokers[partition.leader].epoch,
-                topics=[RequestTopicData(topic_id=topic.topic_id, partitions=[asked])],
-            )
+            epoch = self.driven.epoch_of(partition.leader)
+            request = isr_request(partition.leader, epoch, topic.topic_id, asked)
             self.driven.do(request, AlterPartitionResponse)
 
 

@@ -17,24 +17,6 @@ from blumfeld.wire.messages.metadata_records import PartitionChangeRecord
 from tests.metadata.driven import Driven, directory_id, replayed
 
 
-def reassign(
-    driven: Driven,
-    topic: str,
-    replicas: list[int] | None,
-    partition: int = 0,
-    another_factor: bool = True,
-) -> int:
-    """Ask for these replicas of one partition; its error."""
-    partitions = [ReassignablePartition(partition_index=partition, replicas=replicas)]
-    request = AlterPartitionReassignmentsRequest(
-        allow_replication_factor_change=another_factor,
-        topics=[ReassignableTopic(name=topic, partitions=partitions)],
-    )
-    response = driven.do(request, AlterPartitionReassignmentsResponse)
-    assert response.error_code == 0
-    return response.responses[0].partitions[0].error_code
-
-
 @pytest.fixture
 def driven() -> Driven:
     """Three brokers, of which 1 and 2 have the topic."""
@@ -47,14 +29,14 @@ def driven() -> Driven:
 
 def test_the_same_replicas_are_no_change(driven: Driven) -> None:
     before = len(driven.log)
-    assert reassign(driven, "t", list(driven.partition("t").replicas)) == 0
+    assert driven.reassign("t", list(driven.partition("t").replicas)) == 0
     assert len(driven.log) == before
 
 
 def test_another_order_is_another_preferred_leader(driven: Driven) -> None:
     before = driven.partition("t")
     turned = list(reversed(before.replicas))
-    assert reassign(driven, "t", turned) == 0
+    assert driven.reassign("t", turned) == 0
     after = driven.partition("t")
     assert (after.replicas, after.directories) == (tuple(turned), tuple(map(directory_id, turned)))
     assert (after.leader, after.leader_epoch, after.isr) == (before.leader, before.leader_epoch, before.isr)
@@ -64,20 +46,20 @@ def test_another_order_is_another_preferred_leader(driven: Driven) -> None:
 @pytest.mark.parametrize("replicas", [[], [1, 1], [1, 9], [-1]])
 def test_replicas_are_registered_brokers_each_once(driven: Driven, replicas: list[int]) -> None:
     before = len(driven.log)
-    assert reassign(driven, "t", replicas) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
+    assert driven.reassign("t", replicas) == ErrorCode.INVALID_REPLICA_ASSIGNMENT
     assert len(driven.log) == before
 
 
 def test_a_fenced_broker_may_be_added(driven: Driven) -> None:
     """It becomes a member of the ISR when it has come and caught up."""
     driven.register(4)
-    assert reassign(driven, "t", [1, 4]) == 0
+    assert driven.reassign("t", [1, 4]) == 0
     assert driven.partition("t").adding_replicas == (4,)
 
 
 def test_a_removed_leader_hands_over(driven: Driven) -> None:
     leader, other = driven.partition("t").leader, driven.partition("t").replicas[1]
-    assert reassign(driven, "t", [other, 3]) == 0
+    assert driven.reassign("t", [other, 3]) == 0
     moving = driven.partition("t")
     assert (moving.replicas, moving.adding_replicas) == ((other, 3, leader), (3,))
     assert (moving.removing_replicas, moving.leader) == ((leader,), leader)
@@ -94,19 +76,19 @@ def test_a_replica_goes_to_a_directory_that_its_broker_chooses(driven: Driven) -
     """A broker with several directories chooses one, and reports it."""
     epoch = driven.register(4, log_dirs=[directory_id(4, 0), directory_id(4, 1)])
     driven.beat(4, epoch)
-    assert reassign(driven, "t", [*driven.partition("t").replicas, 4]) == 0
+    assert driven.reassign("t", [*driven.partition("t").replicas, 4]) == 0
     assert driven.partition("t").directories[2] == UNASSIGNED_DIRECTORY
 
 
 def test_another_number_of_replicas_can_be_forbidden(driven: Driven) -> None:
     """KIP-860. The number is counted without replicas that go."""
     same = ErrorCode.INVALID_REPLICATION_FACTOR
-    assert reassign(driven, "t", [1], another_factor=False) == same
-    assert reassign(driven, "t", [1, 2, 3], another_factor=False) == same
-    assert reassign(driven, "t", [1, 3], another_factor=False) == 0
+    assert driven.reassign("t", [1], same_factor=True) == same
+    assert driven.reassign("t", [1, 2, 3], same_factor=True) == same
+    assert driven.reassign("t", [1, 3], same_factor=True) == 0
     assert len(driven.partition("t").replicas) == 3
-    assert reassign(driven, "t", [1, 2, 3], another_factor=False) == same
-    assert reassign(driven, "t", [3, 2], another_factor=False) == 0
+    assert driven.reassign("t", [1, 2, 3], same_factor=True) == same
+    assert driven.reassign("t", [3, 2], same_factor=True) == 0
 
 
 def test_one_request_sees_its_own_changes(driven: Driven) -> None:
@@ -136,9 +118,9 @@ def test_many_partitions_take_several_parts(driven: Driven) -> None:
 
 
 def test_what_there_is_not_is_not_reassigned(driven: Driven) -> None:
-    assert reassign(driven, "nowhere", [1, 2]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert reassign(driven, "t", [1, 2], partition=7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert reassign(driven, "t", None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert driven.reassign("nowhere", [1, 2]) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert driven.reassign("t", [1, 2], number=7) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert driven.reassign("t", None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 def test_what_another_controller_began_ends_or_is_cancelled(driven: Driven) -> None:
@@ -156,7 +138,7 @@ def test_what_another_controller_began_ends_or_is_cancelled(driven: Driven) -> N
     assert driven.decide(_cancel()).records
     assert driven.alter_isr("t", [first, second, 3]) == 0
     assert driven.partition("t").replicas == (first, 3)
-    assert reassign(driven, "t", None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
+    assert driven.reassign("t", None) == ErrorCode.NO_REASSIGNMENT_IN_PROGRESS
 
 
 def _cancel() -> AlterPartitionReassignmentsRequest:

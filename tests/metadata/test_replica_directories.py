@@ -16,10 +16,8 @@ from blumfeld.wire.messages.assign_replicas_to_dirs import (
     RequestPartitionData,
     RequestTopicData,
 )
-from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
-from blumfeld.wire.messages.create_topics import CreatableReplicaAssignment
 from blumfeld.wire.messages.metadata_records import BrokerRegistrationChangeRecord, PartitionChangeRecord
-from tests.metadata.driven import CLUSTER_ID, Driven, directory_id, replayed
+from tests.metadata.driven import CLUSTER_ID, Driven, assigned, directory_id, replayed
 
 FIRST, SECOND = directory_id(1), directory_id(1, 1)
 SESSION_MS = 9_000
@@ -102,7 +100,7 @@ def test_a_partition_named_twice_ends_in_the_last_place() -> None:
 def test_assignments_that_cannot_be_have_errors_of_their_own() -> None:
     driven, epoch = two_directories()
     driven.create("ours", factor=2)
-    driven.create("theirs", assignments=replicas(2), partitions=-1, factor=-1)
+    driven.create("theirs", **assigned([2]))
     places = {FIRST: [("ours", 0), ("ours", 7), ("nowhere", 0), ("theirs", 0)]}
     assert codes(assign(driven, epoch, places)) == [
         ErrorCode.NONE,
@@ -122,15 +120,10 @@ def test_assignments_of_another_process_are_refused() -> None:
     assert len(driven.log) == before
 
 
-def replicas(*broker_ids: int) -> list[CreatableReplicaAssignment]:
-    """Partition 0, on these brokers."""
-    return [CreatableReplicaAssignment(partition_index=0, broker_ids=list(broker_ids))]
-
-
 def led_by_one(driven: Driven, epoch: int, *names: str, factor: int = 2) -> None:
     """Topics whose first replica, broker 1, leads; they lie in its directories in turn."""
     for nth, name in enumerate(names):
-        driven.create(name, assignments=replicas(*[1, 2][:factor]), partitions=-1, factor=-1)
+        driven.create(name, **assigned([1, 2][:factor]))
         assign(driven, epoch, {(FIRST, SECOND)[nth % 2]: [(name, 0)]})
         assert driven.partition(name).leader == 1
 
@@ -258,13 +251,6 @@ def test_a_replica_found_in_another_directory_may_lead_again() -> None:
     assert driven.partition("second").leader == -1
     assert codes(assign(driven, again, {third: [("second", 0)]})) == [0]
     assert (driven.partition("second").leader, driven.partition("second").directories) == (1, (third,))
-
-
-def test_reserved_directories_are_nobodys() -> None:
-    driven = Driven()
-    request = driven.registration(1, log_dirs=[FIRST, UNASSIGNED_DIRECTORY])
-    error = driven.do(request, BrokerRegistrationResponse).error_code
-    assert error == ErrorCode.INVALID_REGISTRATION
 
 
 def test_a_snapshot_keeps_where_replicas_lie_and_what_is_offline() -> None:

@@ -16,15 +16,9 @@ UNKNOWN = int(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
 
 def elect(driven: Driven, kind: int, *asked: tuple[str, list[int]]) -> dict[str, list[tuple[int, int]]]:
     """(partition, error) by topic; of all topics where none is named."""
-    topics = [TopicPartitions(topic=name, partitions=partitions) for name, partitions in asked]
-    request = ElectLeadersRequest(election_type=kind, topic_partitions=topics or None)
-    answer = driven.do(request, ElectLeadersResponse)
-    assert answer.error_code == 0
+    elected = driven.elect(kind, *asked)
     assert replayed(driven.log) == driven.image
-    return {
-        topic.topic: [(one.partition_id, one.error_code) for one in topic.partition_result]
-        for topic in answer.replica_election_results
-    }
+    return elected
 
 
 def change(driven: Driven, **fields: object) -> None:

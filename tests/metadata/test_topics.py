@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from blumfeld.wire.errors import ErrorCode
@@ -14,7 +12,6 @@ from blumfeld.wire.messages.create_partitions import (
     CreatePartitionsTopic,
 )
 from blumfeld.wire.messages.create_topics import (
-    CreatableReplicaAssignment,
     CreatableTopic,
     CreatableTopicConfig,
     CreateTopicsRequest,
@@ -26,7 +23,7 @@ from blumfeld.wire.messages.delete_topics import (
     DeleteTopicState,
 )
 from blumfeld.wire.messages.metadata_records import ConfigRecord, PartitionRecord, TopicRecord
-from tests.metadata.driven import Driven, directory_id, replayed
+from tests.metadata.driven import Driven, assigned, directory_id, numbered, replayed
 
 
 @pytest.fixture
@@ -131,19 +128,8 @@ def test_without_a_broker_that_serves_there_is_no_topic() -> None:
     assert driven.create("alpha").error_code == ErrorCode.INVALID_REPLICATION_FACTOR
 
 
-def assigned(*partitions: tuple[int, list[int]]) -> dict[str, Any]:
-    """A manual assignment as CreateTopics takes it."""
-    return {
-        "partitions": -1,
-        "factor": -1,
-        "assignments": [
-            CreatableReplicaAssignment(partition_index=n, broker_ids=ids) for n, ids in partitions
-        ],
-    }
-
-
 def test_a_manual_assignment_is_taken_as_it_is(three: Driven) -> None:
-    assert three.create("alpha", **assigned((1, [3, 1]), (0, [2, 3]))).error_code == 0
+    assert three.create("alpha", **assigned([2, 3], [3, 1])).error_code == 0
     assert three.partition("alpha", 0).replicas == (2, 3)
     assert three.partition("alpha", 1).leader == 3
 
@@ -162,13 +148,13 @@ def test_a_manual_assignment_is_taken_as_it_is(three: Driven) -> None:
     ids=["empty", "twice", "unknown", "uneven", "double", "hole", "from one"],
 )
 def test_assignments_that_cannot_be(three: Driven, partitions: tuple[tuple[int, list[int]], ...]) -> None:
-    result = three.create("alpha", **assigned(*partitions))
+    result = three.create("alpha", **numbered(*partitions))
     assert result.error_code == ErrorCode.INVALID_REPLICA_ASSIGNMENT
 
 
 def test_an_assignment_beside_numbers_is_refused(three: Driven) -> None:
     for partitions, factor in ((1, -1), (-1, 1)):
-        more = {**assigned((0, [1])), "partitions": partitions, "factor": factor}
+        more = {**assigned([1]), "partitions": partitions, "factor": factor}
         assert three.create("alpha", **more).error_code == ErrorCode.INVALID_REQUEST
 
 
@@ -201,16 +187,10 @@ def test_validate_only_answers_as_if_and_writes_nothing(three: Driven) -> None:
     assert decision.response.topics[0].num_partitions == 2
 
 
-def delete(driven: Driven, *topics: DeleteTopicState) -> list[tuple[str | None, int]]:
-    """Delete topics; (name, error) of each answer."""
-    response = driven.do(DeleteTopicsRequest(topics=list(topics)), DeleteTopicsResponse)
-    return [(r.name, r.error_code) for r in response.responses]
-
-
 def test_a_topic_goes_by_name_or_by_id_with_its_configs(three: Driven) -> None:
     three.create("alpha", configs=[CreatableTopicConfig(name="retention.ms", value="1")])
     topic_id = three.create("beta").topic_id
-    assert delete(three, DeleteTopicState(name="alpha"), DeleteTopicState(topic_id=topic_id)) == [
+    assert three.delete(DeleteTopicState(name="alpha"), DeleteTopicState(topic_id=topic_id)) == [
         ("alpha", 0),
         ("beta", 0),
     ]
@@ -227,12 +207,12 @@ def test_names_in_the_old_form(three: Driven) -> None:
 
 def test_topics_that_cannot_be_deleted(three: Driven) -> None:
     topic_id = three.create("alpha").topic_id
-    assert delete(three, DeleteTopicState(topic_id=bytes(15) + b"\x09")) == [(None, 100)]
-    assert delete(three, DeleteTopicState()) == [(None, 42)]
-    assert delete(three, DeleteTopicState(name="alpha", topic_id=topic_id)) == [("alpha", 42)]
-    both = delete(three, DeleteTopicState(name="alpha"), DeleteTopicState(topic_id=topic_id))
+    assert three.delete(DeleteTopicState(topic_id=bytes(15) + b"\x09")) == [(None, 100)]
+    assert three.delete(DeleteTopicState()) == [(None, 42)]
+    assert three.delete(DeleteTopicState(name="alpha", topic_id=topic_id)) == [("alpha", 42)]
+    both = three.delete(DeleteTopicState(name="alpha"), DeleteTopicState(topic_id=topic_id))
     assert both == [("alpha", 42), ("alpha", 42)]
-    assert delete(three, *[DeleteTopicState(name="alpha")] * 2) == [("alpha", 42)]
+    assert three.delete(*[DeleteTopicState(name="alpha")] * 2) == [("alpha", 42)]
     assert "alpha" in three.image.topics
 
 
@@ -240,7 +220,7 @@ def test_deletion_may_be_switched_off() -> None:
     driven = Driven({"delete.topic.enable": False})
     driven.join(1)
     driven.create("alpha")
-    assert delete(driven, DeleteTopicState(name="alpha")) == [("alpha", 73)]
+    assert driven.delete(DeleteTopicState(name="alpha")) == [("alpha", 73)]
 
 
 def grow(driven: Driven, name: str, count: int, *assignments: list[int], only: bool = False) -> int:
