@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import itertools
-import zlib
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 import attrs
-import numpy as np
 import pyarrow as pa
 
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.apply import SEQUENCES
 from blumfeld_sink_spark.quality import Summariser
-from blumfeld_sink_spark.records import DecoderCount, RangeCount, StagedFile, TaskResult
+from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from tests.plugins.sink_spark.results import task_result
 
 CONTINUITY = {
     "trade": Continuity.CONSECUTIVE,
@@ -63,31 +61,6 @@ def sequences(messages: Sequence[Message], offsets: Sequence[int]) -> pa.Table:
     return pa.Table.from_pylist(rows, schema=SEQUENCES)
 
 
-def count_of(
-    topic: str,
-    partition: int,
-    start: int,
-    end: int,
-    files: Sequence[StagedFile] = (),
-    quarantined: int = 0,
-) -> RangeCount:
-    """Returns the count of a range with a message at each offset and a row of each message."""
-    messages, rows = end - start, Counter[str]()
-    for file in files:
-        rows[file.table] += file.rows
-    return RangeCount(
-        topic=topic,
-        partition=partition,
-        start=start,
-        end=end,
-        messages=messages,
-        with_rows=messages,
-        rows=dict(rows),
-        rows_crc=zlib.crc32(np.arange(start, end, dtype="<i8").tobytes()),
-        decoders={"raw": DecoderCount(read=messages - quarantined, quarantined=quarantined)},
-    )
-
-
 def result_of(
     messages: Sequence[Message],
     start: int,
@@ -105,7 +78,8 @@ def result_of(
     for left, right in itertools.pairwise(edges):
         part = messages[left:right]
         summariser.add(sequences(part, range(start + left, start + right)), tables or {})
-    return _result(summariser, topic, partition, start, len(messages))
+    wanted = OffsetRange(topic, partition, start, start + len(messages))
+    return task_result(wanted, sequences=summariser.result())
 
 
 def result_at(messages: Sequence[Message], offsets: Sequence[int], unread: Sequence[int]) -> TaskResult:
@@ -119,20 +93,5 @@ def result_at(messages: Sequence[Message], offsets: Sequence[int], unread: Seque
         "bad_recv": [False] * len(every),
     }
     summariser.add(sequences(messages, offsets), {}, pa.table(told))
-    return _result(summariser, "feed", 0, every[0] if every else -1, len(every))
-
-
-def _result(summariser: Summariser, topic: str, partition: int, start: int, messages: int) -> TaskResult:
-    return TaskResult(
-        topic=topic,
-        partition=partition,
-        messages=messages,
-        first_offset=start,
-        last_offset=start + messages - 1,
-        bytes_in=0,
-        files=(),
-        sequences=summariser.result(),
-        quarantined=0,
-        decoders={},
-        count=count_of(topic, partition, max(start, 0), max(start, 0) + messages),
-    )
+    wanted = OffsetRange("feed", 0, every[0], every[-1] + 1) if every else OffsetRange("feed", 0, 0, 0)
+    return task_result(wanted, sequences=summariser.result())

@@ -18,8 +18,10 @@ from blumfeld_sink_spark.book.best import Tops
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.reading.producing.captures import CapturedMessage, messages
+from blumfeld_sink_spark.reading.producing.load import Record
 from tests.everyday import first
-from tests.plugins.sink_spark.captured import all_of, decoded, decoded_messages
+from tests.plugins.sink_spark.archive_tools import rows_of
+from tests.plugins.sink_spark.captured import all_of, decoded, decoded_rows
 from tests.shared_facts import shared_path
 
 SCALE = 18
@@ -46,7 +48,7 @@ def checked(rows: pa.Table, checksum: Checksum) -> tuple[int, int, int]:
 
 def of_capture(path: Path, decoder: str) -> pa.Table:
     """Returns the rows of a capture's books."""
-    return all_of("book_deltas", list(decoded([path], decoder)))
+    return all_of("book_deltas", decoded([path], decoder))
 
 
 def krakens(path: Path) -> Checksum:
@@ -82,8 +84,11 @@ def test_krakens_checksums_are_right_at_any_depth(depth: int, right: int) -> Non
     """
     path = shared_path("market-data/cryptofeed/KRAKEN.ws.50.0")
     whole: Books = {}
-    captured = [one._replace(value=value) for one, value in less_deep(path, depth, whole)]
-    (applied,) = decoded_messages(captured, "kraken")
+    sent = [
+        Record(value, None, message.received_ns // 1_000_000, 0, None, "")
+        for message, value in less_deep(path, depth, whole)
+    ]
+    (applied,) = decoded_rows(rows_of(sent, "feed"), "kraken")
     rows = applied.tables["book_deltas"]
     assert checked(rows, krakens(path)) == (right, 0, 10)
     for symbol, book in whole.items():

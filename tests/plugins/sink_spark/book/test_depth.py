@@ -16,6 +16,7 @@ from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.tables import BOOK_DELTAS, tables
 from tests.everyday import examples
+from tests.plugins.sink_spark.results import table_of
 
 Level = tuple[int, int, int]
 """Side, price and size."""
@@ -27,17 +28,15 @@ def rows_of(messages: list[list[Level]], start: int = 0) -> pa.Table:
         {
             **dict.fromkeys(("ts_event", "ts_recv", "k_offset"), at),
             "venue": "kraken",
-            "symbol": "X",
             "side": side,
+            "is_snapshot": at == 0,
             "price": Decimal(price) / 8,
             "size": Decimal(size),
-            "is_snapshot": at == 0,
-            "k_partition": 0,
         }
         for at, levels in enumerate(messages, start)
         for side, price, size in levels
     ]
-    return pa.Table.from_pylist(rows, schema=tables()[BOOK_DELTAS].schema)
+    return table_of(BOOK_DELTAS, rows)
 
 
 def best_of(book: dict[int, dict[int, int]], levels: int) -> None:

@@ -43,7 +43,7 @@ def test_best_bid_and_ask_are_the_exchanges(decoder: str, names: list[str], equa
     """Price and size, wherever a book's and a bookTicker's update have the same id: all of them, to the last digit.
     The book kept in columns ends at the same top as the one kept message by message.
     """
-    applied = list(decoded(captures(names), decoder, b"BTCUSDT"))
+    applied = decoded(captures(names), decoder)
     sync, found = tops(applied)
     quotes = {row["update_id"]: row for row in all_of("bbo", applied).to_pylist()}
     both = [(best, quotes[best.last_id]) for best in found if best.last_id in quotes]

@@ -15,8 +15,9 @@ from hypothesis import strategies as st
 from blumfeld_sink_spark.book.best import Tops, integers
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import RECENT, Sync
-from blumfeld_sink_spark.tables import BOOK_DELTAS, tables
+from blumfeld_sink_spark.tables import BOOK_DELTAS
 from tests.everyday import examples
+from tests.plugins.sink_spark.results import table_of
 
 Levels = dict[str, str]
 
@@ -44,28 +45,23 @@ def change(first: int | None, last: int | None, prev: int | None = None, **bids:
 
 
 def rows_of(feed: list[Sent], start: int = 0) -> pa.Table:
-    """Rows of ``book_deltas``."""
+    """Returns rows of ``book_deltas``."""
     rows = [
         {
-            "ts_event": at,
-            "ts_recv": at,
-            "venue": "test",
-            "symbol": "X",
-            "first_id": one.first,
-            "last_id": one.last,
-            "prev_id": one.prev,
+            **dict.fromkeys(("ts_event", "ts_recv", "k_offset"), at),
+            "first_id": message.first,
+            "last_id": message.last,
+            "prev_id": message.prev,
             "side": side,
             "price": Decimal(price),
             "size": Decimal(size),
-            "is_snapshot": one.snapshot,
-            "k_partition": 0,
-            "k_offset": at,
+            "is_snapshot": message.snapshot,
         }
-        for at, one in enumerate(feed, start)
-        for side, levels in ((1, one.bids), (-1, one.asks))
+        for at, message in enumerate(feed, start)
+        for side, levels in ((1, message.bids), (-1, message.asks))
         for price, size in levels.items()
     ]
-    return pa.Table.from_pylist(rows, schema=tables()[BOOK_DELTAS].schema)
+    return table_of(BOOK_DELTAS, rows)
 
 
 def built(feed: list[Sent], cuts: list[int] | None = None) -> tuple[Levels, Sync]:
@@ -252,9 +248,6 @@ def test_before_a_snapshot_there_is_no_book() -> None:
     assert (levels, sync.synced) == ({}, False)
     with pytest.raises(ValueError, match="no snapshot yet"):
         Ladder().side(1)
-
-
-prices = st.decimals("0.000000000000000001", "1000", places=18, allow_nan=False)
 
 
 @settings(deadline=None, max_examples=examples(60))

@@ -21,19 +21,17 @@ from blumfeld_sink_spark.compaction.exchange import can_exchange, exchange
 from blumfeld_sink_spark.compaction.groups import LARGE, OPEN, Files
 from blumfeld_sink_spark.compaction.merging import merge
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.files.writer import TaskWriter
 from blumfeld_sink_spark.ledger.checking.verify import verify
 from blumfeld_sink_spark.ledger.ledger import Ledger
-from blumfeld_sink_spark.ledger.publishing.publish import publish
 from blumfeld_sink_spark.ledger.upkeep.vacuum import vacuum
-from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import COMPACTION
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.stores.local import LocalStore
 from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.compaction.archives import add_batch, archive
-from tests.plugins.sink_spark.feeds import count_of
 from tests.plugins.sink_spark.files import tools
+from tests.plugins.sink_spark.results import changed, commit
 
 pytestmark = pytest.mark.archive
 
@@ -128,6 +126,7 @@ def test_small_files_become_one_sorted_file(store: LocalStore, way: str) -> None
         assert keys == sorted(keys)  # within a time the log's order, never that of the ids
     assert live_paths(store) == data_files(root)
     assert not list((root / "_compact").rglob("*"))
+    assert compact(store) == []
 
 
 def test_the_records_name_what_came_and_what_went(store: LocalStore, way: str) -> None:
@@ -143,14 +142,6 @@ def test_the_records_name_what_came_and_what_went(store: LocalStore, way: str) -
     )
 
 
-def test_compacting_again_changes_nothing(store: LocalStore, way: str) -> None:
-    archive(store)
-    compact(store)
-    files = data_files(Path(store.root))
-    assert compact(store) == []
-    assert data_files(Path(store.root)) == files
-
-
 def test_late_rows_join_what_was_compacted(store: LocalStore, way: str) -> None:
     archive(store)
     compact(store)
@@ -162,20 +153,8 @@ def test_late_rows_join_what_was_compacted(store: LocalStore, way: str) -> None:
     assert len(data_files(Path(store.root))) == 3
 
 
-def test_the_same_files_are_merged_to_the_same_bytes(tmp_path: Path) -> None:
-    hashes = []
-    for name in ("one", "other"):
-        store = LocalStore(str(tmp_path / name))
-        archive(store)
-        compact(store)
-        hashes.append(
-            [entry.sha256 for record in Ledger(store).load().records(COMPACTION) for entry in record.files]
-        )
-    assert hashes[0] == hashes[1]
-
-
-@pytest.mark.parametrize("sort_rows", [1, 70, 150])
-def test_what_is_held_at_once_does_not_matter(
+@pytest.mark.parametrize("sort_rows", [merging_module.SORT_ROWS, 1, 70, 150])
+def test_the_same_files_are_merged_to_the_same_bytes_however_many_rows_are_held(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, sort_rows: int
 ) -> None:
     """The merge emits a row as soon as no row of the same or an earlier time is still unread."""
@@ -224,39 +203,10 @@ def test_a_large_group_becomes_several_files(store: LocalStore, way: str) -> Non
 
 def test_rows_of_one_message_stay_in_their_order(store: LocalStore) -> None:
     """All levels of a message have the same time and ids. Only their order tells them apart."""
-    count = 300
-    rows = tools.book_deltas(count, levels=100)
+    rows = tools.book_deltas(300, levels=100)
     settings = tools.settings(row_group_rows=70)
-    for batch, part in enumerate((rows.slice(0, 200), rows.slice(200))):
-        task = TaskWriter(store, settings, "ticks", 0)
-        task.write({"book_deltas": part})
-        start, end = (0, 2) if batch == 0 else (2, 3)
-        files = task.close()
-        result = TaskResult(
-            topic="ticks",
-            partition=0,
-            messages=end - start,
-            first_offset=start,
-            last_offset=end - 1,
-            bytes_in=0,
-            files=files,
-            sequences={},
-            quarantined=0,
-            decoders={},
-            count=count_of("ticks", 0, start, end, files),
-        )
-        publish(
-            store,
-            Ledger(store).load(),
-            query="q",
-            batch=batch,
-            planned=[OffsetRange("ticks", 0, start, end)],
-            lost=(),
-            results=[result],
-            settings=settings,
-            now_ms=0,
-            seconds=0.0,
-        )
+    commit(store, settings, 0, (OffsetRange("ticks", 0, 0, 2), {"book_deltas": rows.slice(0, 200)}))
+    commit(store, settings, 1, (OffsetRange("ticks", 0, 2, 3), {"book_deltas": rows.slice(200)}))
     compact(store)
     (path,) = data_files(Path(store.root))
     assert pq.ParquetFile(Path(store.root, path)).read().to_pylist() == rows.to_pylist()
@@ -293,44 +243,10 @@ def test_a_merge_that_loses_a_row_is_caught(store: LocalStore, monkeypatch: pyte
 
 def test_files_of_another_price_type_stay(store: LocalStore) -> None:
     archive(store, batches=2)
-    settings = tools.settings(decimal="38,9")
-    rows = tools.trades(10).cast(
-        pa.schema(
-            [
-                field.with_type(pa.decimal128(38, 9)) if pa.types.is_decimal(field.type) else field
-                for field in tools.trades(1).schema
-            ]
-        )
-    )
-    task = TaskWriter(store, settings, "ticks", 0)
-    task.write({"trades": rows})
-    files = task.close()
-    publish(
-        store,
-        Ledger(store).load(),
-        query="ticks",
-        batch=2,
-        planned=[OffsetRange("ticks", 0, 200, 210)],
-        lost=(),
-        results=[
-            TaskResult(
-                topic="ticks",
-                partition=0,
-                messages=10,
-                first_offset=200,
-                last_offset=209,
-                bytes_in=0,
-                files=files,
-                sequences={},
-                quarantined=0,
-                decoders={},
-                count=count_of("ticks", 0, 200, 210, files),
-            )
-        ],
-        settings=settings,
-        now_ms=0,
-        seconds=0.0,
-    )
+    rows = tools.trades(10)
+    narrow = {name: rows[name].cast(pa.decimal128(38, 9)).combine_chunks() for name in ("price", "size")}
+    written = (OffsetRange("ticks", 0, 200, 210), {"trades": changed(rows, **narrow)})
+    commit(store, tools.settings(decimal="38,9"), 2, written)
     done = {(one.group.table, one.group.symbol): one for one in compact(store)}
     assert "prices have another type" in done["trades", "BTCUSDT"].skipped
     assert done["trades", "ETH/USDT"].files == 1

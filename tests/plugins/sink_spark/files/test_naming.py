@@ -8,28 +8,27 @@ from hypothesis import strategies as st
 
 from blumfeld_sink_spark.files import naming
 
-
-def test_a_data_file_has_the_agreed_name() -> None:
-    assert naming.path_of("trades", "2024-08-09", "BTCUSDT", "ticks", 3, 17, 42) == (
-        "trades/date=2024-08-09/BTCUSDT/ticks+00003+00000000000000000017-00000000000000000042.parquet"
-    )
+DAY = "2024-08-09"
 
 
-def test_tables_without_symbols_have_no_folder_for_them() -> None:
-    assert naming.path_of("raw", "2024-08-09", None, "ticks", 0, 0, 1) == (
-        "raw/date=2024-08-09/ticks+00000+00000000000000000000-00000000000000000001.parquet"
-    )
-
-
-def test_a_compacted_file_says_so() -> None:
-    path = naming.path_of("trades", "2024-08-09", "X", "ticks", -1, 0, 9, generation=2)
-    assert path.endswith("/ticks+all+00000000000000000000-00000000000000000009.c2.parquet")
-
-
-def test_gaps_are_named_by_query_and_batch() -> None:
-    assert naming.gaps_path("2024-08-09", "A/B", "archive", 7) == (
-        "gaps/date=2024-08-09/A%2FB/archive+0000000007.parquet"
-    )
+@pytest.mark.parametrize(
+    ("path", "wanted"),
+    [
+        (
+            naming.path_of("trades", DAY, "Y", "ticks", 3, 7, 42),
+            f"trades/date={DAY}/Y/ticks+00003+{7:020}-{42:020}",
+        ),
+        (naming.path_of("raw", DAY, None, "ticks", 0, 0, 1), f"raw/date={DAY}/ticks+00000+{0:020}-{1:020}"),
+        (
+            naming.path_of("trades", DAY, "X", "ticks", -1, 0, 9, 2),
+            f"trades/date={DAY}/X/ticks+all+{0:020}-{9:020}.c2",
+        ),
+        (naming.gaps_path(DAY, "A/B", "archive", 7), f"gaps/date={DAY}/A%2FB/archive+0000000007"),
+    ],
+    ids=["a file", "of a table without symbols", "of a compaction", "of gaps, by query and batch"],
+)
+def test_a_file_has_the_agreed_name(path: str, wanted: str) -> None:
+    assert path == f"{wanted}.parquet"
 
 
 @pytest.mark.parametrize(

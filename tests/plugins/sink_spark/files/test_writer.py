@@ -25,6 +25,7 @@ from blumfeld_sink_spark.records import StagedFile
 from blumfeld_sink_spark.tables import tables
 from tests.everyday import examples
 from tests.plugins.sink_spark.files import tools
+from tests.plugins.sink_spark.results import changed
 
 pytestmark = pytest.mark.archive
 
@@ -225,9 +226,7 @@ def test_rows_of_another_schema_are_refused(tmp_path: Path) -> None:
 def test_prices_of_other_precision_fit_their_settings(tmp_path: Path) -> None:
     number = pa.decimal128(18, 8)
     rows = tools.trades(10)
-    for name in ("price", "size"):
-        place = rows.schema.get_field_index(name)
-        rows = rows.set_column(place, pa.field(name, number, nullable=False), rows[name].cast(number))
+    rows = changed(rows, **{name: rows[name].cast(number).combine_chunks() for name in ("price", "size")})
     task = TaskWriter(tools.FolderStore(tmp_path), tools.settings(decimal="18,8"), "ticks", 0)
     task.write({"trades": rows})
     (file,) = task.close()

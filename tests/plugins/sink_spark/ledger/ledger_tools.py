@@ -17,7 +17,8 @@ from blumfeld_sink_spark.records import CommitRecord, OffsetRange, StagedFile, T
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
 from blumfeld_sink_spark.stores.opening import open_store
-from tests.plugins.sink_spark.feeds import count_of, result_of, trades
+from tests.plugins.sink_spark.feeds import result_of, trades
+from tests.plugins.sink_spark.results import task_result
 
 T = TypeVar("T")
 
@@ -73,19 +74,8 @@ class Work:
 
     def _task(self, store: ArchiveStore, taken: OffsetRange) -> TaskResult:
         files = tuple(self._file(store, taken, table, symbol) for table, symbol in self.tables)
-        return TaskResult(
-            topic=taken.topic,
-            partition=taken.partition,
-            messages=taken.end - taken.start,
-            first_offset=taken.start,
-            last_offset=taken.end - 1,
-            bytes_in=1000,
-            files=files,
-            sequences=_gappy(taken),
-            quarantined=1,
-            decoders={"raw": self.version},
-            count=count_of(taken.topic, taken.partition, taken.start, taken.end, files, quarantined=1),
-        )
+        options = {"sequences": _gappy(taken), "quarantined": 1, "decoders": {"raw": self.version}}
+        return task_result(taken, files, bytes_in=1000, **options)
 
     def _file(self, store: ArchiveStore, taken: OffsetRange, table: str, symbol: str) -> StagedFile:
         data = f"{taken} {table} {symbol} {self.version}".encode()

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import itertools
 import json
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.dataset as ds
 import pytest
 from hypothesis import given, settings
@@ -18,11 +16,11 @@ from blumfeld_sink_spark.apply import SEQUENCES
 from blumfeld_sink_spark.quality import Summariser, stitch
 from blumfeld_sink_spark.quality.clocks import HEAD
 from blumfeld_sink_spark.reading.producing.load import Record
-from blumfeld_sink_spark.records import TaskResult
-from blumfeld_sink_spark.tables import BBO, TRADES, tables
+from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from blumfeld_sink_spark.tables import BBO, TRADES
 from tests.everyday import examples
 from tests.plugins.sink_spark.archive_tools import archive, captured, rows_of
-from tests.plugins.sink_spark.feeds import count_of
+from tests.plugins.sink_spark.results import table_of, task_result
 from tests.shared_facts import shared_path
 
 SECOND = 1_000_000_000
@@ -48,24 +46,14 @@ def archived(
 
 
 def _summed(part: list[Seen], start: int, table: str) -> TaskResult:
-    schema = tables()[table].schema
     summariser = Summariser("feed", 0, {}, skew_ms=10_000, at_once=3)
+    number_column = "trade_id" if table == TRADES else "update_id"
     for offset, (number, late_s) in enumerate(part, start):
-        row = {
-            "ts_event": offset * SECOND,
-            "ts_recv": int((offset + late_s) * SECOND),
-            "venue": "test",
-            "symbol": "BTC",
-            "k_partition": 0,
-            "k_offset": offset,
-            "trade_id" if table == TRADES else "update_id": number,
-            **({"side": 1, "price": Decimal(1), "size": Decimal(1)} if table == TRADES else {}),
-        }
-        summariser.add(SEQUENCES.empty_table(), {table: pa.Table.from_pylist([row], schema=schema)})
-    return TaskResult(
-        topic="feed", partition=0, messages=len(part), first_offset=start, last_offset=start, bytes_in=0, files=(),
-        sequences=summariser.result(), quarantined=0, decoders={}, count=count_of("feed", 0, start, start + 1),
-    )  # fmt: skip
+        received = int((offset + late_s) * SECOND)
+        row = {"ts_event": offset * SECOND, "ts_recv": received, number_column: number, "k_offset": offset}
+        summariser.add(SEQUENCES.empty_table(), {table: table_of(table, [row])})
+    wanted = OffsetRange("feed", 0, start, start + len(part))
+    return task_result(wanted, sequences=summariser.result())
 
 
 @pytest.mark.parametrize(
@@ -152,18 +140,14 @@ def test_subscriptions_to_a_quiet_instrument_leave_the_clocks_alone(tmp_path: Pa
 @pytest.mark.parametrize(
     ("venue", "name", "wanted"),
     [
-        ("okx", "cryptofeed/OKX.ws.1.0", [("trades", "stale")] * 2),
-        ("coinbase", "cryptofeed/COINBASE.ws.28.0", [("bbo", "stale")] * 4 + [("trades", "stale")] * 4),
+        ("okx", "OKX.ws.1.0", [("trades", "stale")] * 2),
+        ("coinbase", "COINBASE.ws.28.0", [("bbo", "stale")] * 4 + [("trades", "stale")] * 4),
     ],
 )
 def test_real_subscriptions_begin_with_old_messages_and_no_skew(
     tmp_path: Path, venue: str, name: str, wanted: list[tuple[str, str]]
 ) -> None:
-    archive(
-        tmp_path,
-        captured([shared_path(f"market-data/{name}")], "feed", key="none"),
-        decoders=(venue,),
-        batch_rows=500,
-    )
-    rows = ds.dataset(str(tmp_path / "gaps"), partitioning=None).to_table().to_pylist()
-    assert sorted((row["stream"], row["kind"]) for row in rows) == wanted
+    rows = captured([shared_path(f"market-data/cryptofeed/{name}")], "feed", key="none")
+    archive(tmp_path, rows, decoders=(venue,), batch_rows=500)
+    gaps = ds.dataset(str(tmp_path / "gaps"), partitioning=None).to_table().to_pylist()
+    assert sorted((row["stream"], row["kind"]) for row in gaps) == wanted

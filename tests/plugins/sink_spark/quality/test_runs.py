@@ -12,80 +12,49 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld.spi.decoders import Continuity
+from blumfeld_sink_spark.apply import SEQUENCES
 from blumfeld_sink_spark.quality import Summariser, continuity_of, stitch
 from blumfeld_sink_spark.quality.summary import ROOM
-from blumfeld_sink_spark.records import TaskResult
-from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES, tables
-from tests.plugins.sink_spark.feeds import count_of, result_of
+from blumfeld_sink_spark.records import OffsetRange, TaskResult
+from blumfeld_sink_spark.tables import BBO, BOOK_DELTAS, TRADES
+from tests.plugins.sink_spark.feeds import result_of
+from tests.plugins.sink_spark.results import table_of, task_result
 
 SECOND = 1_000_000_000
 
 
 def bbo(quotes: list[tuple[str | None, str | None]], start: int = 0) -> pa.Table:
-    """Bid and ask of each message."""
+    """Returns a quote a second."""
     rows = [
         {
-            "ts_event": at * SECOND,
-            "ts_recv": at * SECOND,
-            "venue": "test",
-            "symbol": "BTCUSDT",
+            **dict.fromkeys(("ts_event", "ts_recv"), at * SECOND),
             "update_id": at,
             "bid": None if bid is None else Decimal(bid),
             "ask": None if ask is None else Decimal(ask),
-            "k_partition": 0,
             "k_offset": at,
         }
         for at, (bid, ask) in enumerate(quotes, start)
     ]
-    return pa.Table.from_pylist(rows, schema=tables()[BBO].schema)
+    return table_of(BBO, rows)
 
 
 def timed(delays_s: list[float], start: int = 0, table: str = TRADES, rows_each: int = 1) -> pa.Table:
-    """Rows received so much later than they happened."""
+    """Returns messages a second apart that were received so much later than they happened."""
     rows = [
-        {
-            "ts_event": at * SECOND,
-            "ts_recv": int((at + delay) * SECOND),
-            "venue": "test",
-            "symbol": "BTCUSDT",
-            "side": 1,
-            "price": Decimal(1),
-            "size": Decimal(1),
-            "is_snapshot": False,
-            "k_partition": 0,
-            "k_offset": at,
-        }
+        {"ts_event": at * SECOND, "ts_recv": int((at + delay) * SECOND), "k_offset": at}
         for at, delay in enumerate(delays_s, start)
         for _ in range(rows_each)
     ]
-    return pa.Table.from_pylist(rows, schema=tables()[table].schema)
+    return table_of(table, rows)
 
 
 def summed(parts: list[pa.Table], table: str, skew_ms: int = 10_000) -> TaskResult:
     """Returns a task's result for these parts of a table."""
     summariser = Summariser("feed", 0, {}, skew_ms, at_once=1)
     for part in parts:
-        summariser.add(result_sequences(), {table: part})
-    return TaskResult(
-        topic="feed",
-        partition=0,
-        messages=1,
-        first_offset=parts[0].column("k_offset")[0].as_py() if parts[0].num_rows else 0,
-        last_offset=0,
-        bytes_in=0,
-        files=(),
-        sequences=summariser.result(),
-        quarantined=0,
-        decoders={},
-        count=count_of("feed", 0, 0, 1),
-    )
-
-
-def result_sequences() -> pa.Table:
-    """No ids at all."""
-    from blumfeld_sink_spark.apply import SEQUENCES
-
-    return SEQUENCES.empty_table()
+        summariser.add(SEQUENCES.empty_table(), {table: part})
+    first = parts[0].column("k_offset")[0].as_py() if parts[0].num_rows else 0
+    return task_result(OffsetRange("feed", 0, first, first + 1), sequences=summariser.result())
 
 
 def rows_of(table: pa.Table) -> list[tuple[str, str, int, int | None]]:
