@@ -2,34 +2,22 @@
 
 from __future__ import annotations
 
-import gzip
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
 import pyarrow as pa
 
-from blumfeld_sink_spark.rows import RAW_ROWS
+from blumfeld_sink_spark.reading.producing.captures import messages
+from blumfeld_sink_spark.testing.decoder_messages import STAMP_US, batch
 from tests.shared_facts import shared_path
 
-STAMP_US = 1_723_161_255_030_314
+__all__ = ["STAMP_US", "errors", "messages_of", "rows_in", "rows_of"]
 
 
-def rows_of(values: Sequence[bytes | str | None], key: bytes | None = b"BTCUSDT") -> Any:
-    """Returns a batch of these values, all with one key and one timestamp, at offsets from 100."""
-    count = len(values)
+def rows_of(values: Sequence[bytes | str | None], key: bytes | None = b"BTCUSDT") -> pa.RecordBatch:
+    """Returns a batch of these values, all with one key."""
     packed = [value.encode() if isinstance(value, str) else value for value in values]
-    stamps = pa.array(np.full(count, STAMP_US), pa.int64()).cast(pa.timestamp("us", tz="UTC"))
-    columns = [
-        pa.array([key] * count, pa.binary()),
-        pa.array(packed, pa.binary()),
-        pa.repeat("feed", count),
-        pa.array([0] * count, pa.int32()),
-        pa.array(range(100, 100 + count), pa.int64()),
-        stamps,
-        pa.array([0] * count, pa.int32()),
-    ]
-    return pa.record_batch(columns, schema=RAW_ROWS)
+    return batch(packed, [key] * len(packed))
 
 
 def rows_in(decoded: Any, table: str) -> list[dict[str, Any]]:
@@ -43,19 +31,6 @@ def errors(decoded: Any) -> dict[int, str]:
     return {rejected.row: rejected.error for rejected in decoded.rejected}
 
 
-def feed(name: str) -> list[bytes]:
-    """Returns the messages of a capture of ``ns JSON`` lines."""
-    path = shared_path(f"market-data/hftbacktest/{name}.gz")
-    with gzip.open(path, "rb") as lines:
-        return [line.split(b" ", 1)[1].rstrip(b"\n") for line in lines]
-
-
-def capture(name: str) -> list[bytes]:
-    """Returns what the venue sent, from a capture of ``[address <- ]time: text`` lines. Requests are left out."""
-    path = shared_path(f"market-data/cryptofeed/{name}")
-    found = []
-    for line in path.read_bytes().splitlines():
-        head, colon, text = line.partition(b": ")
-        if colon and b" <- " not in head and b" <-> " not in line[:400] and text[:1] in b"{[":
-            found.append(text)
-    return found
+def messages_of(path: str) -> list[bytes]:
+    """Returns the messages of a capture beside the checkout."""
+    return [message.value for message in messages(shared_path(f"market-data/{path}"))]

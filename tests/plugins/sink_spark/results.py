@@ -39,7 +39,7 @@ def table_of(name: str, rows: Iterable[Mapping[str, Any]]) -> pa.Table:
     return pa.Table.from_pylist(filled, schema=tables()[name].schema)
 
 
-def changed(rows: pa.Table, **columns: Any) -> pa.Table:
+def changed(rows: Any, **columns: Any) -> Any:
     """Returns the rows with these columns in place of theirs, each an array or a list of values."""
     for name, values in columns.items():
         field = rows.schema.field(name)

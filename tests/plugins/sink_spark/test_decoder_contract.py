@@ -48,12 +48,15 @@ class TestRaw(DecoderContract):
         return [b"one", b"", b"\xff\x00"]
 
 
-class _Venue(DecoderContract):
-    """JSON of a venue."""
+class TestVenue(DecoderContract):
+    """JSON of a venue, every kind of message that fills a table."""
 
-    __test__ = False
-    venue = ""
     examples = 15
+    venue = ""
+
+    @pytest.fixture(autouse=True, params=venue_messages.VENUES)
+    def _venue(self, request: pytest.FixtureRequest) -> None:
+        self.venue = request.param
 
     def make_decoder(self) -> Decoder:
         return catalog.find(self.venue)
@@ -64,55 +67,6 @@ class _Venue(DecoderContract):
     def bad_messages(self) -> Sequence[bytes]:
         whole = self.messages()[0]
         return [whole[:-1], whole + b"}", b"[" + whole + b"]"]
-
-
-class TestBinanceSpot(_Venue):
-    """Every kind of message that fills a table."""
-
-    __test__ = True
-    venue = "binance-spot"
-
-
-class TestBinanceUsdm(_Venue):
-    """Every kind of message that fills a table."""
-
-    __test__ = True
-    venue = "binance-usdm"
-
-
-class TestBitstamp(_Venue):
-    """Every kind of message that fills a table."""
-
-    __test__ = True
-    venue = "bitstamp"
-
-
-class TestCoinbase(_Venue):
-    """Every kind of message that fills a table."""
-
-    __test__ = True
-    venue = "coinbase"
-
-
-class TestHyperliquid(_Venue):
-    """Every kind of message that fills a table."""
-
-    __test__ = True
-    venue = "hyperliquid"
-
-
-class TestKraken(_Venue):
-    """Every kind of message that fills a table."""
-
-    __test__ = True
-    venue = "kraken"
-
-
-class TestOkx(_Venue):
-    """Every kind of message that fills a table."""
-
-    __test__ = True
-    venue = "okx"
 
 
 def test_every_built_in_decoder_is_held_to_it() -> None:

@@ -11,19 +11,8 @@ import pyarrow as pa
 from hypothesis import strategies as st
 
 from blumfeld.spi.decoders import Decoded, Decoder
+from blumfeld_sink_spark.rows import RAW_ROWS
 
-ROWS = pa.schema(
-    [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-        pa.field("timestampType", pa.int32()),
-    ]
-)
-"""Schema of the batches that a decoder is given, without headers."""
 FIRST_OFFSET = 1000
 STAMP_US = 1_723_161_256_000_000
 Rows = dict[str, list[dict[str, Any]]]
@@ -50,7 +39,7 @@ def batch(values: Sequence[bytes | None], keys: Sequence[bytes | None] | None = 
         "timestamp": [STAMP_US + 1000 * nth for nth in range(count)],
         "timestampType": [0] * count,
     }
-    return pa.RecordBatch.from_pydict(columns, schema=ROWS)
+    return pa.RecordBatch.from_pydict(columns, schema=RAW_ROWS)
 
 
 @st.composite

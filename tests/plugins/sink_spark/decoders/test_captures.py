@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections import Counter
-from decimal import Decimal
 from typing import Any
 
 import numpy as np
@@ -14,7 +12,7 @@ import pytest
 
 from blumfeld.spi.decoders import Continuity
 from blumfeld_sink_spark.decoders import catalog
-from tests.plugins.sink_spark.decoding import capture, feed, rows_of
+from tests.plugins.sink_spark.decoding import messages_of, rows_of
 
 pytestmark = pytest.mark.archive
 
@@ -73,38 +71,10 @@ def snapshots(tables: dict[str, Any]) -> tuple[int, int]:
 def test_binance_gives_the_golden_counts_and_no_break_in_any_stream(
     name: str, venue: str, trades: int, quotes: int, levels: int, snapshot: int
 ) -> None:
-    decoder, tables, sequences = decode(venue, feed(name))
+    decoder, tables, sequences = decode(venue, messages_of(f"hftbacktest/{name}.gz"))
     assert (tables["trades"].num_rows, tables["bbo"].num_rows) == (trades, quotes)
     assert snapshots(tables) == (levels, snapshot)
     assert breaks(decoder, sequences) == {"trade": 0, "depth": 0, "bookTicker": 0}
-
-
-def test_prices_and_sizes_are_those_that_the_json_says_to_the_last_digit() -> None:
-    messages = feed("usdm/btcusdt_20240808")[:6_000]
-    _, tables, _ = decode("binance-usdm", messages, size=1_000)
-    data = [json.loads(message).get("data", {}) for message in messages]
-    trades = [(Decimal(m["p"]), Decimal(m["q"]), -1 if m["m"] else 1) for m in data if m.get("e") == "trade"]
-    found = tables["trades"].select(["price", "size", "side"]).to_pylist()
-    assert [(row["price"], row["size"], row["side"]) for row in found] == trades
-    books = [m for m in data if m.get("e") == "depthUpdate"]
-    levels = [
-        (m["u"], side, Decimal(price), Decimal(size))
-        for m in books
-        for side, key in ((1, "b"), (-1, "a"))
-        for price, size in m[key]
-    ]
-    rows = [row for row in tables["book_deltas"].to_pylist() if not row["is_snapshot"]]
-    assert [(row["last_id"], row["side"], row["price"], row["size"]) for row in rows] == levels
-
-
-def test_a_capture_decodes_the_same_however_it_is_cut_into_batches() -> None:
-    messages = feed("usdm/btcusdt_20240808")[:3_000]
-    whole = decode("binance-usdm", messages, size=3_000)[1]
-    cut = decode("binance-usdm", messages, size=77)[1]
-    for name, table in whole.items():
-        assert (
-            cut[name].drop_columns("row").equals(table.drop_columns("row").select(cut[name].column_names[1:]))
-        )
 
 
 @pytest.mark.parametrize(
@@ -122,7 +92,7 @@ def test_a_capture_decodes_the_same_however_it_is_cut_into_batches() -> None:
 def test_captures_of_other_venues_give_their_counts_and_no_break(
     name: str, venue: str, counts: dict[str, Any]
 ) -> None:
-    decoder, tables, sequences = decode(venue, capture(name))
+    decoder, tables, sequences = decode(venue, messages_of(f"cryptofeed/{name}"))
     found: dict[str, Any] = {table: rows.num_rows for table, rows in tables.items()}
     if "book_deltas" in found:
         found["book_deltas"] = snapshots(tables)
@@ -131,5 +101,5 @@ def test_captures_of_other_venues_give_their_counts_and_no_break(
 
 
 def test_hyperliquid_gives_trades_and_whole_books() -> None:
-    _, tables, sequences = decode("hyperliquid", feed("hyperliquid/btcusd_20250126"))
+    _, tables, sequences = decode("hyperliquid", messages_of("hftbacktest/hyperliquid/btcusd_20250126.gz"))
     assert (tables["trades"].num_rows, snapshots(tables), sequences) == (64, (0, 1_840), None)

@@ -48,21 +48,6 @@ def install(monkeypatch: pytest.MonkeyPatch, plugin: str) -> None:
     monkeypatch.setattr(registry, "entry_points", lambda group: there)
 
 
-def test_every_venue_can_be_found_by_its_name() -> None:
-    for name in (
-        "binance-spot",
-        "binance-usdm",
-        "bitstamp",
-        "coinbase",
-        "hyperliquid",
-        "kraken",
-        "okx",
-        "raw",
-    ):
-        assert catalog.find(name).name == name
-        assert name in catalog.names()
-
-
 def test_an_unknown_name_is_answered_with_those_that_there_are() -> None:
     with pytest.raises(SettingsError, match=r"'binance'; allowed: binance-spot, .*raw"):
         catalog.find("binance")

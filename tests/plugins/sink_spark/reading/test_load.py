@@ -17,7 +17,6 @@ from blumfeld_sink_spark.reading.producing.topic_writer import Topic
 from blumfeld_sink_spark.reading.times import iso_of, ns_of
 from tests.plugins.sink_spark.archive_tools import write_capture
 from tests.plugins.sink_spark.topic_tools import read_topic
-from tests.shared_facts import shared_path
 
 pytestmark = pytest.mark.archive
 
@@ -151,17 +150,3 @@ def test_what_is_loaded_is_in_the_topic_in_order_with_stamps_and_headers(tmp_pat
 def test_a_broker_that_is_away_is_named() -> None:
     with pytest.raises(ArchiveError, match=r"no broker answers at 127\.0\.0\.1:1 "):
         Topic("127.0.0.1:1", "t", answer_s=0.5).partitions()
-
-
-def test_the_real_capture_has_its_golden_counts() -> None:
-    file = shared_path("market-data/hftbacktest/usdm/btcusdt_20240808.gz")
-    counts: dict[str, int] = {}
-    for message in captures.messages(file):
-        stream = captures.stream_of(message.value)
-        counts[stream] = counts.get(stream, 0) + 1
-    assert counts == {
-        "btcusdt@bookTicker": 66_089,
-        "btcusdt@depth@0ms": 6_551,
-        "btcusdt@trade": 21_313,
-        captures.SNAPSHOT: 1,
-    }

@@ -5,7 +5,6 @@ from __future__ import annotations
 from decimal import Decimal
 from typing import Any
 
-import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
@@ -226,14 +225,6 @@ def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("blumfeld_sink_spark.decoders.dbn.walk.DECOMPRESSED_BYTES_MAX", 1 << 20)
     ((_, error),) = rejections_of(decoded(compress(Codec.ZSTD, bytes(1 << 21))))
     assert "more than the 1048576 bytes" in error
-
-
-def test_a_part_of_a_batch_is_read_as_itself() -> None:
-    """Spark and we cut batches: the bytes of the others are still in the buffer."""
-    whole = batch([dbn.trade(size=nth) for nth in range(6)] + [dbn.file_of(dbn.quote(1, "T", size=7))])
-    part: pa.Table = DbnDecoder().decode(whole.slice(4)).tables["trades"]
-    assert part.column("size").to_pylist() == [4, 5, 7]
-    assert part.column("row").to_pylist() == [0, 1, 2]
 
 
 COUNTS = {

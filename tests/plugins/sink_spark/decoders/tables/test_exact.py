@@ -23,6 +23,7 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.testing.decoder_messages import batch
 from tests.everyday import examples
 from tests.plugins.sink_spark.schema_server import framed
+from tests.plugins.sink_spark.venue_messages import MESSAGES, enveloped
 
 WHOLE, PLACES = 20, 18
 COPIES = 5
@@ -72,7 +73,7 @@ def fits(text: str) -> bool:
 
 @attrs.frozen
 class Carrier:
-    """A kind of message, with one number that is under test."""
+    """A message with one number that is under test."""
 
     decoder: str
     message: Callable[[str], bytes]
@@ -84,8 +85,25 @@ class Carrier:
     """The decoder may also refuse a number that fits, where its text is very long (zeros behind the 18th place)."""
 
 
-def _json(text: str) -> Callable[[str], bytes]:
-    return lambda number: text.replace("@", number).encode()
+def _in(venue: str, kind: str, old: str, table: str, column: str = "price") -> Carrier:
+    """Returns a venue's message with the number under test in place of ``old``, which is a text if it is quoted."""
+    before, _, after = OTHERS.get(kind, MESSAGES[venue].get(kind, "")).partition(old)
+    quote = '"' if old[0] == '"' else ""
+    is_number = not quote
+
+    def message(number: str) -> bytes:
+        return f"{before}{quote}{number}{quote}{after}".encode()
+
+    return Carrier(venue, message, table, column, is_number=is_number, more=is_number)
+
+
+def _registry(quote: str) -> Carrier:
+    """Returns a message of a schema registry's JSON."""
+
+    def message(number: str) -> bytes:
+        return framed(1, f'{{"symbol":"A","price":{quote}{number}{quote},"size":1}}'.encode())
+
+    return Carrier("confluent:trades", message, "trades", is_number=not quote, more=True)
 
 
 _AVRO = {
@@ -117,151 +135,34 @@ def _avro_decimal(number: str) -> bytes:
     return framed(2, stream.getvalue())
 
 
+OTHERS = {
+    "enveloped depth": enveloped(MESSAGES["binance-spot"]["depth"]),
+    "snapshot": '{"lastUpdateId":4,"E":5,"T":5,"bids":[["1.5","1"]],"asks":[]}',
+}
 CARRIERS = {
-    "spot trade": Carrier(
-        "binance-spot",
-        _json('{"e":"trade","E":20,"s":"A","t":9,"p":"@","q":"3","T":19,"m":true,"M":true}'),
-        "trades",
-    ),
-    "usdm size": Carrier(
-        "binance-usdm",
-        _json('{"e":"trade","E":20,"T":19,"s":"A","t":9,"p":"1","q":"@","m":false}'),
-        "trades",
-        "size",
-    ),
-    "usdm depth": Carrier(
-        "binance-usdm",
-        _json('{"e":"depthUpdate","E":20,"T":19,"s":"A","U":5,"u":7,"pu":4,"b":[["@","2"]],"a":[]}'),
-        "book_deltas",
-    ),
-    "spot depth in an envelope": Carrier(
-        "binance-spot",
-        _json('{"stream":"x","data":{"e":"depthUpdate","E":20,"s":"A","U":5,"u":7,"b":[],"a":[["1","@"]]}}'),
-        "book_deltas",
-        "size",
-    ),
-    "usdm ticker": Carrier(
-        "binance-usdm",
-        _json('{"e":"bookTicker","u":4,"s":"A","b":"@","B":"31","a":"25.4","A":"40","T":19,"E":20}'),
-        "bbo",
-        "bid",
-    ),
-    "depth snapshot": Carrier(
-        "binance-usdm", _json('{"lastUpdateId":4,"E":5,"T":5,"bids":[["@","1"]],"asks":[]}'), "book_deltas"
-    ),
-    "bitstamp": Carrier(
-        "bitstamp",
-        _json(
-            '{"data":{"id":21,"timestamp":"1","amount":0.6,"amount_str":"0.6","price":38,"price_str":"@","type":1,'
-            '"microtimestamp":"1641343721243000"},"channel":"live_trades_ethusd","event":"trade"}'
-        ),
-        "trades",
-    ),
-    "coinbase match": Carrier(
-        "coinbase",
-        _json(
-            '{"type":"match","trade_id":8,"side":"sell","size":"335","price":"@","product_id":"A-B","sequence":2,'
-            '"time":"2021-04-17T16:43:37.270697Z"}'
-        ),
-        "trades",
-    ),
-    "coinbase update": Carrier(
-        "coinbase",
-        _json(
-            '{"type":"l2update","product_id":"A-B","changes":[["sell","@","0.0"]],"time":"1970-01-01T00:00:01.5Z"}'
-        ),
-        "book_deltas",
-    ),
-    "hyperliquid trade": Carrier(
-        "hyperliquid",
-        _json('{"channel":"trades","data":[{"coin":"A","side":"A","px":"@","sz":"0.1","time":15,"tid":9}]}'),
-        "trades",
-    ),
-    "hyperliquid book": Carrier(
-        "hyperliquid",
-        _json('{"channel":"l2Book","data":{"coin":"A","levels":[[{"n":5,"px":"@","sz":"3"}],[]],"time":15}}'),
-        "book_deltas",
-    ),
-    "hyperliquid bbo": Carrier(
-        "hyperliquid",
-        _json('{"channel":"bbo","data":{"coin":"A","time":15,"bbo":[{"n":5,"px":"@","sz":"3"},null]}}'),
-        "bbo",
-        "bid",
-    ),
-    "kraken trade": Carrier(
-        "kraken", _json('[0,[["@","0.1","1534614057.3","s","l",""]],"trade","A/B"]'), "trades"
-    ),
-    "kraken book": Carrier("kraken", _json('[1,{"b":[["@","1.0","1.5"]]},"book-10","A/B"]'), "book_deltas"),
-    "kraken spread": Carrier("kraken", _json('[0,["@","1.6","2.25","7","8"],"spread","A/B"]'), "bbo", "bid"),
-    "kraken v2 trade": Carrier(
-        "kraken",
-        _json(
-            '{"channel":"trade","type":"update","data":[{"symbol":"A/B","side":"sell","price":@,"qty":2,'
-            '"trade_id":41,"timestamp":"1970-01-01T00:00:01Z"}]}'
-        ),
-        "trades",
-        is_number=True,
-        more=True,
-    ),
-    "kraken v2 book": Carrier(
-        "kraken",
-        _json(
-            '{"channel":"book","type":"update","data":[{"symbol":"A/B","bids":[{"price":@,"qty":1}],"asks":[],'
-            '"checksum":7,"timestamp":"1970-01-01T00:00:01.5Z"}]}'
-        ),
-        "book_deltas",
-        is_number=True,
-        more=True,
-    ),
-    "kraken v2 ticker": Carrier(
-        "kraken",
-        _json(
-            '{"channel":"ticker","type":"update","data":[{"symbol":"A/B","bid":@,"bid_qty":2,"ask":1.6,"ask_qty":3}]}'
-        ),
-        "bbo",
-        "bid",
-        is_number=True,
-        more=True,
-    ),
-    "okx trade": Carrier(
-        "okx",
-        _json(
-            '{"arg":{"channel":"trades","instId":"X"},"data":[{"instId":"X","tradeId":"12","px":"@","sz":"2",'
-            '"side":"buy","ts":"1500","count":"3"}]}'
-        ),
-        "trades",
-    ),
-    "okx best": Carrier(
-        "okx",
-        _json(
-            '{"arg":{"channel":"bbo-tbt","instId":"X"},"data":[{"asks":[],"bids":[["@","7","0","1"]],"ts":"5",'
-            '"seqId":8}]}'
-        ),
-        "bbo",
-        "bid",
-    ),
-    "okx ticker": Carrier(
-        "okx",
-        _json(
-            '{"arg":{"channel":"tickers","instId":"X"},"data":[{"bidPx":"@","bidSz":"1","askPx":"","askSz":"",'
-            '"ts":"5"}]}'
-        ),
-        "bbo",
-        "bid",
-    ),
-    "a string of the registry's JSON": Carrier(
-        "confluent:trades",
-        lambda number: framed(1, b'{"symbol":"A","price":"%s","size":1}' % number.encode()),
-        "trades",
-        more=True,
-    ),
-    "a number of the registry's JSON": Carrier(
-        "confluent:trades",
-        lambda number: framed(1, b'{"symbol":"A","price":%s,"size":1}' % number.encode()),
-        "trades",
-        is_number=True,
-        more=True,
-    ),
+    "spot trade": _in("binance-spot", "trade", '"0.10000000"', "trades"),
+    "usdm size": _in("binance-usdm", "trade", '"0.5"', "trades", "size"),
+    "usdm depth": _in("binance-usdm", "depth", '"1.5"', "book_deltas"),
+    "spot depth in an envelope": _in("binance-spot", "enveloped depth", '"2"', "book_deltas", "size"),
+    "depth snapshot": _in("binance-usdm", "snapshot", '"1.5"', "book_deltas"),
+    "usdm ticker": _in("binance-usdm", "bookTicker", '"1.5"', "bbo", "bid"),
+    "bitstamp trade": _in("bitstamp", "trade", '"3800.75"', "trades"),
+    "coinbase match": _in("coinbase", "match", '"0.5762"', "trades"),
+    "coinbase update": _in("coinbase", "l2update", '"2"', "book_deltas"),
+    "hyperliquid trade": _in("hyperliquid", "trades", '"105056.0"', "trades"),
+    "hyperliquid book": _in("hyperliquid", "l2Book", '"2"', "book_deltas"),
+    "hyperliquid bbo": _in("hyperliquid", "bbo", '"2"', "bbo", "bid"),
+    "kraken trade": _in("kraken", "v1 trades", '"5541.2"', "trades"),
+    "kraken book": _in("kraken", "v1 bids", '"0.5"', "book_deltas"),
+    "kraken spread": _in("kraken", "v1 spread", '"1.5"', "bbo", "bid"),
+    "kraken v2 trade": _in("kraken", "v2 trades", "1.5", "trades"),
+    "kraken v2 book": _in("kraken", "v2 book", "0.1", "book_deltas"),
+    "kraken v2 ticker": _in("kraken", "v2 ticker", "1.5", "bbo", "bid"),
+    "okx trade": _in("okx", "trades", '"1.5"', "trades"),
+    "okx best": _in("okx", "bbo-tbt", '"2"', "bbo", "bid"),
+    "okx ticker": _in("okx", "tickers", '"3"', "bbo", "ask"),
+    "a string of the registry's JSON": _registry('"'),
+    "a number of the registry's JSON": _registry(""),
 }
 """The cases, by the name that a failure shows."""
 
@@ -275,17 +176,18 @@ def schemas(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def read(carrier: Carrier, values: list[bytes], schemas: Path) -> tuple[list[Decimal], int]:
-    """The prices in the table, and how many messages are in quarantine."""
+    """Returns the number in the first row of each message, and how many messages are in quarantine."""
     settings = ArchiveSettings(topics=("ticks",), decoders=(carrier.decoder,), schema_registry=str(schemas))
     applied = decode_rows(decoders_for("ticks", settings), batch(values, [b"A"] * len(values)), settings)
-    found = applied.tables.get(carrier.table)
+    first: dict[int, Any] = {}
+    for row in applied.tables[carrier.table].to_pylist() if carrier.table in applied.tables else ():
+        first.setdefault(row["k_offset"], row[carrier.column])
     quarantined = applied.tables.get("quarantine")
-    prices = [] if found is None else found.column(carrier.column).to_pylist()
-    return prices, 0 if quarantined is None else quarantined.num_rows
+    return list(first.values()), 0 if quarantined is None else quarantined.num_rows
 
 
 def check(carrier: Carrier, text: str, schemas: Path) -> None:
-    """The exact number in every row, or every message in quarantine."""
+    """Asserts that every message has the exact number, or that every message is in quarantine."""
     value = carrier.message(text)
     for count in (1, COPIES):
         prices, quarantined = read(carrier, [value] * count, schemas)
