@@ -176,7 +176,6 @@ def test_extreme_values_cost_nobody_the_shard(key: int, low: int, high: int) -> 
 
 @pytest.mark.parametrize(("key", "low", "high"), places())
 def test_each_field_by_itself_has_no_value_that_is_a_defect(key: int, low: int, high: int) -> None:
-    """Every extreme value of every field in every version, all other fields being ordinary."""
     for version in range(low, high + 1):
         groups = served()
         sent = [
@@ -203,7 +202,6 @@ def test_a_commits_own_retention_has_no_bounds(version: int, retention_time_ms: 
 
 
 def test_an_ordinary_member_is_unmoved() -> None:
-    """The groups that the property test begins with are what it says."""
     groups = served()
     beat = HeartbeatRequest(group_id="classic", generation_id=1, member_id="client-1")
     assert groups.ask(beat).error_code == 0

@@ -56,7 +56,6 @@ def member_commits(groups: Groups, **fields: Any) -> None:
 
 
 def test_a_simple_groups_offsets_age_from_their_commits() -> None:
-    """One by one; with the last the group is gone."""
     groups = Groups(CONFIG)
     commit(groups)
     pass_by(groups, MINUTE_MS // 2)
@@ -72,7 +71,6 @@ def test_a_simple_groups_offsets_age_from_their_commits() -> None:
 
 
 def test_a_groups_offsets_age_from_when_it_became_empty() -> None:
-    """However old the commits are; then the group goes too, for good."""
     groups = Groups(CONFIG)
     stable(groups, "t")
     member_commits(groups)
@@ -88,7 +86,6 @@ def test_a_groups_offsets_age_from_when_it_became_empty() -> None:
 
 
 def test_in_a_stable_group_what_nobody_reads_any_more_expires() -> None:
-    """What is read stays, for as long as it takes."""
     groups = Groups(CONFIG)
     stable(groups, "t")
     member_commits(groups)
@@ -98,7 +95,6 @@ def test_in_a_stable_group_what_nobody_reads_any_more_expires() -> None:
 
 
 def test_where_nobody_knows_what_members_read_nothing_expires() -> None:
-    """Connect's groups, for one."""
     groups = Groups(CONFIG)
     stable(groups, "t", protocol_type="connect")
     member_commits(groups)
@@ -107,7 +103,6 @@ def test_where_nobody_knows_what_members_read_nothing_expires() -> None:
 
 
 def test_an_empty_group_without_offsets_goes_with_the_next_check() -> None:
-    """There is nothing to keep it for, as in Kafka."""
     groups = Groups(CONFIG)
     stable(groups, "t")
     groups.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="client-1")]))
@@ -118,7 +113,6 @@ def test_an_empty_group_without_offsets_goes_with_the_next_check() -> None:
 
 
 def test_a_check_that_finds_nothing_writes_nothing() -> None:
-    """And there is a next one."""
     groups = Groups(CONFIG)
     commit(groups)
     written = len(groups.log.items)

@@ -50,7 +50,6 @@ def values() -> list[OffsetCommitValue]:
 
 @pytest.mark.parametrize("version", range(5))
 def test_a_value_of_any_version_is_read(version: int) -> None:
-    """0 to 4: whatever a Kafka since 0.9 wrote."""
     for value in values():
         encoded = record(OffsetCommitKey(), value, version).value
         assert encoded is not None
@@ -67,7 +66,6 @@ def test_a_value_is_written_as_the_general_codec_writes_it() -> None:
 
 
 def test_a_key_is_written_and_read_as_the_general_codec_does() -> None:
-    """Of type 1; type 0, of old, is read as well."""
     for group in NAMES:
         for topic in NAMES:
             for partition in (0, 9, 1 << 20):
@@ -80,14 +78,12 @@ def test_a_key_is_written_and_read_as_the_general_codec_does() -> None:
 
 
 def test_a_value_with_tags_of_a_newer_build_is_read() -> None:
-    """They are skipped."""
     value = encode_value(CommittedOffset(5, 1, "m", 7, -1, ZERO_UUID))
     assert value[-1:] == b"\x00"
     assert decode_value(value[:-1] + b"\x01\x09\x02xy") == CommittedOffset(5, 1, "m", 7, -1, ZERO_UUID)
 
 
 def test_bytes_that_are_none_are_refused() -> None:
-    """Cut anywhere, or of another kind."""
     value = encode_value(CommittedOffset(5, 1, "m", 7, -1, b"i" * 16))
     key = encode_key("g", "topic", 5)
     for cut in range(len(value)):
@@ -137,7 +133,6 @@ def state(store: OffsetStore) -> dict[str, dict[tuple[str, int], CommittedOffset
 
 
 def test_a_run_is_replayed_as_its_records_one_by_one() -> None:
-    """Also where a tombstone takes the last offset of a group away, and a later commit brings it back."""
     random = Random(11)
     for _ in range(40):
         items = random_items(random)
@@ -163,7 +158,6 @@ def test_a_run_is_replayed_as_its_records_one_by_one() -> None:
 
 
 def test_a_group_that_was_forgotten_begins_anew_in_the_same_run() -> None:
-    """With its last offset the group went; what it commits next counts."""
     store = OffsetStore()
     items = [
         offset_record("g", "t", 1, committed(5)),
@@ -187,7 +181,6 @@ def test_what_is_committed_for_a_new_topic_of_a_name_is_not_forgotten_with_the_o
 
 
 def test_a_decoded_record_is_the_same_as_an_encoded_one() -> None:
-    """Both ways lead to one state."""
     encoded, decoded = OffsetStore(), OffsetStore()
     item = offset_record("g", "t", 1, committed(5))
     assert item.value is not None
@@ -199,7 +192,6 @@ def test_a_decoded_record_is_the_same_as_an_encoded_one() -> None:
 
 
 def test_a_version_of_the_future_is_refused_when_it_is_replayed() -> None:
-    """A shard that can't know what was committed may not say that nothing was."""
     item = offset_record("g", "t", 1, committed(5))
     assert item.value is not None
     future = b"\x00\x05" + item.value[2:]

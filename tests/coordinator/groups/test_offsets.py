@@ -90,7 +90,6 @@ def test_what_was_committed_is_fetched(version: int) -> None:
 
 
 def test_a_commit_is_answered_when_it_is_committed() -> None:
-    """And read when what it read is."""
     groups = Groups(log=FakeLog(hold=True))
     answer = groups.send(commit_request(), 9)
     read = groups.send(OffsetFetchRequest(group_id="g", topics=None), 7)
@@ -123,7 +122,6 @@ def test_a_commit_that_too_few_replicas_would_have_is_refused() -> None:
 
 
 def test_deciding_on_a_commit_changes_nothing() -> None:
-    """Commands decide, records change: only the replayed record is seen."""
     groups = Groups()
     commit(groups, offset=1)
     before = dict(groups.shard.offsets.of_group("g"))
@@ -146,7 +144,6 @@ def test_deciding_on_a_commit_changes_nothing() -> None:
     ],
 )
 def test_each_partition_is_checked(fields: dict[str, Any], code: ErrorCode) -> None:
-    """And one that fails leaves no record."""
     groups = Groups()
     assert commit(groups, **fields) is code
     assert len(groups.log.items) == (code is ErrorCode.NONE)
@@ -156,7 +153,6 @@ def test_each_partition_is_checked(fields: dict[str, Any], code: ErrorCode) -> N
     ("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
 )
 def test_a_member_of_a_group_that_is_not_there_is_told(version: int, code: ErrorCode) -> None:
-    """A simple consumer has no generation; a member that has one was in a group that is gone."""
     assert commit(Groups(), version, generation_id_or_member_epoch=3, member_id="m") is code
 
 
@@ -198,7 +194,6 @@ def test_a_commit_of_nothing_that_is_there_does_not_tell_of_topics_that_may_not_
 
 
 def test_a_simple_group_has_no_members() -> None:
-    """One who says that it is a member is unknown; a member id without a generation is not looked at."""
     groups = Groups()
     commit(groups)
     assert commit(groups, generation_id_or_member_epoch=3, member_id="m") is ErrorCode.UNKNOWN_MEMBER_ID
@@ -206,14 +201,12 @@ def test_a_simple_group_has_no_members() -> None:
 
 
 def test_a_request_without_a_topic_that_can_be_committed_appends_nothing() -> None:
-    """An empty batch is none."""
     groups = Groups()
     assert groups.ask(OffsetCommitRequest(group_id="g", topics=[]), 9).topics == []
     assert groups.log.batches == []
 
 
 def test_topics_are_named_by_id_from_version_10() -> None:
-    """And an id that is nobody's is UNKNOWN_TOPIC_ID; names are gone from answers."""
     groups = Groups()
     assert commit(groups, 10) is ErrorCode.NONE
     assert commit(groups, 10, topic="nowhere") is ErrorCode.UNKNOWN_TOPIC_ID
@@ -239,7 +232,6 @@ def test_topics_are_named_by_id_from_version_10() -> None:
 
 
 def test_all_topics_by_id_leaves_out_those_that_are_gone() -> None:
-    """There is no id to give them."""
     groups = Groups()
     commit(groups)
     commit(groups, topic="u")
@@ -262,7 +254,6 @@ def test_nothing_committed_is_no_error(version: int) -> None:
 
 @pytest.mark.parametrize("version", [8, 9])
 def test_several_groups_are_fetched_at_once(version: int) -> None:
-    """In the order asked; one that has nothing has no topics."""
     groups = Groups()
     commit(groups, group_id="a", offset=1)
     commit(groups, group_id="b", offset=2)
@@ -306,7 +297,6 @@ def delete(groups: Groups, topic: str = "t", partition: int = 0, group: str = "g
 
 
 def test_a_deleted_offset_is_forgotten_for_good() -> None:
-    """Also after a reload; deleting what isn't there is no error."""
     groups = Groups()
     commit(groups)
     commit(groups, partition=1)
@@ -317,7 +307,6 @@ def test_a_deleted_offset_is_forgotten_for_good() -> None:
 
 
 def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
-    """Of every group; a topic of the same name begins anew. Without any nothing is written."""
     groups = Groups()
     commit(groups, group_id="a")
     commit(groups, group_id="b", topic="u")
@@ -331,7 +320,6 @@ def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
 
 
 def test_offsets_of_a_group_that_is_not_there_can_not_be_deleted() -> None:
-    """GROUP_ID_NOT_FOUND at the top; a topic that isn't there fails on its own."""
     groups = Groups()
     assert delete(groups).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     commit(groups)
@@ -341,7 +329,6 @@ def test_offsets_of_a_group_that_is_not_there_can_not_be_deleted() -> None:
 
 
 def test_who_may_not_use_a_topic_is_refused_for_that_topic_only() -> None:
-    """Committing and deleting ask for Read, fetching for Describe."""
     groups = Groups()
 
     def denied(operation: str, kind: str, name: str) -> bool:
@@ -364,7 +351,6 @@ def test_who_may_not_use_a_topic_is_refused_for_that_topic_only() -> None:
 
 
 def test_who_may_not_use_the_group_is_refused() -> None:
-    """At each place where a group's error stands."""
     groups = Groups()
     commit(groups)
 

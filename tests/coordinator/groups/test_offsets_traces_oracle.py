@@ -184,7 +184,6 @@ def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
 
 @pytest.mark.parametrize("name", SCRIPTS)
 def test_kafka_answers_a_script_as_we_do(name: str, kafka: str) -> None:
-    """Every answer."""
     text = text_of(f"offsets_{name}")
     make = script_of(f"offsets_{name}")
     live = LiveScript if make is OffsetsScript else LiveBothTypesScript

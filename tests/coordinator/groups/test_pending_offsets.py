@@ -103,7 +103,6 @@ def test_what_counts_is_what_kafka_says_counts(seed: int) -> None:
 def test_large_transactions_that_end_turn_by_turn_come_to_the_same(
     seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Their producers' next transactions, other producers' ones, plain commits and deletions come in between."""
     monkeypatch.setattr("blumfeld.coordinator.groups.pending_offsets.ENDED_AT_ONCE", 1)
     rng = random.Random(seed)
     model, groups = Model(), Groups(log=FakeLog(), transactions=True)
@@ -192,7 +191,6 @@ def test_nothing_is_left_of_what_has_ended() -> None:
 
 
 def test_records_of_a_transaction_that_are_no_commits_count_at_once() -> None:
-    """Nobody writes such; Kafka looks at the producer of committed offsets only."""
     groups = Groups(log=FakeLog([commit_record("g", ("t", 0), 5)]))
     member = record(GroupMetadataKey(group="h"), GroupMetadataValue(protocol_type="consumer"), 3)
     groups.shard.replay_transactional(member, Producer(1, 0))

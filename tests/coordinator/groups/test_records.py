@@ -60,7 +60,6 @@ def test_an_offset_with_a_retention_of_its_own_has_the_version_that_can_say_so()
 
 
 def test_an_offset_of_a_topic_without_an_id_leaves_the_tag_out() -> None:
-    """As the reference's default case."""
     plain = CommittedOffset(
         offset=0,
         leader_epoch=-1,
@@ -81,7 +80,6 @@ def test_a_tombstone_is_a_key_without_a_value() -> None:
 
 @pytest.mark.parametrize("message", ["GroupMetadataValue", "OffsetCommitValue"])
 def test_values_of_every_version_are_read(message: str) -> None:
-    """Logs of older brokers hold them: all golden cases."""
     number = 1 if message == "OffsetCommitValue" else 2
     key = record(OffsetCommitKey() if number == 1 else GroupMetadataKey(), None).key
     cases = 0
@@ -98,7 +96,6 @@ def test_values_of_every_version_are_read(message: str) -> None:
 
 
 def test_a_record_of_a_type_that_is_not_loaded_is_left_alone() -> None:
-    """Share groups in a log of Kafka's: kept, not read."""
     assert decode_record(TYPES, CoordinatorRecord(b"\x00\x0b\x00\x01g", b"\x00\x00")) is None
 
 
@@ -115,7 +112,6 @@ def test_a_record_of_a_type_that_is_not_loaded_is_left_alone() -> None:
     ],
 )
 def test_a_damaged_record_is_one_clear_error(key: bytes, value: bytes | None) -> None:
-    """The shard is not loaded from it."""
     with pytest.raises(DecodeError):
         decode_record(TYPES, CoordinatorRecord(key, value))
 

@@ -50,7 +50,6 @@ def codes(response: Any) -> list[ErrorCode]:
 
 @pytest.mark.parametrize("version", range(6))
 def test_every_version_commits_in_the_producers_batch(version: int) -> None:
-    """Leader epochs since v2; the record is that of any commit."""
     groups = Groups(transactions=True)
     assert codes(groups.ask(txn_request(), version)) == [ErrorCode.NONE]
     (item,) = groups.log.items
@@ -75,7 +74,6 @@ def test_a_topic_that_is_not_there_has_its_own_error_where_the_group_refuses(ver
 
 
 def test_deciding_changes_nothing() -> None:
-    """And without a record there is no batch of the producer's."""
     groups = Groups(transactions=True)
     decision = groups.shard.command(txn_request(), FakeContext(28, 5), 0)
     assert decision.producer == Producer(7, 3)
@@ -85,7 +83,6 @@ def test_deciding_changes_nothing() -> None:
 
 
 def test_only_a_build_with_transactions_serves_it() -> None:
-    """Elsewhere a client is told in ApiVersions."""
     assert 28 not in Groups().handlers
     handler = Groups(transactions=True).handlers[28]
     assert (handler.min_version, handler.max_version) == (0, 5)
@@ -101,7 +98,6 @@ def test_only_a_build_with_transactions_serves_it() -> None:
 def test_who_may_not_use_the_transaction_or_the_group_is_refused(
     forbidden: tuple[str, str, str], code: ErrorCode
 ) -> None:
-    """At every partition: there is no other place for it."""
     groups = Groups(transactions=True)
     response = groups.ask(txn_request("t", "u"), denied=lambda *asked: asked == forbidden)
     assert codes(response) == [code, code]
@@ -109,7 +105,6 @@ def test_who_may_not_use_the_transaction_or_the_group_is_refused(
 
 
 def test_who_may_not_read_a_topic_is_refused_for_that_topic_only() -> None:
-    """The others are committed."""
     groups = Groups(transactions=True)
     response = groups.ask(txn_request("u", "t"), denied=lambda *asked: asked == ("Read", "Topic", "u"))
     assert [topic.name for topic in response.topics] == ["u", "t"]
@@ -124,7 +119,6 @@ def test_who_may_not_read_a_topic_is_refused_for_that_topic_only() -> None:
 def test_a_producer_that_can_not_be_is_refused(
     producer_id: int, producer_epoch: int, code: ErrorCode
 ) -> None:
-    """No batch could say who it is."""
     groups = Groups(transactions=True)
     request = txn_request(producer_id=producer_id, producer_epoch=producer_epoch)
     assert codes(groups.ask(request)) == [code]
@@ -151,7 +145,6 @@ def test_old_producers_do_not_hear_of_loading(version: int, code: ErrorCode) -> 
 
 @pytest.mark.parametrize("version", [0, 5])
 def test_other_errors_are_the_same_in_every_version(version: int) -> None:
-    """NOT_COORDINATOR, for one."""
     groups = Groups(transactions=True)
     groups.coordinator.stop()
     assert codes(groups.ask(txn_request(), version)) == [ErrorCode.NOT_COORDINATOR]

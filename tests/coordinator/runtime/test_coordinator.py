@@ -50,7 +50,6 @@ class Stage:
 
 
 def test_a_key_goes_to_the_shard_of_its_partition() -> None:
-    """Where this node doesn't lead that, it says so."""
     stage = Stage()
     stage.coordinator.elected(0, FakeLog([entry("zero")]))
     assert stage.submit(0, read).result() == ["zero"]
@@ -86,14 +85,12 @@ def test_an_effect_that_the_coordinator_does_not_perform_is_a_defect() -> None:
 
 
 def test_without_the_internal_topic_nobody_is_coordinator() -> None:
-    """It is made when the first client looks for one."""
     stage = Stage()
     stage.partitions = 0
     assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
 
 
 def test_a_dropped_shard_is_rebuilt_from_the_log() -> None:
-    """After a pause, with what was placed before it failed; a client that retries is served."""
     stage = Stage()
     log = FakeLog()
     stage.coordinator.elected(0, log)
@@ -126,7 +123,6 @@ def test_a_defect_is_logged_once_with_its_command_and_then_counted() -> None:
 
 
 def test_a_log_that_stays_broken_is_tried_again_and_again() -> None:
-    """Until it can be read; less and less often, and then as often as before."""
     stage = Stage()
     log = FakeLog([entry("a")])
     log.broken = BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
@@ -148,7 +144,6 @@ def test_a_log_that_stays_broken_is_tried_again_and_again() -> None:
 
 
 def test_a_defect_in_a_replay_is_no_end_of_the_others() -> None:
-    """It is told where defects are told, tried again, and the shards behind it are loaded."""
     stage = Stage()
     stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS + 1)))
     bad = FakeLog([entry("defect")])
@@ -208,7 +203,6 @@ class ColdLog(FakeLog):
 
 
 def test_a_load_waits_for_its_disk_and_others_go_on() -> None:
-    """Nothing is done for it meanwhile."""
     stage = Stage()
     cold = ColdLog([entry("a"), entry("b")])
     stage.coordinator.elected(0, cold)
@@ -247,7 +241,6 @@ def test_a_log_is_replayed_when_all_that_was_placed_is_written() -> None:
 
 
 def test_leadership_that_goes_in_the_middle_of_a_load_ends_it() -> None:
-    """Nothing is replayed after that, and nobody is told that it is loading."""
     stage = Stage()
     stage.coordinator.elected(0, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS * 3)))
     stage.coordinator.elected(1, FakeLog([entry("y")] * (REPLAY_STEP_RECORDS * 3)))
@@ -274,7 +267,6 @@ def test_what_happened_during_a_load_is_decided_on_afterwards() -> None:
 
 
 def test_what_happened_is_told_to_one_shard_after_the_other() -> None:
-    """Even if it happens again before all have heard; one that has gone meanwhile needn't."""
     stage = Stage()
     for partition in range(3):
         stage.coordinator.elected(partition, FakeLog())
@@ -288,7 +280,6 @@ def test_what_happened_is_told_to_one_shard_after_the_other() -> None:
 
 
 def test_a_load_is_timed() -> None:
-    """From the election until commands are decided."""
     stage = Stage()
     log = FakeLog([entry("a")])
     log.unwritten = Completion()
@@ -302,7 +293,6 @@ def test_a_load_is_timed() -> None:
 
 
 def test_a_dropped_shard_is_not_rebuilt_where_leadership_has_gone() -> None:
-    """Nor over the shard of a newer epoch."""
     stage = Stage()
     first, second = FakeLog(), FakeLog()
     first.refuse = second.refuse = ErrorCode.KAFKA_STORAGE_ERROR
@@ -319,7 +309,6 @@ def test_a_dropped_shard_is_not_rebuilt_where_leadership_has_gone() -> None:
 
 
 def test_resigning_refuses_who_waits() -> None:
-    """And being elected again begins from the log."""
     stage = Stage()
     log = FakeLog(hold=True)
     stage.coordinator.elected(0, log)
@@ -331,7 +320,6 @@ def test_resigning_refuses_who_waits() -> None:
 
 
 def test_loading_is_known() -> None:
-    """For ListGroups, and whoever waits for a node to be ready."""
     stage = Stage()
     stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS + 1)))
     assert stage.coordinator.loading()
@@ -340,7 +328,6 @@ def test_loading_is_known() -> None:
 
 
 def test_a_command_for_all_goes_to_every_shard_in_order() -> None:
-    """By partition, whatever the order of their elections."""
     stage = Stage()
     stage.coordinator.elected(1, FakeLog([entry("one")]))
     stage.coordinator.elected(0, FakeLog([entry("zero")]))
@@ -348,7 +335,6 @@ def test_a_command_for_all_goes_to_every_shard_in_order() -> None:
 
 
 def test_gathering_waits_for_the_last() -> None:
-    """Errors are among what is gathered; nothing to gather is gathered at once."""
     first: Completion[Any] = Completion()
     second: Completion[Any] = Completion()
     gathered = gather([first, second])

@@ -144,7 +144,6 @@ class Stage:
 
 
 def test_a_reply_waits_until_its_records_are_committed() -> None:
-    """docs/design.md, rule 3: an answer is a promise."""
     stage = Stage()
     answer = stage.submit(note("a"))
     assert stage.shard.notes == ["a"], "the next command sees it"
@@ -154,7 +153,6 @@ def test_a_reply_waits_until_its_records_are_committed() -> None:
 
 
 def test_a_read_waits_for_what_it_saw() -> None:
-    """Even one that only read: what it saw may still be lost."""
     stage = Stage()
     stage.submit(note("a"))
     seen = stage.submit(read)
@@ -164,7 +162,6 @@ def test_a_read_waits_for_what_it_saw() -> None:
 
 
 def test_an_error_waits_for_what_it_saw() -> None:
-    """A refusal may follow from a record that is lost a moment later."""
     stage = Stage()
     stage.submit(note("a"))
     refused = stage.submit(refuse)
@@ -174,7 +171,6 @@ def test_an_error_waits_for_what_it_saw() -> None:
 
 
 def test_a_read_does_not_wait_for_what_came_after_it() -> None:
-    """It saw the first append only."""
     stage = Stage()
     stage.submit(note("a"))
     seen = stage.submit(read)
@@ -185,14 +181,12 @@ def test_a_read_does_not_wait_for_what_came_after_it() -> None:
 
 
 def test_without_anything_uncommitted_answers_are_there_at_once() -> None:
-    """A heartbeat costs no turn."""
     stage = Stage()
     assert stage.submit(read).result() == []
     assert code_of(stage.submit(refuse)) is ErrorCode.ILLEGAL_GENERATION
 
 
 def test_replies_come_in_the_order_of_the_decisions() -> None:
-    """Also where one commit frees several."""
     stage = Stage()
     order: list[str] = []
 
@@ -206,7 +200,6 @@ def test_replies_come_in_the_order_of_the_decisions() -> None:
 
 
 def test_who_is_answered_may_submit_at_once() -> None:
-    """His second reply stands behind those that were due before it."""
     stage = Stage()
     order: list[str] = []
     first = stage.submit(note("a"))
@@ -223,7 +216,6 @@ def test_who_is_answered_may_submit_at_once() -> None:
 
 
 def test_a_parked_request_is_answered_by_another_decision() -> None:
-    """And is held as long as that decision's records."""
     stage = Stage()
     waiting = stage.submit(park("t"))
     done = stage.submit(
@@ -235,13 +227,11 @@ def test_a_parked_request_is_answered_by_another_decision() -> None:
 
 
 def test_a_decision_may_answer_the_very_request_that_it_parks() -> None:
-    """The last one to join completes the rebalance."""
     stage = Stage()
     assert stage.submit(lambda _: Decision(deferred="t", answers=[("t", "now")])).result() == "now"
 
 
 def test_a_decision_without_reply_or_token_is_a_defect() -> None:
-    """It would leave a client waiting for ever."""
     stage = Stage()
     answer = stage.submit(lambda _: Decision())
     assert code_of(answer) is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -266,7 +256,6 @@ def test_timers_come_back_as_commands() -> None:
 
 
 def test_a_timer_whose_command_is_refused_does_no_harm() -> None:
-    """There is nobody to tell."""
     stage = Stage()
     stage.submit(set_timer(TimerOrder(("x",), 5, refuse)))
     stage.runtime.advance(10)
@@ -295,7 +284,6 @@ def test_a_failed_append_drops_the_shard(how: str) -> None:
 
 
 def test_what_was_decided_with_a_failed_append_is_void() -> None:
-    """Its timers are not set, and who it wanted to answer is refused."""
     stage = Stage()
     parked = stage.submit(park("t"))
     stage.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
@@ -360,7 +348,6 @@ def test_a_decision_that_is_too_large_has_a_command_of_its_own(refused: ErrorCod
 
 
 def test_a_decision_may_stand_without_its_records() -> None:
-    """Its reply, timers and effects are as if the log had taken the records; nothing is replayed."""
     stage = Stage()
     stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
     asked = stage.submit(
@@ -377,7 +364,6 @@ def test_a_decision_may_stand_without_its_records() -> None:
 
 
 def test_a_timer_whose_records_are_refused_comes_again() -> None:
-    """After the pause, when enough replicas are in sync again."""
     stage = Stage()
     stage.submit(set_timer(TimerOrder(("x",), 5, note("timer"))))
     stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
@@ -408,7 +394,6 @@ def test_an_effect_waits_for_its_commit_and_goes_before_its_reply() -> None:
 
 @pytest.mark.parametrize("end", ["fail", "stop"])
 def test_a_shard_that_ends_before_the_commit_performs_nothing(end: str) -> None:
-    """Another leader may decide otherwise."""
     stage = Stage()
     asked = stage.submit(effect("a"))
     if end == "fail":
@@ -433,7 +418,6 @@ def test_a_loaded_shard_performs_what_its_log_still_orders() -> None:
 
 
 def test_a_defect_in_an_effect_is_logged_and_costs_nothing_else() -> None:
-    """The decision is committed, so the shard agrees with its log."""
     stage = Stage()
     asked = stage.submit(effect("defect in the effect"))
     stage.log.commit()
@@ -443,7 +427,6 @@ def test_a_defect_in_an_effect_is_logged_and_costs_nothing_else() -> None:
 
 
 def test_stopping_refuses_who_waits_and_calls_nobody_back() -> None:
-    """Leadership has gone: there is nothing to rebuild here."""
     stage = Stage()
     parked, held = stage.submit(park("t")), stage.submit(note("a"))
     stage.host.stop()
@@ -470,7 +453,6 @@ def test_a_defect_in_a_decision_costs_that_request_alone() -> None:
 
 
 def test_a_defect_in_a_replay_drops_the_shard_and_is_not_hidden() -> None:
-    """What is half applied is not to be trusted: the log is."""
     stage = Stage()
     parked = stage.submit(park("t"))
     with pytest.raises(ZeroDivisionError):
@@ -496,7 +478,6 @@ def test_a_timers_command_that_meets_a_defect_comes_again() -> None:
 
 
 def test_a_short_log_is_loaded_when_load_returns() -> None:
-    """And the shard may decide, e.g. on timers, before the first request."""
     stage = Stage(FakeLog([entry("a"), entry("b")]), load=False)
     stage.shard.begin = Decision(records=[entry("c")], timers=[TimerOrder(("x",), 5, note("d"))])
     assert code_of(stage.submit(read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -506,7 +487,6 @@ def test_a_short_log_is_loaded_when_load_returns() -> None:
 
 
 def test_a_long_log_is_loaded_in_slices() -> None:
-    """Others get their turn, and requests are told to come back."""
     stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_STEP_RECORDS * 2 + 1)]))
     assert len(stage.shard.notes) == REPLAY_STEP_RECORDS
     assert code_of(stage.submit(read)) is ErrorCode.COORDINATOR_LOAD_IN_PROGRESS
@@ -515,7 +495,6 @@ def test_a_long_log_is_loaded_in_slices() -> None:
 
 
 def test_a_shard_that_is_stopped_while_it_loads_stays_stopped() -> None:
-    """The next slice finds nobody."""
     stage = Stage(FakeLog([entry(str(n)) for n in range(REPLAY_STEP_RECORDS + 1)]))
     stage.host.stop()
     stage.runtime.run_turn()
@@ -524,7 +503,6 @@ def test_a_shard_that_is_stopped_while_it_loads_stays_stopped() -> None:
 
 
 def test_a_log_that_can_not_be_read_drops_the_shard() -> None:
-    """Nothing is served from half a log."""
     log = FakeLog()
     log.broken = OSError("gone")
     stage = Stage(log)
@@ -545,7 +523,6 @@ def test_a_new_leaders_answers_wait_until_what_it_loaded_is_committed() -> None:
 
 
 def test_a_new_leader_that_can_not_commit_what_it_loaded_gives_up() -> None:
-    """It was deposed before anyone followed it."""
     log = FakeLog([entry("a")])
     log.ahead = Completion()
     stage = Stage(log)
@@ -563,7 +540,6 @@ def note_in_transaction(text: str) -> Command:
 
 
 def test_a_producers_records_are_pending_when_they_are_placed() -> None:
-    """They are one transactional batch, and its answer waits like every other."""
     stage = Stage()
     answer = stage.submit(note_in_transaction("a"))
     assert stage.log.items == [TransactionalRecord(PRODUCER, entry("a"))]
@@ -576,7 +552,6 @@ def test_a_producers_records_are_pending_when_they_are_placed() -> None:
 
 @pytest.mark.parametrize("committed", [True, False])
 def test_a_marker_ends_the_transaction_where_it_was_placed(committed: bool) -> None:
-    """For whatever is decided after it; and who saw that waits until the marker is committed."""
     stage = Stage(FakeLog())
     stage.submit(note_in_transaction("a"))
     stage.log.end_transaction(7, committed)
@@ -589,7 +564,6 @@ def test_a_marker_ends_the_transaction_where_it_was_placed(committed: bool) -> N
 
 
 def test_a_marker_without_a_transaction_does_nothing() -> None:
-    """A coordinator of transactions that isn't sure sends it again."""
     stage = Stage(FakeLog())
     stage.submit(note("a"))
     stage.host.transaction_ended(7, True)
@@ -623,7 +597,6 @@ def test_a_shard_that_holds_nothing_pending_is_given_no_transaction() -> None:
 
 
 def test_transactions_are_replayed_in_the_order_of_the_log() -> None:
-    """What a producer wrote after its marker belongs to its next transaction."""
     other = Producer(8, 0)
     log = FakeLog(
         [
@@ -641,7 +614,6 @@ def test_transactions_are_replayed_in_the_order_of_the_log() -> None:
 
 
 def test_a_marker_that_comes_during_the_load_is_not_missed() -> None:
-    """What is being replayed was read before it was there."""
     log = FakeLog(
         [TransactionalRecord(PRODUCER, entry("a"))] + [entry(str(n)) for n in range(REPLAY_STEP_RECORDS)]
     )
@@ -657,7 +629,6 @@ def test_a_marker_that_comes_during_the_load_is_not_missed() -> None:
 
 
 def test_a_marker_that_comes_during_the_load_and_is_lost_ends_nothing() -> None:
-    """Its write failed: the log doesn't have it, and the shard is rebuilt from that."""
     log = FakeLog([TransactionalRecord(PRODUCER, entry("a"))] + [entry("x")] * REPLAY_STEP_RECORDS)
     stage = Stage(log)
     log.ahead = Completion()
@@ -700,7 +671,6 @@ def test_a_defect_in_a_later_turn_of_a_large_transaction_costs_the_shard() -> No
 
 
 def test_a_defect_at_the_end_of_a_transaction_costs_the_shard() -> None:
-    """It is rebuilt from the log, which has the marker; a dropped shard hears of no other."""
     stage = Stage(FakeLog())
     with pytest.raises(ZeroDivisionError):
         stage.host.transaction_ended(DEFECTIVE, True)

@@ -36,7 +36,6 @@ def random_record(random: Random, *, plain: bool) -> Record:
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.LZ4])
 @pytest.mark.parametrize("plain", [True, False])
 def test_a_run_is_what_the_general_walk_gives(plain: bool, codec: Codec) -> None:
-    """Headers and null keys too: they are nobody's record, but may stand there."""
     random = Random(f"{plain} {codec}")
     for _ in range(60):
         items = [random_record(random, plain=plain) for _ in range(random.randrange(1, 150))]
@@ -51,7 +50,6 @@ def test_what_compaction_left_of_a_batch_is_an_empty_run() -> None:
 
 
 def test_records_with_holes_between_their_offsets() -> None:
-    """Compaction took some."""
     items = [Record(b"a", b"1", offset=3), Record(b"b", None, offset=70_000)]
     batch = RecordBatch(memoryview(build_batch(items, base_offset=3, keep_offsets=True)))
     assert record_run(batch) == RecordRun([b"a", b"b"], [b"1", None])
