@@ -31,64 +31,29 @@ OPEN = Transaction(
     client_version=2,
 )
 KEY = "000000027478"
-BODY_0 = (
-    "0000"
-    "00000000000003e8"
-    "0003"
-    "0000ea60"
-    "01"  # version, producer id, epoch, timeout, Ongoing
+BODY_0 = bytes.fromhex(
+    "0000 00000000000003e8 0003 0000ea60 01"  # version, producer id, epoch, timeout, Ongoing
     "00000002"
-    "0001"
-    "74"
-    "00000002"
-    "00000000"
-    "00000002"
-    "0001"
-    "75"
-    "00000001"
-    "00000007"
-    "0000000102030406"
-    "0000000102030405"
+    "0001 74 00000002 00000000 00000002"  # t: 0, 2
+    "0001 75 00000001 00000007"  # u: 7
+    "0000000102030406 0000000102030405"  # updated, started
 )
-BODY_1 = (
-    "0001"
-    "00000000000003e8"
-    "0003"
-    "0000ea60"
-    "01"
+BODY_1 = bytes.fromhex(
+    "0001 00000000000003e8 0003 0000ea60 01"
     "03"
-    "02"
-    "74"
-    "03"
-    "00000000"
-    "00000002"
-    "00"
-    "02"
-    "75"
-    "02"
-    "00000007"
-    "00"
-    "0000000102030406"
-    "0000000102030405"
-    "03"
-    "00"
-    "08"
-    "00000000000003e7"
-    "01"
-    "08"
-    "00000000000003e9"
-    "02"
-    "02"
-    "0002"
-)  # previous, next, client
+    "02 74 03 00000000 00000002 00"
+    "02 75 02 00000007 00"
+    "0000000102030406 0000000102030405"
+    "03 00 08 00000000000003e7 01 08 00000000000003e9 02 02 0002"  # tags: previous, next, client
+)
 
 
 @pytest.mark.parametrize(("version", "body"), [(0, BODY_0), (1, BODY_1), (2, BODY_1)])
-def test_bytes(version: int, body: str) -> None:
+def test_bytes(version: int, body: bytes) -> None:
     """The level of transaction.version decides about the value's version, and so about its tags (formats, part 11)."""
     made = record("tx", OPEN, version)
     assert made.key.hex() == KEY
-    assert (made.value or b"").hex() == body
+    assert made.value == body
 
 
 def test_an_empty_transaction_has_no_partitions_and_a_forgotten_one_no_value() -> None:

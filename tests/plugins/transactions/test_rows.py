@@ -1,4 +1,4 @@
-"""The state table of both generations, row by row (tests/traces/transactions_rows_*.txt)."""
+"""Rules of the state table of which ``test_wire_rows`` has no row, or which need more than one request."""
 
 from __future__ import annotations
 
@@ -28,16 +28,8 @@ from tests.plugins.transactions.rows import (
     PRODUCER,
     START_MS,
     apply,
-    rows,
     shard_in,
 )
-from tests.trace_files import text_of
-
-
-@pytest.mark.parametrize("version", [0, 2])
-def test_every_request_in_every_state(version: int) -> None:
-    """The files were read by a person beside Kafka's rules."""
-    assert "\n".join(rows(version)) + "\n" == text_of(f"transactions_rows_{version}")
 
 
 def test_a_new_or_exhausted_producer_id_is_asked_for() -> None:
@@ -207,6 +199,20 @@ def test_a_new_coordinator_leaves_other_transactions_alone(state: State) -> None
     decision = shard_in(state, 0).loaded(NOW_MS)
     assert not decision.after_commit
     assert {order.key for order in decision.timers} == {("abort",), ("forget",)}
+
+
+@pytest.mark.parametrize("state", State)
+@pytest.mark.parametrize("epoch", [EPOCH, EPOCH - 1])
+def test_only_the_markers_of_a_prepared_transactions_epoch_complete_it(state: State, epoch: int) -> None:
+    shard = shard_in(state, 2)
+    apply(shard, MarkersWritten(transactional_id=ID, producer_id=PRODUCER, epoch=epoch))
+    complete = {
+        State.PREPARE_COMMIT: State.COMPLETE_COMMIT,
+        State.PREPARE_ABORT: State.COMPLETE_ABORT,
+    }
+    known = shard.find(ID)
+    assert known is not None
+    assert known.state is (complete.get(state, state) if epoch == EPOCH else state)
 
 
 def test_a_producer_that_another_one_fenced_is_no_repetition() -> None:
