@@ -6,7 +6,8 @@ from collections.abc import Mapping
 from typing import Any, TypeVar, cast
 
 from blumfeld.config.values import BrokerConfig
-from blumfeld.metadata.image.cluster_image import ELR_FEATURE
+from blumfeld.metadata.image.cluster_image import ELR_FEATURE, MetadataImage
+from blumfeld.metadata.image.records import image_records
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, Feature
@@ -24,6 +25,7 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from blumfeld.wire.messages.metadata_records import RegisterControllerRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
 from blumfeld_kit.fakes.files import FakeDisk
@@ -112,6 +114,7 @@ class KraftNode:
         force_empty_metadata: bool = False,
     ) -> None:
         self.runtime = runtime if runtime is not None else FakeRuntime(seed, disk=disk)
+        self._seed = seed
         self.parts = Parts(
             self.runtime, config or {}, node_id, data_dir, features, image_sections, controller_commands
         )
@@ -138,6 +141,25 @@ class KraftNode:
 
         self.runtime.run(start())
         return self
+
+    def again(self, **options: Any) -> KraftNode:
+        """The next incarnation, on the same disk."""
+        self._seed += 1
+        return KraftNode(self.runtime.disk, seed=self._seed, **options).start()
+
+    @property
+    def controller_epoch(self) -> int | None:
+        """The epoch of the controller that this node knows."""
+        return None if self.metadata.controller is None else self.metadata.controller.epoch
+
+    def content(self) -> list[Message]:
+        """All that the image says, but for the controller's word of itself, which each start renews."""
+        assert isinstance(self.image, MetadataImage)
+        return [r for r in image_records(self.image) if not isinstance(r, RegisterControllerRecord)]
+
+    def snapshots(self) -> list[str]:
+        """The names of finished snapshots, the oldest first."""
+        return [name for name in self.runtime.files.list_dir(LOG_DIR) if name.endswith(".checkpoint")]
 
     def _heard(self, image: ClusterImage, delta: ImageDelta) -> None:
         assert image is self.metadata.image

@@ -57,10 +57,8 @@ class Follower:
             self.answer(records=sent, high_watermark=0)
         self.answer(high_watermark=4)
         assert self.end == 6
-
-    @property
-    def storage(self) -> Any:
-        return self.node.parts.local_storage
+        self.node.parts.local_storage.checkpoint([])
+        self.pass_ms(1_000)
 
     @property
     def end(self) -> int:
@@ -119,8 +117,6 @@ def test_a_cut_that_is_broken_off_anywhere_is_made_once_there_is_room() -> None:
     """The leader goes on to ask for it."""
     for nth in range(1, 100):
         follower = Follower()
-        follower.storage.checkpoint([])
-        follower.pass_ms(1_000)
         seen = fill(follower, nth)
         follower.diverges()
         if len(seen) < nth:
@@ -167,8 +163,6 @@ def test_a_log_that_is_to_begin_anew_does_so_once_there_is_room(monkeypatch: pyt
     """What is broken off may leave no segment at all. Nothing but the snapshot says what was committed."""
     for nth in range(1, 100):
         follower = Follower()
-        follower.storage.checkpoint([])
-        follower.pass_ms(1_000)
         raft = follower.metadata.replica.log
         change, seen = raft.truncate_fully_to, list[str]()
 
@@ -204,8 +198,6 @@ def test_a_log_that_is_to_begin_anew_does_so_once_there_is_room(monkeypatch: pyt
 def test_a_voter_says_nothing_of_a_log_that_it_can_not_open() -> None:
     """It could else be elected by records that are gone."""
     follower = Follower(**{"controller.quorum.fetch.timeout.ms": 2_000})
-    follower.storage.checkpoint([])
-    follower.pass_ms(1_000)
     fill(follower)
     follower.diverges()
     sent = len(follower.peers.sent)
@@ -223,8 +215,6 @@ def test_a_voter_says_nothing_of_a_log_that_it_can_not_open() -> None:
 
 def test_a_node_stops_while_its_metadata_log_can_not_be_opened() -> None:
     follower = Follower()
-    follower.storage.checkpoint([])
-    follower.pass_ms(1_000)
     fill(follower)
     follower.diverges()
     follower.disk.watch = None
@@ -235,8 +225,6 @@ def test_a_node_stops_while_its_metadata_log_can_not_be_opened() -> None:
 def test_a_bad_disk_in_a_cut_is_no_defect() -> None:
     """The directory is offline, and the storage says so."""
     follower = Follower()
-    follower.storage.checkpoint([])
-    follower.pass_ms(1_000)
     fill(follower, error_number=errno.EIO)
     follower.diverges()
     assert ("error", "the metadata log failed") in follower.node.parts.events.told

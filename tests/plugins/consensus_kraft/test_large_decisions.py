@@ -14,7 +14,7 @@ from blumfeld.metadata.image.records import image_of, image_records
 from blumfeld.metadata.slices import BATCH_RECORDS_MAX, SLICE_RECORDS
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.broker_registration import (
     BrokerRegistrationRequest,
@@ -33,17 +33,12 @@ from blumfeld.wire.messages.metadata_records import (
 )
 from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.files import FakeDisk
+from tests.coordinator.fakes import code_of
 from tests.everyday import first
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID, LOG_DIR, KraftNode, creation
 
 PARTITIONS = 600
 SILENT = 2
-
-
-@pytest.fixture
-def disk() -> FakeDisk:
-    """An empty one."""
-    return FakeDisk()
 
 
 def batches(node: KraftNode) -> list[list[Message]]:
@@ -77,18 +72,6 @@ def begin(node: KraftNode, partitions: int = 2_500) -> Completion[Message]:
 def has_ended(node: KraftNode) -> bool:
     """Whether its end is."""
     return any(isinstance(b[0], EndTransactionRecord) for b in batches(node)[1:])
-
-
-def code_of(completion: Completion[Message]) -> ErrorCode:
-    """The error that a command failed with."""
-    assert isinstance(completion.error, BrokerError)
-    return completion.error.code
-
-
-def content(node: KraftNode) -> list[Message]:
-    """All that the image says, but for the controller's word of itself, which each start renews."""
-    assert isinstance(node.image, MetadataImage)
-    return [r for r in image_records(node.image) if not isinstance(r, RegisterControllerRecord)]
 
 
 def turns_until(node: KraftNode, condition: Callable[[], Any], most: int = 500) -> int:
@@ -140,9 +123,7 @@ def partitions_of(image: ClusterImage) -> int:
     return len(image.topics["alpha"].partitions) if "alpha" in image.topics else 0
 
 
-def test_a_large_atomic_decision_is_a_transaction(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_large_atomic_decision_is_a_transaction(node: KraftNode) -> None:
     before = len(batches(node))
     seen: set[int] = set()
     turn_by_turn(node)
@@ -153,14 +134,12 @@ def test_a_large_atomic_decision_is_a_transaction(disk: FakeDisk) -> None:
     assert sum(len(b) for b in made) == PARTITIONS + 3
     assert max(len(b) for b in made) == BATCH_RECORDS_MAX
     assert seen == {0, PARTITIONS}, "a reader saw a part of it"
-    kept = content(node)
+    kept = node.content()
     node.stop()
-    assert content(KraftNode(disk, seed=1).start()) == kept
+    assert node.again().content() == kept
 
 
-def test_a_small_decision_is_one_batch_without_a_transaction(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_small_decision_is_one_batch_without_a_transaction(node: KraftNode) -> None:
     before = len(batches(node))
     node.create("alpha", partitions=BATCH_RECORDS_MAX - 1)
     (only,) = batches(node)[before:]
@@ -192,25 +171,21 @@ def test_a_record_that_fits_no_batch_is_refused_and_changes_nothing(disk: FakeDi
 
 
 @pytest.mark.parametrize("turns", [0, 1, 2, 4])
-def test_a_controller_that_dies_within_a_transaction_leaves_nothing(disk: FakeDisk, turns: int) -> None:
-    node = KraftNode(disk).start()
-    node.join()
-    before = content(node)
+def test_a_controller_that_dies_within_a_transaction_leaves_nothing(node: KraftNode, turns: int) -> None:
+    before = node.content()
     begin(node)
     node.runtime.advance(turns)
     assert not has_ended(node), "it was too quick"
     node.runtime.crash(power_cut=False)
-    again = KraftNode(disk, seed=1).start()
-    assert content(again) == before
+    again = node.again()
+    assert again.content() == before
     assert any(isinstance(r, AbortTransactionRecord) for b in batches(again) for r in b)
     again.join()
     assert again.create("alpha") == [0]
 
 
-def test_a_log_that_fails_within_a_transaction_aborts_it(disk: FakeDisk) -> None:
+def test_a_log_that_fails_within_a_transaction_aborts_it(node: KraftNode, disk: FakeDisk) -> None:
     """The node lives on: its controller is built anew from the log, without the half."""
-    node = KraftNode(disk).start()
-    node.join()
     failed = begin(node)
     disk.room = 0
     turns_until(node, lambda: failed.done)
@@ -220,14 +195,12 @@ def test_a_log_that_fails_within_a_transaction_aborts_it(disk: FakeDisk) -> None
     assert "alpha" not in node.image.topics
     assert node.create("alpha", partitions=3) == [0]
     assert partitions_of(node.image) == 3
-    kept = content(node)
+    kept = node.content()
     node.stop()
-    assert content(KraftNode(disk, seed=1).start()) == kept
+    assert node.again().content() == kept
 
 
-def test_commands_wait_for_the_end_of_a_large_decision_and_keep_their_order(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_commands_wait_for_the_end_of_a_large_decision_and_keep_their_order(node: KraftNode) -> None:
     answered: list[str] = []
     asked = {
         name: node.submit(creation(name, partitions=partitions))
@@ -250,10 +223,8 @@ def test_commands_wait_for_the_end_of_a_large_decision_and_keep_their_order(disk
     assert [r.name for r in made[begun:ended] if isinstance(r, TopicRecord)] == ["alpha"]
 
 
-def test_a_silent_broker_of_many_partitions_is_fenced_in_parts(disk: FakeDisk) -> None:
+def test_a_silent_broker_of_many_partitions_is_fenced_in_parts(node: KraftNode) -> None:
     """Its partitions move before it is fenced; commands come between; it leads nothing in the end."""
-    node = KraftNode(disk).start()
-    node.join()
     join_another(node)
     on_both(node)
     turn_by_turn(node)
@@ -275,9 +246,7 @@ def test_a_silent_broker_of_many_partitions_is_fenced_in_parts(disk: FakeDisk) -
     assert ("warning", "a broker fell silent and is fenced") in node.parts.events.told
 
 
-def test_a_broker_that_is_heard_from_while_it_is_being_fenced_stays(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_broker_that_is_heard_from_while_it_is_being_fenced_stays(node: KraftNode) -> None:
     epoch = join_another(node)
     on_both(node)
     turn_by_turn(node)
@@ -292,9 +261,7 @@ def test_a_broker_that_is_heard_from_while_it_is_being_fenced_stays(disk: FakeDi
 
 
 @pytest.mark.parametrize("seed", first(2, range(6)))
-def test_a_fencing_that_a_crash_interrupts_goes_on(disk: FakeDisk, seed: int) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_fencing_that_a_crash_interrupts_goes_on(node: KraftNode, seed: int) -> None:
     epoch = join_another(node)
     on_both(node, 1_000)
     turn_by_turn(node)
@@ -304,7 +271,7 @@ def test_a_fencing_that_a_crash_interrupts_goes_on(disk: FakeDisk, seed: int) ->
     node.runtime.advance(Random(seed).randrange(4))
     assert not node.image.brokers[SILENT].fenced, "it was too quick"
     node.runtime.crash(power_cut=bool(seed % 2))
-    again = KraftNode(disk, seed=1).start()
+    again = node.again()
     again.join()
     again.runtime.advance(12_000)
     assert again.image.brokers[SILENT].fenced
@@ -313,10 +280,8 @@ def test_a_fencing_that_a_crash_interrupts_goes_on(disk: FakeDisk, seed: int) ->
     assert not again.image.index.in_sync(SILENT)
 
 
-def test_elections_that_a_crash_interrupts_go_on(disk: FakeDisk) -> None:
+def test_elections_that_a_crash_interrupts_go_on(node: KraftNode) -> None:
     """A broker is unfenced, and its controller dies before it has elected it everywhere."""
-    node = KraftNode(disk).start()
-    node.join()
     epoch = join_another(node)
     request = creation("alpha", partitions=1_000)
     node.ask(request, CreateTopicsResponse)
@@ -334,16 +299,14 @@ def test_elections_that_a_crash_interrupts_go_on(disk: FakeDisk) -> None:
     turns_until(node, lambda: end(node) > begins)
     assert node.image.index.led(-1)
     node.runtime.crash(power_cut=False)
-    again = KraftNode(disk, seed=1).start()
+    again = node.again()
     again.runtime.advance(1_000)
     assert isinstance(again.image, MetadataImage)
     assert not again.image.index.led(-1)
 
 
-def test_a_heartbeat_is_answered_while_an_image_is_being_applied(disk: FakeDisk) -> None:
+def test_a_heartbeat_is_answered_while_an_image_is_being_applied(node: KraftNode) -> None:
     """What reads the image waits for it; the deltas keep their order."""
-    node = KraftNode(disk).start()
-    node.join()
     applying: list[Completion[None]] = []
     told: list[str] = []
 
@@ -372,23 +335,16 @@ def test_a_heartbeat_is_answered_while_an_image_is_being_applied(disk: FakeDisk)
     assert beta.done
 
 
-def snapshots(node: KraftNode) -> list[str]:
-    """Names of finished snapshots."""
-    return [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
-
-
-def test_a_snapshot_over_many_turns_is_the_image_of_its_beginning(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_snapshot_over_many_turns_is_the_image_of_its_beginning(node: KraftNode) -> None:
     node.create("alpha", partitions=PARTITIONS)
-    at, kept = node.metadata.applied_offset, content(node)
+    at, kept = node.metadata.applied_offset, node.content()
     turn_by_turn(node)
     node.metadata.replica.snapshots.take()
     node.runtime.run_turn()
     node.submit(creation("beta"))
-    turns = turns_until(node, lambda: snapshots(node))
+    turns = turns_until(node, node.snapshots)
     assert turns >= PARTITIONS // SLICE_RECORDS
-    (name,) = snapshots(node)
+    (name,) = node.snapshots()
     found = CheckpointId.of(name)
     assert found is not None
     assert found.end_offset == at + 1
@@ -397,15 +353,13 @@ def test_a_snapshot_over_many_turns_is_the_image_of_its_beginning(disk: FakeDisk
     assert [r for r in image_records(image) if not isinstance(r, RegisterControllerRecord)] == kept
 
 
-def test_a_snapshot_within_a_transaction_contains_none_of_it(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_snapshot_within_a_transaction_contains_none_of_it(node: KraftNode) -> None:
     raft, taking = node.metadata.replica.log, node.metadata.replica.snapshots
     begin(node, 5_000)
     assert raft.committed_end > node.metadata.applied_offset + 1
     taking.take()
-    turns_until(node, lambda: snapshots(node))
+    turns_until(node, node.snapshots)
     turns_until(node, lambda: "alpha" in node.image.topics)
-    kept = content(node)
+    kept = node.content()
     node.runtime.crash(power_cut=False)
-    assert content(KraftNode(disk, seed=1).start()) == kept
+    assert node.again().content() == kept

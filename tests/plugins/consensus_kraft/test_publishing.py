@@ -22,22 +22,31 @@ def batch(base_offset: int, name: str) -> Placed:
     )
 
 
+class Published(Publisher):
+    """An empty image, and what is told of it."""
+
+    def __init__(self) -> None:
+        self.runtime = FakeRuntime()
+        self.told: list[Exception] = []
+        super().__init__(
+            MetadataImage("cluster"), self.runtime, lambda _: None, lambda *_: None, self.told.append
+        )
+
+
 def image_with(*names: str, offset: int) -> MetadataImage:
-    runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
+    publisher = Published()
     for number, name in enumerate(names):
         publisher.uncommitted.append(batch(number, name))
     publisher.committed(len(names))
     while not publisher.is_idle:
-        runtime.run_turn()
+        publisher.runtime.run_turn()
     assert isinstance(publisher.image, MetadataImage)
     publisher.image.offset = offset
     return publisher.image
 
 
 def test_a_snapshot_of_the_leader_takes_the_place_of_image_and_batches() -> None:
-    runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
+    publisher = Published()
     deltas: list[ImageDelta] = []
     publisher.subscribe(lambda _image, delta: deltas.append(delta))
     publisher.publish_all()
@@ -60,9 +69,7 @@ def test_a_snapshot_of_the_leader_takes_the_place_of_image_and_batches() -> None
 
 def test_an_answer_may_lead_to_the_next_request() -> None:
     """Its reply is kept behind those that are being answered."""
-    publisher = Publisher(
-        MetadataImage("cluster"), FakeRuntime(), lambda _: None, lambda *_: None, lambda _: None
-    )
+    publisher = Published()
     publisher.publish_all()
     answered: list[int] = []
 
@@ -92,8 +99,7 @@ def undecoded(base_offset: int, *names: str, damaged: bool = False) -> Placed:
 
 def test_fetched_records_are_decoded_when_they_are_published_bit_by_bit() -> None:
     """A controller that begins in the middle finds all of them behind its image."""
-    runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
+    publisher = Published()
     publisher.publish_all()
     names = [f"t{number}" for number in range(1_000)]
     publisher.uncommitted += [undecoded(0, *names[:600]), undecoded(600, *names[600:])]
@@ -104,14 +110,12 @@ def test_fetched_records_are_decoded_when_they_are_published_bit_by_bit() -> Non
     assert [len(step.records) for step in behind] == [600, 400]
     assert not transaction_open
     while not publisher.is_idle:
-        runtime.run_turn()
+        publisher.runtime.run_turn()
     assert list(publisher.image.topics) == names
 
 
 def test_nothing_is_published_behind_records_that_cannot_be_read() -> None:
-    runtime = FakeRuntime()
-    told: list[Exception] = []
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, told.append)
+    publisher = Published()
     publisher.uncommitted += [
         undecoded(0, "first"),
         undecoded(1, "second", "third", damaged=True),
@@ -120,24 +124,21 @@ def test_nothing_is_published_behind_records_that_cannot_be_read() -> None:
     publisher.committed(4)
     publisher.committed(4)
     for _ in range(5):
-        runtime.run_turn()
+        publisher.runtime.run_turn()
     assert list(publisher.image.topics) == ["first"]
-    assert len(told) == 1
+    assert len(publisher.told) == 1
     assert publisher.image.offset == 0
 
 
 def test_records_that_contradict_the_image_are_told_and_nothing_behind_them_is_published() -> None:
     """The driver ends the node, in whatever turn they are replayed."""
-    told: list[Exception] = []
-    publisher = Publisher(
-        MetadataImage("cluster"), FakeRuntime(), lambda _: None, lambda *_: None, told.append
-    )
+    publisher = Published()
     publisher.publish_all()
     of_no_topic = records.PartitionRecord(topic_id=b"nobody's topic..", replicas=[1], isr=[1], leader=1)
     publisher.uncommitted += [Placed(0, 1, 1, [of_no_topic], 100, 0), batch(1, "behind")]
     publisher.committed(2)
     publisher.committed(2)
-    assert len(told) == 1
+    assert len(publisher.told) == 1
     assert not publisher.image.topics
 
 
@@ -148,8 +149,7 @@ def large_image(topics: int, offset: int) -> MetadataImage:
 def test_a_large_snapshot_is_compared_over_several_turns() -> None:
     """Readers have the old image until then, and what was committed behind the snapshot comes afterwards. A controller
     that begins meanwhile begins with the new one."""
-    runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
+    publisher = Published()
     deltas: list[ImageDelta] = []
     publisher.subscribe(lambda _image, delta: deltas.append(delta))
     publisher.publish_all()
@@ -163,32 +163,30 @@ def test_a_large_snapshot_is_compared_over_several_turns() -> None:
     assert publisher.newest is new
     assert [step.last_offset for step in publisher.unpublished()[0]] == [3_000]
     while publisher.image is old:
-        runtime.run_turn()
+        publisher.runtime.run_turn()
     assert len(deltas[1].topics_created) == 3_000
     for _ in range(20):
-        runtime.run_turn()
+        publisher.runtime.run_turn()
     assert list(publisher.image.topics)[-1] == "behind"
     assert publisher.newest is publisher.image
     assert publisher.is_idle
 
 
 def test_a_second_snapshot_takes_the_place_of_one_that_is_being_compared() -> None:
-    runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
+    publisher = Published()
     publisher.publish_all()
     publisher.replace(large_image(3_000, offset=2_999))
-    runtime.run_turn()
+    publisher.runtime.run_turn()
     second = image_with("one", offset=9_999)
     publisher.replace(second)
     for _ in range(20):
-        runtime.run_turn()
+        publisher.runtime.run_turn()
     assert publisher.image is second
 
 
 def test_a_snapshot_waits_for_a_listener_that_applies_the_delta_before() -> None:
     """The delta is between images. A listener that dropped the rest of the one before would miss changes."""
-    runtime = FakeRuntime()
-    publisher = Publisher(MetadataImage("cluster"), runtime, lambda _: None, lambda *_: None, lambda _: None)
+    publisher = Published()
     applying: list[Completion[None]] = []
 
     def listener(_image: ClusterImage, _delta: ImageDelta) -> Completion[None]:
@@ -202,8 +200,8 @@ def test_a_snapshot_waits_for_a_listener_that_applies_the_delta_before() -> None
     publisher.committed(1)
     assert len(applying) == 1
     publisher.replace(image_with("one", offset=49))
-    runtime.run_turn()
+    publisher.runtime.run_turn()
     assert len(applying) == 1
     applying[0].complete(None)
-    runtime.run_turn()
+    publisher.runtime.run_turn()
     assert len(applying) == 2

@@ -14,19 +14,17 @@ from blumfeld.metadata.controller import Controller
 from blumfeld.metadata.decision import ControllerDecision
 from blumfeld.metadata.image.bootstrap import bootstrap_checkpoint
 from blumfeld.metadata.image.checkpoint import CheckpointId, decode_checkpoint, encode_checkpoint
-from blumfeld.metadata.image.cluster_image import ELR_FEATURE, MetadataImage
-from blumfeld.metadata.image.records import image_records
+from blumfeld.metadata.image.cluster_image import ELR_FEATURE
 from blumfeld.spi.cluster import BROKER_RESOURCE, ClusterImage, ImageDelta
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Feature
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import CreateTopicsRequest, CreateTopicsResponse
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from blumfeld.wire.messages.metadata import MetadataRequest
 from blumfeld.wire.messages.metadata_records import (
     BeginTransactionRecord,
-    RegisterControllerRecord,
     TopicRecord,
 )
 from blumfeld.wire.messages.raft_records import VotersRecord, VotersRecordVoter
@@ -35,14 +33,9 @@ from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_kit.fakes.files import FakeDisk, Fault
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import Listener
+from tests.coordinator.fakes import code_of
 from tests.everyday import first
 from tests.plugins.consensus_kraft.kraft_node import DATA_DIR, LOG_DIR, KraftNode, creation
-
-
-@pytest.fixture
-def disk() -> FakeDisk:
-    """An empty one."""
-    return FakeDisk()
 
 
 def read(node: KraftNode, name: str) -> bytes:
@@ -50,23 +43,10 @@ def read(node: KraftNode, name: str) -> bytes:
     return node.runtime.files.read_bytes(f"{LOG_DIR}/{name}")
 
 
-def content(image: ClusterImage) -> list[Message]:
-    """All that an image says, but for the controller's word of itself, which each start renews."""
-    assert isinstance(image, MetadataImage)
-    return [r for r in image_records(image) if not isinstance(r, RegisterControllerRecord)]
-
-
-def error_of(completion: Completion[Message]) -> ErrorCode:
-    """The code that it failed with."""
-    assert isinstance(completion.error, BrokerError)
-    return completion.error.code
-
-
 def test_a_new_directory_becomes_a_cluster(disk: FakeDisk) -> None:
     node = KraftNode(disk).start()
     assert node.image.features == {"metadata.version": 30, ELR_FEATURE: 1}
-    assert node.metadata.controller is not None
-    assert node.metadata.controller.epoch == 1
+    assert node.controller_epoch == 1
     state = json.loads(read(node, "quorum-state"))
     assert state == {
         "clusterId": "",
@@ -91,9 +71,7 @@ def test_features_of_plugins_are_finalized_with_a_new_cluster(disk: FakeDisk) ->
     assert node.image.features == {"metadata.version": 30, ELR_FEATURE: 1, "group.version": 1}
 
 
-def test_what_is_answered_is_in_the_image_and_told(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_what_is_answered_is_in_the_image_and_told(node: KraftNode) -> None:
     assert node.create("alpha", "beta", partitions=3) == [0, 0]
     assert list(node.image.topics) == ["alpha", "beta"]
     last = node.deltas[-1]
@@ -102,9 +80,7 @@ def test_what_is_answered_is_in_the_image_and_told(disk: FakeDisk) -> None:
     assert node.image.topics["alpha"].partitions[0].leader == 1
 
 
-def test_who_subscribes_late_is_told_everything_at_once(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_who_subscribes_late_is_told_everything_at_once(node: KraftNode) -> None:
     node.create("alpha")
     heard: list[ImageDelta] = []
     node.metadata.subscribe(lambda _, delta: heard.append(delta))
@@ -112,9 +88,7 @@ def test_who_subscribes_late_is_told_everything_at_once(disk: FakeDisk) -> None:
     assert [t.name for t in heard[0].topics_created] == ["alpha"]
 
 
-def test_nothing_is_answered_before_it_is_flushed(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_nothing_is_answered_before_it_is_flushed(node: KraftNode) -> None:
     node.runtime.offload_delay_ms = lambda: 50.0
     first, second = node.submit(creation("alpha")), node.submit(creation("alpha"))
     node.runtime.run_turn()
@@ -128,9 +102,7 @@ def test_nothing_is_answered_before_it_is_flushed(disk: FakeDisk) -> None:
     assert refused.topics[0].error_code == ErrorCode.TOPIC_ALREADY_EXISTS
 
 
-def test_changes_of_one_turn_share_a_write_and_a_flush(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_changes_of_one_turn_share_a_write_and_a_flush(node: KraftNode, disk: FakeDisk) -> None:
     before = dict(disk.operations)
     asked = [node.submit(creation(f"t{n}")) for n in range(20)]
     node.runtime.advance(10)
@@ -145,97 +117,82 @@ def test_what_was_answered_is_there_after_a_crash(disk: FakeDisk, power_cut: boo
     node = KraftNode(disk, seed=seed).start()
     node.join()
     node.create("alpha", "beta")
-    kept = content(node.image)
+    kept = node.content()
     node.submit(creation("gamma"))
     node.runtime.crash(power_cut=power_cut)
     again = KraftNode(disk, seed=seed + 100).start()
-    after = content(again.image)
+    after = again.content()
     # What was on its way may have been lost or not, but whole.
     assert after == kept or (
         set(again.image.topics) == {"alpha", "beta", "gamma"} and len(after) == len(kept) + 2
     )
-    assert again.metadata.controller is not None
-    assert again.metadata.controller.epoch == 2
+    assert again.controller_epoch == 2
 
 
-def test_each_start_is_an_epoch_and_finds_the_same_image(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_each_start_is_an_epoch_and_finds_the_same_image(node: KraftNode, disk: FakeDisk) -> None:
     node.create("alpha", partitions=4)
     topic = node.image.topics["alpha"]
     node.stop()
     for epoch in (2, 3):
         node = KraftNode(disk, seed=epoch).start()
-        assert node.metadata.controller is not None
-        assert node.metadata.controller.epoch == epoch
+        assert node.controller_epoch == epoch
         assert node.image.topics["alpha"] == topic
         node.stop()
 
 
-def test_a_restarted_broker_leads_again_at_once(disk: FakeDisk) -> None:
+def test_a_restarted_broker_leads_again_at_once(node: KraftNode) -> None:
     """Whoever had its id before is dead: it was this very node."""
-    node = KraftNode(disk).start()
-    node.join()
     node.create("alpha")
     node.runtime.crash()
-    again = KraftNode(disk, seed=1).start()
+    again = node.again()
     again.join()
     partition = again.image.topics["alpha"].partitions[0]
     assert (partition.leader, partition.leader_epoch) == (1, 2)
 
 
-def test_a_failed_write_drops_the_controller_and_it_comes_back_in_a_new_epoch(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_failed_write_drops_the_controller_and_it_comes_back_in_a_new_epoch(
+    node: KraftNode, disk: FakeDisk
+) -> None:
     node.create("alpha")
     disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", error_number=28))
     lost = node.submit(creation("beta"))
     node.runtime.advance(10)
-    assert error_of(lost) == ErrorCode.NOT_CONTROLLER
+    assert code_of(lost) == ErrorCode.NOT_CONTROLLER
     assert node.metadata.controller is None
-    assert error_of(node.submit(creation("beta"))) == ErrorCode.NOT_CONTROLLER
+    assert code_of(node.submit(creation("beta"))) == ErrorCode.NOT_CONTROLLER
     node.runtime.advance(2_000)
-    assert node.metadata.controller is not None
-    assert node.metadata.controller.epoch == 2
+    assert node.controller_epoch == 2
     assert node.create("beta") == [0]
-    kept = content(node.image)
+    kept = node.content()
     node.stop()
-    again = KraftNode(disk, seed=1).start()
-    drop = "RegisterControllerRecord"
-    assert [r for r in content(again.image) if r.meta.name != drop] == [
-        r for r in kept if r.meta.name != drop
-    ]
+    assert node.again().content() == kept
 
 
-def test_after_a_failed_flush_the_log_takes_nothing(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_after_a_failed_flush_the_log_takes_nothing(node: KraftNode, disk: FakeDisk) -> None:
     disk.inject(Fault(operation="fdatasync", path_part="__cluster_metadata", times=1))
     lost = node.submit(creation("alpha"))
     node.runtime.advance(10_000)
-    assert error_of(lost) == ErrorCode.NOT_CONTROLLER
+    assert code_of(lost) == ErrorCode.NOT_CONTROLLER
     assert node.metadata.controller is None
-    assert error_of(node.submit(creation("beta"))) == ErrorCode.NOT_CONTROLLER
+    assert code_of(node.submit(creation("beta"))) == ErrorCode.NOT_CONTROLLER
     assert ("error", "the metadata log failed") in node.parts.events.told
 
 
-def test_a_disk_that_hangs_times_requests_out(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_disk_that_hangs_times_requests_out(node: KraftNode) -> None:
     node.runtime.offload_delay_ms = lambda: 60_000.0
     late = node.submit(creation("alpha"), timeout_ms=100)
     node.runtime.advance(200)
-    assert error_of(late) == ErrorCode.REQUEST_TIMED_OUT
+    assert code_of(late) == ErrorCode.REQUEST_TIMED_OUT
 
 
 def test_commands_that_no_controller_knows_fail(disk: FakeDisk) -> None:
     node = KraftNode(disk).start()
-    assert error_of(node.submit(MetadataRequest())) == ErrorCode.UNSUPPORTED_VERSION
+    assert code_of(node.submit(MetadataRequest())) == ErrorCode.UNSUPPORTED_VERSION
 
 
 def test_before_the_start_and_after_the_stop_there_is_no_controller(disk: FakeDisk) -> None:
     node = KraftNode(disk)
-    assert error_of(node.submit(CreateTopicsRequest())) == ErrorCode.NOT_CONTROLLER
+    assert code_of(node.submit(CreateTopicsRequest())) == ErrorCode.NOT_CONTROLLER
     assert node.metadata.quorum() is None
     node.start()
     quorum = node.metadata.quorum()
@@ -244,16 +201,14 @@ def test_before_the_start_and_after_the_stop_there_is_no_controller(disk: FakeDi
     assert quorum.voters == (1,)
     node.stop()
     node.stop()
-    assert error_of(node.submit(CreateTopicsRequest())) == ErrorCode.NOT_CONTROLLER
+    assert code_of(node.submit(CreateTopicsRequest())) == ErrorCode.NOT_CONTROLLER
 
 
-def test_a_stop_lets_what_was_placed_be_committed(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_stop_lets_what_was_placed_be_committed(node: KraftNode) -> None:
     last = node.submit(creation("alpha"))
     node.stop()
     assert isinstance(last.result(), CreateTopicsResponse)
-    assert "alpha" in KraftNode(disk, seed=1).start().image.topics
+    assert "alpha" in node.again().image.topics
 
 
 def test_snapshots_stand_in_for_the_log(disk: FakeDisk) -> None:
@@ -268,16 +223,16 @@ def test_snapshots_stand_in_for_the_log(disk: FakeDisk) -> None:
     for n in range(200):
         node.create(f"t{n}", partitions=10)
         node.runtime.advance(5)
-    names = [name for name in node.runtime.files.list_dir(LOG_DIR) if name.endswith(".checkpoint")]
+    names = node.snapshots()
     assert len(names) == 2
-    kept = content(node.image)
+    kept = node.content()
     node.runtime.crash(power_cut=False)
     again = KraftNode(disk, config=config, seed=1).start()
-    assert content(again.image) == kept
+    assert again.content() == kept
     again.stop()
     again.runtime.files.write_atomically(f"{LOG_DIR}/{names[1]}", b"rubbish")
     from_the_older = KraftNode(disk, config=config, seed=2).start()
-    assert content(from_the_older.image) == kept
+    assert from_the_older.content() == kept
 
 
 def test_a_log_that_begins_behind_every_readable_snapshot_is_refused(disk: FakeDisk) -> None:
@@ -291,13 +246,13 @@ def test_a_log_that_begins_behind_every_readable_snapshot_is_refused(disk: FakeD
     for n in range(50):
         node.create(f"t{n}", partitions=10)
         node.runtime.advance(5)
-    kept = content(node.image)
+    kept = node.content()
     node.stop()
     files = node.runtime.files
     newest = [name for name in files.list_dir(LOG_DIR) if name.endswith(".checkpoint")][-1]
     files.write_atomically(f"{LOG_DIR}/{newest}", b"rubbish")
     from_the_older = KraftNode(disk, config=config, seed=1).start()
-    assert content(from_the_older.image) == kept
+    assert from_the_older.content() == kept
     from_the_older.stop()
     files = from_the_older.runtime.files
     for name in files.list_dir(LOG_DIR):
@@ -307,10 +262,8 @@ def test_a_log_that_begins_behind_every_readable_snapshot_is_refused(disk: FakeD
         KraftNode(disk, config=config, seed=2).start()
 
 
-def test_a_flipped_bit_in_the_metadata_log_ends_the_start(disk: FakeDisk) -> None:
+def test_a_flipped_bit_in_the_metadata_log_ends_the_start(node: KraftNode) -> None:
     """A clean stop vouches for the log, so nothing else reads it all."""
-    node = KraftNode(disk).start()
-    node.join()
     node.create("alpha")
     node.stop()
     path = f"{LOG_DIR}/00000000000000000000.log"
@@ -318,7 +271,7 @@ def test_a_flipped_bit_in_the_metadata_log_ends_the_start(disk: FakeDisk) -> Non
     data[data.index(b"alpha")] ^= 1
     node.runtime.files.write_atomically(path, bytes(data))
     with pytest.raises(ValueError, match=r"__cluster_metadata-0 at offset \d+"):
-        KraftNode(disk, seed=1).start()
+        node.again()
 
 
 def test_a_lost_quorum_state_brings_back_no_epoch(disk: FakeDisk) -> None:
@@ -327,8 +280,7 @@ def test_a_lost_quorum_state_brings_back_no_epoch(disk: FakeDisk) -> None:
     node.stop()
     node.runtime.files.unlink(f"{LOG_DIR}/quorum-state")
     again = KraftNode(disk, seed=1).start()
-    assert again.metadata.controller is not None
-    assert again.metadata.controller.epoch == 2
+    assert again.controller_epoch == 2
 
 
 def test_a_node_whose_vote_can_not_be_read_says_so_and_stops(disk: FakeDisk) -> None:
@@ -340,15 +292,12 @@ def test_a_node_whose_vote_can_not_be_read_says_so_and_stops(disk: FakeDisk) -> 
     node.stop()
 
 
-def test_an_epoch_whose_first_write_failed_is_not_on_record(disk: FakeDisk) -> None:
+def test_an_epoch_whose_first_write_failed_is_not_on_record(node: KraftNode, disk: FakeDisk) -> None:
     """Epoch 2 never wrote a record: a follower that asked for its end would cut its log in the wrong place."""
-    node = KraftNode(disk).start()
-    node.join()
     disk.inject(Fault(operation="pwritev", path_part="__cluster_metadata", error_number=28, times=2))
     node.submit(creation("alpha"))
     node.runtime.advance(20_000)
-    assert node.metadata.controller is not None
-    assert node.metadata.controller.epoch == 3
+    assert node.controller_epoch == 3
     epochs = [line.split()[0] for line in read(node, "leader-epoch-checkpoint").decode().splitlines()[2:]]
     assert epochs == ["1", "3"]
 
@@ -360,7 +309,7 @@ WITHOUT_EMPTY_RECORDS = {"metadata.max.idle.interval.ms": 0}
 def test_a_snapshot_is_taken_after_an_hour(disk: FakeDisk) -> None:
     node = KraftNode(disk, config=WITHOUT_EMPTY_RECORDS).start()
     node.runtime.advance(3_600_000 + 1_000)
-    assert [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
+    assert node.snapshots()
 
 
 def test_a_damaged_snapshot_is_passed_over(disk: FakeDisk) -> None:
@@ -368,7 +317,7 @@ def test_a_damaged_snapshot_is_passed_over(disk: FakeDisk) -> None:
     node.join()
     node.create("alpha")
     node.runtime.advance(3_600_000 + 1_000)
-    (name,) = [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")]
+    (name,) = node.snapshots()
     node.stop()
     node.runtime.files.write_atomically(f"{LOG_DIR}/{name}", b"rubbish")
     again = KraftNode(disk, seed=1).start()
@@ -386,19 +335,15 @@ def test_another_metadata_version_is_refused(disk: FakeDisk) -> None:
         KraftNode(disk).start()
 
 
-def test_a_silent_broker_is_fenced(disk: FakeDisk) -> None:
-    node = KraftNode(disk).start()
-    node.join()
+def test_a_silent_broker_is_fenced(node: KraftNode) -> None:
     node.create("alpha")
     node.runtime.advance(10_000)
     assert node.image.brokers[1].fenced
     assert node.image.topics["alpha"].partitions[0].leader == -1
 
 
-def test_an_answer_is_never_ahead_of_the_image(disk: FakeDisk) -> None:
+def test_an_answer_is_never_ahead_of_the_image(node: KraftNode) -> None:
     """Also of a command that a listener submits while one of several committed batches is being published."""
-    node = KraftNode(disk).start()
-    node.join()
     seen: list[tuple[str, bool]] = []
 
     def ask(image: ClusterImage, delta: ImageDelta) -> None:
@@ -440,41 +385,36 @@ def test_a_directory_whose_voters_stand_in_the_log(disk: FakeDisk) -> None:
     node.join()
     node.runtime.advance(10)
     assert json.loads(read(node, "quorum-state"))["data_version"] == 1
-    newest = [n for n in node.runtime.files.list_dir(LOG_DIR) if n.endswith(".checkpoint")][-1]
+    newest = node.snapshots()[-1]
     kept = decode_checkpoint(read(node, newest), newest)
     assert newest > CheckpointId(1, 0).name
     assert (kept.kraft_version, kept.voters) == (1, voters)
 
 
 def test_a_decision_that_contradicts_the_image_never_reaches_the_log(
-    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch
+    node: KraftNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A defect costs one request and a new epoch, not the directory."""
-    node = KraftNode(disk).start()
-    node.join()
     node.create("alpha")
     waiting = node.submit(creation("beta"))
     again = ControllerDecision([TopicRecord(name="alpha", topic_id=b"a" * 16)], CreateTopicsResponse())
     with monkeypatch.context() as patch:
         patch.setattr(Controller, "command", lambda *_: again)
         broken = node.submit(CreateTopicsRequest())
-    assert error_of(broken) == ErrorCode.UNKNOWN_SERVER_ERROR
+    assert code_of(broken) == ErrorCode.UNKNOWN_SERVER_ERROR
     node.runtime.advance(2_000)
     assert isinstance(waiting.result(), CreateTopicsResponse)
-    assert node.metadata.controller is not None
-    assert node.metadata.controller.epoch == 2
+    assert node.controller_epoch == 2
     assert node.create("gamma") == [0]
-    kept = content(node.image)
+    kept = node.content()
     node.stop()
-    assert content(KraftNode(disk, seed=1).start().image) == kept
+    assert node.again().content() == kept
 
 
 def test_a_defect_in_a_decision_costs_that_request_alone(
-    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch
+    node: KraftNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Nothing was placed: the controller leads on in its epoch. Records that can't be encoded are no different."""
-    node = KraftNode(disk).start()
-    node.join()
 
     def defect(*_: object) -> ControllerDecision:
         raise ZeroDivisionError
@@ -483,21 +423,18 @@ def test_a_defect_in_a_decision_costs_that_request_alone(
     for command in (defect, defect, lambda *_: too_long):
         with monkeypatch.context() as patch:
             patch.setattr(Controller, "command", command)
-            assert error_of(node.submit(CreateTopicsRequest())) == ErrorCode.UNKNOWN_SERVER_ERROR
+            assert code_of(node.submit(CreateTopicsRequest())) == ErrorCode.UNKNOWN_SERVER_ERROR
         assert node.create(f"topic-{len(node.image.topics)}") == [0]
-    assert node.metadata.controller is not None
-    assert node.metadata.controller.epoch == 1
+    assert node.controller_epoch == 1
     said = [event for level, event in node.parts.events.told if level == "error"]
     assert said == ["a controller's command met a defect"] * 2, "one for each place"
 
 
 @pytest.mark.parametrize("where", ["replay", "append"])
 def test_a_defect_behind_the_decision_drops_the_controller(
-    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch, where: str
+    node: KraftNode, monkeypatch: pytest.MonkeyPatch, where: str
 ) -> None:
     """It is half changed: a new one is built from the log, in a new epoch."""
-    node = KraftNode(disk).start()
-    node.join()
 
     def defect(*_: object) -> None:
         raise ZeroDivisionError
@@ -507,20 +444,17 @@ def test_a_defect_behind_the_decision_drops_the_controller(
             patch.setattr(Controller, "replay", defect)
         else:
             patch.setattr(RaftLog, "append", defect)
-        assert error_of(node.submit(creation("alpha"))) == ErrorCode.UNKNOWN_SERVER_ERROR
+        assert code_of(node.submit(creation("alpha"))) == ErrorCode.UNKNOWN_SERVER_ERROR
         assert node.metadata.controller is None
     node.runtime.advance(2_000)
-    assert node.metadata.controller is not None
-    assert node.metadata.controller.epoch == 2
+    assert node.controller_epoch == 2
     assert node.create("alpha") == [0]
 
 
 def test_a_defect_at_the_end_of_a_session_is_tried_again(
-    disk: FakeDisk, monkeypatch: pytest.MonkeyPatch
+    node: KraftNode, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Sessions of other brokers still end. The time in which nothing could be looked at doesn't count."""
-    node = KraftNode(disk).start()
-    node.join()
 
     def defect(*_: object) -> None:
         raise ZeroDivisionError
@@ -535,10 +469,8 @@ def test_a_defect_at_the_end_of_a_session_is_tried_again(
     assert ("warning", "a broker fell silent and is fenced") in node.parts.events.told
 
 
-def test_a_transaction_that_its_controller_did_not_end_is_aborted(disk: FakeDisk) -> None:
+def test_a_transaction_that_its_controller_did_not_end_is_aborted(node: KraftNode) -> None:
     """As a Kafka that died between two batches of one change leaves it."""
-    node = KraftNode(disk).start()
-    node.join()
     assert node.metadata.replica.active is not None
     node.metadata.replica.active.append(
         [BeginTransactionRecord(name="half"), TopicRecord(name="alpha", topic_id=b"a" * 16)]
@@ -546,13 +478,13 @@ def test_a_transaction_that_its_controller_did_not_end_is_aborted(disk: FakeDisk
     node.runtime.advance(10)
     assert "alpha" not in node.image.topics
     node.runtime.crash()
-    again = KraftNode(disk, seed=1).start()
+    again = node.again()
     assert "alpha" not in again.image.topics
     again.join()
     assert again.create("alpha") == [0]
-    kept = content(again.image)
+    kept = again.content()
     again.stop()
-    assert content(KraftNode(disk, seed=2).start().image) == kept
+    assert node.again().content() == kept
 
 
 class Life:
@@ -697,23 +629,21 @@ def test_an_empty_directory_that_was_stopped_cleanly_starts(disk: FakeDisk) -> N
     node.stop()
 
 
-def test_a_full_disk_costs_changes_until_there_is_room(disk: FakeDisk) -> None:
+def test_a_full_disk_costs_changes_until_there_is_room(node: KraftNode, disk: FakeDisk) -> None:
     """The node goes on: nothing that was answered is lost, and no restart is needed."""
-    node = KraftNode(disk).start()
-    node.join()
     assert node.create("before") == [0]
     disk.room = 0
     refused = node.submit(creation("during"))
     node.runtime.run_turn()
-    assert error_of(refused) == ErrorCode.NOT_CONTROLLER
+    assert code_of(refused) == ErrorCode.NOT_CONTROLLER
     node.runtime.advance(5_000)
-    assert error_of(node.submit(creation("during"))) == ErrorCode.NOT_CONTROLLER
+    assert code_of(node.submit(creation("during"))) == ErrorCode.NOT_CONTROLLER
     assert list(node.image.topics) == ["before"]
     disk.room = None
     node.runtime.advance(2_000)
     assert node.create("after") == [0]
     node.stop()
-    assert list(KraftNode(disk, seed=1).start().image.topics) == ["before", "after"]
+    assert list(node.again().image.topics) == ["before", "after"]
 
 
 def test_a_listener_that_raises_holds_up_nobody_else() -> None:

@@ -8,17 +8,12 @@ from blumfeld.log.quorum_state import EPOCH_MAX
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft.checks import EPOCH_LEAP_MAX
 from blumfeld_consensus_kraft.raft.messages import BeginEpoch, EndEpoch, EpochAnswer, VoteAnswer
-from blumfeld_consensus_kraft.raft.roles import Follower, Unattached
+from blumfeld_consensus_kraft.raft.roles import Unattached
 from blumfeld_consensus_kraft.raft.settings import Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from tests.plugins.consensus_kraft.raft.one_replica import ME, Replica, replies, voters_of
 
 DISK_A, DISK_B = b"A" * 16, b"B" * 16
-
-
-def test_a_vote_of_an_older_epoch_is_fenced_and_told_the_leader() -> None:
-    replica = Replica("112").following(3, epoch=4)
-    assert replica.vote(3, (2, 9)) == VoteAnswer(ErrorCode.FENCED_LEADER_EPOCH, 4, 3, granted=False)
 
 
 def test_a_pre_vote_of_an_older_epoch_is_fenced() -> None:
@@ -50,30 +45,12 @@ def test_a_vote_that_no_replica_can_ask_for_is_invalid(
     assert replica.raft.epoch == 2
 
 
-def test_a_pre_vote_may_come_from_a_log_with_records_of_the_present_epoch() -> None:
-    assert Replica("112").vote(2, (2, 3), pre=True) == VoteAnswer(ErrorCode.NONE, 2, granted=True)
-
-
 @pytest.mark.parametrize("voter", [ReplicaKey(1, DISK_B), ReplicaKey(3, DISK_A)])
 @pytest.mark.parametrize("pre", [False, True])
 def test_a_vote_that_another_disk_or_node_is_asked_for_is_not_given(voter: ReplicaKey, pre: bool) -> None:
     replica = Replica("112", me=ReplicaKey(1, DISK_A))
     answer = replica.vote(3, (2, 9), voter=voter, pre=pre)
     assert (answer.error, answer.granted) == (ErrorCode.INVALID_VOTER_KEY, False)
-    assert replica.raft.voted is None
-
-
-def test_a_vote_without_the_voters_directory_is_meant_for_each_disk_of_the_node() -> None:
-    replica = Replica("112", me=ReplicaKey(1, DISK_A))
-    assert replica.vote(3, (2, 9), voter=ReplicaKey(1)).granted
-
-
-def test_a_vote_for_another_disk_tells_its_epoch_all_the_same() -> None:
-    """As in Kafka: there is a later epoch, whichever replica was asked."""
-    replica = Replica("112", me=ReplicaKey(1, DISK_A))
-    assert replica.vote(7, (2, 9), voter=ReplicaKey(1, DISK_B)) == VoteAnswer(
-        ErrorCode.INVALID_VOTER_KEY, 7, granted=False
-    )
     assert replica.raft.voted is None
 
 
@@ -144,48 +121,9 @@ def test_node_0_may_lead_resign_and_stand() -> None:
     assert replica.vote(4, (2, 3), candidate=0).granted
 
 
-def test_a_leader_that_means_another_disk_leads_all_the_same() -> None:
-    """As in Kafka: the answer says INVALID_VOTER_KEY, but the epoch has a leader."""
-    replica = Replica("112", me=ReplicaKey(1, DISK_A))
-    answer = begin(replica, BeginEpoch(3, 2, ReplicaKey(1, DISK_B)))
-    assert answer == EpochAnswer(ErrorCode.INVALID_VOTER_KEY, 3, 2)
-    assert isinstance(replica.raft.role, Follower)
-
-
-def test_the_end_of_an_older_epoch_is_fenced() -> None:
-    replica = Replica("112").following(3, epoch=4)
-    deadline_ms = replica.deadline_ms
-    (answer,) = replies(replica.raft.end_epoch(EndEpoch(3, 2, (ME,)), 0.0))
-    assert answer == EpochAnswer(ErrorCode.FENCED_LEADER_EPOCH, 4, 3)
-    assert replica.deadline_ms == deadline_ms
-
-
 def test_the_end_of_an_epoch_without_a_leader_is_refused() -> None:
     (answer,) = replies(Replica("112").raft.end_epoch(EndEpoch(3, -1, (ME,)), 0.0))
     assert answer == EpochAnswer(ErrorCode.INVALID_REQUEST, 2, -1)
-
-
-@pytest.mark.parametrize(
-    ("epoch", "error"),
-    [
-        (2, ErrorCode.FENCED_LEADER_EPOCH),
-        (3, ErrorCode.NOT_LEADER_OR_FOLLOWER),
-        (4, ErrorCode.UNKNOWN_LEADER_EPOCH),
-    ],
-)
-def test_a_fetch_from_a_follower_is_told_the_leader(epoch: int, error: ErrorCode) -> None:
-    answer = Replica("112").following(2, epoch=3).fetched_by(3, 3, 2, epoch=epoch)
-    assert (answer.error, answer.epoch, answer.leader_id) == (error, 3, 2)
-
-
-@pytest.mark.parametrize(
-    ("epoch", "error"), [(2, ErrorCode.FENCED_LEADER_EPOCH), (4, ErrorCode.UNKNOWN_LEADER_EPOCH)]
-)
-def test_a_fetch_of_another_epoch_is_refused_by_the_leader(epoch: int, error: ErrorCode) -> None:
-    replica = Replica("112").leading()
-    answer = replica.fetched_by(3, 4, 2, epoch=epoch)
-    assert (answer.error, answer.epoch, answer.leader_id) == (error, 3, 1)
-    assert replica.raft.high_watermark == 0
 
 
 @pytest.mark.parametrize(
@@ -203,7 +141,3 @@ def test_a_fetch_that_no_replica_can_ask_for_is_invalid(offset: int, last_epoch:
 
 def test_an_invalid_fetch_is_refused_before_its_epoch_is_compared() -> None:
     assert Replica("112").fetched_by(2, -1, 0, epoch=1).error is ErrorCode.INVALID_REQUEST
-
-
-def test_a_replica_answers_with_the_epoch_that_it_stored() -> None:
-    assert Replica("112", stored=Stored(6)).vote(5, (2, 9)).epoch == 6

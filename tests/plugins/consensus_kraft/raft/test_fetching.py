@@ -8,8 +8,8 @@ from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.fetching import divergence, needed_snapshot
-from blumfeld_consensus_kraft.raft.messages import FetchAnswer, FetchRequest, SnapshotId, VoteRequest
-from blumfeld_consensus_kraft.raft.roles import Follower, Prospective
+from blumfeld_consensus_kraft.raft.messages import FetchAnswer, FetchRequest, SnapshotId
+from blumfeld_consensus_kraft.raft.roles import Prospective
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from tests.plugins.consensus_kraft.raft.model_log import Entry, ModelLog
@@ -75,12 +75,6 @@ def test_a_replica_whose_log_diverges_is_told_where_and_gets_no_records() -> Non
     assert effects.ReadAndReply not in kinds(replica.out)
 
 
-def test_a_replica_whose_log_is_contained_gets_records() -> None:
-    replica = Replica("1133").leading()
-    assert replica.fetched_by(3, 2, 1).diverging is None
-    assert effects.ReadAndReply in kinds(replica.out)
-
-
 BEHIND = SnapshotId(5, 2)
 
 
@@ -108,24 +102,8 @@ def test_which_replicas_must_take_a_snapshot(offset: int, last_epoch: int, neede
     assert needed_snapshot(log, at(offset, last_epoch)) == (BEHIND if needed else None)
 
 
-def test_a_replica_takes_the_newest_snapshot() -> None:
-    log = log_of("33", snapshot=BEHIND)
-    newest = SnapshotId(7, 3)
-    log.snapshots.append(newest)
-    assert needed_snapshot(log, at(3, 2)) == newest
-    assert needed_snapshot(log, at(6, 3)) is None, "what the leader's log still has needs no snapshot"
-
-
 def test_without_a_snapshot_an_empty_log_is_filled_from_the_beginning() -> None:
     assert needed_snapshot(log_of("112"), at(0, 0)) is None
-
-
-def test_an_empty_log_is_filled_from_a_snapshot_although_all_records_are_there() -> None:
-    """It is less to send, as in Kafka."""
-    log = log_of("112")
-    log.snapshots.append(SnapshotId(2, 1))
-    assert needed_snapshot(log, at(0, 0)) == SnapshotId(2, 1)
-    assert needed_snapshot(log, at(1, 1)) is None
 
 
 def test_a_leader_tells_of_its_snapshot_and_sends_no_records() -> None:
@@ -233,41 +211,7 @@ def test_a_follower_that_starts_with_unflushed_records_fetches_when_they_are_flu
     assert sent(replica.raft.log_changed(1.0)) == [(LEADER, FetchRequest(ME, EPOCH, 3, 2, 0))]
 
 
-def test_a_follower_commits_no_more_than_it_has() -> None:
-    assert only(follower("112").hears(told(9), 10.0), effects.Commit).high_watermark == 3
-
-
-def test_the_leaders_high_watermark_counts_later_for_records_that_come_later() -> None:
-    replica = follower("112")
-    batch = [Entry(EPOCH, "new")]
-    replica.hears(told(9, records=batch), 10.0)
-    replica.log.append(batch)
-    replica.log.flush()
-    assert only(replica.raft.log_changed(11.0), effects.Commit).high_watermark == 4
-
-
-def test_a_commit_is_told_once() -> None:
-    replica = follower("112", high_watermark=3)
-    assert effects.Commit not in kinds(replica.hears(told(3), 10.0))
-    assert effects.Commit not in kinds(replica.hears(told(2), 20.0))
-    assert replica.raft.high_watermark == 3
-
-
-def test_a_fetch_tells_the_high_watermark() -> None:
-    replica = follower("112", high_watermark=2)
-    assert sent(replica.out) == [(LEADER, FetchRequest(ME, EPOCH, 3, 2, 2))]
-
-
 # Answers that come late, or say nothing
-
-
-def test_an_answer_to_a_fetch_of_an_older_epoch_is_passed_over() -> None:
-    replica = follower("112")
-    late = replica.out
-    replica.following(3, EPOCH + 1)
-    ((node_id, request),) = sent(late)
-    assert isinstance(request, FetchRequest)
-    assert replica.raft.answered(node_id, request, told(3, records=[Entry(EPOCH, "x")]), 10.0) == []
 
 
 def test_an_answer_of_a_node_that_does_not_lead_is_passed_over() -> None:
@@ -296,13 +240,6 @@ def test_an_answer_to_a_fetch_from_before_the_log_changed_is_passed_over() -> No
     assert out == [effects.Send(LEADER, FetchRequest(ME, EPOCH, 4, EPOCH, 0))]
 
 
-def test_each_answer_of_the_leader_puts_off_the_fetch_timeout() -> None:
-    replica = follower("112")
-    assert replica.deadline_ms == SETTINGS.fetch_timeout_ms
-    replica.hears(told(), 500.0)
-    assert replica.deadline_ms == 500 + SETTINGS.fetch_timeout_ms
-
-
 def test_an_error_puts_off_nothing_and_the_fetch_is_repeated_after_a_pause() -> None:
     replica = follower("112")
     assert replica.hears(FetchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, EPOCH, LEADER), 500.0) == []
@@ -319,17 +256,6 @@ def test_a_fetch_without_an_answer_is_repeated_after_a_pause() -> None:
     assert len(sent(replica.raft.tick(500 + SETTINGS.retry_backoff_ms))) == 1
 
 
-def test_a_follower_without_answers_asks_for_pre_votes_after_the_fetch_timeout() -> None:
-    replica = follower("112")
-    replica.raft.tick(SETTINGS.fetch_timeout_ms - 1)
-    assert isinstance(replica.raft.role, Follower)
-    out = replica.raft.tick(SETTINGS.fetch_timeout_ms)
-    assert isinstance(replica.raft.role, Prospective)
-    assert sent(out) == [
-        (other, VoteRequest(EPOCH, ME, ReplicaKey(other), 2, 3, pre_vote=True)) for other in (2, 3)
-    ]
-
-
 # Snapshots
 
 
@@ -342,20 +268,6 @@ def downloading() -> Replica:
         effects.Download(LEADER, EPOCH, SNAPSHOT),
     ]
     return replica
-
-
-def test_nothing_is_fetched_while_a_snapshot_comes() -> None:
-    replica = downloading()
-    assert replica.raft.next_deadline_ms == 10 + SETTINGS.fetch_timeout_ms
-    assert sent(replica.raft.tick(1_000.0)) == []
-
-
-def test_after_a_snapshot_the_log_goes_on_behind_it() -> None:
-    replica = downloading()
-    replica.log.install(SNAPSHOT)
-    out = replica.raft.log_changed(500.0)
-    assert out == [effects.Send(LEADER, FetchRequest(ME, EPOCH, 20, 6, 20))]
-    assert replica.raft.high_watermark == 20, "a snapshot holds committed records"
 
 
 def test_each_part_of_a_snapshot_puts_off_the_fetch_timeout() -> None:

@@ -9,10 +9,9 @@ import pytest
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.messages import FetchAnswer, VoteAnswer
-from blumfeld_consensus_kraft.raft.roles import Unattached
 from blumfeld_consensus_kraft.raft.settings import Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
-from tests.plugins.consensus_kraft.raft.one_replica import Replica, kinds, only, voters_of
+from tests.plugins.consensus_kraft.raft.one_replica import Replica, kinds, only
 
 
 @pytest.mark.parametrize("pre", [False, True], ids=["vote", "pre-vote"])
@@ -48,19 +47,6 @@ def test_a_vote_is_given_once_an_epoch() -> None:
     assert replica.raft.voted == ReplicaKey(2)
 
 
-def test_the_same_candidate_is_told_again_and_nothing_is_written_again() -> None:
-    replica = Replica("112")
-    replica.vote(3, (2, 3), candidate=2)
-    assert replica.vote(3, (2, 3), candidate=2).granted
-    assert kinds(replica.out) == [effects.Reply]
-
-
-def test_a_vote_of_a_later_epoch_is_free_again() -> None:
-    replica = Replica("112")
-    replica.vote(3, (2, 3), candidate=2)
-    assert replica.vote(4, (2, 3), candidate=3).granted
-
-
 def test_a_vote_is_remembered_across_a_restart() -> None:
     replica = Replica("112", stored=Stored(3, -1, ReplicaKey(2)))
     assert not replica.vote(3, (2, 9), candidate=3).granted
@@ -78,22 +64,6 @@ def test_a_vote_is_on_the_device_before_it_is_told() -> None:
     replica.vote(3, (2, 3), candidate=2)
     told = replica.out.index(only(replica.out, effects.Reply))
     assert effects.Persist(3, -1, ReplicaKey(2)) in replica.out[:told]
-
-
-def test_a_refused_vote_leaves_the_epoch_but_no_vote_on_the_device() -> None:
-    replica = Replica("112")
-    assert replica.vote(3, (1, 9), candidate=2) == VoteAnswer(ErrorCode.NONE, 3, granted=False)
-    assert only(replica.out, effects.Persist) == effects.Persist(3, -1, None)
-
-
-def test_a_candidate_that_the_voter_has_not_heard_of_gets_its_vote() -> None:
-    """The candidate may know a later voter set (KIP-853)."""
-    assert Replica("112").vote(3, (2, 3), candidate=9).granted
-
-
-def test_a_replica_that_knows_itself_as_no_voter_votes_if_it_is_asked() -> None:
-    """The candidate may know a later voter set (KIP-853)."""
-    assert Replica("112", voters=voters_of(2, 3)).vote(3, (2, 3)).granted
 
 
 # The file and the log
@@ -195,13 +165,6 @@ HEARING = ("leader", "follower that heard its leader")
 """Roles in which a replica leads, or hears the leader."""
 
 
-@pytest.mark.parametrize("role", [role for role in ROLES if role not in HEARING])
-def test_a_role_that_hears_no_leader_grants_a_vote_in_a_later_epoch(role: str) -> None:
-    replica = ROLES[role][0]()
-    assert replica.vote(4, (3, 99)).granted
-    assert isinstance(replica.raft.role, Unattached)
-
-
 @pytest.mark.parametrize("role", HEARING)
 def test_a_vote_moves_no_replica_that_hears_its_leader(role: str) -> None:
     """One frame of anybody would end a leadership else."""
@@ -219,12 +182,6 @@ def test_a_pre_vote_leaves_role_vote_and_file_as_they_are(role: str) -> None:
     replica.vote(3, (3, 99), pre=True)
     assert (type(replica.raft.role), replica.raft.voted) == before
     assert effects.Persist not in kinds(replica.out)
-
-
-def test_a_pre_vote_counts_before_and_after_a_vote() -> None:
-    replica = Replica("112")
-    assert replica.vote(3, (2, 3), candidate=2).granted
-    assert replica.vote(3, (2, 3), candidate=3, pre=True).granted
 
 
 @pytest.mark.parametrize("role", ROLES)

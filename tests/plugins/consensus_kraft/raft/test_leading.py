@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld_consensus_kraft.raft import effects, leading
+from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.leading import CHECK_QUORUM_FACTOR, Leadership, Progress
-from blumfeld_consensus_kraft.raft.messages import BeginEpoch, EndEpoch
+from blumfeld_consensus_kraft.raft.messages import EndEpoch
 from blumfeld_consensus_kraft.raft.roles import Leader, Resigned
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
 from tests.plugins.consensus_kraft.raft.one_replica import (
@@ -78,13 +78,6 @@ def test_the_leaders_unflushed_end_commits_nothing() -> None:
     assert committed(replica.raft.log_changed(NOW_MS)) == [4]
 
 
-def test_a_majority_without_the_leader_commits_what_the_leader_has_not_flushed() -> None:
-    replica = Replica("112").leading(flushed=False)
-    replica.fetched_by(2, 4, 3)
-    replica.fetched_by(3, 4, 3)
-    assert committed(replica.out) == [4]
-
-
 def test_records_of_an_older_epoch_are_committed_with_one_of_the_leaders_own() -> None:
     """Raft's rule 5.4.2: else a later leader may still replace them."""
     replica = Replica("112").leading()
@@ -92,20 +85,6 @@ def test_records_of_an_older_epoch_are_committed_with_one_of_the_leaders_own() -
     assert (committed(replica.out), answer.high_watermark) == ([], -1)
     answer = replica.fetched_by(2, 4, 3)
     assert (committed(replica.out), answer.high_watermark) == ([4], 4)
-
-
-def test_the_high_watermark_never_falls() -> None:
-    replica = Replica("112").leading()
-    replica.append(2, NOW_MS)
-    assert replica.fetched_by(2, 6, 3).high_watermark == 6
-    assert replica.fetched_by(2, 5, 3).high_watermark == 6
-    assert committed(replica.out) == []
-
-
-def test_a_fetch_of_an_observer_commits_nothing() -> None:
-    replica = Replica("112").leading()
-    replica.fetched_by(7, 4, 3)
-    assert committed(replica.out) == []
 
 
 def test_a_disk_that_is_no_voters_commits_nothing() -> None:
@@ -123,22 +102,6 @@ def test_a_static_voter_is_its_node_whatever_directory_it_names() -> None:
     leader.fetched(ReplicaKey(2, b"A" * 16), 9, 9, NOW_MS)
     assert leader.moved_high_watermark(9)
     assert leader.observers(NOW_MS) == []
-
-
-def test_a_voter_takes_no_observers_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "OBSERVERS_MAX", 1)
-    leader = leadership(2, 3)
-    leader.fetched(ReplicaKey(7), 9, 9, NOW_MS)
-    leader.fetched(ReplicaKey(2), 9, 9, NOW_MS)
-    assert [one.key.id for one in leader.observers(NOW_MS)] == [7]
-
-
-def test_fewer_voters_may_commit_at_once() -> None:
-    replica = Replica("112").leading()
-    replica.append(2, NOW_MS)
-    replica.fetched_by(2, 5, 3)
-    assert replica.raft.high_watermark == 5
-    assert committed(replica.raft.voters_changed(5, voters_of(1), 1, NOW_MS)) == [6]
 
 
 def test_a_fetch_from_where_the_logs_diverge_says_nothing_of_a_flushed_end() -> None:
@@ -171,41 +134,9 @@ def test_a_leader_that_no_majority_fetches_from_resigns() -> None:
     assert [(node, type(request)) for node, request in sent(out)] == [(2, EndEpoch), (3, EndEpoch)]
 
 
-def test_a_leader_is_woken_for_the_check() -> None:
-    leader = leadership(2, 3)
-    assert leader.check_quorum_at == NOW_MS + CHECK_MS
-    assert Leader(leader).next_ms == leader.begin_at
-    leader.silent_voters(NOW_MS + CHECK_MS - 1)
-    assert Leader(leader).next_ms == leader.check_quorum_at
-
-
 def test_a_replica_that_leads_asks_to_be_woken() -> None:
     replica = Replica("112").leading()
     assert replica.raft.next_deadline_ms == NOW_MS + BEGIN_MS
-
-
-def test_one_follower_of_three_voters_keeps_the_leader() -> None:
-    replica = Replica("112").leading()
-    replica.fetched_by(2, 4, 3, now_ms=NOW_MS + 1_000)
-    replica.raft.tick(NOW_MS + CHECK_MS + 999)
-    assert isinstance(replica.raft.role, Leader)
-    replica.raft.tick(NOW_MS + CHECK_MS + 1_000)
-    assert isinstance(replica.raft.role, Resigned)
-
-
-def test_one_follower_of_five_voters_does_not() -> None:
-    leader = leadership(2, 3, 4, 5)
-    for at_ms in range(0, int(CHECK_MS), 100):
-        leader.fetched(ReplicaKey(2), 4, 4, NOW_MS + at_ms)
-    assert leader.quorum_is_lost(NOW_MS + CHECK_MS)
-
-
-def test_two_followers_of_five_voters_do_from_the_later_fetch_on() -> None:
-    leader = leadership(2, 3, 4, 5)
-    leader.fetched(ReplicaKey(2), 4, 4, NOW_MS + 100)
-    leader.fetched(ReplicaKey(4), 4, 4, NOW_MS + 700)
-    assert not leader.quorum_is_lost(NOW_MS + CHECK_MS + 699)
-    assert leader.quorum_is_lost(NOW_MS + CHECK_MS + 700)
 
 
 def test_each_check_needs_fetches_of_its_own() -> None:
@@ -230,13 +161,6 @@ def test_a_voter_whose_log_diverges_keeps_the_leader() -> None:
     assert isinstance(replica.raft.role, Leader)
 
 
-def test_a_fetch_of_another_epoch_does_not_keep_a_leader() -> None:
-    replica = Replica("112").leading()
-    replica.fetched_by(2, 4, 2, now_ms=NOW_MS + 1_000, epoch=2)
-    replica.raft.tick(NOW_MS + CHECK_MS)
-    assert isinstance(replica.raft.role, Resigned)
-
-
 def test_a_leader_outside_of_its_voters_needs_a_majority_of_them() -> None:
     leader = Leadership(ME, voters_of(2, 3, 4), SETTINGS, 3, NOW_MS)
     leader.fetched(ReplicaKey(2), 4, 4, NOW_MS + 100)
@@ -250,39 +174,6 @@ def test_a_leader_alone_never_loses_its_quorum() -> None:
 
 
 # BeginQuorumEpoch and successors
-
-
-def test_a_new_leader_tells_each_other_voter_at_once() -> None:
-    replica = Replica("112").leading()
-    assert sent(replica.out) == [(other, BeginEpoch(3, 1, ReplicaKey(other))) for other in (2, 3)]
-
-
-def test_only_silent_voters_are_told_again() -> None:
-    replica = Replica("112").leading()
-    replica.fetched_by(2, 4, 3, now_ms=NOW_MS + 100)
-    assert sent(replica.raft.tick(NOW_MS + BEGIN_MS - 1)) == []
-    assert sent(replica.raft.tick(NOW_MS + BEGIN_MS)) == [(3, BeginEpoch(3, 1, ReplicaKey(3)))]
-
-
-def test_a_voter_that_fell_silent_is_told_again() -> None:
-    leader = leadership(2, 3)
-    for other in (2, 3):
-        leader.fetched(ReplicaKey(other), 4, 4, NOW_MS)
-    leader.fetched(ReplicaKey(3), 4, 4, NOW_MS + 200)
-    assert leader.silent_voters(NOW_MS + BEGIN_MS) == [2]
-
-
-def test_the_successor_with_the_most_records_comes_first() -> None:
-    leader = leadership(2, 3, 4, 5)
-    for other, end in ((2, 5), (3, 7), (5, 7)):
-        leader.fetched(ReplicaKey(other), end, 9, NOW_MS)
-    assert leader.successors() == tuple(ReplicaKey(one) for one in (3, 5, 2, 4))
-
-
-def test_observers_are_no_successors() -> None:
-    leader = leadership(2, 3)
-    leader.fetched(ReplicaKey(7), 9, 9, NOW_MS)
-    assert [one.id for one in leader.successors()] == [2, 3]
 
 
 # Progress

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import pytest
 
 from blumfeld.log.quorum_state import EPOCH_MAX
@@ -22,9 +20,7 @@ from blumfeld_consensus_kraft.raft.messages import (
 from blumfeld_consensus_kraft.raft.roles import (
     Candidate,
     Follower,
-    Leader,
     Prospective,
-    Resigned,
     Unattached,
 )
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Stored
@@ -55,11 +51,6 @@ def answered(
     return replica.raft.answered(node_id, request, answer, now_ms)
 
 
-def test_a_node_without_the_controllers_role_is_no_voter_whatever_the_set_says() -> None:
-    assert Replica("112").raft.is_voter
-    assert not Replica("112", may_vote=False).raft.is_voter
-
-
 def test_a_voter_whose_records_are_not_flushed_is_not_woken_to_look_for_the_leader() -> None:
     """It may not fetch yet, so it would be woken again and again."""
     replica = Replica(log_of("112", unflushed=1))
@@ -69,57 +60,6 @@ def test_a_voter_whose_records_are_not_flushed_is_not_woken_to_look_for_the_lead
 
 
 # Pre-votes
-
-
-def test_a_voter_without_a_leader_asks_for_pre_votes_in_its_epoch() -> None:
-    replica = Replica("112")
-    assert replica.deadline_ms == ELECTION_MS
-    replica.raft.tick(ELECTION_MS - 1)
-    assert isinstance(replica.raft.role, Unattached)
-    out = replica.raft.tick(ELECTION_MS)
-    assert out == [
-        effects.Send(other, VoteRequest(2, ME, ReplicaKey(other), 2, 3, pre_vote=True)) for other in (2, 3)
-    ]
-    assert replica.raft.epoch == 2
-
-
-def test_a_majority_of_pre_votes_makes_a_candidate_of_the_next_epoch() -> None:
-    replica = Replica("112").prospective()
-    (first, _) = sent(replica.out)
-    out = answered(replica, *first, granted=True)
-    assert isinstance(replica.raft.role, Candidate)
-    assert out == [
-        effects.Persist(3, -1, ME),
-        effects.LeaderIs(3, -1),
-        effects.Send(2, VoteRequest(3, ME, ReplicaKey(2), 2, 3, pre_vote=False)),
-        effects.Send(3, VoteRequest(3, ME, ReplicaKey(3), 2, 3, pre_vote=False)),
-    ]
-
-
-def test_one_refusal_of_two_does_not_end_the_asking() -> None:
-    replica = Replica("112").prospective()
-    (first, second) = sent(replica.out)
-    assert answered(replica, *first, granted=False) == []
-    answered(replica, *second, granted=True)
-    assert isinstance(replica.raft.role, Candidate)
-
-
-def test_refused_pre_votes_lead_back_to_the_leader_of_the_epoch() -> None:
-    replica = Replica("112").following(3, epoch=4).prospective()
-    assert replica.raft.leader_id == 3
-    (first, second) = sent(replica.out)
-    answered(replica, *first, granted=False)
-    out = answered(replica, *second, granted=False)
-    assert isinstance(replica.raft.role, Follower)
-    assert replica.deadline_ms == NOW_MS + 25, "half of 50 ms: the others may have lost it by then"
-    assert sent(out) == [(3, FetchRequest(ME, 4, 3, 2, 0))]
-    assert effects.Persist not in kinds(out), "neither epoch nor leader changed"
-
-
-def test_unanswered_pre_votes_lead_back_to_the_leader_of_the_epoch() -> None:
-    replica = Replica("112").following(3, epoch=4).prospective()
-    replica.raft.tick(NOW_MS + ELECTION_MS)
-    assert isinstance(replica.raft.role, Follower)
 
 
 def test_pauses_between_refused_pre_votes_get_longer_until_the_leader_answers() -> None:
@@ -160,16 +100,6 @@ def test_a_candidate_that_has_one_vote_of_two_beside_a_dead_voter_tries_again_so
     assert isinstance(replica.raft.role, Prospective)
 
 
-def test_a_vote_that_comes_while_a_lost_candidate_pauses_elects_it() -> None:
-    replica = Replica("112").candidate()
-    (second, third) = sent(replica.out)
-    answered(replica, *second, granted=False)
-    replica.raft.send_failed(*third, NOW_MS)
-    ((node_id, request),) = sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms))
-    answered(replica, node_id, request, granted=True)
-    assert isinstance(replica.raft.role, Leader)
-
-
 def test_voters_that_cannot_be_reached_are_asked_until_they_can() -> None:
     """The first one of a quorum that starts again must not pause when the second one comes."""
     replica = Replica("112").prospective()
@@ -179,64 +109,7 @@ def test_voters_that_cannot_be_reached_are_asked_until_they_can() -> None:
     assert [one for one, _ in sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms))] == [2, 3]
 
 
-def test_the_failure_of_an_earlier_elections_request_means_nothing() -> None:
-    replica = Replica("112").prospective()
-    (second, third) = sent(replica.out)
-    answered(replica, *second, granted=True)
-    assert isinstance(replica.raft.role, Candidate)
-    replica.raft.send_failed(*third, NOW_MS)
-    assert sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms)) == [], (
-        "it is asked for its vote already"
-    )
-
-
-def test_refused_pre_votes_without_a_leader_end_in_a_pause() -> None:
-    replica = Replica("112").prospective()
-    for node_id, request in sent(replica.out):
-        answered(replica, node_id, request, granted=False)
-    assert isinstance(replica.raft.role, Unattached)
-    assert replica.deadline_ms == NOW_MS + 25, "half of 50 ms"
-    assert replica.raft.epoch == 2
-
-
-def test_a_pre_vote_that_is_lost_is_asked_for_again() -> None:
-    replica = Replica("112").prospective()
-    (first, _) = sent(replica.out)
-    assert replica.raft.send_failed(*first, NOW_MS) == []
-    assert sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms - 1)) == []
-    assert sent(replica.raft.tick(NOW_MS + SETTINGS.retry_backoff_ms)) == [first]
-
-
-def test_a_vote_that_is_lost_after_the_election_means_nothing() -> None:
-    replica = Replica("112").candidate()
-    (first, second) = sent(replica.out)
-    answered(replica, *first, granted=True)
-    assert replica.raft.send_failed(*second, NOW_MS) == []
-    assert isinstance(replica.raft.role, Leader)
-
-
-def test_an_error_is_no_vote() -> None:
-    replica = Replica("112").prospective()
-    (node_id, request), _ = sent(replica.out)
-    answer = VoteAnswer(ErrorCode.INVALID_VOTER_KEY, 2, -1, granted=True)
-    replica.raft.answered(node_id, request, answer, NOW_MS)
-    assert isinstance(replica.raft.role, Prospective)
-
-
 # Elections
-
-
-def test_a_majority_of_votes_makes_a_leader() -> None:
-    replica = Replica("112").candidate()
-    _, second = sent(replica.out)
-    out = answered(replica, *second, granted=True)
-    assert out == [
-        effects.Persist(3, 1, None),
-        effects.LeaderIs(3, 1),
-        effects.Lead(3, (ReplicaKey(1), ReplicaKey(3))),
-        effects.Send(2, BeginEpoch(3, 1, ReplicaKey(2))),
-        effects.Send(3, BeginEpoch(3, 1, ReplicaKey(3))),
-    ]
 
 
 def test_a_pre_vote_is_no_vote() -> None:
@@ -288,58 +161,6 @@ def test_the_pause_after_a_lost_election_is_drawn_once() -> None:
     assert replica.deadline_ms == NOW_MS + 50
 
 
-def test_an_election_without_a_winner_ends() -> None:
-    replica = Replica("112").candidate()
-    assert replica.deadline_ms == NOW_MS + ELECTION_MS
-    replica.raft.tick(NOW_MS + ELECTION_MS)
-    assert isinstance(replica.raft.role, Prospective)
-
-
-def test_an_answer_of_a_later_epoch_ends_a_candidacy() -> None:
-    replica = Replica("112").candidate()
-    (node_id, request), _ = sent(replica.out)
-    answer = VoteAnswer(ErrorCode.FENCED_LEADER_EPOCH, 9, -1, granted=False)
-    out = replica.raft.answered(node_id, request, answer, NOW_MS)
-    assert isinstance(replica.raft.role, Unattached)
-    assert only(out, effects.Persist) == effects.Persist(9, -1, None)
-
-
-def test_a_candidate_follows_the_leader_that_an_answer_names() -> None:
-    replica = Replica("112").candidate()
-    (node_id, request), _ = sent(replica.out)
-    out = replica.raft.answered(node_id, request, VoteAnswer(ErrorCode.NONE, 3, 3, granted=False), NOW_MS)
-    assert isinstance(replica.raft.role, Follower)
-    assert only(out, effects.Persist) == effects.Persist(3, 3, ME)
-
-
-def test_an_only_voter_leads_at_once() -> None:
-    replica = Replica("112", voters=voters_of(1))
-    assert isinstance(replica.raft.role, Leader)
-    assert kinds(replica.out) == [
-        effects.Persist,
-        effects.LeaderIs,
-        effects.Persist,
-        effects.LeaderIs,
-        effects.Lead,
-    ]
-    assert replica.raft.epoch == 3
-    assert replica.raft.next_deadline_ms == FOREVER_MS
-
-
-def test_an_only_voter_that_resigned_leads_again_after_the_election_timeout() -> None:
-    replica = Replica("112", voters=voters_of(1))
-    replica.raft.resign(NOW_MS)
-    replica.raft.tick(NOW_MS + SETTINGS.election_timeout_ms - 1)
-    assert isinstance(replica.raft.role, Resigned)
-    replica.raft.tick(NOW_MS + SETTINGS.election_timeout_ms)
-    assert isinstance(replica.raft.role, Leader)
-    assert replica.raft.epoch == 4
-
-
-def test_each_start_of_an_only_voter_begins_an_epoch() -> None:
-    assert Replica("112", voters=voters_of(1), stored=Stored(6, 1)).raft.epoch == 7
-
-
 # Followers and leaders
 
 
@@ -382,17 +203,6 @@ def test_a_replica_that_hears_its_leader_asks_the_voter_that_claims_a_later_epoc
     replica.raft.answered(node_id, question, answer, NOW_MS)
     assert isinstance(replica.raft.role, Follower)
     assert (replica.raft.epoch, replica.raft.leader_id) == (4, 2)
-
-
-@pytest.mark.parametrize("leads", [True, False])
-def test_a_claim_that_the_asked_voter_denies_changes_nothing(leads: bool) -> None:
-    replica = hearing(leads)
-    role = replica.raft.role
-    replica.following(2, epoch=4, now_ms=NOW_MS)
-    ((node_id, question),) = sent(replica.out)
-    replica.raft.answered(node_id, question, VoteAnswer(ErrorCode.NONE, 3, 3), NOW_MS)
-    replica.raft.send_failed(node_id, question, NOW_MS)
-    assert replica.raft.role is role
 
 
 def test_claims_in_a_row_bring_one_question() -> None:
@@ -467,11 +277,6 @@ def test_an_epoch_has_one_leader_for_a_follower() -> None:
     assert replica.raft.leader_id == 3
 
 
-def test_a_leader_keeps_its_epoch() -> None:
-    replica = Replica("112").leading().following(2, epoch=3)
-    assert isinstance(replica.raft.role, Leader)
-
-
 def test_a_replica_that_is_called_the_leader_does_not_follow_itself() -> None:
     """It led the epoch before it started again."""
     replica = Replica("112", stored=Stored(3, 1))
@@ -491,38 +296,7 @@ def test_a_replica_knows_when_it_heard_of_the_last_leader() -> None:
     assert replica.raft.heard is None, "the last leader is this replica itself"
 
 
-def test_a_refused_leader_brings_the_deadline_near() -> None:
-    replica = Replica("112").following(3, epoch=4)
-    replica.hears(FetchAnswer(ErrorCode.NONE, 4, 3, 0), NOW_MS)
-    replica.raft.leader_refused(NOW_MS)
-    assert replica.deadline_ms == NOW_MS + SETTINGS.refused_jitter_ms / 2
-    assert replica.vote(4, (2, 3), pre=True).granted, "it hears its leader no more"
-
-
-@pytest.mark.parametrize("made", [Replica.prospective, Replica.candidate, Replica.leading])
-def test_a_refusal_means_nothing_to_a_replica_that_follows_nobody(made: Callable[[Replica], Replica]) -> None:
-    replica = made(Replica("112"))
-    role = replica.raft.role
-    assert replica.raft.leader_refused(NOW_MS) == []
-    assert replica.raft.role is role
-
-
-def test_a_refused_leader_puts_no_deadline_off() -> None:
-    replica = Replica("112").following(3, epoch=4)
-    almost_ms = SETTINGS.fetch_timeout_ms - 1.0
-    replica.raft.leader_refused(almost_ms)
-    assert replica.deadline_ms == SETTINGS.fetch_timeout_ms
-
-
 # The end of an epoch
-
-
-def test_the_first_successor_asks_for_pre_votes_at_once() -> None:
-    replica = Replica("112").following(2, epoch=4)
-    replica.told_of_the_end([1, 3], NOW_MS)
-    assert replica.deadline_ms == NOW_MS
-    assert kinds(replica.raft.tick(NOW_MS)) == [effects.Send, effects.Send]
-    assert isinstance(replica.raft.role, Prospective)
 
 
 @pytest.mark.parametrize(
@@ -534,13 +308,6 @@ def test_another_successor_pauses_by_its_place(successors: list[int], pause_ms: 
     replica = Replica("112", voters=voters_of(1, 2, 3, 4)).following(2, epoch=4)
     replica.told_of_the_end(successors, NOW_MS)
     assert replica.deadline_ms == NOW_MS + pause_ms
-
-
-def test_a_successor_is_a_disk() -> None:
-    me = ReplicaKey(1, b"A" * 16)
-    replica = Replica("112", me=me).following(2, epoch=4)
-    replica.told_of_the_end([ReplicaKey(1, b"B" * 16), me], NOW_MS)
-    assert replica.deadline_ms == NOW_MS + 75
 
 
 def test_a_leader_that_resigned_is_not_fetched_from() -> None:
@@ -569,27 +336,6 @@ def test_the_end_of_another_leaders_epoch_changes_nothing() -> None:
     assert replica.deadline_ms == deadline_ms
 
 
-@pytest.mark.parametrize("made", [Replica.prospective, Replica.leading])
-def test_the_end_of_an_epoch_means_nothing_to_a_replica_that_follows_nobody(
-    made: Callable[[Replica], Replica],
-) -> None:
-    replica = made(Replica("112").following(2, epoch=4))
-    role, epoch = replica.raft.role, replica.raft.epoch
-    replica.told_of_the_end([1, 3], NOW_MS)
-    assert (replica.raft.role, replica.raft.epoch) == (role, epoch)
-    assert only(replica.out, effects.Reply).answer == EpochAnswer(
-        ErrorCode.NONE, epoch, replica.raft.leader_id
-    )
-
-
-def test_the_end_of_an_epoch_may_be_the_first_word_of_it() -> None:
-    replica = Replica("112")
-    out = replica.told_of_the_end([1, 3], NOW_MS, epoch=6, leader_id=2)
-    assert only(out, effects.Persist) == effects.Persist(6, 2, None)
-    assert replica.deadline_ms == NOW_MS
-    assert sent(out) == []
-
-
 def test_a_leader_that_resigns_tells_until_it_is_heard() -> None:
     replica = Replica("112").leading()
     replica.fetched_by(3, 4, 3)
@@ -599,22 +345,6 @@ def test_a_leader_that_resigns_tells_until_it_is_heard() -> None:
     again_ms = NOW_MS + SETTINGS.fetch_timeout_ms / 2
     assert replica.raft.next_deadline_ms == again_ms
     assert sent(replica.raft.tick(again_ms)) == [(3, end)]
-
-
-def test_a_leader_that_resigned_looks_for_another_one_after_an_election_timeout() -> None:
-    replica = Replica("112").leading()
-    replica.raft.resign(NOW_MS)
-    replica.raft.tick(NOW_MS + ELECTION_MS - 1)
-    assert isinstance(replica.raft.role, Resigned)
-    replica.raft.tick(NOW_MS + ELECTION_MS)
-    assert isinstance(replica.raft.role, Unattached)
-    assert not replica.vote(3, (2, 99)).granted, "it voted for itself in this epoch"
-
-
-def test_a_replica_that_does_not_lead_has_nothing_to_resign() -> None:
-    replica = Replica("112").following(2, epoch=4)
-    assert replica.raft.resign(NOW_MS) == []
-    assert isinstance(replica.raft.role, Follower)
 
 
 # Observers
@@ -638,11 +368,6 @@ def test_an_observer_asks_one_voter_after_the_other_for_the_leader() -> None:
         replica.raft.answered(node_id, request, answer, now_ms)
         replica.out = replica.raft.tick(now_ms + SETTINGS.retry_backoff_ms)
     assert sorted(asked) == [1, 2, 3]
-
-
-def test_an_observer_asks_its_bootstrap_servers_too() -> None:
-    replica = observer(voters=voters_of(), bootstrap=[-2])
-    assert [node_id for node_id, _ in sent(replica.out)] == [-2]
 
 
 def test_an_observer_follows_the_leader_that_an_answer_names() -> None:

@@ -41,12 +41,6 @@ def test_more_than_half_is_a_majority(count: int, majority: int) -> None:
     assert voters_of(*range(count)).majority == majority
 
 
-def test_voters_stand_in_the_order_of_their_ids() -> None:
-    assert voters_of(3, 1, 2).ids == (1, 2, 3)
-    assert voters_of(3, 1, 2) == VOTERS
-    assert hash(voters_of(3, 1, 2)) == hash(VOTERS)
-
-
 def test_a_set_changes_by_one_voter() -> None:
     other_disk = Voter(ReplicaKey(2, DISK_A))
     assert VOTERS.with_voter(other_disk).key_of(2) == other_disk.key
@@ -55,20 +49,11 @@ def test_a_set_changes_by_one_voter() -> None:
     assert VOTERS.ids == (1, 2, 3)
 
 
-def test_the_key_of_a_node_that_is_no_voter_has_no_directory() -> None:
-    assert VOTERS.key_of(9) == ReplicaKey(9)
-
-
 def history() -> VoterHistory:
     found = VoterHistory(VOTERS)
     found.add(10, voters_of(1, 2, 3, 4), 1)
     found.add(20, voters_of(1, 2, 3), 1)
     return found
-
-
-def test_the_newest_set_in_the_log_counts() -> None:
-    assert VoterHistory(VOTERS).latest == (-1, VOTERS, 0)
-    assert history().latest == (20, voters_of(1, 2, 3), 1)
 
 
 @pytest.mark.parametrize(("offset", "in_log"), [(-1, False), (0, True)])
