@@ -15,9 +15,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.decoders import catalog
 from blumfeld_sink_spark.quality import stitch
 from blumfeld_sink_spark.quality.books import COLUMNS
@@ -27,6 +25,7 @@ from blumfeld_sink_spark.testing.decoder_messages import batch
 from tests.everyday import examples
 from tests.plugins.sink_spark.archive_tools import archive, rows_of
 from tests.plugins.sink_spark.book.test_checksums import less_deep
+from tests.plugins.sink_spark.command import rows_said
 from tests.plugins.sink_spark.feeds import result_of
 from tests.shared_facts import shared_path
 
@@ -168,8 +167,7 @@ def test_a_book_that_cannot_be_right_is_in_the_gaps_of_its_archive(tmp_path: Pat
         sent = [Record(value, None, 1_618_678_132_000 + at, -1, None, "") for at, value in enumerate(values)]
         root = str(tmp_path / str(len(values)))
         archive(root, rows_of(sent, "kraken"), decoders=("kraken",), batch_rows=700, skew_ms=0)
-        rows = [json.loads(line) for line in run("gaps", "--root", root, "--json").splitlines()]
-        return root, sorted((row["k_offset"], row["symbol"], row["kind"]) for row in rows)
+        return root, sorted((row["k_offset"], row["symbol"], row["kind"]) for row in rows_said("gaps", root))
 
     whole, found = archived(captured)
     assert found == []
@@ -177,15 +175,5 @@ def test_a_book_that_cannot_be_right_is_in_the_gaps_of_its_archive(tmp_path: Pat
     assert (first, last) == (["ETH/CHF", "checksum"], ["ETH/CHF", "checksum_end"])
     assert missing <= begin < end
     wrong, _ = archived(holed[:end])
-    shown = ("--symbol", "ETH/CHF", "--at", "2021-04-18", "--json")
-    assert [json.loads(run("book", "--root", root, *shown))["checksum"] for root in (whole, wrong)] == [
-        True,
-        False,
-    ]
-
-
-def run(*words: str) -> str:
-    """Returns what a command printed; asserts that it succeeded."""
-    done = CliRunner().invoke(app, list(words))
-    assert done.exit_code == 0, done.output
-    return done.output
+    shown = ("--symbol", "ETH/CHF", "--at", "2021-04-18")
+    assert [rows_said("book", root, *shown)[0]["checksum"] for root in (whole, wrong)] == [True, False]

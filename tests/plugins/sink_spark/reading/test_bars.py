@@ -13,10 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from typer.testing import CliRunner
 
 from blumfeld_sink_spark.apply import decode_rows
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.decoders.dbn.decoder import DbnDecoder
 from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE, NOT_MARKET
 from blumfeld_sink_spark.errors import SettingsError
@@ -24,37 +22,18 @@ from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market import bars
 from blumfeld_sink_spark.reading.market.intervals import interval_ns, name_of
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.tables import TRADES, tables
+from blumfeld_sink_spark.tables import TRADES
 from blumfeld_sink_spark.testing.decoder_messages import batch
 from tests.everyday import examples
 from tests.plugins.sink_spark import dbn_files
-from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
+from tests.plugins.sink_spark.archive_tools import archive, captured
+from tests.plugins.sink_spark.command import said
+from tests.plugins.sink_spark.results import table_of
 
 pytestmark = pytest.mark.archive
 
 SECOND = 10**9
 SETTINGS = ArchiveSettings(topics=("ticks",))
-
-
-def trades(rows: list[dict[str, Any]]) -> pa.Table:
-    """Returns rows of the table with defaults for the fields that aren't given."""
-    filled = [
-        {
-            "ts_recv": 0,
-            "venue": "test",
-            "symbol": "BTCUSDT",
-            "trade_id": None,
-            "side": 1,
-            "price": Decimal(1),
-            "size": Decimal(1),
-            "flags": None,
-            "k_partition": 0,
-            "k_offset": at,
-            **row,
-        }
-        for at, row in enumerate(rows)
-    ]
-    return pa.Table.from_pylist(filled, schema=tables()[TRADES].schema)
 
 
 def slow(rows: pa.Table, interval: int) -> list[dict[str, Any]]:
@@ -116,7 +95,7 @@ def test_bars_are_those_of_a_slow_reader(rows: list[dict[str, Any]], interval: i
     """Equal to the last digit (the VWAP to a float's precision), with doubled trades, with ids that are neither unique
     nor in order, and with rows in any order.
     """
-    table = trades(rows + rows[:3])
+    table = table_of(TRADES, rows + rows[:3])
     table = table.take(pa.array(shuffled.sample(range(table.num_rows), table.num_rows), pa.int64()))
     made = bars.bars_of(table, interval).to_pylist()
     with localcontext(prec=80):
@@ -130,43 +109,41 @@ def test_what_is_off_the_market_makes_no_bar() -> None:
     all count, and so do other venues' trades that stand for several.
     """
     one = {"ts_event": 5, "venue": "binance-usdm"}
-    table = trades(
-        [one, one, {**one, "flags": NOT_MARKET, "price": 0}, {**one, "flags": AGGREGATE, "size": 2}]
+    table = table_of(
+        TRADES, [one, one, {**one, "flags": NOT_MARKET, "price": 0}, {**one, "flags": AGGREGATE, "size": 2}]
     )
     assert bars.bars_of(table, SECOND).column("trades").to_pylist() == [2]
     assert bars.bars_of(table.slice(3), SECOND).column("volume").to_pylist() == [Decimal(2)]
     assert bars.bars_of(table.slice(2, 1), SECOND).num_rows == 0
-    several = trades([{**one, "venue": "okx"}, {**one, "venue": "okx", "flags": AGGREGATE, "size": 2}])
+    several = table_of(
+        TRADES, [{**one, "venue": "okx"}, {**one, "venue": "okx", "flags": AGGREGATE, "size": 2}]
+    )
     assert bars.bars_of(several, SECOND).column("trades").to_pylist() == [2]
 
 
 def test_trades_of_one_packet_are_several() -> None:
     """A sequence number that trades share is no id of theirs, and a hash says nothing of the order."""
     packet = [{"ts_event": 5, "trade_id": 77, "price": price, "size": size} for price, size in PACKET]
-    (bar,) = bars.bars_of(trades([*packet, packet[0]]), SECOND).to_pylist()
+    (bar,) = bars.bars_of(table_of(TRADES, [*packet, packet[0]]), SECOND).to_pylist()
     assert [bar[name] for name in ("open", "high", "low", "close", "volume", "trades")] == [2, 3, 1, 1, 12, 3]
     hashed = [{**row, "trade_id": 900 - nth} for nth, row in enumerate(packet)]
-    (bar,) = bars.bars_of(trades(hashed), SECOND).to_pylist()
+    (bar,) = bars.bars_of(table_of(TRADES, hashed), SECOND).to_pylist()
     assert (bar["open"], bar["close"]) == (2, 1)
 
 
 PACKET = [(Decimal(2), Decimal(3)), (Decimal(3), Decimal(4)), (Decimal(1), Decimal(5))]
 
 
-def test_databentos_trades_make_bars(tmp_path: Path) -> None:
-    """Its own bits aren't taken for ours (129 has the bit of trades off the market), and its packets have no ids."""
+def test_databentos_trades_make_bars() -> None:
+    """Its own bits aren't taken for ours: 129 has the bit of trades off the market. Its packets have no ids."""
     applied = decode_rows([DbnDecoder()], batch([dbn_files.trade(), dbn_files.trade()]), SETTINGS)
     (bar,) = bars.bars_of(applied.tables["trades"], SECOND).to_pylist()
     assert (bar["trades"], bar["volume"]) == (2, 10)
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of forty seconds over midnight."""
-    tmp_path = tmp_path_factory.mktemp("bars")
-    rows = captured([write_capture(tmp_path / "feed.gz")], "feed")
-    archive(tmp_path / "archive", rows, batch_rows=60, decoders=("binance-usdm",))
-    return tmp_path / "archive"
+@pytest.fixture
+def root(small_archive: Path) -> Path:
+    return small_archive
 
 
 def asked(query: str) -> list[Any]:
@@ -176,16 +153,9 @@ def asked(query: str) -> list[Any]:
         return rows
 
 
-def run(*words: str) -> Any:
-    """Runs the command."""
-    return CliRunner().invoke(app, list(words))
-
-
 def test_bars_equal_what_duckdb_says(root: Path) -> None:
     """The bars of both dates equal DuckDB's over all files of trades."""
-    done = run("bars", "--root", str(root), "--interval", "10s", "--through")
-    assert done.exit_code == 0, done.output
-    assert "the end of the date" in done.output
+    assert "the end of the date" in said("bars", root, "--interval", "10s", "--through")
     ours = asked(
         f"SELECT ts, open, high, low, close, volume, buy_volume, trades FROM '{root}/bars/*/*/10s.parquet' ORDER BY ts"
     )
@@ -241,34 +211,15 @@ def test_the_command_counts_the_trades_that_make_the_bars(tmp_path: Path) -> Non
     assert (made.bars, made.trades) == (1, 1)
 
 
-@pytest.mark.parametrize("span", ["1ms", "250ms", "1s", "7m", "1w", "0s", "", "2d", "m"])
+@pytest.mark.parametrize(
+    ("span", "name"),
+    [("1ms", "1ms"), ("250ms", "250ms"), ("60s", "1m"), ("1440m", "1d"), ("24h", "1d"), ("90s", "90s")],
+)
+def test_an_interval_has_one_name_so_that_it_has_one_file(span: str, name: str) -> None:
+    assert name_of(interval_ns(span)) == name
+
+
+@pytest.mark.parametrize("span", ["7m", "1w", "0s", "", "2d", "m"])
 def test_intervals_divide_a_day(span: str) -> None:
-    """The names of accepted intervals parse back."""
-    if span in ("1ms", "250ms", "1s"):
-        assert name_of(interval_ns(span)) == span
-        return
     with pytest.raises(SettingsError, match="allowed: an interval that divides a day"):
         interval_ns(span)
-
-
-def test_intervals_are_named_in_the_greatest_unit() -> None:
-    """Each interval has one name, so that it has one file."""
-    assert [name_of(interval_ns(span)) for span in ("60s", "1440m", "24h", "90s")] == [
-        "1m",
-        "1d",
-        "1d",
-        "90s",
-    ]
-
-
-def test_the_command_says_what_is_wrong(tmp_path: Path, root: Path) -> None:
-    """The error is one line; the exit status is 2 for a wrong option and 1 for a missing archive."""
-    wrong = run("bars", "--root", str(root), "--interval", "7m")
-    assert (wrong.exit_code, "allowed: an interval that divides a day" in wrong.output) == (2, True)
-    none = run("bars", "--root", str(tmp_path / "none"))
-    assert (none.exit_code, "no archive is there" in none.output) == (1, True)
-    assert '"bars":2' in run("bars", "--root", str(root), "--interval", "10s", "--json").output
-    nobody = run("bars", "--root", str(root), "--symbol", "OTHER")
-    assert (nobody.exit_code, "symbols: BTCUSDT" in nobody.output) == (1, True)
-    nothing = run("bars", "--root", str(root), "--from", "2030-01-01")
-    assert "no trades are archived for that" in nothing.output

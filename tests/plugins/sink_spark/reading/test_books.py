@@ -5,19 +5,17 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market import books, deltas, snapshots
 from blumfeld_sink_spark.reading.producing.captures import messages
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
+from tests.plugins.sink_spark.command import refused, rows_said, said
 
 pytestmark = pytest.mark.archive
 
@@ -27,18 +25,9 @@ FIRST = MIDNIGHT - 20 * SECOND
 """Time of the feed's snapshot. The change of each second comes 140 ms after the second."""
 
 
-def run(*words: str) -> Any:
-    """Runs the command."""
-    return CliRunner(env={"COLUMNS": "200"}).invoke(app, ["book", *words])
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """An archive of forty seconds over midnight, cut into batches anywhere."""
-    folder = tmp_path_factory.mktemp("books")
-    rows = captured([write_capture(folder / "feed.gz")], "feed")
-    archive(folder / "archive", rows, batch_rows=13, decoders=("binance-usdm",))
-    return folder / "archive"
+@pytest.fixture
+def root(small_archive: Path) -> Path:
+    return small_archive
 
 
 def slow(folder: Path, upto_ns: int) -> tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]]:
@@ -81,20 +70,13 @@ def test_the_book_at_a_time_is_that_of_a_slow_reader(root: Path, at: int) -> Non
     assert standing.ts_event <= at
 
 
-def test_before_the_first_snapshot_there_is_no_book(root: Path) -> None:
-    """The message says what is needed."""
-    done = run("--root", str(root), "--symbol", "BTCUSDT", "--at", str(FIRST - 1))
-    assert (done.exit_code, "has no snapshot of BTCUSDT" in done.output) == (1, True)
-
-
 def test_the_ladder_is_shown(root: Path) -> None:
     """The command prints asks above bids, the spread, and the snapshot that the book comes from."""
-    done = run("--root", str(root), "--symbol", "BTCUSDT", "--at", "2024-08-09T00:00:05", "--depth", "3")
-    assert done.exit_code == 0, done.output
-    assert "from the snapshot at offset 2" in done.output
-    assert done.output.count(" ask ") == done.output.count(" bid ") == 3
-    assert "don't follow" not in done.output
-    told = json.loads(run("--root", str(root), "--symbol", "BTCUSDT", "--at", str(MIDNIGHT), "--json").output)
+    ladder = said("book", root, "--symbol", "BTCUSDT", "--at", "2024-08-09T00:00:05", "--depth", "3")
+    assert "from the snapshot at offset 2" in ladder
+    assert ladder.count(" ask ") == ladder.count(" bid ") == 3
+    assert "don't follow" not in ladder
+    [told] = rows_said("book", root, "--symbol", "BTCUSDT", "--at", str(MIDNIGHT))
     best = max(slow(root.parent, MIDNIGHT)[0].items())
     assert [Decimal(text) for text in told["bids"][0]] == list(best)
     assert (told["breaks"], told["last_id"], len(told["asks"])) == (0, 1060, 10)
@@ -108,12 +90,9 @@ def test_a_dropped_change_is_told(root: Path, tmp_path: Path) -> None:
     ]  # a depth
     (tmp_path / "holed").write_text("".join(kept))
     archive(tmp_path / "archive", captured([tmp_path / "holed"], "feed"), decoders=("binance-usdm",))
-    words = ("--root", str(tmp_path / "archive"), "--symbol", "BTCUSDT")
-    assert "1 change since that snapshot doesn't follow" in run(*words, "--at", str(MIDNIGHT)).output
-    whole, broken = (
-        [json.loads(line) for line in run(*words, "--write-snapshots", "--json", *more).output.splitlines()]
-        for more in ((), ("--broken",))
-    )
+    words = (tmp_path / "archive", "--symbol", "BTCUSDT")
+    assert "1 change since that snapshot doesn't follow" in said("book", *words, "--at", str(MIDNIGHT))
+    whole, broken = (rows_said("book", *words, "--write-snapshots", *more) for more in ((), ("--broken",)))
     assert [(one["snapshots"], one["left_out"]) for one in whole] == [(2, 0), (0, 2)]
     assert [(one["snapshots"], one["left_out"]) for one in broken] == [(2, 0), (2, 0)]
 
@@ -176,34 +155,20 @@ def test_snapshots_of_every_book_are_written_where_no_symbol_is_named(root: Path
         pa.concat_tables([captured([feed], topic) for feed, topic in feeds]),
         decoders=("binance-usdm",),
     )
-    words = ("--root", str(tmp_path / "archive"))
-    done = run(*words, "--write-snapshots")
-    assert done.exit_code == 0, done.output
+    books_root = tmp_path / "archive"
+    said("book", books_root, "--write-snapshots")
     assert {path.parent.name for path in tmp_path.glob("archive/book_snapshots/*/*/*")} == {
         "BTCUSDT",
         "ETHUSDT",
     }
-    one = run(*words, "--write-snapshots", "--symbol", "ETHUSDT", "--json").output.splitlines()
-    assert all("/ETHUSDT/two+" in line for line in one)
-    none = run(*words, "--at", str(MIDNIGHT))
-    assert (none.exit_code, "name it with --symbol. Archived are: BTCUSDT, ETHUSDT" in none.output) == (
-        2,
-        True,
+    written = rows_said("book", books_root, "--write-snapshots", "--symbol", "ETHUSDT")
+    assert all("/ETHUSDT/two+" in row["path"] for row in written)
+    status, error = refused("book", books_root, "--at", str(MIDNIGHT))
+    assert (status, "name it with --symbol. Archived are: BTCUSDT, ETHUSDT" in error) == (2, True)
+    assert (
+        "no book of the topic three"
+        in refused("book", books_root, "--write-snapshots", "--topic", "three")[1]
     )
-    assert "no book of the topic three" in run(*words, "--write-snapshots", "--topic", "three").output
-
-
-def test_what_is_wrong_is_said(root: Path) -> None:
-    """The symbol or topic doesn't exist, options exclude each other, or the time doesn't parse."""
-    words = ("--root", str(root), "--symbol")
-    assert "there are: BTCUSDT" in run(*words, "ETHUSDT", "--at", str(MIDNIGHT)).output
-    assert "of the topic other" in run(*words, "BTCUSDT", "--topic", "other", "--at", str(MIDNIGHT)).output
-    both = run(*words, "BTCUSDT", "--at", str(MIDNIGHT), "--write-snapshots")
-    assert (both.exit_code, "both are given; allowed: one of them" in both.output) == (2, True)
-    neither = run(*words, "BTCUSDT")
-    assert (neither.exit_code, "neither is given; allowed: one of them" in neither.output) == (2, True)
-    assert run(*words, "BTCUSDT", "--at", "noon").exit_code == 2
-    assert run(*words, "BTCUSDT", "--write-snapshots", "--every", "7s").exit_code == 2
 
 
 def test_a_book_is_of_one_topic(root: Path, tmp_path: Path) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import gzip
-import json
 from collections.abc import Iterator
 from decimal import Decimal
 from pathlib import Path
@@ -15,9 +14,7 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner
 
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.exports import hftbacktest, nautilus, numbers, plain, tardis
@@ -25,6 +22,7 @@ from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from blumfeld_sink_spark.reading.market import bars
 from blumfeld_sink_spark.reading.views import connect
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
+from tests.plugins.sink_spark.command import rows_said
 from tests.shared_facts import shared_path
 
 pytestmark = pytest.mark.archive
@@ -34,12 +32,8 @@ MIDNIGHT = MIDNIGHT_S * NS
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Committed:
-    """An archive of forty seconds over midnight in five batches."""
-    folder = tmp_path_factory.mktemp("small")
-    rows = captured([write_capture(folder / "feed.gz")], "ticks", recv_header="ns")
-    archive(folder / "archive", rows, decoders=("binance-usdm",), recv_header="ns", batch_rows=40)
-    return Committed.open(str(folder / "archive"))
+def small(small_archive: Path) -> Committed:
+    return Committed.open(str(small_archive))
 
 
 @pytest.fixture(scope="module")
@@ -339,15 +333,5 @@ def test_a_symbol_of_two_venues_needs_a_choice(tmp_path: Path) -> None:
 
 
 def test_the_command(small: Committed, tmp_path: Path) -> None:
-    def run(*arguments: str) -> Any:
-        return CliRunner().invoke(app, ["export", "--root", small.store.root, *arguments])
-
-    result = run("--format", "tardis", "--out", str(tmp_path / "t"), "--to", "2024-08-09", "--json")
-    assert result.exit_code == 0, result.output
-    assert [json.loads(line)["rows"] for line in result.stdout.splitlines()] == [20, 100, 40]
-    again = run("--format", "csv", "--out", str(tmp_path / "t"))
-    assert (again.exit_code, "isn't empty" in again.stderr) == (1, True)
-    wrong = run("--format", "xlsx", "--out", str(tmp_path / "u"))
-    assert (wrong.exit_code, "tardis, hftbacktest, nautilus, csv" in wrong.stderr) == (2, True)
-    nothing = run("--format", "csv", "--out", str(tmp_path / "v"), "--from", "2030-01-01")
-    assert (nothing.exit_code, "nothing to export" in nothing.stderr) == (1, True)
+    words = ("--format", "tardis", "--out", str(tmp_path / "t"), "--to", "2024-08-09")
+    assert [row["rows"] for row in rows_said("export", small.store.root, *words)] == [20, 100, 40]

@@ -13,15 +13,15 @@ from pathlib import Path
 
 import pyarrow.compute as pc
 import pytest
-from typer.testing import CliRunner
 
-from blumfeld_sink_spark.commands import app
+from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.files.naming import is_old_place
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.producing.load import LoadPlan, Record, records
 from blumfeld_sink_spark.reading.producing.raw_rows import RawTopic
 from blumfeld_sink_spark.reading.views import Rows, connect, polars_rows
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, rows_of, write_capture
+from tests.plugins.sink_spark.command import refused, said
 
 pytestmark = pytest.mark.archive
 
@@ -48,17 +48,10 @@ def mixed(root: Path, tmp_path: Path) -> Path:
     return root
 
 
-def run(*arguments: str) -> str:
-    """Returns what a command printed; asserts that it succeeded."""
-    done = CliRunner().invoke(app, list(arguments))
-    assert done.exit_code == 0, (arguments, done.output)
-    return done.output
-
-
 def verify(root: Path) -> None:
     """Nothing is wrong with it. Its old commits don't count passed-over messages, which the command says (status 3)."""
-    done = CliRunner().invoke(app, ["verify", "--deep", "--root", str(root)])
-    assert (done.exit_code, "0 problems" in done.output) == (3, True), done.output
+    status, _ = refused("verify", root, "--deep")
+    assert status == NOT_SHOWN
 
 
 def counts(root: Path) -> list[tuple[str | None, ...]]:
@@ -94,21 +87,20 @@ def test_every_command_reads_it(
 ) -> None:
     if continued:
         request.getfixturevalue("mixed")
-    where = ("--root", str(root))
     verify(root)
-    run("status", *where)
-    run("gaps", "--fail", *where)
-    run("bars", "--interval", "10s", "--through", *where)
+    said("status", root)
+    said("gaps", root, "--fail")
+    said("bars", root, "--interval", "10s", "--through")
     with connect(Committed.open(str(root))) as connection:
         (bars,) = Rows(connection, "SELECT sum(trades), count(*) FROM bars")
     # The aggregates among the old files' trades don't count.
     assert bars == (str(40 + SECONDS * continued), str(4 + 3 * continued))
-    run("book", "--at", "2024-08-09T00:00:10Z", "--symbol", "BTCUSDT", *where)
+    said("book", root, "--at", "2024-08-09T00:00:10Z", "--symbol", "BTCUSDT")
     for form in ("csv", "tardis", "nautilus", "hftbacktest"):
-        run("export", "--format", form, "--out", str(tmp_path / form), *where)
+        said("export", root, "--format", form, "--out", str(tmp_path / form))
     assert RawTopic.find(Committed.open(str(root))).holes() == []
     before = counts(root)
-    run("compact", "--before", "2024-08-10", *where)
+    said("compact", root, "--before", "2024-08-10")
     assert counts(root) == before
     verify(root)
     folders = {
@@ -119,7 +111,7 @@ def test_every_command_reads_it(
 
 def test_files_of_before_the_column_are_merged_with_nulls(root: Path) -> None:
     """Compaction adds the columns that came later."""
-    run("compact", "--before", "2024-08-10", "--root", str(root))
+    said("compact", root, "--before", "2024-08-10")
     archive = Committed.open(str(root))
     (entry,) = [one for one in archive.files("trades") if one.date == "2024-08-08"]
     with archive.open_file(entry) as source:
@@ -144,12 +136,12 @@ def test_aggregates_have_a_table_of_their_own_and_stand_in_where_there_is_nothin
         for value in values
     ]
     archive(tmp_path, rows_of(sent, "ticks"), decoders=("binance-usdm",))
-    where = ("--root", str(tmp_path))
-    run("bars", "--interval", "10s", "--through", *where)
+    root = tmp_path
+    said("bars", root, "--interval", "10s", "--through")
     with connect(Committed.open(str(tmp_path))) as connection:
         assert list(Rows(connection, "SELECT sum(size)::INT, count(*) FROM trades")) == [("2", "4")]
         assert list(Rows(connection, "SELECT count(*) FROM agg_trades")) == [("8",)]
         bars = list(Rows(connection, "SELECT symbol, volume::INT FROM bars ORDER BY symbol"))
     assert bars == [("BTCUSDT", "2"), ("ETHUSDT", "2")]
-    told = run("export", "--format", "tardis", "--json", "--out", str(tmp_path / "tardis"), *where)
+    told = said("export", root, "--format", "tardis", "--json", "--out", str(tmp_path / "tardis"))
     assert told.count('"rows": 4') + told.count('"rows":4') == 2

@@ -6,19 +6,15 @@ import json
 from pathlib import Path
 
 import matplotlib.image
-import msgspec
-import numpy as np
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner
 
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.plots import depth, gaps, spread, throughput
 from blumfeld_sink_spark.reading.plots.windows import window_of
-from blumfeld_sink_spark.records import CommitRecord
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
+from tests.plugins.sink_spark.command import run, said
 
 pytestmark = pytest.mark.archive
 
@@ -66,18 +62,6 @@ def test_rates_are_of_the_batches(found: Committed) -> None:
     assert (made.bytes_in > made.bytes_out * 0).all()
 
 
-def test_many_batches_are_put_together_and_none_is_lost(found: Committed) -> None:
-    one = found.records[0]
-    many: list[CommitRecord] = [
-        msgspec.structs.replace(one, batch=nth, committed_ms=nth * 1000, messages=nth + 1)
-        for nth in range(5000)
-    ]
-    made = throughput.batches(many)
-    assert len(made.messages) <= throughput.BATCHES_MAX
-    assert made.messages.sum() == sum(range(1, 5001))
-    assert made.end_ms[-1] == 4_999_000
-
-
 def test_the_book_at_a_moment_is_the_changes_up_to_it(found: Committed) -> None:
     window = window_of(found, "book_deltas", "BTCUSDT", None, None)
     shown = list(depth.columns(found, window, bins=8))
@@ -99,28 +83,6 @@ def test_a_window_inside_is_built_on_what_came_before(found: Committed) -> None:
     assert len(shown[0].price) > 25  # the snapshot's levels are there, which came 20 s before
 
 
-def test_price_steps_are_round_and_enough() -> None:
-    for mids in ([61_590.0, 61_840.0], [0.012, 0.0121], [99_999.5], [5.0, 50.0]):
-        edges = depth.price_edges(np.array(mids))
-        step = edges[1] - edges[0]
-        assert step / 10 ** np.floor(np.log10(step * 1.0001)) == pytest.approx(
-            round(step / 10 ** np.floor(np.log10(step * 1.0001)))
-        )
-        assert depth.PRICE_BINS * 0.95 <= len(edges) - 1 <= depth.PRICE_BINS * 2.6
-        assert edges[0] < min(mids) <= max(mids) < edges[-1]
-
-
-def test_a_picture_has_no_margin_where_nothing_rests_and_no_empty_stripes() -> None:
-    """A made market has 20 levels of 0.1 on each side, within a tenth of the margin."""
-    prices = np.round(62_750.05 + np.arange(-40, 40) * 0.1, 2)
-    tick = depth.tick_of([prices[::2], prices, prices[:1]])
-    assert tick == 0.1
-    edges = depth.price_edges(np.array([62_750.0, 62_750.3]), (prices.min(), prices.max()), tick)
-    filled = np.histogram(prices, bins=edges)[0]
-    assert filled.tolist().count(1) == len(prices)
-    assert len(filled) <= len(prices) + 4
-
-
 def test_the_calendar_counts_by_hour_and_tells_no_data_from_no_findings(found: Committed) -> None:
     made = gaps.calendar(found, "", None, None)
     assert made.dates == ["2024-08-08", "2024-08-09"]
@@ -132,26 +94,13 @@ def test_the_calendar_counts_by_hour_and_tells_no_data_from_no_findings(found: C
 
 
 def test_all_pictures_are_drawn_and_not_blank(root: Path, tmp_path: Path) -> None:
-    result = CliRunner().invoke(app, ["plot", "all", "--root", str(root), "--out", str(tmp_path)])
-    assert result.exit_code == 0, result.output
+    drawn = said("plot", root, "all", "--out", str(tmp_path))
     names = ["throughput.png", "spread-BTCUSDT.png", "depth-BTCUSDT.png", "gaps.png"]
-    assert [Path(line).name for line in result.stdout.splitlines()] == names
+    assert [Path(line).name for line in drawn.splitlines()] == names
     for name in names:
         picture = matplotlib.image.imread(tmp_path / name)
         assert picture.shape[1] == 1540
         assert picture[:, :, :3].std() > 0.03, name
-
-
-def test_one_batch_has_bars_and_a_calendar_without_findings_the_whole_width(tmp_path: Path) -> None:
-    """The picture has no meaningless block over time and no empty third."""
-    rows = captured([write_capture(tmp_path / "feed.gz")], "ticks")
-    archive(tmp_path / "archive", rows, decoders=("binance-usdm",))
-    found = Committed.open(str(tmp_path / "archive"))
-    picture = matplotlib.image.imread(throughput.draw(found, tmp_path, svg=False))
-    assert picture.shape[0] < picture.shape[1] / 3  # a line of title, two bars
-    picture = matplotlib.image.imread(gaps.draw(found, tmp_path, svg=False))
-    right = picture[:, -picture.shape[1] // 5 :, :3]
-    assert (right.min(axis=2) < 0.98).mean() > 0.4  # hours, not an empty panel
 
 
 def test_the_same_archive_gives_the_same_svg(found: Committed, tmp_path: Path) -> None:
@@ -164,10 +113,7 @@ def test_the_same_archive_gives_the_same_svg(found: Committed, tmp_path: Path) -
 def test_what_cannot_be_drawn_says_why(found: Committed, root: Path, tmp_path: Path) -> None:
     with pytest.raises(ArchiveError, match="bbo has no rows of ETHUSDT; it has BTCUSDT"):
         spread.draw(found, "ETHUSDT", tmp_path, svg=False)
-    result = CliRunner().invoke(app, ["plot", "pie", "--root", str(root), "--out", str(tmp_path)])
-    assert (result.exit_code, "throughput, spread, depth, gaps, all" in result.stderr) == (2, True)
-    late = ["plot", "all", "--root", str(root), "--out", str(tmp_path), "--from", "2030-01-01"]
-    left_out = CliRunner().invoke(app, late)
+    left_out = run("plot", root, "all", "--out", str(tmp_path), "--from", "2030-01-01")
     assert left_out.exit_code == 0
     assert left_out.stderr.count("left out") == 3  # throughput has no event time
 

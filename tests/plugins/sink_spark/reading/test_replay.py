@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pyarrow as pa
 import pytest
-from typer.testing import CliRunner, Result
 
 from blumfeld.testing import EmbeddedBroker
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.producing.pace import Pace
@@ -18,6 +15,7 @@ from blumfeld_sink_spark.reading.producing.raw_rows import RawTopic
 from blumfeld_sink_spark.reading.producing.replay import ReplayPlan, replay
 from blumfeld_sink_spark.reading.producing.topic_writer import Topic
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, rows_of, write_capture
+from tests.plugins.sink_spark.command import refused, rows_said, said
 from tests.plugins.sink_spark.topic_tools import read_topic
 
 pytestmark = pytest.mark.archive
@@ -176,8 +174,7 @@ def test_a_paced_replay_waits_for_each_stamp(tmp_path: Path, rows: pa.Table) -> 
 
 def test_a_compacted_archive_replays_the_same_records(tmp_path: Path, rows: pa.Table) -> None:
     before = list(archived(tmp_path / "archive", rows).records())
-    result = CliRunner().invoke(app, ["compact", "--root", str(tmp_path / "archive")])
-    assert result.exit_code == 0, result.output
+    said("compact", tmp_path / "archive")
     found = Committed.open(str(tmp_path / "archive"))
     after = RawTopic.find(found)
     assert len(found.files("raw")) < 7
@@ -196,19 +193,11 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path, rows: pa.Table) -> None:
 def test_the_command_replays_and_refuses_with_a_status(tmp_path: Path, rows: pa.Table) -> None:
     archived(tmp_path / "archive", rows)
     with EmbeddedBroker() as broker:
-
-        def run(*arguments: str) -> Result:
-            where = ["--root", str(tmp_path / "archive"), "--bootstrap", broker.bootstrap_servers]
-            return CliRunner().invoke(app, ["replay", "--to-topic", "again", *where, *arguments])
-
-        done = run("--speed", "max", "--json")
-        assert done.exit_code == 0, done.output
-        told = json.loads(done.stdout)
+        where = (tmp_path / "archive", "--bootstrap", broker.bootstrap_servers, "--to-topic", "again")
+        [told] = rows_said("replay", *where, "--speed", "max")
         assert (told["from"], told["records"], told["same_offsets"]) == ("ticks", 262, True)
-        assert run("--speed", "max").exit_code == 1
-        assert run("--speed", "fast").exit_code == 2
-        assert (
-            run("--append", "--speed", "max", "--from", "2024-08-09", "--to", "2024-08-09T00:00:02").exit_code
-            == 0
-        )
+        assert refused("replay", *where, "--speed", "max")[0] == 1
+        assert refused("replay", *where, "--speed", "fast")[0] == 2
+        span = ("--from", "2024-08-09", "--to", "2024-08-09T00:00:02")
+        said("replay", *where, "--append", "--speed", "max", *span)
         assert Topic(broker.bootstrap_servers, "again").ends() == {0: (0, 169), 1: (0, 109)}

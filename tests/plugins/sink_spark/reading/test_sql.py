@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-import json
 from decimal import Decimal, localcontext
 from pathlib import Path
 
 import duckdb
 import pytest
-from typer.testing import CliRunner
 
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.views import Rows, connect, polars_rows, script
 from blumfeld_sink_spark.tables import tables
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
+from tests.plugins.sink_spark.command import rows_said, said
 
 pytestmark = pytest.mark.archive
 
 
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A small archive over midnight, in five batches."""
-    folder = tmp_path_factory.mktemp("sql")
-    rows = captured([write_capture(folder / "feed.gz")], "ticks", recv_header="ns")
-    archive(folder / "archive", rows, decoders=("binance-usdm", "raw"), recv_header="ns", batch_rows=40)
-    return folder / "archive"
+@pytest.fixture
+def root(small_archive: Path) -> Path:
+    return small_archive
 
 
 def asked(root: Path, query: str) -> list[tuple[str | None, ...]]:
@@ -151,32 +145,19 @@ def test_mistakes_are_told_in_a_line(root: Path, tmp_path: Path) -> None:
 
 
 def test_the_command_prints_rows_csv_json_and_the_script(root: Path) -> None:
-    def run(*arguments: str) -> str:
-        result = CliRunner().invoke(app, ["sql", "--root", str(root), *arguments])
-        assert result.exit_code == 0, result.output
-        return result.stdout
-
     query = "SELECT ts_event, price, NULL AS nothing FROM trades ORDER BY k_offset LIMIT 2"
-    assert run(query, "--csv").splitlines()[:2] == [
+    assert said("sql", root, query, "--csv").splitlines()[:2] == [
         "ts_event,price,nothing",
         "1723161580209000000,60000.200000000000000000,",
     ]
-    first = json.loads(run(query, "--json").splitlines()[0])
-    assert first == {"ts_event": 1723161580209000000, "price": 60000.2, "nothing": None}
-    assert "60000.2 │ NULL" in run(query)
-    assert run("SELECT * FROM gaps").endswith("no rows\n")
-    assert "the first 1 rows" in run(query, "--limit", "1")
-    assert "SHOW" not in run("SHOW TABLES")
-    assert run().startswith("SET VARIABLE archive = '")
-    assert run("SELECT COUNT(*) AS n FROM trades", "--engine", "polars", "--csv") == "n\n40\n"
-
-
-def test_the_command_refuses_with_a_status(root: Path) -> None:
-    for arguments, status, said in (
-        (["SELECT"], 1, "duckdb"),
-        (["--csv", "--json"], 2, "one of them"),
-        (["--engine", "sqlite"], 2, "duckdb, polars"),
-        (["--engine", "polars"], 2, "query is needed"),
-    ):
-        result = CliRunner().invoke(app, ["sql", "--root", str(root), *arguments])
-        assert (result.exit_code, said in result.stderr) == (status, True), result.output
+    assert rows_said("sql", root, query)[0] == {
+        "ts_event": 1723161580209000000,
+        "price": 60000.2,
+        "nothing": None,
+    }
+    assert "60000.2 │ NULL" in said("sql", root, query)
+    assert said("sql", root, "SELECT * FROM gaps").endswith("no rows\n")
+    assert "the first 1 rows" in said("sql", root, query, "--limit", "1")
+    assert "SHOW" not in said("sql", root, "SHOW TABLES")
+    assert said("sql", root).startswith("SET VARIABLE archive = '")
+    assert said("sql", root, "SELECT COUNT(*) AS n FROM trades", "--engine", "polars", "--csv") == "n\n40\n"

@@ -10,10 +10,8 @@ import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
-from typer.testing import CliRunner, Result
 
 from blumfeld.testing.embedded import EmbeddedBroker
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.fetching.aborted import AbortedTransactions
 from blumfeld_sink_spark.ledger.checking.again import Compared, compare
@@ -26,6 +24,7 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.tasks.task import TaskWork
 from blumfeld_sink_spark.spark.topics.fetch import read_range
 from blumfeld_sink_spark.stores.opening import open_store
+from tests.plugins.sink_spark.command import run
 from tests.plugins.sink_spark.ledger.ledger_tools import record_of
 from tests.plugins.sink_spark.test_range_counts import counted, rows_at
 
@@ -160,10 +159,6 @@ def topic_of(
     return settings
 
 
-def run(root: Path, bootstrap: str) -> Result:
-    return CliRunner().invoke(app, ["verify", "--deep", "--root", str(root), "--against", bootstrap])
-
-
 def edit(root: Path, batch: int, change: Callable[[RangeCount], RangeCount], **fields: object) -> None:
     path = root / record_path("q", batch)
     record = msgspec.json.decode(path.read_bytes(), type=CommitRecord)
@@ -173,12 +168,12 @@ def edit(root: Path, batch: int, change: Callable[[RangeCount], RangeCount], **f
 
 def test_a_topic_is_read_again(bootstrap: str, tmp_path: Path) -> None:
     topic_of(bootstrap, "again", tmp_path)
-    done = run(tmp_path, bootstrap)
+    done = run("verify", tmp_path, "--deep", "--against", bootstrap)
     assert done.exit_code == 0, done.output
     assert "read again: 2 of 2 ranges are the same in the topics, message by message" in done.stdout
     assert "whole: 2 commits" in done.stdout
     edit(tmp_path, 1, lambda count: msgspec.structs.replace(count, content_crc=(0, 0, 0)))
-    changed = run(tmp_path, bootstrap)
+    changed = run("verify", tmp_path, "--deep", "--against", bootstrap)
     assert changed.exit_code == 1
     assert (
         "again-0 20..50: keys, values, offsets, timestamps or sizes of its messages are others"
@@ -190,7 +185,7 @@ def test_a_topic_that_is_gone_or_was_cut_is_said_so(bootstrap: str, tmp_path: Pa
     topic_of(bootstrap, "gone", tmp_path)
     admin = AdminClient({"bootstrap.servers": bootstrap})
     admin.delete_topics(["gone"])["gone"].result(30)
-    done = run(tmp_path, bootstrap)
+    done = run("verify", tmp_path, "--deep", "--against", bootstrap)
     assert done.exit_code == 0, done.output
     assert "gone-0 0..20: can't be compared: the topic isn't there" in done.stdout
     assert "read again: 0 of 2 ranges" in done.stdout
@@ -202,7 +197,7 @@ def test_an_older_archive_stays_uncounted_even_if_its_numbers_fit(bootstrap: str
         path = tmp_path / record_path("q", batch)
         record = msgspec.json.decode(path.read_bytes(), type=CommitRecord)
         path.write_bytes(msgspec.json.encode(msgspec.structs.replace(record, counts=())))
-    done = run(tmp_path, bootstrap)
+    done = run("verify", tmp_path, "--deep", "--against", bootstrap)
     assert done.exit_code == NOT_SHOWN, done.output
     assert "which isn't counted: the topic has as many messages and bytes (20," in done.stdout
     assert "not counted: 2 commits" in done.stdout
@@ -215,8 +210,8 @@ def test_a_bug_of_the_fetch_is_found_by_another_client(
     monkeypatch.setattr(AbortedTransactions, "has", lambda self, batch: batch.base_offset == 0)
     settings = topic_of(bootstrap, "buggy", tmp_path, count=20, batches=((0, 20),), each=5)
     assert settings.topics == ("buggy",)
-    assert CliRunner().invoke(app, ["verify", "--deep", "--root", str(tmp_path)]).exit_code == 0
-    done = run(tmp_path, bootstrap)
+    assert run("verify", tmp_path, "--deep").exit_code == 0
+    done = run("verify", tmp_path, "--deep", "--against", bootstrap)
     assert done.exit_code == 1, done.output
     assert (
         "buggy-0 0..20: the topic has messages at offsets 0..5, and the archive has them as aborted"

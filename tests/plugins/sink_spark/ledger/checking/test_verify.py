@@ -14,9 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
-from typer.testing import CliRunner, Result
 
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.checking import deep, statistics
 from blumfeld_sink_spark.ledger.checking.verify import against_broker, verify
@@ -25,6 +23,7 @@ from blumfeld_sink_spark.range_counts import HIDDEN
 from blumfeld_sink_spark.records import CommitRecord, DecoderCount, FileEntry, Span
 from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
+from tests.plugins.sink_spark.command import run
 from tests.plugins.sink_spark.ledger.ledger_tools import Crash, FailingStore, Work, opened
 
 pytestmark = pytest.mark.archive
@@ -50,27 +49,23 @@ def root(made: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(made, tmp_path / "archive"))
 
 
-def run(root: Path, *options: str) -> Result:
-    return CliRunner().invoke(app, ["verify", "--root", str(root), *options])
-
-
 def trades(root: Path) -> list[Path]:
     return sorted(root.glob("trades/**/*.parquet"))
 
 
 @pytest.mark.parametrize("deep", [(), ("--deep",)], ids=["quick", "deep"])
 def test_a_whole_archive_is_whole(made: Path, deep: tuple[str, ...]) -> None:
-    done = run(made, *deep)
+    done = run("verify", made, *deep)
     assert done.exit_code == 0, done.output
     assert f"{TOPIC}-0: 0..160" in done.output
     assert f"whole: {COMMITS} commits" in done.output
-    document = msgspec.json.decode(run(made, "--json", *deep).output)
+    document = msgspec.json.decode(run("verify", made, "--json", *deep).output)
     assert document["whole"]
     assert document["partitions"] == [{"topic": TOPIC, "partition": 0, "first": 0, "last": 160}]
 
 
 def test_no_archive_is_not_a_whole_one(tmp_path: Path) -> None:
-    done = run(tmp_path)
+    done = run("verify", tmp_path)
     assert done.exit_code == 1
     assert "no archive is there" in done.output
 
@@ -81,7 +76,7 @@ def test_a_lost_ledger_is_told_as_such(made: Path, tmp_path: Path) -> None:
     shutil.copytree(made, root)
     shutil.rmtree(root / "_commits")
     for more in ([], ["--against", "127.0.0.1:1"], ["--bootstrap", "127.0.0.1:1"]):
-        done = run(root, *more)
+        done = run("verify", root, *more)
         assert done.exit_code == 1, done.output
         assert "named by no record" in done.output
         assert "not whole: 0 commits" in done.output
@@ -185,7 +180,7 @@ def spoil_the_checkpoint(root: Path) -> str:
     """A start believes the checkpoint and reads only the records after it."""
     ledger = Ledger(open_store(str(root))).load()
     ledger.checkpoint("q")
-    assert run(root).exit_code == 0
+    assert run("verify", root).exit_code == 0
     path = root / "_commits" / "q" / CHECKPOINT
     point = msgspec.json.decode(path.read_bytes())
     point["covered"][0]["end"] -= 1
@@ -362,7 +357,7 @@ COUNTED = [drop_messages, same_rows_twice]
 @pytest.mark.parametrize("harm", QUICK, ids=lambda harm: harm.__name__)
 def test_what_is_done_to_the_ledger_or_a_file_is_named(root: Path, harm: Callable[[Path], str]) -> None:
     wanted = harm(root)
-    done = run(root)
+    done = run("verify", root)
     assert done.exit_code == 1
     assert re.search(wanted, done.stderr), done.stderr
     assert "not whole" in done.stdout
@@ -371,8 +366,8 @@ def test_what_is_done_to_the_ledger_or_a_file_is_named(root: Path, harm: Callabl
 @pytest.mark.parametrize("harm", DEEP, ids=lambda harm: harm.__name__)
 def test_what_is_done_inside_a_file_is_named_by_deep_alone(root: Path, harm: Callable[[Path], str]) -> None:
     wanted = harm(root)
-    assert run(root).exit_code == int(harm in COUNTED)
-    done = run(root, "--deep")
+    assert run("verify", root).exit_code == int(harm in COUNTED)
+    done = run("verify", root, "--deep")
     assert done.exit_code == 1
     assert re.search(wanted, done.stderr), done.stderr
 
@@ -409,11 +404,11 @@ def test_the_times_of_a_file_of_gaps_are_compared(tmp_path: Path) -> None:
     (tmp_path / "capture").write_text("".join(line for line in lines if '"t":3,' not in line))
     root = tmp_path / "archive"
     archive(root, captured([tmp_path / "capture"], TOPIC), query="q", decoders=("binance-usdm",))
-    assert run(root, "--deep").exit_code == 0
+    assert run("verify", root, "--deep").exit_code == 0
     file, path = first_of(root, "gaps")
     [time] = pq.read_table(file, partitioning=None)["ts_event"].to_pylist()
     edit_entry(root, path, batches=1, ts_max=time - 1)
-    done = run(root, "--deep")
+    done = run("verify", root, "--deep")
     assert done.exit_code == 1
     assert (
         f"{path}: its record says ts_event from {time} to {time - 1}, its rows have {time} to {time}"
@@ -441,7 +436,7 @@ def test_other_files_under_the_root_are_not_the_ledgers(root: Path) -> None:
     ):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_bytes(b"1")
-    assert run(root).exit_code == 0
+    assert run("verify", root).exit_code == 0
 
 
 def test_the_broker_s_offsets_are_compared() -> None:
@@ -468,7 +463,7 @@ def test_a_range_of_which_messages_were_dropped_is_not_whole(root: Path) -> None
         return msgspec.structs.replace(record, counts=(fewer,), messages=5)
 
     edit(root, 0, dropped)
-    done = run(root)
+    done = run("verify", root)
     assert done.exit_code == 1
     assert "usdm-0 0..35: 35 offsets, but 5 messages and 0 skipped: 30 not accounted for" in done.stderr
 
@@ -476,14 +471,14 @@ def test_a_range_of_which_messages_were_dropped_is_not_whole(root: Path) -> None
 def test_an_archive_of_an_older_version_is_not_counted_and_not_called_whole(root: Path) -> None:
     for batch in range(2):
         edit(root, batch, lambda record: msgspec.structs.replace(record, counts=(), messages=15))
-    done = run(root, "--deep")
+    done = run("verify", root, "--deep")
     assert done.exit_code == NOT_SHOWN
     assert (
         "query q: 2 batches (the first is 0) are not counted: an older version wrote them. They have 70 offsets and 30 "
         "messages; nothing says what the other 40 offsets were"
     ) in done.stdout
     assert f"not counted: {COMMITS} commits" in done.stdout
-    document = msgspec.json.decode(run(root, "--json").output)
+    document = msgspec.json.decode(run("verify", root, "--json").output)
     assert (document["whole"], document["verdict"], len(document["not_counted"])) == (False, "not counted", 1)
 
 
@@ -498,7 +493,7 @@ def test_hidden_offsets_are_not_explained(root: Path) -> None:
         return msgspec.structs.replace(record, counts=(fewer,), messages=33, reader="jvm")
 
     edit(root, 1, hidden)
-    done = run(root)
+    done = run("verify", root)
     assert done.exit_code == NOT_SHOWN, done.output
     assert (
         "batch 1 of query q: usdm-0 35..70: 2 offsets gave no message, and the reader (jvm) shows no reason: 40..42"
@@ -508,5 +503,5 @@ def test_hidden_offsets_are_not_explained(root: Path) -> None:
 
 
 def test_what_became_of_the_offsets_is_said(made: Path) -> None:
-    said = run(made).stdout
+    said = run("verify", made).stdout
     assert "161 offsets counted: 161 messages, of which 161 have rows (0 rejections in quarantine)" in said

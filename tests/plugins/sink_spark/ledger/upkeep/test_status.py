@@ -8,14 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.upkeep.status import status
 from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span
 from blumfeld_sink_spark.stores.contract import ArchiveStore
+from tests.plugins.sink_spark.command import said
 from tests.plugins.sink_spark.ledger.ledger_tools import Crash, FailingStore, Work, opened, record_of
 
 pytestmark = pytest.mark.archive
@@ -28,12 +27,6 @@ def store(tmp_path: Path) -> ArchiveStore:
     Work().publish(store)
     Work().next().publish(store)
     return store
-
-
-def run(store: ArchiveStore, *options: str) -> str:
-    done = CliRunner().invoke(app, ["status", "--root", store.root, *options], env={"COLUMNS": "150"})
-    assert done.exit_code == 0, done.output
-    return done.stdout
 
 
 def test_all_is_counted(store: ArchiveStore) -> None:
@@ -55,10 +48,12 @@ def test_it_is_shown(store: ArchiveStore) -> None:
     (Path(store.root) / "_progress" / "ticks.jsonl").write_text(
         '{"batch":0,"lag":{"ticks":{"0":99}}}\n{"batch":1,"lag":{"ticks":{"0":1234,"1":0}}}\n{"batch":2,"la'
     )
-    said = run(store)
+    printed = said("status", store.root)
     for part in ("feed-1", "1,234", "ticks-1", "0..29", "trades", "50 messages of 0.00 MB"):
-        assert part in said, part
-    assert msgspec.json.decode(run(store, "--json"))["lag"] == {"ticks": {"ticks": {"0": 1234, "1": 0}}}
+        assert part in printed, part
+    assert msgspec.json.decode(said("status", store.root, "--json"))["lag"] == {
+        "ticks": {"ticks": {"0": 1234, "1": 0}}
+    }
 
 
 def test_what_was_passed_over_or_skipped_is_shown_by_kind(store: ArchiveStore) -> None:
@@ -70,10 +65,10 @@ def test_what_was_passed_over_or_skipped_is_shown_by_kind(store: ArchiveStore) -
     taken = OffsetRange("ticks", 0, 20, 30)
     Ledger(store).load().append(record_of("feed-1", 2, taken, counts=(count,), messages=8))
     Ledger(store).load().append(record_of("older", 0, OffsetRange("ticks", 9, 0, 5)))
-    said = run(store)
-    assert "offsets without a message: 2 control" in said
-    assert "passed over by binance-usdm: 2 markPriceUpdate, 1 kline" in said
-    assert "1 batches of an older version don't count what they passed over or skipped" in said
+    printed = said("status", store.root)
+    assert "offsets without a message: 2 control" in printed
+    assert "passed over by binance-usdm: 2 markPriceUpdate, 1 kline" in printed
+    assert "1 batches of an older version don't count what they passed over or skipped" in printed
     found = status(store, 0)
     assert found.passed_over == {"binance-usdm": {"kline": 1, "markPriceUpdate": 2}}
     assert (found.skipped, found.uncounted) == ({"control": 2}, 1)
@@ -83,11 +78,11 @@ def test_who_writes_and_what_was_begun_is_shown(store: ArchiveStore) -> None:
     counting = FailingStore(store, 12, Crash, after=False)
     with pytest.raises(Crash):
         Work().next().next().publish(counting)
-    assert "a batch of feed-1 was begun and not committed: run it again" in run(store)
+    assert "a batch of feed-1 was begun and not committed: run it again" in said("status", store.root)
     with Lease(store, "ticks"):
-        said = run(store)
-    assert "ticks is being written by process" in said
-    assert "run it again" not in said
+        printed = said("status", store.root)
+    assert "ticks is being written by process" in printed
+    assert "run it again" not in printed
 
 
 def test_after_a_compaction_rows_count_once(store: ArchiveStore) -> None:
@@ -98,24 +93,6 @@ def test_after_a_compaction_rows_count_once(store: ArchiveStore) -> None:
     Ledger(store).load().append(record_of("compact", 0, files=(merged,), removed=removed))
     assert status(store, 0).tables["trades"].rows == 20
     assert status(store, 0).tables["trades"].files == 3
-
-
-@pytest.mark.parametrize(
-    "verb",
-    ["status", "verify", "gaps", "compact", "bars", "sql", "replay --to-topic t", "export --format csv", "plot all",
-     "book --write-snapshots"],
-)  # fmt: skip
-def test_no_archive_is_said_once_and_with_its_place(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
-) -> None:
-    """The default root is called `archive`, as the command is."""
-    pytest.importorskip("duckdb")
-    monkeypatch.chdir(tmp_path)
-    done = CliRunner().invoke(app, verb.split())
-    assert done.exit_code == 1
-    assert done.stderr == (
-        f"blumfeld archive: {tmp_path}/archive: no archive is there (no commit record under _commits)\n"
-    )
 
 
 def test_neither_spark_nor_kafka_nor_arrow_is_imported_for_it(store: ArchiveStore) -> None:

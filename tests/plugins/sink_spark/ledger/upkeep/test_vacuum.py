@@ -9,15 +9,14 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from typer.testing import CliRunner
 
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.upkeep.vacuum import SKEW_MS, plan, vacuum
 from blumfeld_sink_spark.ledger.writers import lease
 from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.stores.contract import ArchiveStore
+from tests.plugins.sink_spark.command import refused, rows_said, said
 from tests.plugins.sink_spark.ledger.ledger_tools import (
     Crash,
     FailingStore,
@@ -88,7 +87,7 @@ def test_without_its_ledger_an_archive_is_left_alone(store: ArchiveStore) -> Non
         with pytest.raises(ArchiveError, match="no commit record is there, and 8 files of tables are"):
             do(store, now_ms=now_ms(), older_than_ms=HOUR_MS)
     assert contents(store) == kept
-    assert run(store)[0] == 1
+    assert refused("vacuum", store.root)[0] == 1
 
 
 def test_a_first_batch_that_died_leaves_no_record_and_goes(store: ArchiveStore) -> None:
@@ -173,35 +172,19 @@ def test_what_a_compaction_replaced_goes(store: ArchiveStore) -> None:
     assert store.exists(merged.path)
 
 
-def run(store: ArchiveStore, *options: str) -> tuple[int, str]:
-    done = CliRunner().invoke(app, ["vacuum", "--root", store.root, *options])
-    return done.exit_code, done.output
-
-
 def test_the_command_says_what_goes(store: ArchiveStore) -> None:
     kept, gone = crashed(store)
-    status, said = run(store, "--older-than", "0s", "--dry-run")
-    assert status == 0
-    assert all(f"{path}: " in said for path in gone)
-    assert f"{len(gone)} files, 0.01 MB would be removed" in said
+    printed = said("vacuum", store.root, "--older-than", "0s", "--dry-run")
+    assert all(f"{path}: " in printed for path in gone)
+    assert f"{len(gone)} files, 0.01 MB would be removed" in printed
     assert set(gone) <= {*contents(store), *store.list("_staging")}
-    status, said = run(store, "--older-than", "0s", "--json")
-    assert status == 0
-    assert sorted(msgspec.json.decode(line)["path"] for line in said.splitlines()) == gone
+    assert sorted(row["path"] for row in rows_said("vacuum", store.root, "--older-than", "0s")) == gone
     assert contents(store) == kept
-    assert run(store)[1] == "0 files, 0.00 MB removed\n"
-
-
-def test_a_time_needs_its_unit(store: ArchiveStore) -> None:
-    status, said = run(store, "--older-than", "5")
-    assert status == 2
-    assert "allowed: a number with s, m, h or d" in said
+    assert said("vacuum", store.root) == "0 files, 0.00 MB removed\n"
 
 
 def test_a_place_where_nothing_is_is_refused_and_not_made(tmp_path: Path) -> None:
-    status, said = run(opened(tmp_path / "typo"))
-    assert (status, said) == (
-        1,
-        f"blumfeld archive: {tmp_path / 'typo'}: nothing is there; --root takes the archive's folder or URL\n",
-    )
-    assert not (tmp_path / "typo").exists()
+    typo = tmp_path / "typo"
+    error = f"blumfeld archive: {typo}: nothing is there; --root takes the archive's folder or URL\n"
+    assert refused("vacuum", typo) == (1, error)
+    assert not typo.exists()
