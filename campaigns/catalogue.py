@@ -314,12 +314,6 @@ BENCHES = (
         needs="valgrind",
     ),
     _bench(
-        "bytecodes",
-        "Bytecodes of one produce request by function, as a trace counts them.",
-        "2 min",
-        Run("campaigns.bench.counting.bytecodes"),
-    ),
-    _bench(
         "codec",
         "The wire codec beside kio's and kafka-python's, on the same bytes.",
         "3 min",

@@ -71,12 +71,12 @@ def existing(folder: Path | None) -> Path | None:
     return folder
 
 
-def make_console() -> Console:
-    """Return a console as wide as the terminal, or wide enough for a table where there is none."""
+def make_console(columns: int = FILE_COLUMNS) -> Console:
+    """Return a console as wide as the terminal, or ``columns`` wide where there is none."""
     from rich.console import Console
 
     console = Console()
-    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=FILE_COLUMNS)
+    return console if console.is_terminal or "COLUMNS" in os.environ else Console(width=columns)
 
 
 def result_path(out: Path | None, workload: str) -> Path:

@@ -7,42 +7,29 @@ p99.9.
 
 from __future__ import annotations
 
-import argparse
-import json
 import platform
 import re
-import statistics
 import subprocess
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld_bench.plan.variants import VariantError, parse_variants
-from campaigns.bench.rivals import Rival, Running, composition, floor, kafka, this_build
+from blumfeld_bench.plan.variants import VariantError, VariantSpec, parse_variants
+from blumfeld_bench.running.servers import Server
+from blumfeld_bench.terminal import make_console
+from campaigns import figures
+from campaigns.bench.rivals import floor, kafka, start, this_build
 
 TOPIC = "t"
-WIDTH = 120
-"""Width of the table where there is no terminal."""
 SMALL_BYTES = 100
 BIG_BYTES = 1_000_000
 BIG_CONNECTIONS = 4
 LINE = re.compile(r"req/s=(\d+) MB/s=([\d.]+) p50=([\d.]+)us p99=([\d.]+)us p99\.9=([\d.]+)us")
-
-
-@attrs.frozen
-class Sample:
-    """One round of one rival under one load."""
-
-    requests_per_s: float
-    megabytes_per_s: float
-    p50_us: float
-    p99_us: float
-    p999_us: float
-    cpu_us_per_request: float
 
 
 @attrs.frozen
@@ -56,33 +43,38 @@ class Load:
         return f"{self.connections} × {self.size_bytes:,} B"
 
 
+@attrs.frozen
+class Sample:
+    """One round of one rival under one load."""
+
+    server: str
+    load: Load
+    requests_per_s: float
+    megabytes_per_s: float
+    p50_us: float
+    p99_us: float
+    p999_us: float
+    cpu_us_per_request: float
+
+
+@attrs.frozen
+class Rival:
+    """One server of the comparison."""
+
+    spec: VariantSpec
+    bare: bool = False
+    """The server has the topic from the start, and may answer nothing but Produce."""
+    large_requests: bool = True
+    """Whether the server takes requests of a megabyte."""
+
+    def takes(self, load: Load) -> bool:
+        """Whether the server can be put under a load."""
+        return self.large_requests or load.size_bytes < BIG_BYTES
+
+
 def main() -> None:
     """Parse arguments, run, print the table; write all samples with ``--out``."""
-    options = _arguments()
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    try:
-        rivals = [composition(spec) for spec in parse_variants(options.variant)] or [this_build()]
-    except VariantError as error:
-        sys.exit(f"campaigns closed-loop: {error}")
-    rivals += [floor(script.resolve()) for script in options.floor]
-    rivals += [floor(script.resolve(), large_requests=False) for script in options.small_floor]
-    if options.peer:
-        rivals.append(kafka(options.peer.resolve()))
-    loads = [Load(int(count), SMALL_BYTES) for count in options.connections.split(",")]
-    if not options.no_big:
-        loads.append(Load(BIG_CONNECTIONS, BIG_BYTES))
-    with tempfile.TemporaryDirectory(prefix="blumfeld-bench-") as folder:
-        loadgen = _compile(options.loadgen.resolve(), Path(folder))
-        samples = _measure(console, rivals, loads, loadgen, Path(folder), options.rounds, options.seconds)
-    console.print(_table(rivals, loads, samples, options.rounds, options.seconds))
-    for rival in rivals:
-        console.print(f"[dim]{rival.name}: {rival.durability}[/dim]")
-    if options.out:
-        options.out.write_text(json.dumps(_as_json(samples), indent=1))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Closed-loop produce load, rivals interleaved in one run.")
+    parser = figures.options("closed-loop", __doc__)
     parser.add_argument("--loadgen", type=Path, required=True, help="C source of the load generator")
     parser.add_argument(
         "--variant", action="append", default=[], help="a composition, as `blumfeld bench` takes it"
@@ -91,13 +83,31 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument(
         "--small-floor", type=Path, action="append", default=[], help="the same, without the 1 MB requests"
     )
-    parser.add_argument("--peer", type=Path, help="start script of Apache Kafka: PEER start DIR PORT")
     parser.add_argument("--connections", default="1,16,128,500")
-    parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--no-big", action="store_true", help="leave out the 1 MB requests")
-    parser.add_argument("--out", type=Path, help="write every sample as JSON")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    console = make_console()
+    try:
+        rivals = [Rival(spec) for spec in parse_variants(asked.variant) or (this_build(),)]
+    except VariantError as error:
+        sys.exit(f"campaigns closed-loop: {error}")
+    rivals += [Rival(floor(script.resolve()), bare=True) for script in asked.floor]
+    rivals += [
+        Rival(floor(script.resolve()), bare=True, large_requests=False) for script in asked.small_floor
+    ]
+    if asked.peer:
+        rivals.append(Rival(kafka(asked.peer.resolve())))
+    loads = [Load(int(count), SMALL_BYTES) for count in asked.connections.split(",")]
+    if not asked.no_big:
+        loads.append(Load(BIG_CONNECTIONS, BIG_BYTES))
+    with tempfile.TemporaryDirectory(prefix="blumfeld-bench-") as folder:
+        loadgen = _compile(asked.loadgen.resolve(), Path(folder))
+        samples = _measure(console, rivals, loads, loadgen, Path(folder), asked.rounds, asked.seconds)
+    console.print(_table(samples, asked.rounds, asked.seconds))
+    for rival in rivals:
+        console.print(f"[dim]{rival.spec.label}: {rival.spec.variant.durability}[/dim]")
+    figures.save(asked.out, samples)
 
 
 def _compile(source: Path, folder: Path) -> Path:
@@ -106,42 +116,37 @@ def _compile(source: Path, folder: Path) -> Path:
     return binary
 
 
-Samples = dict[tuple[str, Load], list[Sample]]
-
-
 def _measure(
     console: Console,
-    rivals: list[Rival],
-    loads: list[Load],
+    rivals: Sequence[Rival],
+    loads: Sequence[Load],
     loadgen: Path,
     folder: Path,
     rounds: int,
     seconds: float,
-) -> Samples:
+) -> list[Sample]:
     """Start and warm all rivals, then run the rounds: every load on every rival in turn, in reverse order every other
     round.
     """
-    samples: Samples = {(rival.name, load): [] for rival in rivals for load in loads}
-    running: list[Running] = []
+    samples: list[Sample] = []
+    running: list[tuple[Rival, Server]] = []
     try:
         for rival in rivals:
-            server = rival.start(folder / rival.name.replace(" ", "-"))
-            running.append(server)
+            label, warm_up_s = rival.spec.label, rival.spec.variant.warm_up_s or 1.0
+            server = start(rival.spec, folder / label.replace(" ", "-"), bare=rival.bare)
+            running.append((rival, server))
             if not rival.bare:
                 _create_topic(server.port)
-            _load(loadgen, server, Load(16, SMALL_BYTES), rival.warm_up_s)
-            console.print(f"[dim]{rival.name} is warm[/dim]")
+            _load(loadgen, server, Load(16, SMALL_BYTES), warm_up_s)
+            console.print(f"[dim]{label} is warm[/dim]")
         for number in range(rounds):
             for load in loads:
-                able = [
-                    server for server in running if server.rival.large_requests or load.size_bytes < BIG_BYTES
-                ]
-                for server in able if number % 2 == 0 else reversed(able):
-                    sample = _load(loadgen, server, load, seconds)
-                    samples[server.rival.name, load].append(sample)
+                able = [server for rival, server in running if rival.takes(load)]
+                order = able if number % 2 == 0 else reversed(able)
+                samples += [_load(loadgen, server, load, seconds) for server in order]
             console.print(f"[dim]round {number + 1} of {rounds}[/dim]")
     finally:
-        for server in running:
+        for _, server in running:
             server.stop()
     return samples
 
@@ -158,67 +163,40 @@ def _create_topic(port: int) -> None:
     producer.flush(20)
 
 
-def _load(loadgen: Path, server: Running, load: Load, seconds: float) -> Sample:
+def _load(loadgen: Path, server: Server, load: Load, seconds: float) -> Sample:
     command = [str(loadgen), str(server.port), str(load.connections), str(load.size_bytes), str(seconds)]
-    cpu = server.cpu_s()
+    cpu_s = server.totals().cpu_s
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
     found = LINE.search(done.stdout)
     if found is None:
-        raise RuntimeError(f"{server.rival.name}, {load}: {done.stdout}{done.stderr}")
+        raise RuntimeError(f"{server.name}, {load}: {done.stdout}{done.stderr}")
     rate, megabytes, p50, p99, p999 = (float(value) for value in found.groups())
-    cpu_us = (server.cpu_s() - cpu) * 1e6 / max(1.0, rate * seconds)
-    return Sample(rate, megabytes, p50, p99, p999, cpu_us)
+    cpu_us = (server.totals().cpu_s - cpu_s) * 1e6 / max(1.0, rate * seconds)
+    return Sample(server.name, load, rate, megabytes, p50, p99, p999, cpu_us)
 
 
-def _table(rivals: list[Rival], loads: list[Load], samples: Samples, rounds: int, seconds: float) -> Table:
+def _table(samples: Sequence[Sample], rounds: int, seconds: float) -> Table:
     title = (
         f"Produce, acks=1: medians of {rounds} interleaved rounds of {seconds:g} s on {platform.machine()}"
     )
-    table = Table(title=title, title_justify="left")
-    for column in (
-        "load",
-        "server",
-        "requests/s",
-        "of the first",
-        "MB/s",
-        "p50 µs",
-        "p99 µs",
-        "p99.9 µs",
-        "CPU µs",
-    ):
-        table.add_column(column, justify="left" if column in ("load", "server") else "right")
-    for load in loads:
-        first = _median(samples[rivals[0].name, load], "requests_per_s")
-        for rival in rivals:
-            series = samples[rival.name, load]
+    columns = ("requests/s", "of the first", "MB/s", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs")
+    table = figures.table(title, ("load", "server"), columns)
+    for load in dict.fromkeys(one.load for one in samples):
+        first = 0.0
+        for name in dict.fromkeys(one.server for one in samples):
+            series = [one for one in samples if (one.server, one.load) == (name, load)]
             if not series:
                 continue
-            rate = _median(series, "requests_per_s")
-            cells = [f"{rate:,.0f}", f"{rate / first:.2f}×", f"{_median(series, 'megabytes_per_s'):,.1f}"]
-            cells += [
-                f"{_median(series, name):,.0f}"
-                for name in ("p50_us", "p99_us", "p999_us", "cpu_us_per_request")
+            rate = figures.median(series, "requests_per_s")
+            head, first = "" if first else str(load), first or rate
+            cells = [
+                f"{figures.median(series, field):,.0f}"
+                for field in ("p50_us", "p99_us", "p999_us", "cpu_us_per_request")
             ]
-            table.add_row(str(load) if rival is rivals[0] else "", rival.name, *cells)
+            megabytes = f"{figures.median(series, 'megabytes_per_s'):,.1f}"
+            table.add_row(head, name, f"{rate:,.0f}", f"{rate / first:.2f}×", megabytes, *cells)
         table.add_section()
     return table
-
-
-def _median(series: list[Sample], name: str) -> float:
-    return float(statistics.median(getattr(sample, name) for sample in series))
-
-
-def _as_json(samples: Samples) -> list[dict[str, object]]:
-    return [
-        {
-            "server": name,
-            "connections": load.connections,
-            "size_bytes": load.size_bytes,
-            **attrs.asdict(sample),
-        }
-        for (name, load), series in samples.items()
-        for sample in series
-    ]
 
 
 if __name__ == "__main__":

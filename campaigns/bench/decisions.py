@@ -9,11 +9,10 @@ turn is measured in CPU time of the thread. The cluster's partitions are in one 
 
 from __future__ import annotations
 
-import argparse
 import gc
 import time
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
+from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -36,15 +35,11 @@ from blumfeld.wire.messages.alter_partition import (
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
-from blumfeld.wire.messages.metadata_records import (
-    FeatureLevelRecord,
-    PartitionRecord,
-    RegisterBrokerRecord,
-    TopicRecord,
-)
 from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.loop import SimulatedLoop
 from blumfeld_kit.fakes.runtime import FakeRuntime
+from campaigns import figures
+from campaigns.metadata_scale.directories import records_of, topic_of
 
 T = TypeVar("T")
 BROKERS = (2, 3, 4, 5)
@@ -124,57 +119,27 @@ class Silence:
         self.errors.append(f"{event}: {values.get('exc_info', '')}")
 
 
-class Parts:
-    """As much of a composition as the consensus reads."""
+def parts(runtime: FakeRuntime) -> Any:
+    """Return as much of a composition as the consensus reads."""
+    from blumfeld_storage_local.storage import LocalStorage
 
-    def __init__(self, runtime: FakeRuntime) -> None:
-        from blumfeld_storage_local.storage import LocalStorage
-
-        self.runtime = runtime
-        self.config = BrokerConfig({"metadata.log.max.snapshot.interval.ms": 0})
-        self.node_id = 1
-        self.roles = ("broker", "controller")
-        self.data_dir = DATA_DIR
-        self.cluster_id = CLUSTER_ID
-        self.incarnation_id = runtime.new_uuid()
-        self.features = ()
-        self.image_sections = ()
-        self.controller_commands = ()
-        self.listeners = (Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093),)
-        self.events = Silence()
-        self.local_storage = LocalStorage(runtime, DATA_DIR, self.events)
-
-    def log(self, name: str) -> Silence:
-        """One for all."""
-        return self.events
-
-
-def cluster(partitions: int, topics: int) -> Iterator[Message]:
-    """The records of the cluster. Its partitions are numbered across the topics."""
-    yield FeatureLevelRecord(name="metadata.version", feature_level=30)
-    for broker in BROKERS:
-        yield RegisterBrokerRecord(
-            broker_id=broker,
-            incarnation_id=b"process " + broker.to_bytes(8),
-            broker_epoch=broker,
-            rack=None,
-            fenced=False,
-            log_dirs=[b"directory" + broker.to_bytes(7)],
-        )
-    each = partitions // topics
-    for topic in range(topics):
-        topic_id = b"topic id" + topic.to_bytes(8)
-        yield TopicRecord(name=f"topic-{topic}", topic_id=topic_id)
-        for number in range(each):
-            replicas = [BROKERS[(topic * each + number + nth) % len(BROKERS)] for nth in range(3)]
-            yield PartitionRecord(
-                partition_id=number,
-                topic_id=topic_id,
-                replicas=replicas,
-                isr=replicas,
-                leader=replicas[0],
-                directories=[b"directory" + replica.to_bytes(7) for replica in replicas],
-            )
+    events = Silence()
+    return SimpleNamespace(
+        runtime=runtime,
+        config=BrokerConfig({"metadata.log.max.snapshot.interval.ms": 0}),
+        node_id=1,
+        roles=("broker", "controller"),
+        data_dir=DATA_DIR,
+        cluster_id=CLUSTER_ID,
+        incarnation_id=runtime.new_uuid(),
+        features=(),
+        image_sections=(),
+        controller_commands=(),
+        listeners=(Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093),),
+        events=events,
+        log=lambda name: events,
+        local_storage=LocalStorage(runtime, DATA_DIR, events),
+    )
 
 
 class Node:
@@ -186,11 +151,12 @@ class Node:
         self.partitions, self.topics = partitions, topics
         self.loop = TimedLoop()
         self.runtime = TimedRuntime(loop=self.loop)
-        self.parts = Parts(self.runtime)
+        self.parts = parts(self.runtime)
         self.metadata = KraftMetadata(cast("Composition", self.parts))
+        records = records_of(partitions, partitions // topics, BROKERS, serving=True)
         files = self.runtime.files
         files.make_dirs(LOG_DIR)
-        snapshot = encode_checkpoint(cluster(partitions, topics), epoch=1, timestamp_ms=1)
+        snapshot = encode_checkpoint(records, epoch=1, timestamp_ms=1)
         files.write_atomically(f"{LOG_DIR}/{CheckpointId(100, 1).name}", snapshot)
 
         async def start() -> None:
@@ -234,7 +200,7 @@ class Node:
 
     def shrink(self) -> str | None:
         """One leader takes one replica out of one ISR."""
-        topic = self.image.topics["topic-0"]
+        topic = self.image.topics[topic_of(0)]
         partition = topic.partitions[5]
         response = self.ask(
             AlterPartitionRequest(
@@ -316,7 +282,8 @@ def measure(partitions: int, topics: int) -> list[Measure]:
 
 def table_of(measures: list[Measure]) -> Table:
     """Returns the rows to print."""
-    table = Table("partitions", "topics", "work", "longest turn, ms", "turns", "CPU, ms", "outcome")
+    columns = ("longest turn, ms", "turns", "CPU, ms", "outcome")
+    table = figures.table("decisions of a controller", ("partitions", "topics", "work"), columns)
     for one in measures:
         table.add_row(
             f"{one.partitions:,}",
@@ -332,18 +299,15 @@ def table_of(measures: list[Measure]) -> Table:
 
 def main() -> None:
     """Measure, print, and write the result."""
-    parser = argparse.ArgumentParser(prog="python -m campaigns decisions", description=__doc__)
+    parser = figures.options("decisions", __doc__, peer=False, rounds=None)
     parser.add_argument("--partitions", type=int, nargs="+", default=[100_000, 1_000_000])
-    parser.add_argument("--out", type=Path, help="file for the result, as JSON")
     args = parser.parse_args()
     measures: list[Measure] = []
     for partitions in args.partitions:
         for topics in (1, partitions // 10):
             measures += measure(partitions, topics)
             Console().print(table_of(measures[-WORKS:]))
-    if args.out is not None:
-        args.out.parent.mkdir(parents=True, exist_ok=True)
-        args.out.write_bytes(msgspec.json.encode(measures))
+    figures.save(args.out, measures)
 
 
 if __name__ == "__main__":

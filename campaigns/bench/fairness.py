@@ -7,10 +7,7 @@ the step of ``ticks`` from our driver, then the same rate from ProducerPerforman
 
 from __future__ import annotations
 
-import argparse
 import re
-import shlex
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -34,8 +31,12 @@ from blumfeld_bench.running.servers import ServerError
 from blumfeld_bench.running.session import SessionError, placed
 from blumfeld_bench.running.turn import HOST, Place, Runner, server_of
 from blumfeld_bench.statistics.cells import PRODUCE_P50, PRODUCE_P99, open_round
+from blumfeld_bench.terminal import make_console
 from blumfeld_bench.usage import placement_of
 from blumfeld_bench.workload import Step, Workload, load_workload
+from campaigns import figures
+from campaigns.bench.compare import VERSIONS
+from campaigns.bench.rivals import kafka_text
 
 KAFKA_WARM_UP_S = 20.0
 TOOL = "org.apache.kafka.tools.ProducerPerformance"
@@ -172,20 +173,10 @@ def _unseen(progress: object) -> None:
 
 def table_of(fairness: Fairness) -> Table:
     """Return medians of rounds. A ratio is a server's p99 divided by the first server's in the same setting."""
-    table = Table(title=f"{fairness.workload}, {fairness.step}: medians of rounds", title_justify="left")
-    for title in ("setting", "server"):
-        table.add_column(title)
-    columns = (
-        "ack p50 µs",
-        "ack p99 µs",
-        "over ours",
-        "driver late p99 µs",
-        "tool p50 ms",
-        "tool p99 ms",
-        "over ours",
-    )
-    for title in columns:
-        table.add_column(title, justify="right")
+    driver = ("ack p50 µs", "ack p99 µs", "over ours", "driver late p99 µs")
+    tool = ("tool p50 ms", "tool p99 ms", "over ours")
+    title = f"{fairness.workload}, {fairness.step}: medians of rounds"
+    table = figures.table(title, ("setting", "server"), (*driver, *tool))
     servers = list(dict.fromkeys(sample.server for sample in fairness.samples))
     for pinned in (False, True):
         for first in (False, True):
@@ -195,20 +186,18 @@ def table_of(fairness: Fairness) -> Table:
                 mine = [row for row in rows if row.server == server]
                 if not mine:
                     continue
-                p99, tool = (
-                    statistics.median(v) for v in ([r.p99_us for r in mine], [r.tool_p99_ms for r in mine])
-                )
-                base = base or (p99, tool)
+                p99, tool_p99 = (figures.median(mine, field) for field in ("p99_us", "tool_p99_ms"))
+                base = base or (p99, tool_p99)
                 table.add_row(
                     setting_words(pinned=pinned, first=first),
                     server,
-                    f"{statistics.median(row.p50_us for row in mine):,.0f}",
+                    f"{figures.median(mine, 'p50_us'):,.0f}",
                     f"{p99:,.0f}",
                     f"{p99 / base[0]:.2f}×" if base[0] else "",
-                    f"{statistics.median(row.late_us_p99 for row in mine):,.0f}",
-                    f"{statistics.median(row.tool_p50_ms for row in mine):.0f}",
-                    f"{tool:.0f}",
-                    f"{tool / base[1]:.2f}×" if base[1] else "",
+                    f"{figures.median(mine, 'late_us_p99'):,.0f}",
+                    f"{figures.median(mine, 'tool_p50_ms'):.0f}",
+                    f"{tool_p99:.0f}",
+                    f"{tool_p99 / base[1]:.2f}×" if base[1] else "",
                 )
     return table
 
@@ -221,28 +210,26 @@ def setting_words(*, pinned: bool, first: bool) -> str:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Measure, print the table, save the samples."""
-    parser = argparse.ArgumentParser(prog="python -m campaigns fairness", description=__doc__)
-    parser.add_argument(
-        "--peer", type=Path, required=True, help="script that starts Kafka and runs its tools"
-    )
-    parser.add_argument("--versions", default="4.3.1,4.4.0", help="of Kafka, beside this build")
+    parser = figures.options("fairness", __doc__)
+    parser.add_argument("--versions", default=",".join(VERSIONS), help="of Kafka, beside this build")
     parser.add_argument("--workload", default="ticks")
     parser.add_argument("--step", default="5,000/s")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--out", type=Path, default=Path("bench-fairness.json"))
+    parser.set_defaults(out=Path("bench-fairness.json"))
     asked = parser.parse_args(arguments)
+    if not asked.peer:
+        parser.error("--peer: the script that starts Kafka and runs its tools")
     if not may_go_first():
         sys.exit(NOT_FIRST)
     workload = load_workload(asked.workload)
     peer = asked.peer.resolve()
     texts = ["default --label blumfeld"]
-    for version in asked.versions.split(","):
-        start = f"env KAFKA_PEER_VERSION={version} {peer} start {{folder}}/data {{port}}"
-        given = f"--warm-up {KAFKA_WARM_UP_S} --label 'Kafka {version}'"
-        texts.append(f"kafka://127.0.0.1:0 --start {shlex.quote(start)} {given}")
+    texts += [
+        kafka_text(peer, label=f"Kafka {version}", version=version, warm_up_s=KAFKA_WARM_UP_S)
+        for version in asked.versions.split(",")
+    ]
     step = next(step for step in workload.steps if step.name == asked.step)
     plan = Plan(parse_variants(texts), workload, step, peer, asked.rounds)
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    console = make_console(WIDTH)
     samples: list[Sample] = []
     try:
         with tempfile.TemporaryDirectory(prefix="blumfeld-fairness-") as folder:
@@ -256,7 +243,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fairness = Fairness(
             machine=this_machine(), workload=workload.name, step=step.name, samples=tuple(samples)
         )
-        asked.out.write_bytes(msgspec.json.format(msgspec.json.encode(fairness), indent=1))
+        figures.save(asked.out, fairness)
     console.print(table_of(fairness))
     console.print(f"samples: {asked.out}")
 

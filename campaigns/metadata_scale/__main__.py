@@ -1,6 +1,7 @@
-"""``python -m campaigns metadata-scale``: the curve over the number of partitions, beside Apache Kafka.
+"""Start, fail-over and catch-up by the number of partitions in the metadata, beside Apache Kafka.
 
-Exit 1 if a point is lacking.
+``python -m campaigns metadata-scale``. The partitions' replicas lie on brokers that are registered and do not run. In
+each round of a point the active controller is killed. Exit 1 if a point is lacking.
 """
 
 from __future__ import annotations
@@ -12,16 +13,17 @@ from collections.abc import Sequence
 from pathlib import Path
 from statistics import median
 
-import msgspec
 from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from blumfeld_bench.terminal import make_console
+from campaigns import figures
 from campaigns.cluster.contenders import Contender, kafka, this_build
 from campaigns.cluster.nodes import NodeError
 from campaigns.endings import sigterm_unwinds
 from campaigns.metadata_scale.directories import FORMS
-from campaigns.metadata_scale.measuring import NotReachedError, Point, measure
+from campaigns.metadata_scale.points import NotReachedError, Point, measure
 
 SIZES = (1_000, 10_000, 100_000, 1_000_000)
 MIB = 1 << 20
@@ -33,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: SIGTERM came; all nodes have ended then
     """
     given = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = make_console(150)
     contenders = [this_build(), *([kafka(given.peer)] if given.peer else [])]
     points: list[Point] = []
     lacking = 0
@@ -44,9 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     point = _point(contender, size, form, given, console)
                     lacking += point is None
                     points += [] if point is None else [point]
-                    if given.out is not None:
-                        given.out.parent.mkdir(parents=True, exist_ok=True)
-                        given.out.write_bytes(msgspec.json.format(msgspec.json.encode(points)))
+                    figures.save(given.out, points)
     console.print(table_of(points))
     if given.plot is not None and points:
         from campaigns.metadata_scale.plot import svg_of_points
@@ -79,20 +79,9 @@ def _point(
 
 def table_of(points: Sequence[Point]) -> Table:
     """Returns one row a point."""
-    table = Table(title="metadata by its size: seconds and MiB")
-    for name in (
-        "partitions",
-        "form",
-        "",
-        "MiB",
-        "start",
-        "fail-over",
-        "longest",
-        "catch-up",
-        "RSS",
-        "broker's RSS",
-    ):
-        table.add_column(name, justify="left" if name in ("form", "") else "right")
+    columns = ("MiB", "start", "fail-over", "longest", "catch-up", "RSS", "broker's RSS")
+    title = "metadata by its size: seconds and MiB"
+    table = figures.table(title, ("partitions", "form", ""), columns)
     for one in points:
         table.add_row(
             f"{one.partitions:,}",
@@ -119,23 +108,14 @@ def _parser() -> argparse.ArgumentParser:
             raise argparse.ArgumentTypeError(f"found {unknown[0]}; allowed: {', '.join(FORMS)}")
         return found
 
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns metadata-scale",
-        description="Start, fail-over and catch-up by the number of partitions in the metadata. The partitions' "
-        "replicas lie on brokers that are registered and do not run.",
-    )
-    parser.add_argument(
-        "--peer", type=Path, help="script that starts Apache Kafka; without it only this build is run"
-    )
+    parser = figures.options("metadata-scale", __doc__)
     parser.add_argument(
         "--sizes", type=numbers, default=list(SIZES), help="numbers of partitions, with commas"
     )
     parser.add_argument(
         "--forms", type=forms, default=list(FORMS), help=f"{', '.join(FORMS)}, or one of them"
     )
-    parser.add_argument("--rounds", type=int, default=3, help="kills of the active controller at each point")
     parser.add_argument("--limit-s", type=float, default=300.0, help="the longest time for one step")
-    parser.add_argument("--out", type=Path, help="result file, JSON")
     parser.add_argument("--plot", type=Path, help="NAME.svg; one file a form, NAME-FORM.svg")
     return parser
 

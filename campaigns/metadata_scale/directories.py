@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
@@ -33,6 +33,8 @@ FORMS = ("snapshot", "log")
 PARTITIONS_PER_TOPIC = 1000
 BROKERS = (101, 102, 103)
 """They hold all replicas. They are fenced, so no partition has a leader and no session ends."""
+REPLICAS = 3
+ENDPOINT = BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=1, security_protocol=0)
 BATCH_RECORDS = 1000
 EPOCH = 1
 LOG = f"{CLUSTER_METADATA_TOPIC}-0"
@@ -43,8 +45,18 @@ def topic_of(number: int) -> str:
     return f"scale-{number}"
 
 
-def records_of(partitions: int) -> Iterator[Message]:
-    """Yields the records of a cluster with so many partitions, in the order in which Kafka writes an image."""
+def records_of(
+    partitions: int,
+    per_topic: int = PARTITIONS_PER_TOPIC,
+    brokers: Sequence[int] = BROKERS,
+    *,
+    serving: bool = False,
+) -> Iterator[Message]:
+    """Yields the records of a cluster with so many partitions, in the order in which Kafka writes an image.
+
+    :param serving: the brokers aren't fenced and have no listener; all replicas are in sync with the first one, which
+        leads
+    """
     for name, level in LEVELS.items():
         yield FeatureLevelRecord(name=name, feature_level=level)
     features = [
@@ -55,28 +67,28 @@ def records_of(partitions: int) -> Iterator[Message]:
         )
         for name, level in LEVELS.items()
     ]
-    for broker in BROKERS:
+    for broker in brokers:
         yield RegisterBrokerRecord(
             broker_id=broker,
             incarnation_id=_id(3, broker),
             broker_epoch=broker,
-            end_points=[BrokerEndpoint(name="PLAINTEXT", host="127.0.0.1", port=1, security_protocol=0)],
+            end_points=[] if serving else [ENDPOINT],
             features=features,
             rack=None,
-            fenced=True,
+            fenced=not serving,
             log_dirs=[_id(2, broker)],
         )
     for number in range(partitions):
-        topic, partition = divmod(number, PARTITIONS_PER_TOPIC)
+        topic, partition = divmod(number, per_topic)
         if not partition:
             yield TopicRecord(name=topic_of(topic), topic_id=_id(1, topic))
-        replicas = [BROKERS[(number + nth) % len(BROKERS)] for nth in range(len(BROKERS))]
+        replicas = [brokers[(number + nth) % len(brokers)] for nth in range(REPLICAS)]
         yield PartitionRecord(
             partition_id=partition,
             topic_id=_id(1, topic),
             replicas=replicas,
-            isr=replicas[:1],
-            leader=-1,
+            isr=replicas if serving else replicas[:1],
+            leader=replicas[0] if serving else -1,
             leader_epoch=1,
             partition_epoch=1,
             directories=[_id(2, one) for one in replicas],

@@ -8,7 +8,7 @@ from statistics import median
 from matplotlib.axes import Axes
 
 from blumfeld_bench.report.drawing import Plot, colour_of, dash_of, svg_of
-from campaigns.metadata_scale.measuring import Point
+from campaigns.metadata_scale.points import Point
 
 MEASURES: tuple[tuple[str, Callable[[Point], float]], ...] = (
     ("fail-over", lambda one: median(one.failover_s)),

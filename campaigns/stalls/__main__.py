@@ -1,16 +1,17 @@
-"""``python -m campaigns stalls``: the largest requests and the table; exit 1 if one of ours stalls the probe."""
+"""The largest request of each API, and how long another connection waits meanwhile.
+
+``python -m campaigns stalls``. Exit 1 if a request to this build stalls the probe.
+"""
 
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import tempfile
 import time
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-import msgspec
 from rich.console import Console
 from rich.table import Table
 
@@ -22,11 +23,16 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
+from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld_bench.plan.variants import VariantSpec
+from blumfeld_bench.running.servers import Server
+from blumfeld_bench.terminal import make_console
+from campaigns import figures
+from campaigns.bench.rivals import kafka, start, this_build
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 from campaigns.stalls import batches, largest
 from campaigns.stalls.largest import Case
-from campaigns.stalls.measured import Measured, Probe, measure
-from campaigns.stalls.servers import Server, kafka, this_build
+from campaigns.stalls.measurement import Measured, Probe, measure
 
 STALL_MS_MAX = 50.0
 ELEMENTS = 1_000_000
@@ -36,19 +42,22 @@ READY_S = 30.0
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if no request of ours stalls another connection for more than ``STALL_MS_MAX``."""
-    given = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 170)
-    servers = [] if given.only_peer else [this_build(given.port, given.set)]
-    if given.peer:
-        servers.append(kafka(given.peer.resolve(), given.port and given.port + 100))
+    parser = figures.options("stalls", __doc__, rounds=None)
+    parser.add_argument("--only", default="", metavar="TEXT", help="requests whose title has this in it")
+    parser.add_argument("--only-peer", action="store_true", help="measure Apache Kafka alone")
+    parser.add_argument("--elements", type=int, default=ELEMENTS, help="elements of an array at most")
+    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for blumfeld run")
+    given = parser.parse_args(arguments)
+    console = make_console(170)
+    specs = [] if given.only_peer else [this_build(given.set)]
+    specs += [kafka(given.peer.resolve())] if given.peer else []
     results: dict[str, dict[str, Measured]] = {}
     with tempfile.TemporaryDirectory(prefix="blumfeld-stalls-") as folder:
-        for server in servers:
-            found = results[server.label] = {}
-            for measured in _all(server, Path(folder), given, console):
+        for spec in specs:
+            found = results[spec.label] = {}
+            for measured in _all(spec, Path(folder) / spec.label, given, console):
                 found[measured.title] = measured
-                if given.out:
-                    given.out.write_text(json.dumps(msgspec.to_builtins(results), indent=1) + "\n")
+                figures.save(given.out, results)
     console.print(_table(results))
     ours = results.get("blumfeld", {}).values()
     slow = [m for m in ours if m.came == "died" or m.stall_ms > STALL_MS_MAX]
@@ -58,17 +67,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return 1 if slow or not (ours or given.only_peer) else 0
 
 
-def _all(server: Server, folder: Path, given: argparse.Namespace, console: Console) -> Iterable[Measured]:
+def _all(spec: VariantSpec, folder: Path, given: argparse.Namespace, console: Console) -> Iterable[Measured]:
     """One server after the other for each API: what one request left behind is not the next one's."""
-    server.start(folder / server.label / "look")
-    advertised = server.advertised()
+    server = start(spec, folder / "look")
+    with WireClient("127.0.0.1", server.port) as client:
+        advertised = client.versions()
     server.stop()
     for key, versions in sorted(advertised.items()):
         wanted = [
             case for case in _cases(key, versions, given.elements) if given.only.lower() in case.title.lower()
         ]
         if wanted:
-            yield from _one_api(server, folder / server.label / f"api-{key}", wanted, console)
+            yield from _one_api(spec, folder / f"api-{key}", wanted, console)
 
 
 def _cases(key: int, versions: tuple[int, int], elements: int) -> list[Case]:
@@ -78,30 +88,30 @@ def _cases(key: int, versions: tuple[int, int], elements: int) -> list[Case]:
     return found + (list(batches.cases()) if key == 0 else [])
 
 
-def _one_api(server: Server, folder: Path, cases: Sequence[Case], console: Console) -> Iterable[Measured]:
-    running, starts = False, 0
-    probe: Probe | None = None
+def _one_api(spec: VariantSpec, folder: Path, cases: Sequence[Case], console: Console) -> Iterable[Measured]:
+    running: tuple[Server, Probe] | None = None
     try:
-        for case in cases:
+        for number, case in enumerate(cases):
             frame = case.make()
-            if not running:
-                starts += 1
-                server.start(folder / str(starts))
+            if running is None:
+                server = start(spec, folder / str(number))
                 _prepare(server)
-                probe, running = Probe(server), True
+                running = server, Probe(server)
                 time.sleep(1.0)
-            assert probe is not None
-            found = measure(server, probe, case.title, frame)
-            console.print(f"{server.label} {_line(found)}", highlight=False)
+            found = measure(*running, case.title, frame)
+            console.print(f"{spec.label} {_line(found)}", highlight=False)
             yield found
             if found.came in ("no answer", "died"):
-                probe.stop()
-                server.stop()
-                running = False
+                _stop(*running)
+                running = None
     finally:
-        if probe is not None:
-            probe.stop()
-        server.stop()
+        if running is not None:
+            _stop(*running)
+
+
+def _stop(server: Server, probe: Probe) -> None:
+    probe.stop()
+    server.stop()
 
 
 def _prepare(server: Server) -> None:
@@ -132,11 +142,13 @@ def _line(m: Measured) -> str:
 
 
 def _table(results: dict[str, dict[str, Measured]]) -> Table:
-    table = Table(title="The largest requests: worst delay of another connection", title_justify="left")
-    table.add_column("request", overflow="fold")
-    for label in results:
-        for column in ("MB", "came", "ms", "worst delay", "its loop", "peak MiB"):
-            table.add_column(f"{label} {column}", justify="right", overflow="fold")
+    columns = [
+        f"{label} {column}"
+        for label in results
+        for column in ("MB", "came", "ms", "worst delay", "its loop", "peak MiB")
+    ]
+    title = "The largest requests: worst delay of another connection"
+    table = figures.table(title, ("request",), columns)
     for title in dict.fromkeys(title for found in results.values() for title in found):
         row = [title]
         for found in results.values():
@@ -154,21 +166,6 @@ def _table(results: dict[str, dict[str, Measured]]) -> Table:
             ]
         table.add_row(*row)
     return table
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser(
-        prog="python -m campaigns stalls",
-        description="The largest request of each API, and how long another connection waits meanwhile.",
-    )
-    parser.add_argument("--only", default="", metavar="TEXT", help="requests whose title has this in it")
-    parser.add_argument("--peer", type=Path, help="start script of Apache Kafka: PEER start DIR PORT")
-    parser.add_argument("--only-peer", action="store_true", help="measure Apache Kafka alone")
-    parser.add_argument("--port", type=int, help="first of the ports to use; free ones otherwise")
-    parser.add_argument("--elements", type=int, default=ELEMENTS, help="elements of an array at most")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="as for blumfeld run")
-    parser.add_argument("--out", type=Path, help="write all numbers here, as JSON")
-    return parser
 
 
 if __name__ == "__main__":

@@ -27,8 +27,8 @@ def programs() -> set[str]:
     found = set()
     for path in (ROOT / "campaigns").rglob("*.py"):
         source = path.read_text()
-        names = {node.id for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Name)}
-        if "argparse" in names and "__main__" in source:
+        named = {node.attr for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Attribute)}
+        if named & {"parse_args", "parse_known_args"} and "__main__" in source:
             parts = path.relative_to(ROOT).with_suffix("").parts
             found.add(".".join(parts[:-1] if parts[-1] == "__main__" else parts))
     return found

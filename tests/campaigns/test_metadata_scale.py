@@ -19,8 +19,8 @@ from campaigns.metadata_scale.directories import (
     records_of,
     write_metadata,
 )
-from campaigns.metadata_scale.measuring import Point
 from campaigns.metadata_scale.plot import svg_of_points
+from campaigns.metadata_scale.points import Point
 
 PARTITIONS = PARTITIONS_PER_TOPIC + 5
 POINTS = [

@@ -1,6 +1,7 @@
 """A small blocking client on our own codec, for the requests of a bench before there is load.
 
-It uses only versions that every broker since Kafka 2.1 speaks, so that it works with foreign brokers too.
+It uses only versions that every broker since Kafka 2.1 speaks, so that it works with foreign brokers too; only a
+topic's id takes a broker that has ids (2.8).
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from types import TracebackType
 from typing import Self, TypeVar
 
 from blumfeld.client.blocking import BlockingConnection
-from blumfeld.client.errors import RefusedError, check
+from blumfeld.client.errors import RefusedError, check, error_name
 from blumfeld.client.metadata import Broker, ClusterView
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
 from blumfeld.wire.messages.create_topics import (
@@ -21,6 +22,12 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from blumfeld.wire.messages.describe_configs import (
+    DescribeConfigsRequest,
+    DescribeConfigsResource,
+    DescribeConfigsResponse,
+)
+from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.incremental_alter_configs import (
     AlterableConfig,
     AlterConfigsResource,
@@ -33,7 +40,7 @@ from blumfeld.wire.messages.list_offsets import (
     ListOffsetsResponse,
     ListOffsetsTopic,
 )
-from blumfeld.wire.messages.metadata import MetadataResponse
+from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 from blumfeld_bench.drivers.contract import DriverError
@@ -46,9 +53,10 @@ METADATA_VERSION = 8
 CREATE_TOPICS_VERSION = 4
 ALTER_CONFIGS_VERSION = 0
 LIST_OFFSETS_VERSION = 4
+FIND_COORDINATOR_VERSION, TOPIC_ID_VERSION, DESCRIBE_CONFIGS_VERSION = 2, 12, 2
 
-TOPIC_RESOURCE = 2
-"""Resource type of a topic in the configuration APIs."""
+TOPIC_RESOURCE, BROKER_RESOURCE = 2, 4
+"""Resource types of a topic and of a broker in the configuration APIs."""
 
 LATEST = -1
 EARLIEST = -2
@@ -168,6 +176,44 @@ class WireClient:
             return view.leaders(name)
         except RefusedError as error:
             raise DriverError(str(error)) from None
+
+    def broker_config(self, keys: Sequence[str]) -> dict[str, str | None]:
+        """Return the values of these keys at the only broker; None where it has no such key.
+
+        :raises DriverError: there are several brokers, or the broker refuses
+        """
+        brokers = self._metadata([]).brokers
+        if len(brokers) != 1:
+            raise DriverError(f"the configuration of one broker is asked for; there are {len(brokers)}")
+        resource = DescribeConfigsResource(
+            resource_type=BROKER_RESOURCE,
+            resource_name=str(brokers[0].node_id),
+            configuration_keys=list(keys),
+        )
+        request = DescribeConfigsRequest(resources=[resource])
+        result = self._ask(request, DESCRIBE_CONFIGS_VERSION, DescribeConfigsResponse).results[0]
+        _refused(result.error_code, "DescribeConfigs")
+        found = {config.name: config.value for config in result.configs}
+        return {key: found.get(key) for key in keys}
+
+    def topic_id(self, name: str) -> bytes:
+        """Return the id of an existing topic."""
+        request = MetadataRequest(topics=[MetadataRequestTopic(name=name)], allow_auto_topic_creation=False)
+        topic = self._ask(request, TOPIC_ID_VERSION, MetadataResponse).topics[0]
+        _refused(topic.error_code, f"topic {name}")
+        return topic.topic_id
+
+    def await_coordinator(self, group_id: str) -> None:
+        """Wait until the group has a coordinator.
+
+        :raises DriverError: it took longer than the client's timeout
+        """
+        deadline = time.monotonic() + self._timeout_s
+        request = FindCoordinatorRequest(key=group_id, key_type=0)
+        while code := self._ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse).error_code:
+            if time.monotonic() > deadline:
+                raise DriverError(f"group {group_id}: {error_name(code)}")
+            time.sleep(POLL_S)
 
     def _metadata(self, topics: Sequence[str]) -> MetadataResponse:
         return self._ask(ClusterView.request(topics), METADATA_VERSION, MetadataResponse)

@@ -12,8 +12,8 @@ import msgspec
 
 from blumfeld.wire.api_table import ApiKey
 from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.variants import MANIFEST_FILE, VariantSpec
-from blumfeld_bench.rebalance.asking import GroupClient
 from blumfeld_bench.rebalance.settings import KIP_848, Settings, differences, filled
 from blumfeld_bench.running.servers import Server, start_server
 from blumfeld_bench.usage import Totals, totals
@@ -86,7 +86,7 @@ def place_of(spec: VariantSpec, settings: Settings, folder: Path) -> Iterator[Pl
 
 def _set_up(spec: VariantSpec, settings: Settings, port: int, server: Server | None) -> Place:
     wanted = settings.server()
-    with GroupClient(HOST, port, CLIENT_TIMEOUT_S) as client:
+    with WireClient(HOST, port, CLIENT_TIMEOUT_S) as client:
         config = client.broker_config(list(wanted))
         if unequal := differences(wanted, config):
             hint = "; a start command takes the settings where it says {settings}"
@@ -102,7 +102,7 @@ def _set_up(spec: VariantSpec, settings: Settings, port: int, server: Server | N
     return Place(port, tuple(server.pids()) if server is not None else (), topics, protocols, config)
 
 
-def _topic(client: GroupClient, size: int, partitions: int) -> Topic:
+def _topic(client: WireClient, size: int, partitions: int) -> Topic:
     name = f"rebalance-{size}-{time.time_ns():x}"
     client.create_topic(name, partitions)
     client.wait_for_leaders(name)

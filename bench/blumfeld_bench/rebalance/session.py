@@ -17,9 +17,9 @@ from pathlib import Path
 from blumfeld import __version__
 from blumfeld_bench.drivers.connecting import raise_descriptor_limit
 from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.schedule import Turn, turns_of
 from blumfeld_bench.plan.variants import VariantSpec
-from blumfeld_bench.rebalance.asking import GroupClient
 from blumfeld_bench.rebalance.cell import Cell
 from blumfeld_bench.rebalance.members.crowd import Crowd, undisturbed
 from blumfeld_bench.rebalance.members.member import Group
@@ -147,7 +147,7 @@ class Session:
         """Return a new group on that size's topic, with a coordinator. Random draws differ between rounds, not between
         servers.
         """
-        with GroupClient(HOST, place.port) as client:
+        with WireClient(HOST, place.port) as client:
             client.await_coordinator(group_id)
         topic, settings = place.topics[size], self._settings
         return Group(

@@ -6,8 +6,6 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-BROKER_RESOURCE = 4
-"""Resource type of a broker in DescribeConfigs."""
 SETTINGS_WORD = "{settings}"
 """Placeholder in a foreign start command; replaced by one word ``key=value`` for each setting."""
 SCENARIOS = ("kill one", "add one", "one leaves", "add 10 %")

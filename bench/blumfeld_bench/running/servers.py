@@ -42,6 +42,11 @@ class Server:
     ready_s: float = 0.0
     """Time from the start of its process to the first ApiVersions answer."""
 
+    @property
+    def address(self) -> str:
+        """``host:port`` of its listener."""
+        return f"127.0.0.1:{self.port}"
+
     def pids(self) -> list[int]:
         """Return the ids of all its processes, as of now."""
         return tree(self.process.pid)
@@ -70,6 +75,14 @@ class Server:
     def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """End all its processes: SIGTERM, then SIGKILL after ``timeout_s``. Its data is removed, its output is kept."""
         self.await_end(self.terminate(), timeout_s)
+
+    def end(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S) -> None:
+        """Send a signal to all its processes, and wait until the first has ended. Its data is kept.
+
+        :raises subprocess.TimeoutExpired: it goes on
+        """
+        self._signal(number)
+        self.process.wait(timeout_s)
 
     def terminate(self) -> list[int]:
         """Send SIGTERM to its processes without waiting. Return the ids of all of them, for :meth:`await_end`."""

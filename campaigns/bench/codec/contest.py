@@ -14,24 +14,20 @@ affect.
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
 import statistics
-import sys
 import time
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import attrs
-import msgspec
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.statistics.intervals import paired
+from blumfeld_bench.terminal import make_console
+from campaigns import figures
 from campaigns.bench.codec.counted import Count, counting
 from campaigns.bench.codec.messages import cases
 from campaigns.bench.codec.rivals import Contestant, contestants
@@ -42,7 +38,6 @@ STRETCHES = 4
 DIRECTIONS = ("encode", "decode")
 COUNTED_US = 1000.0
 """Least work that callgrind counts, so that the interpreter's adaptive specialisation does not show."""
-WIDTH = 120
 
 
 @attrs.frozen
@@ -72,37 +67,29 @@ class Row:
 
 def main() -> None:
     """Parse arguments, measure, print the table; write it with ``--out``."""
-    options = _arguments()
+    parser = figures.options("codec", __doc__, peer=False, rounds=10)
+    parser.add_argument("--only", default="", metavar="TEXT", help="messages whose name holds this")
+    parser.add_argument(
+        "--instructions", type=int, default=0, metavar="N", help="count them, too, over N and 2N"
+    )
+    asked = parser.parse_args()
     machine = this_machine()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    chosen = [case for case in cases() if options.only.lower() in case.name.lower()]
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
+    chosen = [case for case in cases() if asked.only.lower() in case.name.lower()]
     rows: list[Row] = []
     missing: list[str] = []
     for case in track(chosen, "Timing", console=Console(stderr=True), transient=True):
         ours, rivals, absent = contestants(case)
         missing += absent
-        rows += [measure(case.name, direction, ours, rivals, options.rounds) for direction in DIRECTIONS]
-    if options.instructions:
+        rows += [measure(case.name, direction, ours, rivals, asked.rounds) for direction in DIRECTIONS]
+    if asked.instructions:
         with counting() as count:
-            rows = [counted(row, count, options.instructions) for row in rows]
-    console.print(table(rows, options.rounds))
+            rows = [counted(row, count, asked.instructions) for row in rows]
+    console = make_console()
+    console.print(table(rows, asked.rounds))
     for line in missing:
         console.print(f"[dim]{line}[/dim]")
-    if options.out:
-        found = {"machine": msgspec.to_builtins(machine), "rounds": options.rounds, "missing": missing}
-        options.out.write_text(json.dumps(found | {"rows": [attrs.asdict(row) for row in rows]}, indent=1))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="The wire codec beside kio's and kafka-python's.")
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--only", default="", metavar="TEXT", help="messages whose name holds this")
-    parser.add_argument(
-        "--instructions", type=int, default=0, metavar="N", help="count them, too, over N and 2N"
-    )
-    parser.add_argument("--out", type=Path, help="write the figures as JSON")
-    return parser.parse_args()
+    figures.save(asked.out, {"machine": machine, "rounds": asked.rounds, "missing": missing, "rows": rows})
 
 
 def measure(name: str, direction: str, ours: Contestant, rivals: Sequence[Contestant], rounds: int) -> Row:
@@ -145,11 +132,7 @@ def stretch(call: Callable[[], object], repeats: int) -> float:
 
 
 def _beside(name: str, ours: Sequence[float], theirs: Sequence[float]) -> Beside:
-    found = paired(ours, theirs)
-    if found is None:
-        ratio = statistics.median(theirs) / statistics.median(ours)
-        return Beside(name, statistics.median(theirs) * 1e6, ratio, (0.0, float("inf")))
-    return Beside(name, statistics.median(theirs) * 1e6, found.ratio, found.interval())
+    return Beside(name, statistics.median(theirs) * 1e6, *figures.ratio(ours, theirs))
 
 
 def counted(row: Row, count: Count, times: int) -> Row:
@@ -164,14 +147,11 @@ def counted(row: Row, count: Count, times: int) -> Row:
 
 def table(rows: Sequence[Row], rounds: int) -> Table:
     """Return a row for each message and direction: each codec's time, and how many times faster ours is."""
-    shown = Table(
-        title=f"CPU time of one message, median of {rounds} rounds; ours is faster by (95 % interval)",
-        title_justify="left",
-    )
+    title = f"CPU time of one message, median of {rounds} rounds; ours is faster by (95 % interval)"
     names = list(dict.fromkeys(one.name for row in rows for one in row.rivals))
-    shown.add_column("message")
-    for column in ("bytes", "", "blumfeld µs", *(f"{name} µs" for name in names)):
-        shown.add_column(column, justify="right")
+    shown = figures.table(
+        title, ("message",), ("bytes", "", "blumfeld µs", *(f"{name} µs" for name in names))
+    )
     for row in rows:
         beside = {one.name: one for one in row.rivals}
         cells = [_cell(beside[name], row) if name in beside else "–" for name in names]

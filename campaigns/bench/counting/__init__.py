@@ -1,1 +1,1 @@
-"""Instructions, system calls and bytecodes of one request, counted by other programs than a clock."""
+"""Instructions and system calls of one request, counted by other programs than a clock."""

@@ -11,7 +11,6 @@ import contextlib
 import os
 import re
 import shutil
-import signal
 import socket
 import subprocess
 import time
@@ -20,14 +19,16 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld_bench.running.system_calls import calls_by_name
+from blumfeld_bench.running.servers import Server, free_port, launch_server, listens
+from blumfeld_bench.running.system_calls import Tracer, calls_by_name
 
 CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=callgrind.out")
 """Counts from the start; the files lie in the server's folder."""
 CALLGRIND_LATER = (*CALLGRIND, "--instr-atstart=no")
 """Counts from :meth:`Counted.switch_on`."""
-STRACE = ("strace", "-c", "-f")
+STRACE = ("strace", "-c", "-f", "-D")
 READY_TIMEOUT_S = 300.0
+STOP_TIMEOUT_S = 20.0
 SETTLE_S = 1.5
 """After it listens, before it is warmed: our broker collects garbage 250 ms after it is ready."""
 _TOTALS = re.compile(r"^totals: (\d+)", re.MULTILINE)
@@ -38,7 +39,7 @@ class MissingToolError(RuntimeError):
 
 
 @attrs.frozen
-class Server:
+class Program:
     """A program that serves Produce on a loopback port."""
 
     name: str
@@ -52,7 +53,7 @@ class Server:
 
 @attrs.define
 class Counted:
-    """A running :class:`Server`, under one of the tools or ready for one to attach."""
+    """A process under callgrind, or ready for strace to attach; its profiles lie in ``folder``."""
 
     process: subprocess.Popen[bytes]
     port: int
@@ -84,19 +85,17 @@ class Counted:
         subprocess.run(vgdb, check=True, capture_output=True, timeout=READY_TIMEOUT_S)
 
     def system_calls(self, work: Callable[[], None]) -> dict[str, int]:
-        """Return the calls of all threads by name while ``work`` runs."""
-        out = self.folder / "strace.txt"
-        tracer = subprocess.Popen(
-            [*STRACE, "-o", str(out), "-p", str(self.process.pid)], stderr=subprocess.PIPE
-        )
-        assert tracer.stderr is not None
-        tracer.stderr.readline()  # strace has attached
+        """Return the calls of all threads by name while ``work`` runs.
+
+        :raises TracerError: nothing was counted
+        """
+        tracer = Tracer([self.process.pid], self.folder / "strace.txt")
+        tracer.measuring_begins()
         try:
             work()
         finally:
-            tracer.send_signal(signal.SIGINT)
-            tracer.communicate(timeout=60)
-        return calls_by_name(out)
+            tracer.close()
+        return tracer.calls()
 
     def stop(self) -> None:
         """End the process: SIGTERM, then SIGKILL after 20 s."""
@@ -104,47 +103,40 @@ class Counted:
         # Under valgrind a server on a ring sees a signal only when a system call returns.
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
-        try:
-            self.process.wait(20)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
+        Server("counted", self.process, self.port, self.folder).await_end([], STOP_TIMEOUT_S)
 
 
-def start(server: Server, folder: Path, under: Sequence[str] = ()) -> Counted:
+def start(program: Program, folder: Path, under: Sequence[str] = ()) -> Counted:
     """Start a server with fresh data below ``folder``; return when it listens and has settled.
 
     It shares one core with this process and never preempts it: requests that are sent in one go arrive in one turn.
 
     :param under: a command to put before the server's: :data:`CALLGRIND` or :data:`STRACE` with options
     :raises MissingToolError: valgrind or strace isn't installed
-    :raises RuntimeError: the server did not start; the message ends with its output
+    :raises ServerError: the server did not start; the message ends with its output
     """
     for tool in ("valgrind", "vgdb", "strace"):
         if shutil.which(tool) is None:
             raise MissingToolError(f"{tool} is not installed")
-    folder.mkdir(parents=True)
-    port = _free_port()
-    command = [*under, *(part.format(port=port, folder=folder) for part in server.command)]
+    port = free_port()
+    words = [part.replace("{port}", str(port)).replace("{folder}", str(folder)) for part in program.command]
     # The server runs in its own folder; `-m` must find the same modules there.
     path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
-    environment = os.environ | {"PYTHONHASHSEED": "0", "PYTHONPATH": path}
-    with (folder / "log").open("wb") as log:
-        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log, env=environment)
-    _share_core(process.pid)
-    running = Counted(process, port, folder)
+    environment = ["env", "PYTHONHASHSEED=0", f"PYTHONPATH={path}"]
+    server = launch_server(program.name, [*environment, *under, *words], folder, port)
+    _share_core(server.process.pid)
     try:
-        _await_port(running)
-    except RuntimeError as error:
-        running.stop()
-        raise RuntimeError(f"{server.name}: {error}") from None
+        server.await_ready(listens, time.perf_counter() + READY_TIMEOUT_S)
+    except BaseException:
+        server.stop()
+        raise
     time.sleep(SETTLE_S)
-    return running
+    return Counted(server.process, port, folder)
 
 
-def whole_instructions(server: Server, folder: Path, work: Callable[[int], None]) -> int:
+def whole_instructions(program: Program, folder: Path, work: Callable[[int], None]) -> int:
     """Return the instructions from the server's start to its end, with ``work(port)`` between."""
-    running = start(server, folder, CALLGRIND)
+    running = start(program, folder, CALLGRIND)
     try:
         work(running.port)
     finally:
@@ -152,10 +144,10 @@ def whole_instructions(server: Server, folder: Path, work: Callable[[int], None]
     return total_instructions(running.profile)
 
 
-def whole_system_calls(server: Server, folder: Path, work: Callable[[int], None]) -> dict[str, int]:
+def whole_system_calls(program: Program, folder: Path, work: Callable[[int], None]) -> dict[str, int]:
     """Return the calls by name from the server's start to its end, with ``work(port)`` between."""
     out = folder / "strace.txt"
-    running = start(server, folder, [*STRACE, "-D", "-o", str(out)])
+    running = start(program, folder, [*STRACE, "-o", str(out)])
     try:
         work(running.port)
     finally:
@@ -177,22 +169,3 @@ def _share_core(process_id: int) -> None:
     os.sched_setaffinity(process_id, {min(os.sched_getaffinity(0))})
     with contextlib.suppress(OSError):  # then some turns are shorter
         os.sched_setscheduler(process_id, os.SCHED_BATCH, os.sched_param(0))
-
-
-def _await_port(running: Counted) -> None:
-    end = time.monotonic() + READY_TIMEOUT_S
-    while True:
-        try:
-            socket.create_connection(("127.0.0.1", running.port), timeout=5).close()
-            return
-        except OSError:
-            if running.process.poll() is not None or time.monotonic() > end:
-                printed = (running.folder / "log").read_text(errors="replace")[-2000:]
-                raise RuntimeError(f"did not start:\n{printed}") from None
-            time.sleep(0.05)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as sock:
-        port: int = sock.getsockname()[1]
-        return port

@@ -9,10 +9,7 @@ the kernel's work for a system call isn't counted.
 
 from __future__ import annotations
 
-import argparse
-import json
 import os
-import platform
 import sys
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,14 +19,16 @@ from pathlib import Path
 from typing import TypeVar
 
 import attrs
-from rich.console import Console
 from rich.table import Table
 
+from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.terminal import make_console
+from campaigns import figures
 from campaigns.bench.counting.counted import (
     CALLGRIND_LATER,
     Counted,
     MissingToolError,
-    Server,
+    Program,
     start,
     whole_instructions,
     whole_system_calls,
@@ -51,7 +50,6 @@ LOADS: dict[str, MakeLoad] = {
     "transactions": Transactions,
     "transactions-0": OldTransactions,
 }
-WIDTH = 120
 
 
 @attrs.frozen
@@ -72,41 +70,34 @@ class Cost:
 
 def main() -> None:
     """Parse arguments, count, print the table; write it with ``--out``."""
-    options = _arguments()
-    console = Console(width=None if sys.stdout.isatty() else WIDTH)
-    servers = [this_build(options.manifest, options.set)]
-    if options.load == "produce":
-        servers += [bare(script.resolve()) for script in options.floor]
-    connections = [int(count) for count in options.connections.split(",")]
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    costs: list[Cost] = []
-    with tempfile.TemporaryDirectory(prefix="blumfeld-instructions-") as folder:
-        try:
-            for at, server in enumerate(servers):
-                home = Path(folder) / str(at)
-                costs += measure(server, connections, options.requests, home, LOADS[options.load])
-                console.print(f"[dim]{server.name} is counted[/dim]")
-        except MissingToolError as error:
-            sys.exit(str(error))
-    console.print(table(costs, options.requests, options.load))
-    if options.out:
-        text = json.dumps({"machine": _machine(), "costs": [attrs.asdict(cost) for cost in costs]}, indent=1)
-        options.out.write_text(text)
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="Instructions and system calls of one produce request.")
+    parser = figures.options("instructions", __doc__, peer=False, rounds=None)
     parser.add_argument("--manifest", type=Path, help="the composition of this build")
     parser.add_argument("--set", action="append", default=[], metavar="K=V", help="lay a value over it")
     parser.add_argument("--floor", type=Path, action="append", default=[], help="a bare server: SCRIPT PORT")
     parser.add_argument("--connections", default="1,16,128")
     parser.add_argument("--requests", type=int, default=1024, help="N; rounded up to whole turns")
     parser.add_argument("--load", choices=LOADS, default="produce")
-    parser.add_argument("--out", type=Path, help="write the counts as JSON")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    console = make_console()
+    programs = [this_build(asked.manifest, asked.set)]
+    if asked.load == "produce":
+        programs += [bare(script.resolve()) for script in asked.floor]
+    connections = [int(count) for count in asked.connections.split(",")]
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    costs: list[Cost] = []
+    with tempfile.TemporaryDirectory(prefix="blumfeld-instructions-") as folder:
+        try:
+            for at, program in enumerate(programs):
+                home = Path(folder) / str(at)
+                costs += measure(program, connections, asked.requests, home, LOADS[asked.load])
+                console.print(f"[dim]{program.name} is counted[/dim]")
+        except MissingToolError as error:
+            sys.exit(str(error))
+    console.print(table(costs, asked.requests, asked.load))
+    figures.save(asked.out, {"machine": this_machine(), "costs": costs})
 
 
-def this_build(manifest: Path | None = None, overrides: Sequence[str] = ()) -> Server:
+def this_build(manifest: Path | None = None, overrides: Sequence[str] = ()) -> Program:
     """Return the broker of this checkout, as `blumfeld run` starts it."""
     command = [sys.executable, "-m", COMMAND, "run"]
     command += [str(manifest.resolve())] if manifest else []
@@ -115,24 +106,24 @@ def this_build(manifest: Path | None = None, overrides: Sequence[str] = ()) -> S
     command += [part for value in overrides for part in ("--set", value)]
     command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
     name = f"blumfeld {manifest.stem}" if manifest else "blumfeld"
-    return Server(" ".join([name, *overrides]), command, bare=False)
+    return Program(" ".join([name, *overrides]), command, bare=False)
 
 
-def bare(script: Path) -> Server:
+def bare(script: Path) -> Program:
     """Return a bare server: it cuts frames, checks the CRC, writes the batch and answers."""
-    return Server(script.stem, [sys.executable, str(script), "{port}"], bare=True)
+    return Program(script.stem, [sys.executable, str(script), "{port}"], bare=True)
 
 
 def measure(
-    server: Server, connections: Sequence[int], requests: int, folder: Path, make: MakeLoad = Produce
+    program: Program, connections: Sequence[int], requests: int, folder: Path, make: MakeLoad = Produce
 ) -> list[Cost]:
     """Count instructions and system calls of one server. Bare servers take only
     :class:`~campaigns.bench.counting.lockstep.Produce`.
     """
     counts = [(count, whole_turns(requests, count)) for count in connections]
-    found = _whole_passes(server, counts, folder) if server.bare else _passes(make, server, counts, folder)
+    found = _whole_passes(program, counts, folder) if program.bare else _passes(make, program, counts, folder)
     return [
-        Cost(server.name, count, instructions, calls)
+        Cost(program.name, count, instructions, calls)
         for (count, _), (instructions, calls) in zip(counts, found, strict=True)
     ]
 
@@ -148,29 +139,29 @@ Found = Iterable[tuple[float, dict[str, float]]]
 """Instructions and system calls of one request, for each pair."""
 
 
-def _passes(make: MakeLoad, server: Server, counts: Counts, folder: Path) -> Found:
+def _passes(make: MakeLoad, program: Program, counts: Counts, folder: Path) -> Found:
     """Count with one process for each tool; the tool is switched on and off."""
-    with running_server(_in_bites(server), folder / "valgrind", CALLGRIND_LATER) as running:
+    with running_server(_in_bites(program), folder / "valgrind", CALLGRIND_LATER) as running:
         running.switch_on()
         instructions = [difference(make, running, running.instructions, count, n) for count, n in counts]
-    with running_server(server, folder / "strace") as running:
+    with running_server(program, folder / "strace") as running:
         calls = [difference(make, running, running.system_calls, count, n) for count, n in counts]
     for (_, n), (once, twice), (calls_once, calls_twice) in zip(counts, instructions, calls, strict=True):
         yield (twice - once) / n, per_request(calls_once, calls_twice, n)
 
 
-def _in_bites(server: Server) -> Server:
+def _in_bites(program: Program) -> Program:
     """Return a server that valgrind can run: a build on io_uring gets a loop that doesn't wait in the ring."""
-    if not any("net_uring" in part for part in server.command):
-        return server
-    command = [RING_IN_BITES if part == COMMAND else part for part in server.command]
-    return attrs.evolve(server, command=command)
+    if not any("net_uring" in part for part in program.command):
+        return program
+    command = [RING_IN_BITES if part == COMMAND else part for part in program.command]
+    return attrs.evolve(program, command=command)
 
 
 @contextmanager
-def running_server(server: Server, folder: Path, under: Sequence[str] = ()) -> Iterator[Counted]:
+def running_server(program: Program, folder: Path, under: Sequence[str] = ()) -> Iterator[Counted]:
     """Run this build with its topic while the block lasts."""
-    running = start(server, folder, under)
+    running = start(program, folder, under)
     try:
         make_topic(running.port)
         yield running
@@ -186,7 +177,7 @@ def difference(
         return count(lambda: run(n)), count(lambda: run(2 * n))
 
 
-def _whole_passes(server: Server, counts: Counts, folder: Path) -> Found:
+def _whole_passes(program: Program, counts: Counts, folder: Path) -> Found:
     """Count with a process for each count, from its start to its end."""
 
     def work(connections: int, requests: int, port: int) -> None:
@@ -196,10 +187,10 @@ def _whole_passes(server: Server, counts: Counts, folder: Path) -> Found:
     for connections, n in counts:
         home = folder / str(connections)
         once, twice = partial(work, connections, n), partial(work, connections, 2 * n)
-        fewer = whole_instructions(server, home / "once", once)
-        more = whole_instructions(server, home / "twice", twice)
-        calls_once = whole_system_calls(server, home / "calls-once", once)
-        calls_twice = whole_system_calls(server, home / "calls-twice", twice)
+        fewer = whole_instructions(program, home / "once", once)
+        more = whole_instructions(program, home / "twice", twice)
+        calls_once = whole_system_calls(program, home / "calls-once", once)
+        calls_twice = whole_system_calls(program, home / "calls-twice", twice)
         yield (more - fewer) / n, per_request(calls_once, calls_twice, n)
 
 
@@ -226,11 +217,9 @@ def table(costs: Sequence[Cost], requests: int, load: str = "produce") -> Table:
     """Return a row for each number of connections and server; a ratio is the first server's cost divided by this
     row's.
     """
-    shown = Table(
-        title=f"One request of {load}, by (I(2N) - I(N)) / N with N = {requests}", title_justify="left"
-    )
-    for column in ("connections", "server", "instructions", "ours is", "calls", "by name"):
-        shown.add_column(column, justify="left" if column in ("server", "by name") else "right")
+    title = f"One request of {load}, by (I(2N) - I(N)) / N with N = {requests}"
+    shown = figures.table(title, ("connections", "server"), ("instructions", "ours is", "calls"))
+    shown.add_column("by name")
     ours = {cost.connections: cost for cost in costs if cost.server == costs[0].server}
     for cost in sorted(costs, key=lambda cost: cost.connections):
         first = ours[cost.connections]
@@ -243,10 +232,6 @@ def table(costs: Sequence[Cost], requests: int, load: str = "produce") -> Table:
             ", ".join(f"{name} {rate:.2f}" for name, rate in cost.system_calls.items()),
         )
     return shown
-
-
-def _machine() -> dict[str, str]:
-    return {"python": platform.python_version(), "machine": platform.machine(), "kernel": platform.release()}
 
 
 if __name__ == "__main__":

@@ -8,7 +8,6 @@ detour costs about 200 instructions a call, which count for the calling step onl
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import os
 import runpy
@@ -20,14 +19,14 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from rich.console import Console
 from rich.table import Table
 
-from campaigns.bench.counting.counted import CALLGRIND_LATER, Server
+from blumfeld_bench.terminal import make_console
+from campaigns import figures
+from campaigns.bench.counting.counted import CALLGRIND_LATER, Program
 from campaigns.bench.counting.instructions import difference, running_server, this_build, whole_turns
 from campaigns.bench.counting.lockstep import Produce
 
-WIDTH = 120
 ALL = "all"
 READ = "blumfeld.net.readiness.streams:ReadableStream._readable"
 CUT = "blumfeld.net.connections.accepted:AcceptedConnection.consume"
@@ -79,7 +78,7 @@ def main() -> None:
     if sys.argv[1:2] == ["--through"]:
         _serve(sys.argv[2], sys.argv[3:])
         return
-    parser = argparse.ArgumentParser(description="Instructions of one produce request by step.")
+    parser = figures.options("steps", __doc__, peer=False, rounds=None)
     parser.add_argument("--connections", type=int, default=16)
     parser.add_argument("--requests", type=int, default=512, help="N; rounded up to whole turns")
     options = parser.parse_args()
@@ -89,7 +88,8 @@ def main() -> None:
         for at, step in enumerate(STEPS):
             home = Path(folder) / str(at)
             counted[step.function] = measure(step.function, options.connections, options.requests, home)
-    Console(width=None if sys.stdout.isatty() else WIDTH).print(table(counted, options.connections))
+    make_console().print(table(counted, options.connections))
+    figures.save(options.out, counted)
 
 
 def _serve(function: str, arguments: Sequence[str]) -> None:
@@ -118,8 +118,8 @@ def measure(function: str, connections: int, requests: int, folder: Path) -> flo
     command = [sys.executable, "-m", "campaigns.bench.counting.steps", "--through", function, *run]
     toggle = [] if function == ALL else ["--toggle-collect=partial_vectorcall"]
     n = whole_turns(requests, connections)
-    server = Server(function, command, bare=False)
-    with running_server(server, folder, [*CALLGRIND_LATER, *toggle]) as running:
+    program = Program(function, command, bare=False)
+    with running_server(program, folder, [*CALLGRIND_LATER, *toggle]) as running:
         running.switch_on()
         once, twice = difference(Produce, running, running.instructions, connections, n)
     return (twice - once) / n
@@ -128,9 +128,8 @@ def measure(function: str, connections: int, requests: int, folder: Path) -> flo
 def table(counted: dict[str, float], connections: int) -> Table:
     """Return a row for each step, and the sum."""
     title = f"Instructions of one produce request at {connections} connections: {counted[ALL]:,.0f}"
-    shown = Table(title=title, title_justify="left")
-    for column in ("step", "instructions", "share", "function"):
-        shown.add_column(column, justify="right" if column in ("instructions", "share") else "left")
+    shown = figures.table(title, ("step",), ("instructions", "share"))
+    shown.add_column("function")
     for step in STEPS:
         own = counted[step.function] - sum(counted[function] for function in step.less)
         shown.add_row(step.name, f"{own:,.0f}", f"{own / counted[ALL]:.1%}", step.function.rpartition(":")[2])

@@ -8,202 +8,164 @@ extra time of ``killed`` over ``clean`` is the recovery of the logs.
 
 from __future__ import annotations
 
-import argparse
-import os
 import shutil
-import signal
-import statistics
-import tempfile
 import time
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
 
-import msgspec
-from rich.console import Console
-from rich.table import Table
+import attrs
 
-from blumfeld_bench.result import Machine
-from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.running.servers import Server, free_port, start_server
-from campaigns.bench.rivals import Rival, kafka, this_build
-from campaigns.bench.starts.group_load_data import Shape, await_all, fill, last_groups
+from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.errors import error_name
+from blumfeld.coordinator.runtime.partitioning import partition_for
+from blumfeld.spi.internal_topics import OFFSETS_TOPIC
+from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.offset_commit import (
+    OffsetCommitRequest,
+    OffsetCommitRequestPartition,
+    OffsetCommitRequestTopic,
+    OffsetCommitResponse,
+)
+from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
+from blumfeld.wire.primitives import DecodeError
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import WireClient
+from campaigns.bench.starts import restarts
+from campaigns.bench.starts.restarts import CLEAN, KILLED
 
-KINDS = ("empty", "clean", "killed")
-STOP_TIMEOUT_S = 60.0
-QUIET_S = 1.0
-"""Pause between the last answer and the reading of the resident set."""
+EMPTY = "empty"
+TOPIC = "group-load"
+COMMIT_VERSION, FETCH_VERSION = 8, 7
+CONNECTIONS = 8
+"""Commits in flight at one time."""
+TIMEOUT_S = 300.0
+POLL_S = 0.005
+SOON = (
+    ErrorCode.COORDINATOR_LOAD_IN_PROGRESS,
+    ErrorCode.COORDINATOR_NOT_AVAILABLE,
+    ErrorCode.NOT_COORDINATOR,
+)
+"""Errors of a group whose shard isn't loaded yet."""
 
 
-class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """One start."""
+@attrs.define
+class Groups:
+    """Groups with offsets; see :class:`campaigns.bench.starts.restarts.Data`."""
 
-    server: str
-    kind: str
-    answers_s: float
-    """Time from the start of its process to the first ApiVersions answer."""
-    loaded_s: float
-    """Time until a group of every partition has had its first OffsetFetch answered."""
-    rss_bytes: int
-    """Resident set one second later."""
-    rss_peak_bytes: int
-    cpu_s: float
-
-
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run."""
-
-    machine: Machine
     groups: int
     offsets: int
-    starts: list[Start]
+    """Offsets of each group, one for each partition of one topic."""
+    kinds: Sequence[str] = (EMPTY, CLEAN, KILLED)
+    quiet_s: float = 1.0
+    last: Sequence[int] = ()
+    """For each partition of the groups' topic that has groups, the number of the one that was written last."""
+
+    @property
+    def title(self) -> str:
+        """The number of groups and offsets."""
+        return f"{self.groups} groups × {self.offsets} offsets = {self.groups * self.offsets}"
+
+    def group(self, number: int) -> str:
+        """Return the name of a group."""
+        return f"group-{number:06d}"
+
+    def fill(self, port: int, kind: str) -> None:
+        """Create the topic, and commit all offsets of each group by one request; no group if ``kind`` is empty."""
+        with WireClient("127.0.0.1", port, TIMEOUT_S) as client:
+            client.create_topic(TOPIC, self.offsets)
+            client.wait_for_leaders(TOPIC)
+            client.await_coordinator(self.group(0))
+            self.last = self.last_groups(len(client.wait_for_leaders(OFFSETS_TOPIC)))
+        with ExitStack() as stack:
+            connections = [stack.enter_context(_connect(port)) for _ in range(CONNECTIONS)]
+            for start in range(0, 0 if kind == EMPTY else self.groups, CONNECTIONS):
+                self._commit(connections, range(start, min(start + CONNECTIONS, self.groups)))
+
+    def last_groups(self, partitions: int) -> list[int]:
+        """Return, for each of so many partitions that has groups, the number of the one that is written last."""
+        last = {partition_for(self.group(number), partitions): number for number in range(self.groups)}
+        return [last[partition] for partition in sorted(last)]
+
+    def _commit(self, connections: Sequence[BlockingConnection], numbers: range) -> None:
+        left = list(numbers)
+        deadline = time.monotonic() + TIMEOUT_S
+        while left:
+            asked = list(zip(connections, left, strict=False))
+            for connection, number in asked:
+                connection.send(self._request(number), COMMIT_VERSION)
+            for connection, number in asked:
+                answer = connection.receive().message
+                assert isinstance(answer, OffsetCommitResponse)
+                codes = {p.error_code for topic in answer.topics for p in topic.partitions}
+                if codes == {0}:
+                    left.remove(number)
+                elif not codes <= set(SOON) or time.monotonic() > deadline:
+                    raise DriverError(f"{self.group(number)}: {', '.join(map(error_name, sorted(codes)))}")
+
+    def _request(self, number: int) -> OffsetCommitRequest:
+        partitions = [
+            OffsetCommitRequestPartition(partition_index=at, committed_offset=offset)
+            for at, offset in self._committed(number).items()
+        ]
+        topics = [OffsetCommitRequestTopic(name=TOPIC, partitions=partitions)]
+        return OffsetCommitRequest(group_id=self.group(number), topics=topics)
+
+    def _committed(self, number: int) -> dict[int, int]:
+        return {partition: number * 1_000 + partition for partition in range(self.offsets)}
+
+    def await_all(self, port: int, kind: str) -> None:
+        """Return when the last group of each partition has answered with the offsets that it committed."""
+        deadline = time.monotonic() + TIMEOUT_S
+        left = [] if kind == EMPTY else list(self.last)
+        while left:
+            try:
+                with _connect(port) as connection:
+                    while left:
+                        if self._has_answered(connection, left[0]):
+                            del left[0]
+                        elif time.monotonic() > deadline:
+                            raise DriverError(f"{len(left)} shards are not loaded")
+                        else:
+                            time.sleep(POLL_S)
+            except (OSError, DecodeError) as error:
+                if time.monotonic() > deadline:
+                    raise DriverError(f"nobody answers: {error}") from error
+                time.sleep(POLL_S)
+
+    def _has_answered(self, connection: BlockingConnection, number: int) -> bool:
+        request = OffsetFetchRequest(group_id=self.group(number), topics=None)
+        answer = connection.ask(request, OffsetFetchResponse, FETCH_VERSION)
+        if answer.error_code in SOON:
+            return False
+        if answer.error_code:
+            raise DriverError(f"{self.group(number)}: {error_name(answer.error_code)}")
+        seen = {p.partition_index: p.committed_offset for topic in answer.topics for p in topic.partitions}
+        if seen != self._committed(number):
+            raise DriverError(
+                f"{self.group(number)} has {len(seen)} offsets, and not those that it committed"
+            )
+        return True
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Copy a data directory."""
+        shutil.copytree(source, target)
+
+    def unchanged(self, folder: Path) -> None:
+        """A start may change everything."""
 
 
-class Contender:
-    """One rival, with its data directories."""
-
-    def __init__(self, rival: Rival, folder: Path, shape: Shape) -> None:
-        self.rival = rival
-        self._port = free_port()
-        self._folder = folder
-        self._shape = shape
-        self._count = 0
-        self._asked: list[int] = []
-
-    def prepare(self) -> float:
-        """Make a directory of each kind; return the seconds that the commits took."""
-        empty = Shape(0, self._shape.offsets)
-        server = self._start(self._folder / "empty")
-        partitions = fill(server.port, empty)
-        _end(server, signal.SIGKILL)
-        server = self._start(self._folder / "killed")
-        began = time.perf_counter()
-        fill(server.port, self._shape)
-        took_s = time.perf_counter() - began
-        _end(server, signal.SIGKILL)
-        self._asked = last_groups(self._shape, partitions)
-        shutil.copytree(self._folder / "killed", self._folder / "clean")
-        server = self._start(self._folder / "clean")
-        await_all(server.port, self._shape, self._asked)
-        _end(server, signal.SIGTERM)
-        return took_s
-
-    def measure(self, kind: str) -> Start:
-        """Start the server on a copy of that kind's directory; kill it when all its shards have answered."""
-        work = self._folder / "work"
-        shutil.rmtree(work, ignore_errors=True)
-        shutil.copytree(self._folder / kind, work)
-        os.sync()
-        began = time.perf_counter()
-        server = self._start(work)
-        try:
-            await_all(server.port, self._shape, self._asked if kind != "empty" else [])
-            loaded_s = time.perf_counter() - began
-            time.sleep(QUIET_S)
-            used = server.totals()
-        finally:
-            _end(server, signal.SIGKILL)
-        return Start(
-            server=self.rival.name,
-            kind=kind,
-            answers_s=server.ready_s,
-            loaded_s=loaded_s,
-            rss_bytes=used.rss_bytes,
-            rss_peak_bytes=used.rss_max_bytes,
-            cpu_s=used.cpu_s,
-        )
-
-    def _start(self, data: Path) -> Server:
-        command = [part.replace("{folder}/data", str(data)) for part in self.rival.command]
-        self._count += 1
-        return start_server(self.rival.name, command, self._folder / f"run-{self._count}", port=self._port)
-
-
-def _end(server: Server, number: signal.Signals) -> None:
-    """Send the signal to all processes of the server, and wait until they are gone."""
-    os.killpg(server.process.pid, number)
-    server.process.wait(STOP_TIMEOUT_S)
-
-
-def run(rivals: list[Rival], folder: Path, shape: Shape, rounds: int, told: Console) -> Result:
-    """Prepare all, then measure in interleaved rounds.
-
-    :raises DriverError, ServerError: a server refused something, or did not come back with what was committed
-    """
-    contenders = []
-    for rival in rivals:
-        (folder / rival.name).mkdir(parents=True)
-        contender = Contender(rival, folder / rival.name, shape)
-        took_s = contender.prepare()
-        contenders.append(contender)
-        told.print(f"{rival.name}: {shape.groups * shape.offsets} offsets committed in {took_s:.1f} s")
-    starts = []
-    for number in range(rounds):
-        for kind in KINDS:
-            for contender in contenders:
-                start = contender.measure(kind)
-                told.print(f"round {number + 1} {kind} {start.server}: {start.loaded_s:.2f} s")
-                starts.append(start)
-    return Result(machine=this_machine(), groups=shape.groups, offsets=shape.offsets, starts=starts)
-
-
-def table(result: Result) -> Table:
-    """Return medians, and ratios to the last server."""
-    count = result.groups * result.offsets
-    title = f"Start with {result.groups} groups × {result.offsets} offsets = {count}"
-    found = Table(title=title, title_justify="left")
-    for column in ("after", "server", "answers s", "all loaded s", "of the last", "load s", "of the last"):
-        found.add_column(column, justify="left" if column in ("after", "server") else "right")
-    for column in ("RSS MB", "of the last", "peak MB", "CPU s"):
-        found.add_column(column, justify="right")
-    names = list(dict.fromkeys(start.server for start in result.starts))
-    for kind in KINDS:
-        rows = {name: [s for s in result.starts if (s.server, s.kind) == (name, kind)] for name in names}
-        last = _medians(rows[names[-1]])
-        for name, starts in rows.items():
-            found.add_row(kind, name, *_cells(_medians(starts), last))
-    return found
-
-
-def _medians(starts: list[Start]) -> Start:
-    fields = ("answers_s", "loaded_s", "rss_bytes", "rss_peak_bytes", "cpu_s")
-    values = {name: statistics.median(getattr(start, name) for start in starts) for name in fields}
-    return msgspec.structs.replace(starts[0], **values)
-
-
-def _cells(mine: Start, last: Start) -> list[str]:
-    load_s, last_load_s = mine.loaded_s - mine.answers_s, last.loaded_s - last.answers_s
-    return [
-        f"{mine.answers_s:.2f}",
-        f"{mine.loaded_s:.2f}",
-        f"{mine.loaded_s / last.loaded_s:.2f}×",
-        f"{load_s:.2f}",
-        f"{load_s / last_load_s:.2f}×" if last_load_s > 0.01 else "",
-        f"{mine.rss_bytes / 1e6:.0f}",
-        f"{mine.rss_bytes / last.rss_bytes:.2f}×",
-        f"{mine.rss_peak_bytes / 1e6:.0f}",
-        f"{mine.cpu_s:.2f}",
-    ]
+def _connect(port: int) -> BlockingConnection:
+    return BlockingConnection("127.0.0.1", port, TOPIC, TIMEOUT_S)
 
 
 def main() -> None:
-    """Parse arguments, run, print the table."""
-    parser = argparse.ArgumentParser(description="Time and memory until all groups are loaded.")
-    parser.add_argument("--peer", type=Path, help="start script of Apache Kafka: PEER start DIR PORT")
+    """Measure, print the table, write the result."""
+    parser = restarts.options("group-load", __doc__)
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--offsets", type=int, default=100, help="of each group")
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--folder", type=Path, help="where the data goes; by default a temporary one")
-    parser.add_argument("--json", type=Path, help="write all that was measured there")
-    options = parser.parse_args()
-    rivals = [this_build()] + ([kafka(options.peer.resolve())] if options.peer else [])
-    console = Console()
-    if options.folder is not None:
-        options.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="blumfeld-group-load-", dir=options.folder) as folder:
-        shape = Shape(options.groups, options.offsets)
-        result = run(rivals, Path(folder), shape, options.rounds, console)
-    console.print(table(result))
-    if options.json:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    asked = parser.parse_args()
+    restarts.main(asked, lambda: Groups(asked.groups, asked.offsets))
 
 
 if __name__ == "__main__":

@@ -6,220 +6,150 @@ same batches over the wire, killed with SIGKILL, and started on copies of its da
 
 from __future__ import annotations
 
-import argparse
 import os
-import signal
-import statistics
-import subprocess
-import tempfile
+import shutil
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
-import msgspec
-from rich.console import Console
-from rich.table import Table
+import attrs
 
-from blumfeld_bench.result import Machine
-from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.running.page_cache import drop
-from blumfeld_bench.running.servers import Server, ServerError, free_port, start_server
-from campaigns.bench.rivals import Rival, kafka, this_build
-from campaigns.bench.starts.recovery_data import Shape, await_all, copy_tree, fill, log_bytes
+from blumfeld.client.blocking import BlockingConnection
+from blumfeld.client.errors import error_name
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
+from blumfeld.wire.messages.produce import (
+    PartitionProduceData,
+    ProduceRequest,
+    ProduceResponse,
+    TopicProduceData,
+)
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import WireClient
+from campaigns.bench.starts import restarts
+from campaigns.bench.starts.restarts import CLEAN, KILLED
 
-KINDS = ("killed", "clean")
-STOP_TIMEOUT_S = 300.0
-
-
-class Start(msgspec.Struct, frozen=True, kw_only=True):
-    """One start."""
-
-    server: str
-    kind: str
-    """Kind of the stop before it: ``killed`` or ``clean``."""
-    ready_s: float
-    """Time from the start of its process until every partition has a leader that reports the end offset that was
-    written.
-    """
-    answers_s: float
-    """Time until the first ApiVersions answer."""
-    rss_peak_bytes: int
-    cpu_s: float
+TOPIC = "recovery"
+PRODUCE_VERSION = 8
+RECORDS_PER_BATCH = 16
+REQUEST_BYTES = 1 << 20
+"""Approximate size of one Produce request."""
+PRODUCER_ID = 10_000
+"""One producer id for all batches: a request may hold batches of one producer only."""
+LEADERS_TIMEOUT_S = 600.0
+POLL_S = 0.02
 
 
-class Result(msgspec.Struct, frozen=True, kw_only=True):
-    """A whole run."""
+@attrs.frozen
+class Logs:
+    """A topic full of batches; see :class:`campaigns.bench.starts.restarts.Data`."""
 
-    machine: Machine
     size_bytes: int
     partitions: int
     batch_bytes: int
-    idempotent: bool
-    cold: bool
-    starts: list[Start]
+    idempotent: bool = False
+    """Give batches producer ids and sequence numbers, as Kafka's own producer does."""
+    kinds: Sequence[str] = (KILLED, CLEAN)
+    quiet_s: float = 0.0
+
+    @property
+    def title(self) -> str:
+        """The size of the topic."""
+        size_gb = self.batches * self.batch_bytes * self.partitions / 1e9
+        kind = " of idempotent producers" if self.idempotent else ""
+        return f"{size_gb:.2f} GB in {self.partitions} partitions, {self.batch_bytes}-byte batches{kind}"
+
+    @property
+    def batches(self) -> int:
+        """Number of batches in each partition."""
+        return max(self.size_bytes // self.partitions // self.batch_bytes, 1)
+
+    @property
+    def end_offset(self) -> int:
+        """End offset of each partition."""
+        return self.batches * RECORDS_PER_BATCH
+
+    def fill(self, port: int, kind: str) -> None:
+        """Create the topic and write it, one batch for each partition in turn, acks=1."""
+        with WireClient("127.0.0.1", port, LEADERS_TIMEOUT_S) as client:
+            client.create_topic(TOPIC, self.partitions)
+            client.wait_for_leaders(TOPIC)
+        at_once = max(REQUEST_BYTES // self.batch_bytes, 1)
+        began_ms = time.time_ns() // 1_000_000
+        with BlockingConnection("127.0.0.1", port, TOPIC, LEADERS_TIMEOUT_S) as connection:
+            for number in range(self.batches):
+                batch = bytes(self._batch(number, began_ms + number))
+                for start in range(0, self.partitions, at_once):
+                    _produce(connection, batch, range(start, min(start + at_once, self.partitions)))
+
+    def _batch(self, number: int, time_ms: int) -> bytearray:
+        value = bytes(max((self.batch_bytes - 61) // RECORDS_PER_BATCH - 12, 1))
+        records = [Record(timestamp=time_ms, key=None, value=value) for _ in range(RECORDS_PER_BATCH)]
+        if not self.idempotent:
+            return build_batch(records)
+        sequence = number * RECORDS_PER_BATCH
+        return build_batch(records, producer_id=PRODUCER_ID, producer_epoch=0, base_sequence=sequence)
+
+    def await_all(self, port: int, kind: str) -> None:
+        """Return when every partition has a leader that answers with the end offset that was written."""
+        deadline = time.monotonic() + LEADERS_TIMEOUT_S
+        while True:
+            try:
+                with WireClient("127.0.0.1", port, LEADERS_TIMEOUT_S) as client:
+                    ends = client.latest_offsets(TOPIC, client.leaders(TOPIC))
+                if len(ends) == self.partitions:
+                    break
+            except DriverError as error:
+                if time.monotonic() > deadline:
+                    raise DriverError(f"not all partitions are back: {error}") from error
+            time.sleep(POLL_S)
+        wrong = [f"{TOPIC}-{at} ends at {end}" for at, end in enumerate(ends) if end != self.end_offset]
+        if wrong:
+            raise DriverError(f"{wrong[0]}, not {self.end_offset} ({len(wrong)} such)")
+
+    def copy(self, source: Path, target: Path) -> None:
+        """Copy a data directory. The topic's ``.log`` files become hard links, so that ten gigabytes need not be
+        written for each round. That is safe: a start after a crash reads them, and changes nothing in sound files.
+        """
+
+        def copy(old: str, new: str) -> None:
+            path = Path(old)
+            if path.suffix == ".log" and path.parent.name.startswith(f"{TOPIC}-"):
+                os.link(old, new)
+            else:
+                shutil.copy2(old, new)
+
+        shutil.copytree(source, target, copy_function=copy)
+
+    def unchanged(self, folder: Path) -> dict[str, int]:
+        """Return the size of the topic's ``.log`` files below ``folder``, by path."""
+        logs = sorted(folder.rglob(f"{TOPIC}-*/*.log"))
+        return {str(path.relative_to(folder)): path.stat().st_size for path in logs}
 
 
-class Contender:
-    """One rival, with its data directories."""
-
-    def __init__(self, rival: Rival, folder: Path, shape: Shape) -> None:
-        self.rival = rival
-        self.port = free_port()
-        self._folder = folder
-        self._shape = shape
-        self._count = 0
-
-    def prepare(self) -> None:
-        """Fill the server, kill it and keep that directory; recover it, stop it cleanly and keep that directory too."""
-        server = self._start(self._folder / "work")
-        fill(server.port, self._shape)
-        _end(server, signal.SIGKILL)
-        (self._folder / "work").rename(self._folder / "killed")
-        copy_tree(self._folder / "killed", self._folder / "clean")
-        server = self._start(self._folder / "clean")
-        await_all(server.port, self._shape)
-        _end(server, signal.SIGTERM)
-
-    def measure(self, kind: str, *, cold: bool) -> Start:
-        """Start the server on a copy of that stop's directory; kill it when it is ready."""
-        work = self._folder / "work"
-        subprocess.run(["rm", "-rf", str(work)], check=True)
-        copy_tree(self._folder / kind, work)
-        before = log_bytes(work)
-        if cold:
-            drop(work)
-        else:
-            os.sync()
-        began = time.perf_counter()
-        server = self._start(work)
-        try:
-            await_all(server.port, self._shape)
-            ready_s, used = time.perf_counter() - began, server.totals()
-        finally:
-            _end(server, signal.SIGKILL)
-        if log_bytes(work) != before:
-            raise ServerError(f"{self.rival.name} changed a log that was sound")
-        return Start(
-            server=self.rival.name,
-            kind=kind,
-            ready_s=ready_s,
-            answers_s=server.ready_s,
-            rss_peak_bytes=used.rss_max_bytes,
-            cpu_s=used.cpu_s,
-        )
-
-    def _start(self, data: Path) -> Server:
-        command = [part.replace("{folder}/data", str(data)) for part in self.rival.command]
-        self._count += 1
-        return start_server(self.rival.name, command, self._folder / f"run-{self._count}", port=self.port)
-
-
-def _end(server: Server, number: signal.Signals) -> None:
-    """Send the signal to all processes of the server, and wait until they are gone."""
-    os.killpg(server.process.pid, number)
-    server.process.wait(STOP_TIMEOUT_S)
-
-
-def run(rivals: list[Rival], folder: Path, shape: Shape, rounds: int, *, cold: bool, told: Console) -> Result:
-    """Prepare all, then measure in interleaved rounds."""
-    contenders = []
-    for rival in rivals:
-        (folder / rival.name).mkdir(parents=True)
-        contender = Contender(rival, folder / rival.name, shape)
-        contender.prepare()
-        contenders.append(contender)
-        told.print(f"{rival.name}: filled, killed, stopped cleanly")
-    starts = []
-    for number in range(rounds):
-        for kind in KINDS:
-            for contender in contenders:
-                start = contender.measure(kind, cold=cold)
-                told.print(f"round {number + 1} {kind} {start.server}: {start.ready_s:.2f} s")
-                starts.append(start)
-    return Result(
-        machine=this_machine(),
-        size_bytes=shape.batches * shape.batch_bytes * shape.partitions,
-        partitions=shape.partitions,
-        batch_bytes=shape.batch_bytes,
-        idempotent=shape.idempotent,
-        cold=cold,
-        starts=starts,
+def _produce(connection: BlockingConnection, batch: bytes, partitions: Sequence[int]) -> None:
+    data = [PartitionProduceData(index=index, records=batch) for index in partitions]
+    request = ProduceRequest(
+        acks=1, timeout_ms=30_000, topic_data=[TopicProduceData(name=TOPIC, partition_data=data)]
     )
-
-
-def table(result: Result) -> Table:
-    """Return medians, and ratios to the last server."""
-    size = f"{result.size_bytes / 1e9:.2f} GB in {result.partitions} partitions, {result.batch_bytes}-byte batches"
-    kind = " of idempotent producers" if result.idempotent else ""
-    title = f"Start on {size}{kind}, page cache {'dropped' if result.cold else 'warm'}"
-    found = Table(title=title, title_justify="left")
-    for column in (
-        "after",
-        "server",
-        "all partitions s",
-        "of the last",
-        "peak RSS MB",
-        "of the last",
-        "CPU s",
-    ):
-        found.add_column(column, justify="left" if column in ("after", "server") else "right")
-    names = list(dict.fromkeys(start.server for start in result.starts))
-    for kind in KINDS:
-        rows = {
-            name: [start for start in result.starts if (start.server, start.kind) == (name, kind)]
-            for name in names
-        }
-        last_s, last_rss, _ = _medians(rows[names[-1]])
-        for name, starts in rows.items():
-            ready_s, rss, cpu_s = _medians(starts)
-            found.add_row(
-                "SIGKILL" if kind == "killed" else "clean stop",
-                name,
-                f"{ready_s:.2f}",
-                f"{ready_s / last_s:.2f}×",
-                f"{rss / 1e6:.0f}",
-                f"{rss / last_rss:.2f}×",
-                f"{cpu_s:.2f}",
-            )
-    return found
-
-
-def _medians(starts: list[Start]) -> tuple[float, float, float]:
-    return (
-        statistics.median(start.ready_s for start in starts),
-        statistics.median(start.rss_peak_bytes for start in starts),
-        statistics.median(start.cpu_s for start in starts),
-    )
+    answer = connection.ask(request, ProduceResponse, PRODUCE_VERSION)
+    for partition in answer.responses[0].partition_responses:
+        if partition.error_code:
+            raise DriverError(f"{TOPIC}-{partition.index}: {error_name(partition.error_code)}")
 
 
 def main() -> None:
-    """Parse arguments, run, print the table."""
-    parser = argparse.ArgumentParser(description="Time and memory of a start on a full data directory.")
-    parser.add_argument("--peer", type=Path, help="start script of Apache Kafka: PEER start DIR PORT")
-    parser.add_argument("--size-mb", type=int, default=200)
+    """Measure, print the table, write the result."""
+    parser = restarts.options("recovery", __doc__)
+    parser.add_argument("--size-mb", type=int, default=200, help="the folder takes three times as much")
     parser.add_argument("--partitions", type=int, default=50)
     parser.add_argument("--batch-bytes", type=int, default=16_384)
     parser.add_argument(
         "--idempotent", action="store_true", help="batches as an idempotent producer sends them"
     )
-    parser.add_argument(
-        "--cold", action="store_true", help="drop the data from the page cache before each start"
-    )
-    parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument(
-        "--folder", type=Path, help="where the data goes, three times its size; by default a temporary one"
-    )
-    parser.add_argument("--json", type=Path, help="write all that was measured there")
-    options = parser.parse_args()
-    rivals = [this_build()] + ([kafka(options.peer.resolve())] if options.peer else [])
-    shape = Shape(options.size_mb * 1_000_000, options.partitions, options.batch_bytes, options.idempotent)
-    console = Console()
-    if options.folder is not None:
-        options.folder.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix="blumfeld-recovery-", dir=options.folder) as folder:
-        result = run(rivals, Path(folder), shape, options.rounds, cold=options.cold, told=console)
-    console.print(table(result))
-    if options.json:
-        options.json.write_bytes(msgspec.json.format(msgspec.json.encode(result)) + b"\n")
+    asked = parser.parse_args()
+    logs = Logs(asked.size_mb * 1_000_000, asked.partitions, asked.batch_bytes, asked.idempotent)
+    restarts.main(asked, lambda: logs)
 
 
 if __name__ == "__main__":

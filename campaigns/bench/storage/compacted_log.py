@@ -1,11 +1,9 @@
-"""A compacted topic for two cleaners: written once, copied for each round, read from the disk afterwards."""
+"""Compacted topics that are full of old values, and what is seen of a cleaner on the disk."""
 
 from __future__ import annotations
 
 import hashlib
 import random
-import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
@@ -14,7 +12,6 @@ from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.batches.records import records
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.wire_client import WireClient
-from blumfeld_bench.running.servers import Server, start_server
 
 TOPIC = "cleaned"
 MIB = 1 << 20
@@ -24,7 +21,7 @@ PRODUCE_TIMEOUT_S = 300.0
 
 @attrs.frozen
 class Shape:
-    """Content of the topic."""
+    """Content of a topic."""
 
     name: str
     records: int
@@ -44,38 +41,24 @@ SHAPES = (
 )
 
 
-def broker_command(cleaner: bool, settings: Sequence[str] = ()) -> list[str]:
-    """Return the command of this build on ``{folder}/data``, with or without its cleaner."""
-    command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
-    command += ["--data-dir", "{folder}/data", "--listen", "127.0.0.1:{port}"]
-    for setting in (f'"log.cleaner.enable"={str(cleaner).lower()}', *settings):
-        command += ["--set", f"config.{setting}"]
-    return command
-
-
-def write(shape: Shape, folder: Path) -> Path:
-    """Write the topic and stop cleanly; return the data directory. No cleaner takes the topic up until :func:`release`.
+def write(shape: Shape, port: int, topic: str = TOPIC) -> None:
+    """Write a topic. No cleaner takes it up until :func:`release`.
 
     :raises DriverError: the broker refused a request
     """
-    server = start_server("writer", broker_command(cleaner=False), folder)
-    try:
-        with WireClient("127.0.0.1", server.port) as client:
-            config = {
-                "cleanup.policy": "compact",
-                "segment.bytes": str(shape.segment_bytes),
-                "min.cleanable.dirty.ratio": "1.0",
-                "file.delete.delay.ms": "1000",
-            }
-            client.create_topic(TOPIC, 1, config=config)
-            client.wait_for_leaders(TOPIC)
-        _produce(shape, server.port)
-    finally:
-        _stop(server)
-    return folder / "data"
+    with WireClient("127.0.0.1", port) as client:
+        config = {
+            "cleanup.policy": "compact",
+            "segment.bytes": str(shape.segment_bytes),
+            "min.cleanable.dirty.ratio": "1.0",
+            "file.delete.delay.ms": "1000",
+        }
+        client.create_topic(topic, 1, config=config)
+        client.wait_for_leaders(topic)
+    _produce(shape, port, topic)
 
 
-def _produce(shape: Shape, port: int) -> None:
+def _produce(shape: Shape, port: int, topic: str) -> None:
     """Write keys in random order with poorly compressible values; every twentieth record is a tombstone."""
     from confluent_kafka import Producer
 
@@ -105,7 +88,7 @@ def _produce(shape: Shape, port: int) -> None:
         value = None if number % TOMBSTONE_EVERY == 0 else filler[at : at + shape.value_bytes]
         while True:
             try:
-                producer.produce(TOPIC, value, key, on_delivery=told)
+                producer.produce(topic, value, key, on_delivery=told)
                 break
             except BufferError:
                 producer.poll(0.1)
@@ -115,19 +98,13 @@ def _produce(shape: Shape, port: int) -> None:
         raise DriverError(f"the topic could not be written: {refused[:1]}")
 
 
-def release(port: int) -> None:
-    """Let a server's cleaner take the topic up at its next check.
+def release(port: int, topic: str = TOPIC) -> None:
+    """Let a server's cleaner take a topic up at its next check.
 
     :raises DriverError: the server refused
     """
     with WireClient("127.0.0.1", port) as client:
-        client.set_topic_config(TOPIC, "min.cleanable.dirty.ratio", "0.01")
-
-
-def _stop(server: Server) -> None:
-    """Stop as ``Server.stop`` does, but keep the data."""
-    server.process.terminate()
-    server.process.wait(60)
+        client.set_topic_config(topic, "min.cleanable.dirty.ratio", "0.01")
 
 
 def log_files(data: Path) -> list[Path]:
@@ -135,14 +112,14 @@ def log_files(data: Path) -> list[Path]:
     return sorted((data / f"{TOPIC}-0").glob("*.log"))
 
 
-def cleaned_end_offset(data: Path) -> int:
+def cleaned_end_offset(data: Path, topic: str = TOPIC) -> int:
     """Return the partition's offset in the cleaner checkpoint; 0 if there is none yet."""
     try:
         lines = (data / "cleaner-offset-checkpoint").read_text().splitlines()
     except FileNotFoundError:
         return 0
-    found = [line.split() for line in lines[2:]]
-    return next((int(offset) for topic, _, offset in found if topic == TOPIC), 0)
+    entries = [line.split() for line in lines[2:]]
+    return next((int(offset) for name, _, offset in entries if name == topic), 0)
 
 
 def survivors(data: Path) -> tuple[int, str]:

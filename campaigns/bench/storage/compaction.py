@@ -9,11 +9,8 @@ disk; both servers must keep the same ones.
 
 from __future__ import annotations
 
-import argparse
-import json
 import re
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -24,11 +21,12 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld_bench.running.servers import Server, start_server
+from campaigns import figures
+from campaigns.bench.rivals import start, this_build
 from campaigns.bench.storage.compacted_log import (
     MIB,
     SHAPES,
     Shape,
-    broker_command,
     cleaned_end_offset,
     log_files,
     release,
@@ -37,6 +35,7 @@ from campaigns.bench.storage.compacted_log import (
 )
 
 CLEAN_TIMEOUT_S = 600.0
+STOP_TIMEOUT_S = 60.0
 POLL_S = 0.05
 SETTLE_S = 4.0
 """Time from the start until the log is released to the cleaner; by then the resident set is stable."""
@@ -80,11 +79,16 @@ class Sample:
         """Megabytes of log a second."""
         return self.log_bytes / 1e6 / self.seconds
 
+    @property
+    def above_rest_bytes(self) -> int:
+        """Highest resident set beyond the one before cleaning."""
+        return self.peak_bytes - self.rest_bytes
+
 
 def ours() -> Cleaner:
     """Return this build."""
-    settings = (f'"log.cleaner.backoff.ms"={BACKOFF_MS}',)
-    return Cleaner("blumfeld", broker_command(True, settings), "data", _seconds(_OUR_SECONDS))
+    command = this_build([f'config."log.cleaner.backoff.ms"={BACKOFF_MS}']).variant.command
+    return Cleaner("blumfeld", command, "data", _seconds(_OUR_SECONDS))
 
 
 def kafka(peer: Path) -> Cleaner:
@@ -99,6 +103,16 @@ def _seconds(pattern: re.Pattern[str]) -> Callable[[str], float | None]:
         return float(match[1].replace(",", "")) if match else None
 
     return found
+
+
+def written(shape: Shape, folder: Path) -> Path:
+    """Return the data directory of a broker that wrote the topic and was stopped cleanly; its cleaner was off."""
+    server = start(this_build(['config."log.cleaner.enable"=false']), folder)
+    try:
+        write(shape, server.port)
+    finally:
+        server.end(timeout_s=STOP_TIMEOUT_S)
+    return folder / "data"
 
 
 def measure(cleaner: Cleaner, data: Path, folder: Path) -> Sample:
@@ -148,7 +162,7 @@ def run(shape: Shape, cleaners: Sequence[Cleaner], rounds: int) -> dict[str, lis
     :raises BenchError: the log fits into one segment, or the cleaners keep different records
     """
     with tempfile.TemporaryDirectory(prefix="blumfeld-compaction-") as folder:
-        data = write(shape, Path(folder) / "written")
+        data = written(shape, Path(folder) / "written")
         if len(log_files(data)) < 2:
             raise BenchError(f"{shape.name}: all of it is in the active segment, which no cleaner takes")
         samples: dict[str, list[Sample]] = {cleaner.name: [] for cleaner in cleaners}
@@ -165,32 +179,21 @@ def run(shape: Shape, cleaners: Sequence[Cleaner], rounds: int) -> dict[str, lis
 
 def table(found: dict[str, dict[str, list[Sample]]], rounds: int) -> Table:
     """Return a row for each shape and cleaner: medians, and our ratio to the last cleaner."""
-    out = Table(title=f"Compaction, medians of {rounds} interleaved rounds", title_justify="left")
-    for column in (
-        "log",
-        "cleaner",
-        "MB",
-        "s",
-        "MB/s",
-        "of the last",
-        "CPU s",
-        "MB above rest",
-        "records left",
-    ):
-        out.add_column(column, justify="left" if column in ("log", "cleaner") else "right")
+    columns = ("MB", "s", "MB/s", "of the last", "CPU s", "MB above rest", "records left")
+    out = figures.table(f"Compaction, medians of {rounds} interleaved rounds", ("log", "cleaner"), columns)
     for shape, samples in found.items():
-        last = statistics.median(s.mb_per_s for s in list(samples.values())[-1])
+        last = figures.median(list(samples.values())[-1], "mb_per_s")
         for name, series in samples.items():
-            rate = statistics.median(s.mb_per_s for s in series)
+            rate = figures.median(series, "mb_per_s")
             out.add_row(
                 shape,
                 name,
                 f"{series[0].log_bytes / 1e6:,.0f}",
-                f"{statistics.median(s.seconds for s in series):.2f}",
+                f"{figures.median(series, 'seconds'):.2f}",
                 f"{rate:.0f}",
                 f"{rate / last:.2f}×",
-                f"{statistics.median(s.cpu_s for s in series):.2f}",
-                f"{statistics.median(s.peak_bytes - s.rest_bytes for s in series) / 1e6:.0f}",
+                f"{figures.median(series, 'cpu_s'):.2f}",
+                f"{figures.median(series, 'above_rest_bytes') / 1e6:.0f}",
                 f"{series[0].records:,} ({series[0].digest[:8]})",
             )
     return out
@@ -198,11 +201,8 @@ def table(found: dict[str, dict[str, list[Sample]]], rounds: int) -> Table:
 
 def main() -> None:
     """Parse arguments, run, print the table."""
-    parser = argparse.ArgumentParser(description="Compaction beside Apache Kafka's cleaner, on the same log.")
-    parser.add_argument("--peer", type=Path, help="start script of Apache Kafka: PEER start DIR PORT")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser = figures.options("compaction", __doc__)
     parser.add_argument("--scale", type=float, default=1.0, help="part of the records and keys of each shape")
-    parser.add_argument("--json", type=Path, help="where to write every round")
     options = parser.parse_args()
     shapes = [
         attrs.evolve(
@@ -218,8 +218,7 @@ def main() -> None:
     for shape in shapes:
         found[shape.name] = run(shape, cleaners, options.rounds)
         Console().print(table({shape.name: found[shape.name]}, options.rounds))
-        if options.json:
-            options.json.write_text(json.dumps(found, default=attrs.asdict, indent=1))
+        figures.save(options.out, found)
 
 
 if __name__ == "__main__":

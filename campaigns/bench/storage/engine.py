@@ -1,6 +1,6 @@
 """The log engine alone, without a network, beside a bare loop of system calls on the same bytes.
 
-``python -m campaigns engine [--rounds 10] [--only append] [--storage storage_local] [--json] [--out FILE]``.
+``python -m campaigns engine [--rounds 10] [--only append] [--storage storage_local] [--out FILE]``.
 
 A round times both one after the other, then again in reverse order, on fresh files each time; the lesser of two times
 counts. Appends and reads count CPU time, the kernel's part included, so that other processes don't matter; later
@@ -10,25 +10,22 @@ rates: 1 if the engine cost nothing. Its interval is that of :mod:`blumfeld_benc
 
 from __future__ import annotations
 
-import argparse
 import gc
-import json
 import os
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
-import msgspec
 from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
 from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.statistics.intervals import paired
+from blumfeld_bench.terminal import make_console
+from campaigns import figures
 from campaigns.bench.storage.engine_contestants import SHAPES, Bare, Contestant, Engine, Shape
 
 STRETCH_S = 0.05
@@ -36,7 +33,6 @@ STRETCH_S = 0.05
 STRETCH_BYTES_MAX = 96 << 20
 """Most dirty bytes of a stretch: beyond them the kernel may make the writer wait for the device."""
 WARM_UP_TURNS = 50
-WIDTH = 120
 
 
 @attrs.frozen
@@ -63,31 +59,19 @@ class Row:
 
 def main() -> None:
     """Parse arguments, measure, print the table."""
-    options = _arguments()
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    chosen = [shape for shape in SHAPES if options.only.lower() in shape.name.lower()]
-    rows = []
-    with tempfile.TemporaryDirectory(prefix="blumfeld-engine-", dir=options.folder) as folder:
-        for shape in track(chosen, "Timing", console=Console(stderr=True), transient=True):
-            rows.append(measure(shape, Path(folder), options.storage, options.rounds))  # noqa: PERF401
-    found = json.dumps(_as_json(rows, options.rounds), indent=1)
-    if options.out:
-        options.out.write_text(found)
-    if options.json:
-        print(found)
-    else:
-        Console(width=None if sys.stdout.isatty() else WIDTH).print(table(rows, options.rounds))
-
-
-def _arguments() -> argparse.Namespace:
-    parser = argparse.ArgumentParser(description="A log storage alone, beside a bare loop of system calls.")
-    parser.add_argument("--rounds", type=int, default=10)
+    parser = figures.options("engine", __doc__, peer=False, rounds=10)
     parser.add_argument("--only", default="", metavar="TEXT", help="shapes whose name holds this")
     parser.add_argument("--storage", default="storage_local", metavar="PLUGIN")
     parser.add_argument("--folder", type=Path, help="on the disk to be measured")
-    parser.add_argument("--json", action="store_true", help="print the figures as JSON instead of a table")
-    parser.add_argument("--out", type=Path, help="write the figures as JSON")
-    return parser.parse_args()
+    asked = parser.parse_args()
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+    chosen = [shape for shape in SHAPES if asked.only.lower() in shape.name.lower()]
+    rows = []
+    with tempfile.TemporaryDirectory(prefix="blumfeld-engine-", dir=asked.folder) as folder:
+        for shape in track(chosen, "Timing", console=Console(stderr=True), transient=True):
+            rows.append(measure(shape, Path(folder), asked.storage, asked.rounds))  # noqa: PERF401
+    figures.save(asked.out, {"machine": this_machine(), "rounds": asked.rounds, "rows": rows})
+    make_console().print(table(rows, asked.rounds))
 
 
 def measure(shape: Shape, folder: Path, storage: str, rounds: int, stretch_s: float = STRETCH_S) -> Row:
@@ -130,22 +114,14 @@ def stretch(contestant: Contestant, turns: int, clock: Callable[[], float]) -> f
 def row(shape: Shape, storage: str, turns: int, ours: Sequence[float], theirs: Sequence[float]) -> Row:
     """Return the result of all rounds."""
     ours_us, bare_us = statistics.median(ours) * 1e6, statistics.median(theirs) * 1e6
-    found = paired(ours, theirs)
-    ratio, interval = (bare_us / ours_us, (0.0, float("inf")))
-    if found is not None:
-        ratio, interval = found.ratio, found.interval()
-    return Row(shape, storage, turns, ours_us, bare_us, ratio, interval)
+    return Row(shape, storage, turns, ours_us, bare_us, *figures.ratio(ours, theirs))
 
 
 def table(rows: Sequence[Row], rounds: int) -> Table:
     """Return a row for each shape."""
-    shown = Table(
-        title=f"The engine beside a bare loop, medians of {rounds} rounds; synced: wall time, others: CPU time",
-        title_justify="left",
-    )
-    shown.add_column("shape")
-    for column in ("bare µs", "engine µs", "batches/s", "MB/s", "rate beside bare (95 % interval)"):
-        shown.add_column(column, justify="right")
+    title = f"The engine beside a bare loop, medians of {rounds} rounds; synced: wall time, others: CPU time"
+    columns = ("bare µs", "engine µs", "batches/s", "MB/s", "rate beside bare (95 % interval)")
+    shown = figures.table(title, ("shape",), columns)
     for one in rows:
         shape, (low, high) = one.shape, one.interval
         batches = shape.turn_bytes / shape.batch_bytes / one.ours_us * 1e6
@@ -158,11 +134,6 @@ def table(rows: Sequence[Row], rounds: int) -> Table:
             f"[bold]{one.ratio:.2f}×[/bold] ({low:.2f}–{high:.2f})",
         )
     return shown
-
-
-def _as_json(rows: Sequence[Row], rounds: int) -> dict[str, object]:
-    machine = msgspec.to_builtins(this_machine())
-    return {"machine": machine, "rounds": rounds, "rows": [attrs.asdict(one) for one in rows]}
 
 
 if __name__ == "__main__":

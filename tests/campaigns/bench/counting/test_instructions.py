@@ -15,7 +15,7 @@ from rich.console import Console
 from blumfeld.testing import EmbeddedBroker
 from blumfeld_bench.running.system_calls import calls_by_name
 from campaigns.bench.counting import steps
-from campaigns.bench.counting.counted import Server, start, total_instructions
+from campaigns.bench.counting.counted import Program, start, total_instructions
 from campaigns.bench.counting.instructions import Cost, MakeLoad, per_request, table, whole_turns
 from campaigns.bench.counting.lockstep import CatchUp, Produce, Tail, make_topic
 from campaigns.bench.counting.transactions import ManyPartitions, OldTransactions, Transactions
@@ -143,7 +143,7 @@ def test_a_module_of_the_campaigns_serves_from_a_folder_of_its_own(
         "--data-dir",
         "{folder}/data",
     ]
-    running = start(Server("ours", [*run, "--listen", "127.0.0.1:{port}"], bare=False), tmp_path / "server")
+    running = start(Program("ours", [*run, "--listen", "127.0.0.1:{port}"], bare=False), tmp_path / "server")
     try:
         assert running.process.poll() is None
     finally:

@@ -9,8 +9,17 @@ import pytest
 from rich.console import Console
 
 from campaigns.bench.storage import compaction
-from campaigns.bench.storage.compacted_log import MIB, Shape, cleaned_end_offset, log_files, survivors, write
-from campaigns.bench.storage.compaction import BenchError, Cleaner, Sample, measure, ours, run, table
+from campaigns.bench.storage.compacted_log import MIB, Shape, cleaned_end_offset, log_files, survivors
+from campaigns.bench.storage.compaction import (
+    BenchError,
+    Cleaner,
+    Sample,
+    measure,
+    ours,
+    run,
+    table,
+    written,
+)
 
 KAFKA_SAYS = """
 	Log cleaner thread 0 cleaned log cleaned-0 (dirty section = [0, 386853])
@@ -52,7 +61,7 @@ def test_cleaners_that_keep_different_records_end_the_bench(
         work.mkdir()
         return sample(1, next(digests))
 
-    monkeypatch.setattr(compaction, "write", lambda *_: tmp_path)
+    monkeypatch.setattr(compaction, "written", lambda *_: tmp_path)
     monkeypatch.setattr(compaction, "log_files", lambda _: [tmp_path, tmp_path])
     monkeypatch.setattr(compaction, "measure", made)
     cleaners = [Cleaner(name, [], "data", lambda _: None) for name in ("a", "b")]
@@ -62,14 +71,14 @@ def test_cleaners_that_keep_different_records_end_the_bench(
 
 def test_a_log_of_one_segment_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """No cleaner takes the active one: the bench would wait for nothing."""
-    monkeypatch.setattr(compaction, "write", lambda *_: tmp_path)
+    monkeypatch.setattr(compaction, "written", lambda *_: tmp_path)
     with pytest.raises(BenchError, match="active segment"):
         run(SHAPE, [], 1)
 
 
 @pytest.mark.slow
 def test_a_round_leaves_the_newest_record_of_each_key(tmp_path: Path) -> None:
-    data = write(SHAPE, tmp_path / "written")
+    data = written(SHAPE, tmp_path / "written")
     assert cleaned_end_offset(data) == 0
     before, digest = survivors(data)
     assert before == SHAPE.records

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -26,6 +26,7 @@ from blumfeld.wire.messages.incremental_alter_configs import (
 )
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from blumfeld.wire.primitives import DecodeError
+from blumfeld_bench.usage import totals
 from campaigns.cluster.contenders import Contender
 from campaigns.cluster.nodes import Cluster, Node, NodeError
 from campaigns.metadata_scale.directories import (
@@ -102,8 +103,8 @@ def measure(
             start_s,
             failover_s,
             catch_up_s,
-            rss_bytes(active.pid),
-            rss_bytes(broker.pid),
+            totals([active.pid]).rss_bytes,
+            totals([broker.pid]).rss_bytes,
         )
     finally:
         for node in cluster.nodes:
@@ -130,9 +131,7 @@ def _launch_all(nodes: Sequence[Node]) -> None:
         node.launch()
 
 
-def _timed(act: object, reached: object, limit_s: float, what: str) -> float:
-    assert callable(act)
-    assert callable(reached)
+def _timed(act: Callable[[], None], reached: Callable[[], bool], limit_s: float, what: str) -> float:
     began = time.monotonic()
     act()
     while not reached():
@@ -198,12 +197,3 @@ def _check_alive(nodes: Sequence[Node]) -> None:
     for node in nodes:
         if not node.is_up:
             raise NodeError(f"node {node.place.id} ended; {node.log_path} ends with:\n{node.printed()}")
-
-
-def rss_bytes(pid: int) -> int:
-    """Returns the resident memory of a process."""
-    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
-        name, _, value = line.partition(":")
-        if name == "VmRSS":
-            return int(value.split()[0]) * 1024
-    raise OSError(f"process {pid} has no memory")

@@ -8,8 +8,8 @@ import time
 
 import msgspec
 
+from blumfeld_bench.running.servers import Server
 from campaigns.raw_connection import ConnectionEnded, RawConnection
-from campaigns.stalls.servers import Server
 
 ANSWER_S = 45.0
 QUIET_S = 0.3
@@ -43,7 +43,7 @@ class Probe:
     def __init__(self, server: Server) -> None:
         module = f"{__package__}.probe"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, server.address, str(server.pid)],
+            [sys.executable, "-m", module, server.address, str(server.process.pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -97,7 +97,7 @@ def measure(server: Server, probe: Probe, title: str, frame: bytes) -> Measured:
         worst_ms, loop_ms = probe.worst()
     except ConnectionEnded:
         came = "died"
-    if not server.alive():
+    if not server.is_up:
         came = "died"
     return Measured(
         title=title,
@@ -107,5 +107,5 @@ def measure(server: Server, probe: Probe, title: str, frame: bytes) -> Measured:
         took_ms=took_ms,
         worst_ms=worst_ms,
         loop_ms=loop_ms,
-        peak_bytes=server.peak_rss_bytes(),
+        peak_bytes=server.totals().rss_max_bytes,
     )

@@ -1,0 +1,69 @@
+"""What measurements share: options, percentiles, ratios with an interval, the head of a table, the file of a result."""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+import msgspec
+from rich.table import Table
+
+from blumfeld_bench.statistics.intervals import paired
+
+
+def options(
+    name: str, doc: str | None, *, peer: bool = True, rounds: int | None = 3
+) -> argparse.ArgumentParser:
+    """Return a parser with the options that campaigns have in common.
+
+    :param peer: whether Apache Kafka can be measured beside this build
+    :param rounds: their number by default; None where nothing is repeated
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m campaigns {name}", description=doc)
+    if peer:
+        parser.add_argument("--peer", type=Path, help="start script of Apache Kafka: PEER start DIR PORT")
+    if rounds is not None:
+        parser.add_argument("--rounds", type=int, default=rounds)
+    parser.add_argument("--out", "--json", type=Path, help="write every figure as JSON")
+    return parser
+
+
+def table(title: str, words: Sequence[str], figures: Sequence[str]) -> Table:
+    """Return an empty table whose columns of words come before those of figures."""
+    made = Table(title=title, title_justify="left")
+    for column in words:
+        made.add_column(column)
+    for column in figures:
+        made.add_column(column, justify="right")
+    return made
+
+
+def median(rows: Iterable[object], field: str) -> float:
+    """Return the median of one field."""
+    return float(statistics.median(getattr(row, field) for row in rows))
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """Return a percentile; ``share`` is from 0 to 1. Without values it is 0."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))] if ordered else 0
+
+
+def ratio(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, tuple[float, float]]:
+    """Return their times divided by ours over the same rounds, and the 95 % interval.
+
+    With too few rounds for an interval it holds everything.
+    """
+    found = paired(ours, theirs)
+    if found is None:
+        return statistics.median(theirs) / statistics.median(ours), (0.0, float("inf"))
+    return found.ratio, found.interval()
+
+
+def save(path: Path | None, value: object) -> None:
+    """Write a result as JSON, unless there is no path."""
+    if path is not None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
