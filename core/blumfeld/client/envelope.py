@@ -9,6 +9,7 @@ import ipaddress
 import struct
 from typing import NamedTuple
 
+from blumfeld.client.frames import api_key_of
 from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.context import Principal
 from blumfeld.wire.api import ApiKey, response_class
@@ -61,10 +62,8 @@ class Forwarded(NamedTuple):
 
 def enveloped(request: Message, version: int, correlation_id: int, on_behalf: OnBehalf) -> EnvelopeRequest:
     """Returns the Envelope with a request in this version."""
-    key = request.meta.key
-    assert key is not None
     principal = DefaultPrincipalData(type=on_behalf.principal.type, name=on_behalf.principal.name)
-    header = put_request_header(key, version, correlation_id, on_behalf.client_id)
+    header = put_request_header(api_key_of(request), version, correlation_id, on_behalf.client_id)
     return EnvelopeRequest(
         request_data=header + encode(request, version),
         request_principal=_VERSION.pack(0) + encode(principal, 0),

@@ -40,7 +40,7 @@ from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, Brok
 from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.batching import Batch, batches_of
-from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, Unpublished
+from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, Unpublished, WaitingReply
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.registration import controller_registration
 
@@ -63,7 +63,7 @@ class Part(NamedTuple):
     def settle(self, error: BrokerError) -> None:
         """Answer with an error."""
         if self.reply is not None:
-            self.reply.settle(error)
+            self.reply.fail(error)
 
 
 class ActiveController:
@@ -161,7 +161,7 @@ class ActiveController:
         self._behind.clear()
         for reply in waiting:
             if reply is not None:
-                reply.settle(error)
+                reply.fail(error)
 
     def submit(self, command: Message, reply: Reply) -> None:
         """Decide now, or behind a decision that is being placed."""
@@ -172,7 +172,7 @@ class ActiveController:
         other record may stand among those of the decision.
         """
         if self._stopped:
-            reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER))
+            reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
         elif self._is_busy:
             self._behind.append((decide, reply))
         else:
@@ -185,7 +185,7 @@ class ActiveController:
         words = "a broker's process is gone"
         self._events.warning(words, broker_id=broker_id)
         decided: Completion[Message] = Completion()
-        reply = Reply(-1, None, decided)
+        reply = Reply(decided)
         fence = self._controller.fence_dead
         part = Part(words, lambda _, moment: fence(broker_id, broker_epoch, moment), reply)
         self.in_turn(lambda: self._make(part), reply)
@@ -334,21 +334,20 @@ class ActiveController:
             ):
                 self._heartbeat(part.command, decision.response)
         if decision.rest is None:
-            part.reply.response = decision.response
-            self.answer_when_committed(part.reply)
+            self.answer_when_committed(part.reply, decision.response)
 
     def _heartbeat(self, request: BrokerHeartbeatRequest, answer: BrokerHeartbeatResponse) -> None:
         if not (answer.error_code or request.want_fence or request.want_shut_down):
             self._heard(request.broker_id, request.broker_epoch)
 
-    def answer_when_committed(self, reply: Reply) -> None:
+    def answer_when_committed(self, reply: Reply, response: Message) -> None:
         """Send the response once all that is placed now is committed: it may have seen that."""
-        reply.end_offset = self._log.end_offset
-        committed = self._log.committed_end >= reply.end_offset
+        end_offset = self._log.end_offset
+        committed = self._log.committed_end >= end_offset
         if self._publisher.is_idle or (committed and not reply.wait_image):
-            reply.settle()
+            reply.answer(response)
         else:
-            self._publisher.wait(reply)
+            self._publisher.wait(WaitingReply(end_offset, response, reply))
 
     def _undecided(self, command: object, defect: Exception) -> None:
         """Log a defect with the command that met it: once for each place in the code, then by number."""

@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from blumfeld.client.envelope import enveloped, inner_answer
+from blumfeld.client.frames import api_key_of
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import OnBehalf
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
@@ -35,7 +36,7 @@ RETRY_MS = 50
 """Pause before the leader is asked again that refused, or couldn't be reached."""
 
 
-class Forwarded(msgspec.Struct, eq=False):
+class ForwardedCommand(msgspec.Struct, eq=False):
     """A command that waits for the controller's answer."""
 
     command: Message
@@ -44,11 +45,13 @@ class Forwarded(msgspec.Struct, eq=False):
     wait_image: bool
     answer: Completion[Message]
     """Completes with the response, when the image may show it (``image_at_least``)."""
-    timer: Timer | None = None
+    timer: Timer
+    """Fires when its time is over."""
     retry: Timer | None = None
+    """Asks the leader again; ``None`` while an answer is awaited."""
     attempt: int = 0
     response: Message | None = None
-    """The controller's answer, while the image doesn't show its outcome."""
+    """The controller's answer, while the image doesn't show its outcome; ``None`` before there is one."""
 
 
 class OwnController:
@@ -81,7 +84,7 @@ class Forwarder:
         self._runtime = runtime
         self._channel = channel
         self._when_shown = when_shown
-        self._waiting: dict[Forwarded, None] = {}
+        self._waiting: dict[ForwardedCommand, None] = {}
         self._correlation = 0
 
     def submit(
@@ -89,9 +92,9 @@ class Forwarder:
     ) -> Completion[Message]:
         """Send a command. Fails with BrokerError: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
         deadline_ms = self._runtime.monotonic_ms() + timeout_ms
-        one = Forwarded(command, deadline_ms, on_behalf, wait_image, Completion())
+        timer = self._runtime.call_later(timeout_ms, lambda: self._expire(one))
+        one = ForwardedCommand(command, deadline_ms, on_behalf, wait_image, Completion(), timer)
         self._waiting[one] = None
-        one.timer = self._runtime.call_later(timeout_ms, lambda: self._expire(one))
         self._try(one)
         return one.answer
 
@@ -110,9 +113,9 @@ class Forwarder:
     def stop(self, error: BrokerError) -> None:
         """Fail all that waits."""
         for one in list(self._waiting):
-            self._settle(one, error=error)
+            self._fail(one, error)
 
-    def _try(self, one: Forwarded) -> None:
+    def _try(self, one: ForwardedCommand) -> None:
         if one.retry is not None:
             one.retry.cancel()
             one.retry = None
@@ -130,9 +133,7 @@ class Forwarder:
             sent = channel.send(one.command, left_ms)
         else:
             self._correlation += 1
-            key = one.command.meta.key
-            assert key is not None
-            version = API_BY_KEY[key].max_version
+            version = API_BY_KEY[api_key_of(one.command)].max_version
             sent = channel.send(enveloped(one.command, version, self._correlation, one.on_behalf), left_ms)
         high_watermark = self._asked_high_watermark(channel, left_ms) if waits else None
         attempt = one.attempt
@@ -156,7 +157,7 @@ class Forwarder:
 
     def _answered(
         self,
-        one: Forwarded,
+        one: ForwardedCommand,
         attempt: int,
         done: Completion[Message],
         version: int,
@@ -167,17 +168,15 @@ class Forwarder:
         is_last = attempt == one.attempt  # else another leader has been asked, and only an answer counts
         try:
             message = done.result()
-            key = one.command.meta.key
-            assert key is not None
             if isinstance(message, EnvelopeResponse):
-                message = inner_answer(message, key, version)
+                message = inner_answer(message, api_key_of(one.command), version)
         except (OSError, DecodeError):  # TimeoutError is an OSError
             if is_last:
                 self._later(one)
             return
         except BrokerError as error:
             if error.code != ErrorCode.NOT_CONTROLLER:
-                self._settle(one, error=error)
+                self._fail(one, error)
             elif is_last:
                 self._later(one)
             return
@@ -185,21 +184,21 @@ class Forwarder:
             if is_last:
                 self._later(one)
         elif shown is None:
-            self._settle(one, response=message)
+            self._succeed(one, message)
         else:
             one.response = message
             shown.when_done(lambda at: self._settle_when_shown(one, message, at.result()))
 
-    def _settle_when_shown(self, one: Forwarded, response: Message, high_watermark: int) -> None:
+    def _settle_when_shown(self, one: ForwardedCommand, response: Message, high_watermark: int) -> None:
         if one.answer.done:
             return
         if high_watermark >= 0:
-            self._when_shown(high_watermark, lambda: self._settle(one, response=response))
+            self._when_shown(high_watermark, lambda: self._succeed(one, response))
             return
         # The leader resigned, or was lost, behind its answer: the next one knows what is committed.
         self._runtime.call_later(RETRY_MS, lambda: self._ask_again(one, response))
 
-    def _ask_again(self, one: Forwarded, response: Message) -> None:
+    def _ask_again(self, one: ForwardedCommand, response: Message) -> None:
         channel = self._channel()
         if one.answer.done or channel is None:
             self._settle_when_shown(one, response, -1)
@@ -207,23 +206,24 @@ class Forwarder:
         asked = self._asked_high_watermark(channel, max(one.deadline_ms - self._runtime.monotonic_ms(), 1.0))
         asked.when_done(lambda at: self._settle_when_shown(one, response, at.result()))
 
-    def _later(self, one: Forwarded) -> None:
+    def _later(self, one: ForwardedCommand) -> None:
         one.retry = self._runtime.call_later(RETRY_MS, lambda: self._try(one))
 
-    def _expire(self, one: Forwarded) -> None:
-        self._settle(one, error=BrokerError(ErrorCode.REQUEST_TIMED_OUT, "no controller answered in time"))
+    def _expire(self, one: ForwardedCommand) -> None:
+        self._fail(one, BrokerError(ErrorCode.REQUEST_TIMED_OUT, "no controller answered in time"))
 
-    def _settle(
-        self, one: Forwarded, *, response: Message | None = None, error: BrokerError | None = None
-    ) -> None:
-        self._waiting.pop(one, None)
-        for timer in (one.timer, one.retry):
-            if timer is not None:
-                timer.cancel()
-        if one.answer.done:
-            return
-        if error is not None:
-            one.answer.fail(error)
-        else:
-            assert response is not None
+    def _succeed(self, one: ForwardedCommand, response: Message) -> None:
+        self._forget(one)
+        if not one.answer.done:
             one.answer.complete(response)
+
+    def _fail(self, one: ForwardedCommand, error: BrokerError) -> None:
+        self._forget(one)
+        if not one.answer.done:
+            one.answer.fail(error)
+
+    def _forget(self, one: ForwardedCommand) -> None:
+        self._waiting.pop(one, None)
+        one.timer.cancel()
+        if one.retry is not None:
+            one.retry.cancel()

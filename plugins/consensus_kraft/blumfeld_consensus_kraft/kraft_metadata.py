@@ -57,7 +57,7 @@ class KraftMetadata:
         )
         self._configured = ConfiguredVoters(composition)
         self._forwarder = Forwarder(self._runtime, self._leader_channel, self._publisher.when_shown)
-        self._registrar = ControllerRegistrar(composition, self, self._events)
+        self._registrar = ControllerRegistrar(composition, self, lambda: self._publisher.image, self._events)
         self._replica: MetadataReplica | None = None
 
     # What others read
@@ -170,7 +170,7 @@ class KraftMetadata:
         if isinstance(command, AddRaftVoterRequest | RemoveRaftVoterRequest):
             return replica.membership.submit(command, timeout_ms)
         completion: Completion[Message] = Completion()
-        reply = Reply(-1, None, completion, wait_image=wait_image)
+        reply = Reply(completion, wait_image=wait_image)
         replica.active.submit(command, reply)
         if not completion.done:
             reply.timer = self._runtime.call_later(timeout_ms, reply.expire)

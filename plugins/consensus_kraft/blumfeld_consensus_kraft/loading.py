@@ -205,8 +205,8 @@ def placed_batch(batch: RecordBatch, *, decode: bool = True) -> Placed:
 
     :param decode: false: the records are decoded when they are published, bit by bit
     """
-    records: Sequence[Message] | None = () if batch.is_control else None
-    if decode and records is None:
+    records: Sequence[Message] | RecordBatch = () if batch.is_control else batch
+    if decode and isinstance(records, RecordBatch):
         records = batch_records(batch)
     return Placed(
         batch.base_offset,
@@ -215,7 +215,6 @@ def placed_batch(batch: RecordBatch, *, decode: bool = True) -> Placed:
         records,
         batch.size_bytes,
         batch.max_timestamp,
-        None if records is not None else batch,
     )
 
 

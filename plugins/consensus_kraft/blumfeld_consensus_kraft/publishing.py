@@ -38,50 +38,53 @@ class Placed(msgspec.Struct, frozen=True):
     base_offset: int
     end_offset: int
     epoch: int
-    records: Sequence[Message] | None
-    """Empty for a control batch. ``None``: they are decoded from ``batch``, when they are needed."""
+    records: Sequence[Message] | RecordBatch
+    """Empty for a control batch. A batch is decoded when its records are needed."""
     size_bytes: int
     timestamp_ms: int
-    batch: RecordBatch | None = None
 
     def decoded(self) -> Iterable[Message]:
         """Yield the records.
 
         :raises DecodeError, BrokerError: this build can't read one
         """
-        if self.records is not None:
-            return self.records
-        assert self.batch is not None
-        return iter_records(self.batch)
+        return iter_records(self.records) if isinstance(self.records, RecordBatch) else self.records
 
 
 class Reply(msgspec.Struct):
-    """A response that waits until everything below ``end_offset`` is committed."""
+    """The answer to one command. The first outcome counts."""
 
-    end_offset: int
-    response: Message | None
-    """``None`` until it is decided."""
     completion: Completion[Message]
     timer: Timer | None = None
+    """Calls :meth:`expire`; ``None`` where the command has no limit of time."""
     wait_image: bool = True
     """Whether it waits until the image has its records, too."""
 
-    def settle(self, error: BrokerError | None = None) -> None:
-        """Answer, unless its time ran out before."""
+    def answer(self, response: Message) -> None:
+        """Send the response, unless its time ran out before."""
         if self.timer is not None:
             self.timer.cancel()
-        if self.completion.done:
-            return
-        if error is not None:
+        if not self.completion.done:
+            self.completion.complete(response)
+
+    def fail(self, error: BrokerError) -> None:
+        """Send an error, unless its time ran out before."""
+        if self.timer is not None:
+            self.timer.cancel()
+        if not self.completion.done:
             self.completion.fail(error)
-        else:
-            assert self.response is not None
-            self.completion.complete(self.response)
 
     def expire(self) -> None:
         """Its time is over; what was decided may still be committed."""
-        if not self.completion.done:
-            self.completion.fail(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+        self.fail(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
+
+
+class WaitingReply(NamedTuple):
+    """A response that goes out when everything below ``end_offset`` is committed."""
+
+    end_offset: int
+    response: Message
+    reply: Reply
 
 
 class Unpublished(NamedTuple):
@@ -142,7 +145,7 @@ class Publisher:
         self._shown_end = 0
         """Everything below is in the image, and applied."""
         self._waiting_for_image: list[tuple[int, Callable[[], None]]] = []
-        self._replies: deque[Reply] = deque()
+        self._replies: deque[WaitingReply] = deque()
         self._copies: deque[Completion[MetadataImage]] = deque()
         """Copies of the image that were asked for, and are made between two batches."""
         self._listeners: list[ImageListener] = []
@@ -198,9 +201,9 @@ class Publisher:
         if self._listeners:
             self._tell(self._listeners, self.image.first_delta())
 
-    def wait(self, reply: Reply) -> None:
+    def wait(self, waiting: WaitingReply) -> None:
         """Keep a reply; they are placed in the order of their ends."""
-        self._replies.append(reply)
+        self._replies.append(waiting)
 
     def copied(self) -> Completion[MetadataImage]:
         """A copy of the image as of one moment. Copying a large image takes several turns, and publishing waits for it;
@@ -215,9 +218,9 @@ class Publisher:
         """Everything below ``end_offset`` is committed: publish it, and answer."""
         self._committed_end = end_offset
         # Listed first: an answer may lead to the next request, whose reply is kept behind these.
-        for reply in list(takewhile(lambda one: one.end_offset <= end_offset, self._replies)):
+        for _, response, reply in list(takewhile(lambda one: one.end_offset <= end_offset, self._replies)):
             if not reply.wait_image:
-                reply.settle()
+                reply.answer(response)
         self._begin()
 
     def _begin(self) -> None:
@@ -282,11 +285,11 @@ class Publisher:
         """Returns the records of a batch, decoded in steps; ``None`` if one of them can't be read. The batch stays
         among the uncommitted ones meanwhile.
         """
-        if placed.records is not None:
+        if not isinstance(placed.records, RecordBatch):
             return placed.records
         decoded: list[Message] = []
         try:
-            for record in placed.decoded():
+            for record in iter_records(placed.records):
                 decoded.append(record)
                 if not len(decoded) % SLICE_RECORDS:
                     yield None
@@ -350,7 +353,8 @@ class Publisher:
             for _, callback in ready:
                 callback()
         while self._replies and self._replies[0].end_offset <= end_offset:
-            self._replies.popleft().settle()
+            _, response, reply = self._replies.popleft()
+            reply.answer(response)
 
     def unpublished(self) -> tuple[list[Unpublished], bool]:
         """Returns the steps that the image is behind the log, in order, and whether the log ends within a transaction,
@@ -375,17 +379,17 @@ class Publisher:
         end_offset = max(end_offset, self._committed_end)
         while self.uncommitted and self.uncommitted[-1].end_offset > end_offset:
             self.uncommitted.pop()
-        lost = [reply for reply in self._replies if reply.end_offset > end_offset]
-        self._replies = deque(reply for reply in self._replies if reply.end_offset <= end_offset)
-        for reply in lost:
-            reply.settle(error)
+        self._lose_behind(end_offset, error)
 
     def refuse(self, error: BrokerError) -> None:
         """Fail the replies that wait for a commit: this node leads no longer. Their batches may be committed still."""
-        lost = [reply for reply in self._replies if reply.end_offset > self._committed_end]
-        self._replies = deque(reply for reply in self._replies if reply.end_offset <= self._committed_end)
+        self._lose_behind(self._committed_end, error)
+
+    def _lose_behind(self, end_offset: int, error: BrokerError) -> None:
+        lost = [waiting.reply for waiting in self._replies if waiting.end_offset > end_offset]
+        self._replies = deque(waiting for waiting in self._replies if waiting.end_offset <= end_offset)
         for reply in lost:
-            reply.settle(error)
+            reply.fail(error)
 
     def when_shown(self, end_offset: int, callback: Callable[[], None]) -> None:
         """Call back when everything below ``end_offset`` is in the image and applied; at once if it is."""
@@ -401,4 +405,4 @@ class Publisher:
         while self._copies:
             self._copies.popleft().fail(error)
         while self._replies:
-            self._replies.popleft().settle(error)
+            self._replies.popleft().reply.fail(error)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from blumfeld.metadata.brokers.feature_levels import supported_features
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
@@ -55,13 +55,21 @@ class ControllerRegistrar:
     The active controller itself writes its registration when it begins to lead. It registers again only if the image
     has shown that, or an earlier one of this process: then the other process's registration came behind it. A node
     without the controller's role registers no controller.
+
+    :param image: returns the newest committed image
     """
 
-    def __init__(self, composition: Composition, metadata: ClusterMetadata, events: EventLog) -> None:
+    def __init__(
+        self,
+        composition: Composition,
+        metadata: ClusterMetadata,
+        image: Callable[[], MetadataImage],
+        events: EventLog,
+    ) -> None:
         self._composition = composition
         self._metadata = metadata
+        self._image = image
         self._events = events
-        self._image: MetadataImage | None = None
         self._pending = False
         self._shown = False
         """Whether the image has shown a registration of this process."""
@@ -69,10 +77,8 @@ class ControllerRegistrar:
         self._timer: Timer | None = None
         self._stopped = False
 
-    def image_changed(self, image: ClusterImage, _delta: ImageDelta) -> None:
+    def image_changed(self, _image: ClusterImage, _delta: ImageDelta) -> None:
         """Look at each step of the image. A log without ``metadata.version`` has no controllers yet."""
-        assert isinstance(image, MetadataImage)
-        self._image = image
         if self._timer is None and "controller" in self._composition.roles:
             self._register()
 
@@ -84,8 +90,7 @@ class ControllerRegistrar:
 
     def _register(self) -> None:
         self._timer = None
-        image = self._image
-        assert image is not None
+        image = self._image()
         composition, active = self._composition, self._metadata.controller
         known = image.controllers.get(composition.node_id)
         if known is not None and known.incarnation_id == composition.incarnation_id:

@@ -7,9 +7,6 @@ observer.
 
 from __future__ import annotations
 
-from functools import partial
-from typing import TYPE_CHECKING
-
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller as ControllerId
 from blumfeld.spi.hooks import Composition, EventLog
@@ -23,7 +20,7 @@ from blumfeld_consensus_kraft.forwarding import Forwarder
 from blumfeld_consensus_kraft.loading import Loaded, placed_batch
 from blumfeld_consensus_kraft.opening import OpenedMetadata
 from blumfeld_consensus_kraft.publishing import Publisher
-from blumfeld_consensus_kraft.quorum.endpoints import own_endpoints
+from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
 from blumfeld_consensus_kraft.quorum.farewell import hand_over
 from blumfeld_consensus_kraft.quorum.making import made_driver
 from blumfeld_consensus_kraft.quorum.membership import ConfiguredVoters, QuorumMembership
@@ -35,9 +32,6 @@ from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.snapshots import Snapshots
 from blumfeld_consensus_kraft.voter import epoch_start
-
-if TYPE_CHECKING:
-    from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
 
 RETRY_MS = 1_000
 """After a write failed: how long before the log is tried again."""
@@ -65,7 +59,6 @@ class MetadataReplica:
         loaded = opened.loaded
         self._composition = composition
         self._runtime = composition.runtime
-        self._node_id = composition.node_id
         self._publisher = publisher
         self._forwarder = forwarder
         self._events = events
@@ -82,15 +75,7 @@ class MetadataReplica:
             written=lambda _: self.driver.log_written(),
         )
         self.driver = made_driver(
-            composition,
-            loaded,
-            self.log,
-            self,
-            static=configured.first(),
-            listener=configured.listener,
-            own_endpoints=partial(own_endpoints, composition),
-            events=events,
-            elect_when_refused=notice_dead,
+            composition, loaded, self.log, self, configured, events, elect_when_refused=notice_dead
         )
         self.membership = QuorumMembership(
             composition, configured.listener, events, self.driver, lambda: self.active
@@ -108,40 +93,33 @@ class MetadataReplica:
         self._reopening = Reopening(
             composition, self.log, self.driver, events, failed=lambda error: self._failed(error, True)
         )
+        self.catching_up = CatchingUp(
+            composition,
+            self.driver,
+            self.log,
+            events,
+            self._reopening,
+            configured.listener,
+            taken_over=self._taken_over,
+        )
         self._watch = BrokerWatch(composition, self._is_dead)
         if notice_dead and "controller" in composition.roles:
             publisher.subscribe(self._watch.image_changed)
         self.active: ActiveController | None = None
-        """Only while this node leads and its log takes appends."""
+        """Decides while this node leads and its log takes appends; ``None`` while it doesn't."""
         self._leader: ControllerId | None = None
+        """Another node that leads; ``None`` while none is known, or this node leads."""
         self.joined: Completion[None] = Completion()
         """Completes when the image contains all that was committed when the node joined."""
         self._joining = False
-        self._catching_up: CatchingUp | None = None
         self._retry_timer: Timer | None = None
+        """Tries the log again; ``None`` while no try is planned."""
         self.stopped = False
 
     @property
     def controller(self) -> ControllerId | None:
         """The leader of the quorum, as far as this node knows."""
         return self._leader if self.active is None else self.active.id
-
-    @property
-    def catching_up(self) -> CatchingUp:
-        """What fetches and serves snapshots. It is made when it is needed: a node alone fetches none."""
-        if self._catching_up is None:
-            from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
-
-            self._catching_up = CatchingUp(
-                self._composition,
-                self.driver,
-                self.log,
-                self._events,
-                self._reopening,
-                listener=self.membership.listener,
-                taken_over=self._taken_over,
-            )
-        return self._catching_up
 
     # Start and stop
 
@@ -173,8 +151,7 @@ class MetadataReplica:
         self._forwarder.stop(closed)
         self._watch.stop()
         self.membership.stop()
-        if self._catching_up is not None:
-            self._catching_up.stop()
+        self.catching_up.stop()
         await self._reopening.stop()
         await self.log.settle()
         self.driver.stop()
@@ -188,7 +165,7 @@ class MetadataReplica:
         kraft_version, voters = self.membership.opening()
         change = epoch_start(
             epoch,
-            self._node_id,
+            self._composition.node_id,
             self.driver.raft.voters.ids,
             granting,
             timestamp_ms=self._runtime.now_ms(),
@@ -241,9 +218,10 @@ class MetadataReplica:
 
     def leader_is(self, epoch: int, leader_id: int) -> None:
         """Send commands there from now on."""
-        if self._catching_up is not None:
-            self._catching_up.stop()
-        self._leader = None if leader_id in (NO_LEADER, self._node_id) else ControllerId(leader_id, epoch)
+        self.catching_up.stop()
+        self._leader = (
+            None if leader_id in (NO_LEADER, self._composition.node_id) else ControllerId(leader_id, epoch)
+        )
         if not self.membership.is_quorum:
             if leader_id == NO_LEADER:
                 self._events.info("the metadata quorum has no leader: election", epoch=epoch)

@@ -30,8 +30,8 @@ class SnapshotFetcher:
     :param ask: sends a request to a node; completes with the response, or fails with ``OSError`` or ``BrokerError``
     :param alive: called with the epoch when the leader has sent a part, and now and then while the image is made:
         the leader is not to be given up meanwhile
-    :param fetched: called with the epoch and the image. The file is in its place, and the log is still the old one:
-        ``RaftLog.truncate_fully_to`` comes next
+    :param fetched: called with the epoch, the snapshot and its image. The file is in its place, and the log is still
+        the old one: ``RaftLog.truncate_fully_to`` comes next
     :param failed: called with the epoch and the reason
     """
 
@@ -44,7 +44,7 @@ class SnapshotFetcher:
         cluster_id: str,
         replica: tuple[int, bytes],
         alive: Callable[[int], None],
-        fetched: Callable[[int, Loaded], None],
+        fetched: Callable[[int, CheckpointId, Loaded], None],
         failed: Callable[[int, Exception], None],
         bytes_max: int = CHUNK_BYTES_MAX,
         section_kinds: SectionKinds = NO_SECTIONS,
@@ -98,7 +98,7 @@ class SnapshotFetcher:
             return
         if number == self._number:
             self._running = None
-            self._fetched(epoch, loaded)
+            self._fetched(epoch, snapshot, loaded)
 
     async def _next_part(self, number: int, leader_id: int, epoch: int, snapshot: CheckpointId) -> bool:
         position = self._download.position

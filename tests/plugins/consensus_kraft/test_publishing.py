@@ -11,7 +11,7 @@ from blumfeld.wire.messages import metadata_records as records
 from blumfeld.wire.messages.heartbeat import HeartbeatResponse
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.loading import placed_batch
-from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply
+from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, WaitingReply
 from blumfeld_kit.fakes import FakeRuntime
 
 
@@ -75,7 +75,7 @@ def test_an_answer_may_lead_to_the_next_request() -> None:
 
     def ask(end_offset: int) -> None:
         completion: Completion[Message] = Completion()
-        publisher.wait(Reply(end_offset, HeartbeatResponse(), completion, wait_image=False))
+        publisher.wait(WaitingReply(end_offset, HeartbeatResponse(), Reply(completion, wait_image=False)))
         completion.when_done(lambda _: answered.append(end_offset))
         if end_offset < 3:
             completion.when_done(lambda _: ask(end_offset + 2))
@@ -103,7 +103,7 @@ def test_fetched_records_are_decoded_when_they_are_published_bit_by_bit() -> Non
     publisher.publish_all()
     names = [f"t{number}" for number in range(1_000)]
     publisher.uncommitted += [undecoded(0, *names[:600]), undecoded(600, *names[600:])]
-    assert publisher.uncommitted[0].records is None
+    assert isinstance(publisher.uncommitted[0].records, RecordBatch)
     publisher.committed(1_000)
     assert not publisher.image.topics, "the first slice is decoded"
     behind, transaction_open = publisher.unpublished()

@@ -42,7 +42,10 @@ class Registering:
         self.parts.roles = roles  # type: ignore[assignment]
         self.metadata = Metadata()
         self.registrar = ControllerRegistrar(
-            cast("Composition", self.parts), cast("ClusterMetadata", self.metadata), self.parts.events
+            cast("Composition", self.parts),
+            cast("ClusterMetadata", self.metadata),
+            lambda: self.image,
+            self.parts.events,
         )
         self.image = MetadataImage("cluster")
         self.image.features[METADATA_VERSION_FEATURE] = 30

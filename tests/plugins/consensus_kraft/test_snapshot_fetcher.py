@@ -52,7 +52,7 @@ class Pair:
             cluster_id=CLUSTER_ID,
             replica=ME,
             alive=self.alive.append,
-            fetched=lambda epoch, loaded: self.fetched.append((epoch, loaded)),
+            fetched=lambda epoch, _, loaded: self.fetched.append((epoch, loaded)),
             failed=lambda epoch, error: self.failed.append((epoch, error)),
             bytes_max=1_000,
         )

@@ -40,7 +40,6 @@ class CatchingUp:
         log: RaftLog,
         events: EventLog,
         reopening: Reopening,
-        *,
         listener: str,
         taken_over: Callable[[Loaded], None],
     ) -> None:
@@ -111,13 +110,9 @@ class CatchingUp:
         )
         return channel.send(request, self._timeout_ms)
 
-    def _fetched(self, epoch: int, loaded: Loaded) -> None:
-        snapshot = loaded.snapshot
-        assert snapshot is not None
-        change, done = (
-            partial(self._log.truncate_fully_to, *snapshot),
-            partial(self._goes_on, snapshot, loaded),
-        )
+    def _fetched(self, epoch: int, snapshot: CheckpointId, loaded: Loaded) -> None:
+        change = partial(self._log.truncate_fully_to, *snapshot)
+        done = partial(self._goes_on, snapshot, loaded)
         try:
             change()
         except ValueError as error:

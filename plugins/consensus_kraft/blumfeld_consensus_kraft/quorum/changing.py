@@ -77,7 +77,7 @@ class VoterChanges:
     def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
         """Decide on a request."""
         answered: Completion[Message] = Completion()
-        reply = Reply(-1, None, answered, wait_image=False)
+        reply = Reply(answered, wait_image=False)
         listeners = [] if isinstance(command, RemoveRaftVoterRequest) else getattr(command, "listeners", [])
         if len(listeners) > LISTENERS_MAX:
             text = f"a voter names {len(listeners)} listeners; {LISTENERS_MAX} are allowed"
@@ -129,8 +129,7 @@ class VoterChanges:
         if not isinstance(answer, ApiVersionsResponse) or answer.error_code:
             found = done.error or "an error"
             text = f"the new voter {voter.key.id} can't be asked for its versions: {found or type(found).__name__}"
-            reply.response = _answer(command, Refusal(ErrorCode.REQUEST_TIMED_OUT, text))
-            reply.settle()
+            reply.answer(_answer(command, Refusal(ErrorCode.REQUEST_TIMED_OUT, text)))
             return
         ranges = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
         low, high = ranges.get(KRAFT_VERSION_FEATURE, (0, 0))
@@ -181,7 +180,7 @@ class VoterChanges:
         """Decide when no large decision is being placed, and append the set."""
         active = self._active()
         if active is None:
-            reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER))
+            reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
         else:
             active.in_turn(lambda: self._append(active, command, reply, decide, at_once), reply)
 
@@ -192,21 +191,20 @@ class VoterChanges:
         cluster_id = getattr(command, "cluster_id", None)
         found = self._refusal(cluster_id) or decide(latest)
         if isinstance(found, Refusal):
-            reply.response = self._answered(command, found)
-            reply.settle()
+            reply.answer(self._answered(command, found))
             return
         record = voters_record(found)
         epoch = self._driver.raft.epoch
         batch = voters_batch(record, epoch=epoch, timestamp_ms=self._runtime.now_ms())
         offset = active.place_control(batch)
         if offset is None:
-            reply.settle(BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
+            reply.fail(BrokerError(ErrorCode.NOT_CONTROLLER, "the metadata log failed"))
             return
-        reply.response = self._answered(command, None)
+        response = self._answered(command, None)
         if at_once:
-            reply.settle()
+            reply.answer(response)
         else:
-            active.answer_when_committed(reply)
+            active.answer_when_committed(reply, response)
         self._events.info("the voters of the metadata quorum change", voters=list(found.ids), offset=offset)
         self._driver.voters_changed(offset, found, latest.kraft_version)
 

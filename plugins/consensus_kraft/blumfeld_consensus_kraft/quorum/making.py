@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from functools import partial
 
-from blumfeld.spi.cluster import Endpoint
 from blumfeld.spi.hooks import Composition, EventLog
 from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver, ReplicaOwner
-from blumfeld_consensus_kraft.quorum.endpoints import QuorumEndpoints, bootstrap_servers, recorded_voters
+from blumfeld_consensus_kraft.quorum.endpoints import (
+    QuorumEndpoints,
+    bootstrap_servers,
+    own_endpoints,
+    recorded_voters,
+)
+from blumfeld_consensus_kraft.quorum.membership import ConfiguredVoters
 from blumfeld_consensus_kraft.quorum.wire_form import FetchSettings
 from blumfeld_consensus_kraft.quorum_state_file import QuorumStateFile
 from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.settings import Settings, Stored
-from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterChange, VoterHistory, VoterSet
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterChange, VoterHistory
 from blumfeld_consensus_kraft.raft_log import RaftLog
 
 FETCH_WAIT_MS = 500
@@ -25,19 +30,16 @@ def made_driver(
     loaded: Loaded,
     log: RaftLog,
     owner: ReplicaOwner,
-    *,
-    static: VoterSet,
-    listener: str,
-    own_endpoints: Callable[[], list[Endpoint]],
+    configured: ConfiguredVoters,
     events: EventLog,
+    *,
     elect_when_refused: bool,
 ) -> RaftDriver:
     """Returns the replica, with the epoch and the vote that it must remember. It sends nothing before its start.
 
-    :param static: the voters, where the files hold no voter set
     :raises MalformedFile: ``quorum-state`` can't be read
     """
-    config, runtime = composition.config, composition.runtime
+    config, runtime, listener = composition.config, composition.runtime, configured.listener
     servers = bootstrap_servers(config.list("controller.quorum.bootstrap.servers"), listener)
     state_file = QuorumStateFile(runtime, log.log.aux)
     state = state_file.state
@@ -48,7 +50,7 @@ def made_driver(
     ]
     raft = Raft(
         ReplicaKey(composition.node_id, log.log.directory_id),
-        VoterHistory(static, changes),
+        VoterHistory(configured.first(), changes),
         log,
         Settings(
             election_timeout_ms=config.int("controller.quorum.election.timeout.ms"),
@@ -71,7 +73,7 @@ def made_driver(
         peers=lambda: composition.peers,
         endpoints=QuorumEndpoints(servers),
         listener=listener,
-        own_endpoints=own_endpoints,
+        own_endpoints=partial(own_endpoints, composition),
         elect_when_refused=elect_when_refused,
         fetch=FetchSettings(
             composition.cluster_id, FETCH_WAIT_MS, config.int("controller.quorum.fetch.max.bytes")

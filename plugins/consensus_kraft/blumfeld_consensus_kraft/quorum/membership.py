@@ -17,12 +17,14 @@ from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.active_controller import ActiveController
 from blumfeld_consensus_kraft.control_records import recorded_changes
+from blumfeld_consensus_kraft.quorum.changing import VoterChanges
 from blumfeld_consensus_kraft.quorum.endpoints import (
     own_endpoints,
     recorded_voters,
     static_voters,
     voters_record,
 )
+from blumfeld_consensus_kraft.quorum.joining import OwnVoter
 from blumfeld_consensus_kraft.raft.voters import (
     DYNAMIC_KRAFT_VERSION,
     ReplicaKey,
@@ -33,9 +35,7 @@ from blumfeld_consensus_kraft.raft.voters import (
 
 if TYPE_CHECKING:
     from blumfeld.wire.messages.update_raft_voter import UpdateRaftVoterRequest
-    from blumfeld_consensus_kraft.quorum.changing import VoterChanges
     from blumfeld_consensus_kraft.quorum.driver import RaftDriver
-    from blumfeld_consensus_kraft.quorum.joining import OwnVoter
 
 UPDATE_TIMEOUT_MS = 5_000
 VOTERS_PLACE = 2
@@ -90,13 +90,10 @@ class QuorumMembership:
         active: Callable[[], ActiveController | None],
     ) -> None:
         self.listener = listener
-        self._composition = composition
-        self._events = events
         self._driver = driver
-        self._active = active
         self._votes = "controller" in composition.roles
-        self._changes: VoterChanges | None = None
-        self._own: OwnVoter | None = None
+        self._changes = VoterChanges(composition, driver, active, events, listener)
+        self._own = OwnVoter(composition, driver, events, listener, self.submit)
 
     # Which set counts
 
@@ -140,12 +137,6 @@ class QuorumMembership:
 
         The answer has the error: see ``VoterChanges``. Fails with BrokerError: NOT_CONTROLLER.
         """
-        if self._changes is None:
-            from blumfeld_consensus_kraft.quorum.changing import VoterChanges
-
-            self._changes = VoterChanges(
-                self._composition, self._driver, self._active, self._events, self.listener
-            )
         return self._changes.submit(command, timeout_ms)
 
     def updated(self, request: UpdateRaftVoterRequest) -> Completion[Message]:
@@ -156,13 +147,8 @@ class QuorumMembership:
 
     def leader_is(self, leader_id: int) -> None:
         """Another leader: see that it knows this voter as it is. A node alone has nobody to tell."""
-        if not self._votes or leader_id < 0 or self.is_quorum:
-            return
-        if self._own is None:
-            from blumfeld_consensus_kraft.quorum.joining import OwnVoter
-
-            self._own = OwnVoter(self._composition, self._driver, self._events, self.listener, self.submit)
-        self._own.leader_is(leader_id)
+        if self._votes and leader_id >= 0 and not self.is_quorum:
+            self._own.leader_is(leader_id)
 
     @property
     def is_quorum(self) -> bool:
@@ -171,5 +157,4 @@ class QuorumMembership:
 
     def stop(self) -> None:
         """Tell no leader any more."""
-        if self._own is not None:
-            self._own.stop()
+        self._own.stop()
