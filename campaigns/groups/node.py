@@ -202,7 +202,7 @@ class GroupsNode:
         request = decode(request_class(key), encode(request, version), version)
         answered: Completion[Any] = Completion()
 
-        def read(response: Message) -> Any:
+        def read(response: Any) -> Any:
             return decode(response_class(key), encode(response, version), version)
 
         def refused(error: BrokerError) -> Any:

@@ -51,6 +51,11 @@ NAMES = {
     ("blumfeld.testing", "ObserverContract"): "blumfeld_kit",
     ("blumfeld.testing", "StorageContract"): "blumfeld_kit",
     ("blumfeld.testing", "TransportContract"): "blumfeld_kit",
+    ("blumfeld.spi.steps", "ServeInSteps"): "blumfeld.spi.old_forms",
+    ("blumfeld.spi.steps", "TakesSteps"): "blumfeld.spi.context",
+    ("blumfeld.spi.steps", "by_elements"): "blumfeld.spi.old_forms",
+    ("blumfeld.spi.steps", "check_keys"): "blumfeld.spi.old_forms",
+    ("blumfeld.spi.steps", "error_steps"): "blumfeld.spi.old_forms",
     ("blumfeld.wire.compression", "Codec"): "blumfeld.wire.compression.codec",
 }
 """New module of a name that left a module which is still there, and which ends with ``__getattr__ = old_names(…)``."""

@@ -152,6 +152,7 @@ class FakeContext:
         self.peer_port = 40_000
         self.connection_id = 1
         self.received_ms = 0.0
+        self.is_large = False
         self._denied = denied
 
     @property

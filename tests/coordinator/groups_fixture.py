@@ -83,7 +83,7 @@ class Groups:
         request = decode(request_class(key), encode(request, version), version)
         answered: Completion[Any] = Completion()
 
-        def read(response: Message) -> Any:
+        def read(response: Any) -> Any:
             return decode(response_class(key), encode(response, version), version)
 
         def settle(done: Completion[Any]) -> None:

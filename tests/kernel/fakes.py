@@ -10,9 +10,9 @@ from typing import Any, Protocol, TypeVar
 
 import msgspec
 
+from blumfeld.broker.serving.counts import NodeMetrics
 from blumfeld.kernel.composing.composition import NodeComposition
 from blumfeld.kernel.watching.event_log import EventLogs, Render
-from blumfeld.kernel.watching.metrics import NodeMetrics
 from blumfeld.plugging.registry import Registry
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.consensus import ClusterMetadata

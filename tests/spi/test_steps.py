@@ -3,15 +3,26 @@
 from __future__ import annotations
 
 from copy import deepcopy
-from typing import Any, cast
+from types import GeneratorType
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHARACTERS_AN_ELEMENT, ServeInSteps, by_elements, drained, let_go, parts_of
+from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.context import RequestContext
+from blumfeld.spi.steps import (
+    CHARACTERS_AN_ELEMENT,
+    KEY_CHARACTERS_AT_ONCE,
+    Serve,
+    at_once,
+    drained,
+    in_parts,
+    let_go,
+    parts_of,
+    small_at_once,
+)
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_groups import (
     DeletableGroupResult,
@@ -27,9 +38,17 @@ from blumfeld.wire.messages.offset_fetch import (
     OffsetFetchResponsePartitions,
     OffsetFetchResponseTopics,
 )
+from tests.coordinator.fakes import FakeContext
 from tests.everyday import examples
 
-NO_CONTEXT = cast("RequestContext", None)
+
+def context(*, is_large: bool) -> RequestContext:
+    made = FakeContext(9, 8)
+    made.is_large = is_large
+    return made
+
+
+LARGE, SMALL = context(is_large=True), context(is_large=False)
 ASKED = ("groups", "topics", "partition_indexes")
 ANSWERED = ("groups", "topics", "partitions")
 
@@ -73,16 +92,15 @@ def refused(request: OffsetFetchRequest, code: int, _message: str | None) -> Off
     )
 
 
-def served(handle: Any, error_response: Any = refused, chunk: int = 7) -> ServeInSteps:
-    handler = ApiHandler(key=9, min_version=8, max_version=10, handle=handle, error_response=error_response)
-    return by_elements(lambda: handler, ASKED, ANSWERED, chunk=chunk)
+def served(handle: Any, error_response: Any = refused, chunk: int = 7) -> Serve:
+    return in_parts(handle, error_response, ASKED, ANSWERED, chunk=chunk)
 
 
 @given(requests, st.integers(1, 30))
 @settings(max_examples=examples(300), deadline=None)
 def test_the_answer_is_that_of_the_whole(request: OffsetFetchRequest, chunk: int) -> None:
-    expected = fetched(deepcopy(request), NO_CONTEXT)
-    assert drained(served(fetched, chunk=chunk)(request, NO_CONTEXT)) == expected
+    expected = fetched(deepcopy(request), LARGE)
+    assert drained(served(fetched, chunk=chunk)(request, LARGE)) == expected
 
 
 @given(requests, st.integers(1, 30))
@@ -111,10 +129,9 @@ def test_long_keys_count_by_their_length(length: int) -> None:
     groups = [
         OffsetFetchRequestGroup(group_id=one, topics=[None, [], topic][n % 3]) for n, one in enumerate(texts)
     ]
-    expected = fetched(OffsetFetchRequest(groups=deepcopy(groups)), NO_CONTEXT)
-    handler = ApiHandler(key=9, min_version=8, max_version=10, handle=fetched, error_response=refused)
-    steps = by_elements(lambda: handler, ASKED, ANSWERED, chunk=20, named="group_id")
-    assert drained(steps(OffsetFetchRequest(groups=deepcopy(groups)), NO_CONTEXT)) == expected
+    expected = fetched(OffsetFetchRequest(groups=deepcopy(groups)), LARGE)
+    steps = in_parts(fetched, refused, ASKED, ANSWERED, chunk=20, named="group_id")
+    assert drained(steps(OffsetFetchRequest(groups=deepcopy(groups)), LARGE)) == expected
     sizes = [len(part) for part, _ in parts_of(list(texts), (), 20)]
     named = [len(part) for part, _ in parts_of(groups, ASKED[1:], 20, named="group_id")]
     assert sum(sizes) == sum(named) == 40
@@ -130,7 +147,7 @@ def test_it_waits_for_each_part_and_yields_between() -> None:
         return open_ones[-1]
 
     groups = [OffsetFetchRequestGroup(group_id=f"g{n}", topics=[]) for n in range(14)]
-    steps = served(handle)(OffsetFetchRequest(groups=groups), NO_CONTEXT)
+    steps = served(handle)(OffsetFetchRequest(groups=groups), LARGE)
     assert next(steps) is open_ones[0]
     open_ones[0].complete(OffsetFetchResponse(groups=[OffsetFetchResponseGroup(group_id="first")]))
     assert next(steps) is None, "others have their turn"
@@ -146,7 +163,7 @@ def test_an_error_of_one_part_is_told_where_the_others_have_their_answers() -> N
         return fetched(request, context)
 
     groups = [OffsetFetchRequestGroup(group_id=f"g{n}", topics=[]) for n in range(14)]
-    answer = drained(served(handle)(OffsetFetchRequest(groups=groups), NO_CONTEXT))
+    answer = drained(served(handle)(OffsetFetchRequest(groups=groups), LARGE))
     assert [g.error_code for g in answer.groups] == [0] * 7 + [ErrorCode.NOT_COORDINATOR] * 7
 
 
@@ -156,7 +173,7 @@ def test_an_error_at_the_top_of_a_part_is_the_wholes() -> None:
         return OffsetFetchResponse(error_code=code)
 
     groups = [OffsetFetchRequestGroup(group_id=f"g{n}", topics=[]) for n in range(14)]
-    answer = drained(served(handle)(OffsetFetchRequest(groups=groups), NO_CONTEXT))
+    answer = drained(served(handle)(OffsetFetchRequest(groups=groups), LARGE))
     assert answer.error_code == ErrorCode.GROUP_AUTHORIZATION_FAILED
 
 
@@ -178,16 +195,9 @@ def test_equal_elements_come_in_the_same_part(names: list[str], chunk: int) -> N
             ]
         )
 
-    handler = ApiHandler(
-        key=42,
-        min_version=0,
-        max_version=2,
-        handle=handle,
-        error_response=nothing,
-    )
-    serve = by_elements(lambda: handler, ("groups_names",), ("results",), chunk=chunk, once=lambda name: name)
-    expected = handle(DeleteGroupsRequest(groups_names=list(names)), NO_CONTEXT)
-    assert drained(serve(DeleteGroupsRequest(groups_names=list(names)), NO_CONTEXT)) == expected
+    serve = in_parts(handle, nothing, ("groups_names",), ("results",), chunk=chunk, once=lambda name: name)
+    expected = handle(DeleteGroupsRequest(groups_names=list(names)), LARGE)
+    assert drained(serve(DeleteGroupsRequest(groups_names=list(names)), LARGE)) == expected
 
 
 def test_no_array_at_all_goes_straight() -> None:
@@ -196,8 +206,8 @@ def test_no_array_at_all_goes_straight() -> None:
 
     request = OffsetFetchRequest()
     request.groups = None  # type: ignore[assignment]
-    assert drained(served(handle)(request, NO_CONTEXT)).error_code == 1
-    assert drained(served(handle)(OffsetFetchRequest(), NO_CONTEXT)).error_code == 1
+    assert drained(served(handle)(request, LARGE)).error_code == 1
+    assert drained(served(handle)(OffsetFetchRequest(), LARGE)).error_code == 1
 
 
 def test_long_lists_are_let_go_piece_by_piece() -> None:
@@ -207,3 +217,83 @@ def test_long_lists_are_let_go_piece_by_piece() -> None:
     assert 4_000 < len(items) < 5_000
     drained(steps)
     assert not items
+
+
+def test_a_small_request_goes_to_the_handler_at_once() -> None:
+    def handle(request: OffsetFetchRequest, context: RequestContext) -> OffsetFetchResponse:
+        assert context is SMALL
+        return fetched(request, context)
+
+    groups = [OffsetFetchRequestGroup(group_id=f"g{n}", topics=[]) for n in range(14)]
+    assert served(handle)(OffsetFetchRequest(groups=groups), SMALL).groups[13].group_id == "g13"
+
+
+@pytest.mark.parametrize("named", ["group_id", ""])
+def test_a_few_long_keys_take_steps_before_anything_is_done(named: str) -> None:
+    """They are hashed, character by character."""
+
+    def never(_request: object, _context: RequestContext) -> OffsetFetchResponse:
+        raise AssertionError("it is served in steps")
+
+    long = "x" * (KEY_CHARACTERS_AT_ONCE // 2 + 1)
+    groups: list[Any] = [OffsetFetchRequestGroup(group_id=long, topics=[])] * 2 if named else [long] * 2
+    serve = in_parts(never, refused, ("groups",), ("groups",), named=named)
+    assert isinstance(serve(OffsetFetchRequest(groups=groups), SMALL), GeneratorType)
+
+
+class Waited:
+    """Steps that wait for completions, and how far they are."""
+
+    def __init__(self, count: int) -> None:
+        self.awaited: list[Completion[int]] = [Completion() for _ in range(count)]
+        self.reached = 0
+
+    def serve(self, request: Any, _context: RequestContext) -> Steps[Any]:
+        yield None
+        for one in self.awaited:
+            self.reached += 1
+            yield one
+            one.result()
+        return request
+
+
+def test_a_small_requests_steps_run_at_once_and_go_on_where_their_completion_comes() -> None:
+    waited = Waited(500)
+    waited.awaited[0].complete(0)
+    answered = small_at_once(waited.serve)("answer", SMALL)
+    assert waited.reached == 2, "what is done is not waited for"
+    for number, one in enumerate(waited.awaited[1:], 2):
+        assert not answered.done
+        one.complete(0)
+        assert waited.reached == min(number + 1, 500)
+    assert answered.result() == "answer"
+    assert small_at_once(Waited(0).serve)("answer", SMALL) == "answer"
+
+
+def test_a_large_requests_steps_have_not_begun() -> None:
+    waited = Waited(1)
+    steps = small_at_once(waited.serve)("answer", LARGE)
+    steps.close()
+    assert not waited.reached
+
+
+@pytest.mark.parametrize("fails", [True, False])
+def test_steps_may_end_with_a_completion_of_their_answer(fails: bool) -> None:
+    waited, answer = Waited(1), Completion[str]()
+    answered = at_once(waited.serve(answer, SMALL))
+    waited.awaited[0].complete(0)
+    assert not answered.done
+    error = BrokerError(ErrorCode.NOT_COORDINATOR)
+    if fails:
+        answer.fail(error)
+    else:
+        answer.complete("late")
+    assert answered.error is (error if fails else None)
+    assert fails or answered.result() == "late"
+
+
+def test_an_error_after_a_wait_is_the_answers() -> None:
+    waited = Waited(2)
+    answered = at_once(waited.serve("answer", SMALL))
+    waited.awaited[0].fail(BrokerError(ErrorCode.NOT_COORDINATOR))
+    assert answered.error is waited.awaited[0].error

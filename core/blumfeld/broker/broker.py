@@ -23,7 +23,8 @@ from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.hosting.pushes import PushedReplicas
 from blumfeld.broker.replicas.led_partitions import LedPartitions
 from blumfeld.broker.replicas.rules.looking_inside import LookingInside
-from blumfeld.broker.serving.dispatch import Dispatcher, RequestMetrics, Route
+from blumfeld.broker.serving.counts import NodeMetrics
+from blumfeld.broker.serving.dispatch import Dispatcher, Route
 from blumfeld.broker.serving.peer_client import TransportPeerClient
 from blumfeld.broker.upkeep.cleaner import Cleaner
 from blumfeld.broker.upkeep.retention import Upkeep
@@ -61,7 +62,7 @@ class Broker:
         self,
         composition: BrokerComposition,
         authorizer: Authorizer | None = None,
-        metrics: RequestMetrics | None = None,
+        metrics: NodeMetrics | None = None,
     ) -> None:
         self.composition = composition
         self._metrics = metrics

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from blumfeld.broker.serving.counts import NodeMetrics
 from blumfeld.config.addresses import host_and_port
 from blumfeld.config.values import BrokerConfig, ConfigError
 from blumfeld.kernel.composing.composition import NodeComposition
@@ -21,7 +22,6 @@ from blumfeld.kernel.identity import IdentityError, cluster_id_of
 from blumfeld.kernel.manifest.kafka_config import keys_without_effect, transport_limits
 from blumfeld.kernel.runtime.real_files import absolute_path
 from blumfeld.kernel.watching.event_log import EventLogs
-from blumfeld.kernel.watching.metrics import NodeMetrics
 from blumfeld.plugging.errors import Faults, ManifestError, Problem, shown
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, Protocol, TypeAlias
 
 import msgspec
+from msgspec.structs import force_setattr
 
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.transport import Listener
@@ -39,6 +41,8 @@ class RequestContext(Protocol):
     connection_id: int
     received_ms: float
     """``Runtime.monotonic_ms()`` when the frame was cut."""
+    is_large: bool
+    """Whether the request has more than some hundred elements: it is to be served in steps (:class:`ApiHandler`)."""
 
     @property
     def principal(self) -> Principal:
@@ -89,8 +93,10 @@ class NoAnswer:
 
 NO_ANSWER = NoAnswer()
 
-Handle: TypeAlias = Callable[[Any, RequestContext], "Message | NoAnswer | Completion[Any]"]
-"""The answer to one request: the response, or a completion of it."""
+Handle: TypeAlias = Callable[[Any, RequestContext], "Message | NoAnswer | Completion[Any] | Steps[Any]"]
+"""The answer to one request: the response, a completion of it, or the steps to either."""
+ErrorResponse: TypeAlias = Callable[[Any, int, str | None], "Message | Steps[Message]"]
+"""(request, error code, message) → the response that says so for everything asked, or the steps to it."""
 
 
 class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):
@@ -99,25 +105,62 @@ class ApiHandler(msgspec.Struct, frozen=True, kw_only=True):
     ``handle(request, context)`` gives the response message, a completion of it, or ``NO_ANSWER``. It must not
     block. ``BrokerError`` that escapes becomes the response's error where the message has a place for one
     (``error_response``); any other exception is logged and becomes UNKNOWN_SERVER_ERROR likewise.
+
+    A handler whose requests may have many elements gives steps to one of these (:mod:`blumfeld.spi.steps`) if
+    ``context.is_large``: they yield where a turn for others may come. A small request that takes much work may be given
+    steps, too. It is decoded again then, in memory that lasts, and ``handle`` is called once more, as for a large one:
+    steps that have not begun have done nothing. ``spi.steps`` has what makes a handler of steps (``small_at_once``), or
+    of a function that answers each element for itself (``in_parts``).
     """
 
     key: int
     min_version: int
     max_version: int
     handle: Handle
-    error_response: Callable[[Any, int, str | None], Message]
-    """(request, error code, message) → the response that says so for everything asked, in its newest form: what the
-    request's version has no place for at the top of the response is left out."""
+    error_response: ErrorResponse
+    """The response comes in its newest form: what the request's version has no place for at the top of it is left out.
+    Steps to it (``spi.steps.errors_by_elements``) wait for nothing. They are for an answer that may have many
+    elements."""
     listeners: tuple[str, ...] = ("broker",)
     in_steps: Callable[[Any, RequestContext], Steps[Any] | None] | None = None
-    """Serves a request of more than some hundred elements in steps (:mod:`blumfeld.spi.steps`), with the same response
-    as ``handle`` gives. ``None``, or steps that are ``None``: ``handle`` serves these too, at once. ``handle`` raises
-    ``TakesSteps`` for a request of few elements that is to be served in steps."""
+    """The old form of steps, until Blumfeld 0.2.0: ``handle`` gives them."""
     error_in_steps: Callable[[Any, int, str | None], Steps[Message]] | None = None
-    """Builds ``error_response`` for a request of many elements in steps (``spi.steps.errors_by_elements``). ``None``
-    where that answer has no more elements than an answer to a small request."""
+    """The old form of an error's steps, until Blumfeld 0.2.0: ``error_response`` gives them."""
     advertised_min: int | None = None
     """Shown in ApiVersions instead of ``min_version`` (Produce shows 0: KAFKA-18659)."""
+
+    def __post_init__(self) -> None:
+        if self.in_steps is None and self.error_in_steps is None:
+            return
+        warnings.warn(
+            "handle and error_response give steps: Blumfeld 0.2.0 will not have in_steps and error_in_steps",
+            DeprecationWarning,
+            stacklevel=2,
+        )
+        if self.in_steps is not None:
+            force_setattr(self, "handle", _in_one_form(self.handle, self.in_steps))
+            force_setattr(self, "in_steps", None)
+        if self.error_in_steps is not None:
+            force_setattr(self, "error_response", self.error_in_steps)
+            force_setattr(self, "error_in_steps", None)
+
+
+class TakesSteps(Exception):  # noqa: N818 - it says what the request needs
+    """Raised by a ``handle`` of the old form, before it has done anything: ``in_steps`` serves the request. It goes
+    with Blumfeld 0.2.0."""
+
+
+def _in_one_form(handle: Handle, in_steps: Callable[[Any, RequestContext], Steps[Any] | None]) -> Handle:
+    def serve(request: Any, context: RequestContext) -> Any:
+        steps = in_steps(request, context) if context.is_large else None
+        if steps is not None:
+            return steps
+        try:
+            return handle(request, context)
+        except TakesSteps:
+            return in_steps(request, context)
+
+    return serve
 
 
 class LazyHandler:
@@ -145,8 +188,6 @@ class LazyHandler:
             advertised_min=advertised_min,
             handle=self._handle,
             error_response=self._error_response,
-            in_steps=self._in_steps,
-            error_in_steps=self._error_in_steps,
         )
 
     def _load(self) -> ApiHandler:
@@ -158,18 +199,8 @@ class LazyHandler:
         loaded = self._loaded or self._load()
         return loaded.handle(request, context)
 
-    def _in_steps(self, request: Any, context: RequestContext) -> Steps[Any] | None:
-        in_steps = self._load().in_steps
-        return None if in_steps is None else in_steps(request, context)
-
-    def _error_response(self, request: Any, code: int, message: str | None) -> Message:
+    def _error_response(self, request: Any, code: int, message: str | None) -> Message | Steps[Message]:
         return self._load().error_response(request, code, message)
-
-    def _error_in_steps(self, request: Any, code: int, message: str | None) -> Steps[Message]:
-        error_in_steps = self._load().error_in_steps
-        if error_in_steps is None:
-            return self._error_response(request, code, message)
-        return (yield from error_in_steps(request, code, message))
 
 
 class ParkedOperation(Protocol):

@@ -4,38 +4,36 @@ A handler that has many elements to serve is a generator (:data:`Steps`). It yie
 may come, or an open :class:`~blumfeld.spi.completion.Completion` that it waits for. It returns the answer. The
 dispatcher drives it with the scheduler (:mod:`blumfeld.spi.scheduler`).
 
-:func:`by_elements` makes such a generator from a handler that answers each element for itself. It serves the request as
-a row of small requests, and puts their answers together.
+:func:`small_at_once` makes a handler of such a generator: a small request is served at once. :func:`in_parts` makes one
+of a function that answers each element for itself: it serves a large request as a row of small ones, and puts their
+answers together.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from typing import Any, TypeAlias, TypeVar, cast
+from functools import wraps
+from types import GeneratorType
+from typing import TYPE_CHECKING, Any, TypeAlias, TypeVar, cast
 
 from msgspec.structs import replace
 
+from blumfeld.moved import old_names
 from blumfeld.spi.completion import Completion, Steps
-from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.context import RequestContext
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 
 T = TypeVar("T")
 K = TypeVar("K", bound=Hashable)
-ServeInSteps: TypeAlias = "Callable[[Any, RequestContext], Steps[Any]]"
-"""Serves one large request: the steps to its response, to a completion of it, or to ``NO_ANSWER``."""
+Serve: TypeAlias = "Callable[[Any, RequestContext], Any]"
+"""Serves one request: a function that may be an ``ApiHandler.handle``."""
 ErrorInSteps: TypeAlias = "Callable[[Any, int, str | None], Steps[Message]]"
 """(request, error code, message) → the steps to the response that says so for everything asked."""
 
 
-class TakesSteps(Exception):  # noqa: N818 - it says what the request needs
-    """Raised by a ``handle`` that has ``in_steps``, before it has done anything: this request has few elements, but to
-    serve them at once would take too long. The dispatcher serves it in steps then. No client sees it.
-    """
-
-
 class PartlyFailed(Exception):  # noqa: N818 - it brings an answer
-    """Raised by :func:`by_elements` where a part met a defect, which is its cause. No client sees it."""
+    """Raised by :func:`in_parts` where a part met a defect, which is its cause. No client sees it."""
 
     def __init__(self, answer: Any) -> None:
         super().__init__()
@@ -54,34 +52,78 @@ STEP_ELEMENTS = 512
 """Elements that are only looked at between two yields."""
 
 
-def by_elements(
-    handler: Callable[[], ApiHandler],
+def in_parts(
+    handle: Serve,
+    error_response: Callable[[Any, int, str | None], Message],
     asked: tuple[str, ...],
     answered: tuple[str, ...],
     *,
     chunk: int = CHUNK_ELEMENTS,
     once: Callable[[Any], Hashable] | None = None,
     named: str = "",
-) -> ServeInSteps:
-    """Serve a request part by part, each with up to ``chunk`` elements of its arrays.
+) -> Serve:
+    """Serve a large request part by part, each with up to ``chunk`` elements of its arrays. A small one goes to
+    ``handle`` at once, unless it has long keys.
 
-    :param handler: gives the handler whose ``handle`` and ``error_response`` serve a part. It must answer the elements
-        in their order, one for one, whatever other elements are in the request
+    :param handle: serves a small request, or a part. It must answer the elements in their order, one for one, whatever
+        other elements are in the request
+    :param error_response: answers a part with an error for each element
     :param asked: the path of the nested arrays in the request, such as ``("topics", "partitions")``
     :param answered: the path of those in the response
     :param once: the key of an element of the outermost array, for a handler that answers equal elements once, and may
         answer them differently for being equal. Two of them then come in the same part, and the others are left out
     :param named: the attribute of an outermost element with a key whose length is work, such as a group's id, which is
         hashed. An element that is a string itself counts by its length
-    :return: the steps to the same response as ``handle`` gives for the whole. The request is used up by it. A defect in
-        a part raises :class:`PartlyFailed` at the end; the parts after it aren't served
+    :return: an ``ApiHandler.handle``. Its steps end with the same response as ``handle`` gives for the whole. The
+        request is used up by them. A defect in a part raises :class:`PartlyFailed` at the end; the parts after it
+        aren't served
+    """
+    steps = _steps_by_parts(handle, error_response, asked, answered, chunk, once, named)
+
+    @wraps(handle)
+    def serve(request: Any, context: RequestContext) -> Any:
+        if context.is_large or _has_long_keys(getattr(request, asked[0]), named):
+            return steps(request, context)
+        return handle(request, context)
+
+    return serve
+
+
+def errors_by_elements(
+    error_response: Callable[[Any, int, str | None], Message],
+    asked: tuple[str, ...],
+    answered: tuple[str, ...],
+) -> ErrorInSteps:
+    """Build an error's answer part by part: an ``ApiHandler.error_response``. The request is used up by it.
+
+    :param error_response: answers the elements in their order, one for one
+    :param asked: the path of the nested arrays in the request, as of :func:`in_parts`
+    :param answered: the path of those in the response
     """
 
+    def steps(request: Any, code: int, message: str | None) -> Steps[Message]:
+        def refuse(part: Any, _: object) -> Message:
+            return error_response(part, code, message)
+
+        serve = _steps_by_parts(refuse, error_response, asked, answered)
+        return serve(request, cast("RequestContext", None))
+
+    return steps
+
+
+def _steps_by_parts(
+    handle: Serve,
+    error_response: Callable[[Any, int, str | None], Message],
+    asked: tuple[str, ...],
+    answered: tuple[str, ...],
+    chunk: int = CHUNK_ELEMENTS,
+    once: Callable[[Any], Hashable] | None = None,
+    named: str = "",
+) -> Callable[[Any, RequestContext], Steps[Any]]:
     def steps(request: Any, context: RequestContext) -> Steps[Any]:
-        serve = handler()
         elements: list[Any] | None = getattr(request, asked[0])
         if elements is None:
-            return serve.handle(request, context)
+            return handle(request, context)
         if once is not None:
             elements = yield from _pairs(elements, once)
         whole: Any = None
@@ -92,16 +134,12 @@ def by_elements(
             try:
                 if defect is not None:
                     raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
-                answer = serve.handle(small, context)
-                if isinstance(answer, Completion):
-                    if not answer.done:
-                        yield answer
-                    answer = answer.result()
+                answer = yield from result_of(handle(small, context))
             except BrokerError as error:
-                answer = serve.error_response(small, int(error.code), error.message)
+                answer = error_response(small, int(error.code), error.message)
             except Exception as error:
                 defect = error
-                answer = serve.error_response(small, int(ErrorCode.UNKNOWN_SERVER_ERROR), None)
+                answer = error_response(small, int(ErrorCode.UNKNOWN_SERVER_ERROR), None)
             if whole is None:
                 whole = answer
             else:
@@ -115,33 +153,83 @@ def by_elements(
     return steps
 
 
-def errors_by_elements(
-    error_response: Callable[[Any, int, str | None], Message],
-    asked: tuple[str, ...],
-    answered: tuple[str, ...],
-) -> ErrorInSteps:
-    """Build an error's answer part by part, for ``ApiHandler.error_in_steps``. The request is used up by it.
+def _has_long_keys(elements: list[Any] | None, named: str) -> bool:
+    """Whether the keys of a small request are too long to be hashed at once, though they are few."""
+    if not elements:
+        return False
+    if named:
+        return sum(len(getattr(one, named)) for one in elements) > KEY_CHARACTERS_AT_ONCE
+    return type(elements[0]) is str and sum(map(len, elements)) > KEY_CHARACTERS_AT_ONCE
 
-    :param error_response: answers the elements in their order, one for one
-    :param asked: the path of the nested arrays in the request, as of :func:`by_elements`
-    :param answered: the path of those in the response
+
+def small_at_once(steps: Callable[[Any, RequestContext], Steps[Any]]) -> Serve:
+    """Make an ``ApiHandler.handle`` of steps: those of a small request run :func:`at_once`."""
+
+    @wraps(steps)
+    def serve(request: Any, context: RequestContext) -> Any:
+        begun = steps(request, context)
+        return begun if context.is_large else at_once(begun)
+
+    return serve
+
+
+def at_once(steps: Steps[Any]) -> Any:
+    """Run steps without a turn for others.
+
+    :return: their result; or a completion of it if they wait for something. They go on in the moment in which that
+        comes
+    """
+    try:
+        while (awaited := next(steps)) is None or awaited.done:
+            pass
+    except StopIteration as end:
+        return end.value
+    return _Resumed(steps, awaited)
+
+
+class _Resumed(Completion[Any]):
+    """The result of steps that wait.
+
+    It is an object, because a function that hands itself on as the callback refers to itself. Then the request would
+    stay in memory until the garbage collector runs.
     """
 
-    def steps(request: Any, code: int, message: str | None) -> Steps[Message]:
-        def refuse(part: Any, _: object) -> Message:
-            return error_response(part, code, message)
+    __slots__ = ("_steps",)
 
-        part = ApiHandler(key=-1, min_version=0, max_version=0, handle=refuse, error_response=error_response)
-        return by_elements(lambda: part, asked, answered)(request, cast("RequestContext", None))
+    def __init__(self, steps: Steps[Any], awaited: Completion[Any]) -> None:
+        super().__init__()
+        self._steps = steps
+        awaited.when_done(self._go_on)
 
-    return steps
+    def _go_on(self, _: Completion[Any]) -> None:
+        try:
+            while (awaited := next(self._steps)) is None or awaited.done:
+                pass
+        except StopIteration as end:
+            if isinstance(end.value, Completion):
+                end.value.when_done(self._take)
+            else:
+                self.complete(end.value)
+        except Exception as error:
+            self.fail(error)
+        else:
+            awaited.when_done(self._go_on)
+
+    def _take(self, done: Completion[Any]) -> None:
+        if done.error is None:
+            self.complete(done.result())
+        else:
+            self.fail(done.error)
 
 
-def error_steps(handler: ApiHandler, request: Any, code: int, message: str | None) -> Steps[Message]:
-    """The steps to a handler's answer that says this error for everything asked."""
-    if handler.error_in_steps is None:
-        return handler.error_response(request, code, message)
-    return (yield from handler.error_in_steps(request, code, message))
+def result_of(served: Any) -> Steps[Any]:
+    """The steps to the response, of what an ``ApiHandler.handle`` has given: steps, a completion, or the response.
+
+    :raises BaseException: the error of the steps, or of the completion
+    """
+    if isinstance(served, GeneratorType):
+        served = yield from served
+    return (yield from waited(served)) if isinstance(served, Completion) else served
 
 
 def waited(awaited: Completion[Any]) -> Steps[Any]:
@@ -152,15 +240,6 @@ def waited(awaited: Completion[Any]) -> Steps[Any]:
     if not awaited.done:
         yield awaited
     return awaited.result()
-
-
-def check_keys(keys: Iterable[str]) -> None:
-    """Check that the keys of a request are short enough to be hashed at once.
-
-    :raises TakesSteps: they aren't, though they may be few
-    """
-    if sum(map(len, keys)) > KEY_CHARACTERS_AT_ONCE:
-        raise TakesSteps
 
 
 def first_repeated(keys: Iterable[K]) -> Steps[K | None]:
@@ -285,12 +364,13 @@ def drained(steps: Steps[T]) -> T:
 class Buckets:
     """A dictionary of a million keys in many small ones: none of them takes long to grow, or to be freed."""
 
-    def __init__(self) -> None:
-        self._buckets: list[dict[Any, Any]] = [{} for _ in range(BUCKETS)]
+    def __init__(self, *, few: bool = False) -> None:
+        """``few``: for some hundred keys one dictionary will do."""
+        self._buckets: list[dict[Any, Any]] = [{} for _ in range(1 if few else BUCKETS)]
 
     def of(self, key: Hashable) -> dict[Any, Any]:
         """The dictionary that a key is in, if it is in any."""
-        return self._buckets[hash(key) % BUCKETS]
+        return self._buckets[hash(key) % len(self._buckets)]
 
     def __contains__(self, key: Hashable) -> bool:
         return key in self.of(key)
@@ -300,7 +380,7 @@ class Buckets:
 
     def let_go(self) -> Steps[None]:
         """Free it a piece at a time; it is empty afterwards."""
-        for number in range(BUCKETS):
+        for number in range(len(self._buckets)):
             self._buckets[number] = {}
             yield None
 
@@ -311,3 +391,7 @@ def let_go(lists: Iterable[list[Any]]) -> Steps[None]:
         while items:
             del items[-STEP_ELEMENTS:]
             yield None
+
+
+if not TYPE_CHECKING:
+    __getattr__ = old_names(__name__)

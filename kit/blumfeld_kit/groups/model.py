@@ -100,6 +100,7 @@ class ModelContext:
         self.peer_port = 40_000
         self.connection_id = 1
         self.received_ms = 0.0
+        self.is_large = False
 
     @property
     def principal(self) -> Principal:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
 
 from blumfeld.spi.assignors import ConsumerAssignor
-from blumfeld.spi.context import ApiHandler
+from blumfeld.spi.context import ApiHandler, LazyHandler
 from blumfeld.spi.groups import GroupShard, Submit, Surroundings
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.messages.consumer_group_heartbeat import (
     ConsumerGroupHeartbeatResponse,
@@ -16,9 +15,6 @@ from blumfeld.wire.messages.consumer_group_heartbeat import (
 from blumfeld.wire.schema import Message
 from blumfeld_groups_kip848.assignors import bundled_assignors
 from blumfeld_groups_kip848.record_types import RECORD_TYPES
-
-if TYPE_CHECKING:
-    from blumfeld_groups_kip848.describe import DescribeApi
 
 
 class ConsumerGroupProtocol:
@@ -49,20 +45,21 @@ class ConsumerGroupProtocol:
         alone.
         """
 
-        def api() -> DescribeApi:
+        def load() -> Sequence[ApiHandler]:
             from blumfeld_groups_kip848.describe import DescribeApi
 
-            return DescribeApi(submit)
+            api = DescribeApi(submit)
+            return (
+                ApiHandler(
+                    key=ApiKey.CONSUMER_GROUP_DESCRIBE,
+                    min_version=0,
+                    max_version=1,
+                    handle=in_parts(api.describe, api.failed, ("group_ids",), ("groups",)),
+                    error_response=api.failed,
+                ),
+            )
 
-        handler = ApiHandler(
-            key=ApiKey.CONSUMER_GROUP_DESCRIBE,
-            min_version=0,
-            max_version=1,
-            handle=lambda request, context: api().describe(request, context),
-            error_response=lambda request, code, message: api().failed(request, code, message),
-            in_steps=by_elements(lambda: handler, ("group_ids",), ("groups",)),
-        )
-        return (handler,)
+        return (LazyHandler(ApiKey.CONSUMER_GROUP_DESCRIBE, load).handler(0, 1),)
 
     def error_response(self, request: Message, code: int, message: str | None) -> Message:
         """The error response to a heartbeat. Classic requests get theirs from the type that brings their

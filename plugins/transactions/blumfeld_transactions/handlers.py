@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from blumfeld.coordinator.runtime.coordinator import Coordinator, gather
@@ -11,7 +11,7 @@ from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.steps import by_elements, check_keys
+from blumfeld.spi.steps import STEP_ELEMENTS, in_parts, small_at_once
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -28,7 +28,6 @@ from blumfeld.wire.messages.add_partitions_to_txn import (
 from blumfeld.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest
 from blumfeld.wire.schema import Message
-from blumfeld_transactions.adding_in_steps import add_in_steps, answer_in_steps
 from blumfeld_transactions.commands import AddPartitions, EndTransaction, InitProducer, NeedsProducerId
 from blumfeld_transactions.transaction import EPOCH_A_TRANSACTION, Partition
 
@@ -68,8 +67,6 @@ def handlers(around: TransactionSurroundings, _runtime: Runtime) -> list[ApiHand
             max_version=5,
             handle=apis.add_partitions,
             error_response=add_partitions_failed,
-            in_steps=apis.add_partitions_in_steps,
-            error_in_steps=add_partitions_failed_in_steps,
         ),
         _handler(ApiKey.ADD_OFFSETS_TO_TXN, (0, 4), apis.add_offsets, add_offsets_failed),
         _handler(ApiKey.END_TXN, (0, 5), apis.end, end_failed),
@@ -82,6 +79,15 @@ class TransactionApis:
     def __init__(self, around: TransactionSurroundings) -> None:
         self._coordinator: Coordinator = around.coordinator
         self._around = around
+        self._add_for_one_client = small_at_once(self._add_for_client)
+        self._add_for_some_brokers = in_parts(
+            self._add_for_brokers,
+            _failed_for_brokers,
+            _OF_BROKERS,
+            _FOR_BROKERS,
+            chunk=TRANSACTIONS_AT_ONCE,
+            named="transactional_id",
+        )
 
     # InitProducerId
 
@@ -138,78 +144,54 @@ class TransactionApis:
 
     # AddPartitionsToTxn
 
-    def add_partitions(
-        self, request: AddPartitionsToTxnRequest, context: RequestContext
-    ) -> Message | Completion[Any]:
+    def add_partitions(self, request: AddPartitionsToTxnRequest, context: RequestContext) -> Any:
         """AddPartitionsToTxn of a client (v0-3), or of a broker (v4-5).
 
-        :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED
+        :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED, TRANSACTIONAL_ID_AUTHORIZATION_FAILED, INVALID_REQUEST
         """
-        if context.api_version >= BROKERS_FROM:
-            if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
-                raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-            check_keys(one.transactional_id for one in request.transactions)
-            return self._add_for_brokers(request, context)
+        for_brokers = context.api_version >= BROKERS_FROM
+        return (self._add_for_some_brokers if for_brokers else self._add_for_one_client)(request, context)
+
+    def _add_for_client(
+        self, request: AddPartitionsToTxnRequest, context: RequestContext
+    ) -> Steps[AddPartitionsToTxnResponse]:
+        """Add all partitions or none. So the request is walked twice: to find those that can't be added, and to answer
+        each element. Between the two the rest is submitted as one command."""
         transactional_id = request.v3_and_below_transactional_id
-        topics = request.v3_and_below_topics
+        topics, known = request.v3_and_below_topics, self._around.metadata.image.topics
         if not context.authorize("Write", "TransactionalId", transactional_id):
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED)
-        refused = self._refused(topics, context)
-        if refused:
-            # None is added, if one can't be.
-            rest = ErrorCode.OPERATION_NOT_ATTEMPTED
-            return AddPartitionsToTxnResponse(
-                results_by_topic_v3_and_below=_results(topics, lambda at: refused.get(at, rest))
-            )
+
+        def refusals(topic: str, some: list[int]) -> list[ErrorCode]:
+            if not context.authorize("Write", "Topic", topic):
+                return [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(some)
+            found = known.get(topic)
+            there = {} if found is None else found.partitions
+            return [ErrorCode.NONE if one in there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in some]
+
+        def refusals_of_all(topic: str, some: list[int]) -> list[ErrorCode]:
+            return [code or ErrorCode.OPERATION_NOT_ATTEMPTED for code in refusals(topic, some)]
+
+        partitions: set[Partition] = set()
+        is_refused = False
+        for topic, some in _pieces(topics):
+            is_refused = is_refused or any(refusals(topic.name, some))
+            if not is_refused:  # all of them are known, so there are no more than the cluster has
+                partitions.update((topic.name, index) for index in some)
+            yield None
+        if is_refused:
+            return (yield from _answer_of(topics, refusals_of_all))
         command = AddPartitions(
             transactional_id=_named(transactional_id),
             producer_id=request.v3_and_below_producer_id,
             epoch=request.v3_and_below_producer_epoch,
-            partitions=frozenset(_partitions(topics)),
+            partitions=frozenset(partitions),
         )
-        answered: Completion[Message] = Completion()
-
-        def settle(done: Completion[Any]) -> None:
-            code = _code(done.error, context)
-            answered.complete(
-                AddPartitionsToTxnResponse(results_by_topic_v3_and_below=_all_with(topics, code))
-            )
-
-        self._coordinator.submit(transactional_id, command, context).when_done(settle)
-        return answered
-
-    def add_partitions_in_steps(
-        self, request: AddPartitionsToTxnRequest, context: RequestContext
-    ) -> Steps[AddPartitionsToTxnResponse]:
-        """:meth:`add_partitions` for many partitions."""
-        if context.api_version >= BROKERS_FROM:
-            part = _handler(ApiKey.ADD_PARTITIONS_TO_TXN, (4, 5), self.add_partitions, add_partitions_failed)
-            in_parts = by_elements(
-                lambda: part,
-                _OF_BROKERS,
-                _FOR_BROKERS,
-                chunk=TRANSACTIONS_AT_ONCE,
-                named="transactional_id",
-            )
-            return in_parts(request, context)
-        transactional_id, code = request.v3_and_below_transactional_id, ErrorCode.NONE
-        if not context.authorize("Write", "TransactionalId", transactional_id):
-            code = ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        elif not transactional_id:
-            code = ErrorCode.INVALID_REQUEST
-        if code:
-            return answer_in_steps(request.v3_and_below_topics, lambda _, some: [code] * len(some))
-        return add_in_steps(self._around, request, context, lambda error: _code(error, context))
-
-    def _refused(
-        self, topics: Iterable[AddPartitionsToTxnTopic], context: RequestContext
-    ) -> dict[Partition, ErrorCode]:
-        refused = dict.fromkeys(self._unknown(topics), ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-        for topic in topics:
-            if not context.authorize("Write", "Topic", topic.name):
-                for index in topic.partitions:
-                    refused[topic.name, index] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
-        return refused
+        submitted = self._coordinator.submit(transactional_id, command, context)
+        if not submitted.done:
+            yield submitted
+        code = _code(submitted.error, context)
+        return (yield from _answer_of(topics, lambda _, some: [code] * len(some)))
 
     def _unknown(self, topics: Iterable[AddPartitionsToTxnTopic]) -> set[Partition]:
         """Returns the partitions that the image doesn't have."""
@@ -227,6 +209,8 @@ class TransactionApis:
     def _add_for_brokers(
         self, request: AddPartitionsToTxnRequest, context: RequestContext
     ) -> Completion[Message]:
+        if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         submitted = [self._add_for_broker(one) for one in request.transactions]
         answered: Completion[Message] = Completion()
 
@@ -383,37 +367,46 @@ def _results(
     ]
 
 
-def _all_with(topics: Iterable[AddPartitionsToTxnTopic], code: int) -> list[AddPartitionsToTxnTopicResult]:
-    """:func:`_results` with one code for all, without a call for each partition: it answers what was added."""
-    return [
-        AddPartitionsToTxnTopicResult(
-            name=topic.name,
-            results_by_partition=[
-                AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
-                for index in topic.partitions
-            ],
-        )
-        for topic in topics
-    ]
+def _answer_of(
+    topics: list[AddPartitionsToTxnTopic], codes_of: Callable[[str, list[int]], list[ErrorCode]]
+) -> Steps[AddPartitionsToTxnResponse]:
+    """The steps to an answer for each element of a client's request.
+
+    :param codes_of: returns the codes of some partitions of a topic
+    """
+    results: list[AddPartitionsToTxnTopicResult] = []
+    last: AddPartitionsToTxnTopic | None = None
+    for topic, some in _pieces(topics):
+        if topic is not last:
+            results.append(AddPartitionsToTxnTopicResult(name=topic.name, results_by_partition=[]))
+            last = topic
+        results[-1].results_by_partition += [
+            AddPartitionsToTxnPartitionResult(partition_index=index, partition_error_code=code)
+            for index, code in zip(some, codes_of(topic.name, some), strict=True)
+        ]
+        yield None
+    return AddPartitionsToTxnResponse(results_by_topic_v3_and_below=results)
 
 
-def add_partitions_failed(request: AddPartitionsToTxnRequest, code: int, _message: str | None) -> Message:
-    """Returns an answer with this error for every partition; for brokers at the top."""
-    if request.transactions:
-        return AddPartitionsToTxnResponse(error_code=code)
-    return AddPartitionsToTxnResponse(
-        results_by_topic_v3_and_below=_all_with(request.v3_and_below_topics, code)
-    )
+def _pieces(topics: list[AddPartitionsToTxnTopic]) -> Iterator[tuple[AddPartitionsToTxnTopic, list[int]]]:
+    """Yield each topic with some of its indexes, and a topic without any once."""
+    for topic in topics:
+        for start in range(0, len(topic.partitions) or 1, STEP_ELEMENTS):
+            yield topic, topic.partitions[start : start + STEP_ELEMENTS]
 
 
-def add_partitions_failed_in_steps(
+def _failed_for_brokers(_request: Message, code: int, _message: str | None) -> Message:
+    return AddPartitionsToTxnResponse(error_code=code)
+
+
+def add_partitions_failed(
     request: AddPartitionsToTxnRequest, code: int, message: str | None
 ) -> Steps[Message]:
-    """:func:`add_partitions_failed` for many partitions."""
+    """The steps to an answer with this error for every partition; for brokers at the top."""
     if request.transactions:
-        return add_partitions_failed(request, code, message)
+        return _failed_for_brokers(request, code, message)
     error = ErrorCode(code)
-    return (yield from answer_in_steps(request.v3_and_below_topics, lambda _, some: [error] * len(some)))
+    return (yield from _answer_of(request.v3_and_below_topics, lambda _, some: [error] * len(some)))
 
 
 def add_offsets_failed(_request: Message, code: int, _message: str | None) -> Message:

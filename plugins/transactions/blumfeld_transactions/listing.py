@@ -11,7 +11,7 @@ from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.steps import STEP_ELEMENTS, TakesSteps, errors_by_elements, first_repeated, parts_of, waited
+from blumfeld.spi.steps import STEP_ELEMENTS, errors_by_elements, first_repeated, parts_of, waited
 from blumfeld.spi.transactions import TransactionSurroundings
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -42,10 +42,8 @@ def handlers(around: TransactionSurroundings, runtime: Runtime) -> list[ApiHandl
             key=ApiKey.DESCRIBE_TRANSACTIONS,
             min_version=0,
             max_version=0,
-            handle=in_steps_always,
-            error_response=describe_failed,
-            in_steps=apis.describe,
-            error_in_steps=errors_by_elements(
+            handle=apis.describe,
+            error_response=errors_by_elements(
                 describe_failed, ("transactional_ids",), ("transaction_states",)
             ),
         ),
@@ -53,23 +51,17 @@ def handlers(around: TransactionSurroundings, runtime: Runtime) -> list[ApiHandl
             key=ApiKey.LIST_TRANSACTIONS,
             min_version=0,
             max_version=2,
-            handle=in_steps_always,
-            in_steps=apis.list_some,
+            handle=apis.list_some,
             error_response=list_failed,
         ),
     ]
 
 
-def in_steps_always(_request: Message, _context: RequestContext) -> Message:
-    """Refuse to serve a request at once. A few bytes of it may ask for an answer of any size.
-
-    :raises TakesSteps: always
-    """
-    raise TakesSteps
-
-
 class ListingApis:
-    """Answers questions about transactions. They change nothing."""
+    """Answers questions about transactions. They change nothing.
+
+    Small requests take steps, too, because a few bytes may ask for an answer of any size.
+    """
 
     def __init__(self, coordinator: Coordinator, patterns: IdPatterns) -> None:
         self._coordinator = coordinator

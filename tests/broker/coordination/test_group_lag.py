@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from blumfeld.broker.coordination import group_lag
-from blumfeld.kernel.watching.metrics import NodeMetrics
+from blumfeld.broker.serving.counts import NodeMetrics
 from blumfeld.spi.completion import Completion
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.list_offsets import (

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from blumfeld.broker.serving.counts import NodeMetrics
 from blumfeld.coordinator.runtime.coordinator import RELOAD_DELAY_MS
-from blumfeld.kernel.watching.metrics import NodeMetrics
 from blumfeld.wire.messages.sync_group import SyncGroupRequest
 from tests.broker.coordination.test_group_coordination import Grouped, join_request
 from tests.broker.plain_storage import PlainStorage

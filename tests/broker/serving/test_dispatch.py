@@ -8,10 +8,10 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.broker.handlers import TABLE, lazy_handler
+from blumfeld.broker.serving.counts import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
 from blumfeld.broker.serving.dispatch import Dispatcher
 from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import ConnectionState
-from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import NO_ANSWER, ApiHandler, Principal, RequestContext
 from blumfeld.spi.hooks import EventLog

@@ -83,8 +83,8 @@ def raising(handler: ApiHandler, way: str, error: Exception) -> ApiHandler:
     """The handler, with one of its ways."""
     ways = Raising(error)
     if way == "in steps":
-        return replace(handler, in_steps=ways.in_steps)
-    return replace(handler, handle=ways.completed if way == "completed" else ways.handle, in_steps=None)
+        return replace(handler, handle=ways.in_steps)
+    return replace(handler, handle=ways.completed if way == "completed" else ways.handle)
 
 
 def one_of_each(struct: type[Any]) -> dict[str, list[Any]]:
@@ -160,8 +160,8 @@ def test_every_error_can_be_told_in_every_advertised_version(node: Node, kind: s
     for key, version in served(node, kind):
         route = dispatcher.route(key, version)
         route = getattr(route, "general", route)  # the straight way of Produce makes no errors of its own
-        request = next(one_at_a_time(request_class(key), version, {}))
         for code in CODES:
+            request = next(one_at_a_time(request_class(key), version, {}))  # an answer may use it up
             try:
                 answer = route.error_answer(request, BrokerError(code, "what is wrong, and what to do next"))
                 parts = route.encode(answer, 7)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from blumfeld.kernel.watching.metrics import NodeMetrics
+from blumfeld.broker.serving.counts import NodeMetrics
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.first_error import errors_in

@@ -6,7 +6,6 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any, cast
 
-import msgspec
 import pytest
 
 from blumfeld.broker.handlers import TABLE
@@ -24,7 +23,7 @@ from blumfeld.config.values import BROKER_CONFIGS
 from blumfeld.spi.cluster import BROKER_RESOURCE
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, by_elements
+from blumfeld.spi.steps import CHUNK_ELEMENTS, in_parts
 from blumfeld.spi.transport import Connection
 from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.wire.api import API_BY_KEY, response_class
@@ -193,9 +192,9 @@ def test_a_defect_in_one_part_leaves_the_answers_of_the_parts_before() -> None:
         )
 
     parts: list[int] = []
-    part = ApiHandler(key=65, min_version=0, max_version=0, handle=handle, error_response=failed)
-    paths = ("transactional_ids",), ("transaction_states",)
-    harness.broker.register([msgspec.structs.replace(part, in_steps=by_elements(lambda: part, *paths))])
+    serve = in_parts(handle, failed, ("transactional_ids",), ("transaction_states",))
+    handler = ApiHandler(key=65, min_version=0, max_version=0, handle=serve, error_response=failed)
+    harness.broker.register([handler])
     ids = [f"id{number}" for number in range(20 * CHUNK_ELEMENTS)]
     answer = harness.ask(DescribeTransactionsRequest(transactional_ids=list(ids)), 0)
     assert [one.transactional_id for one in answer.transaction_states] == ids
@@ -220,7 +219,7 @@ FETCHED = FetchRequest(
 
 @pytest.mark.parametrize(
     ("request_", "module", "steps"),
-    [(PRODUCED, api_00_produce, "Produce.in_steps"), (FETCHED, api_01_fetch, "Fetch.in_steps")],
+    [(PRODUCED, api_00_produce, "Produce.serve"), (FETCHED, api_01_fetch, "Fetch._many")],
     ids=["Produce", "Fetch"],
 )
 def test_a_defect_is_told_for_many_partitions_in_steps(
@@ -369,7 +368,7 @@ def test_an_error_for_many_elements_is_answered_in_steps(monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("asks_by_id", [False, True], ids=["known", "too early"])
 def test_metadata_refuses_many_topics_in_steps(asks_by_id: bool) -> None:
-    """Every error that ``in_steps`` raises for a whole request is told for each element."""
+    """Every error that the steps raise for a whole request is told for each element."""
     topics = [MetadataRequestTopic(name=None if asks_by_id else f"t{n}") for n in range(2_000)]
     answer = BrokerHarness().ask(MetadataRequest(topics=topics, allow_auto_topic_creation=False), 11)
     code = ErrorCode.INVALID_REQUEST if asks_by_id else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from blumfeld.broker.coordination.group_lag import Lags
-from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
+from blumfeld.broker.serving.counts import LATENCY_BOUNDS_MS, ApiCounts, NodeMetrics
 from blumfeld.kernel.watching.metrics_endpoint import REQUEST_BYTES_MAX, Health, MetricsEndpoint
 from blumfeld.spi.histogram import Histogram
 from blumfeld.spi.hooks import Metric

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import GeneratorType
 from typing import Any, cast
 
 import pytest
@@ -40,7 +41,7 @@ class Counted(Transacting):
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    in_steps = LazyHandler._in_steps
+    handle = LazyHandler._handle
 
     def counted(steps: Steps[Any]) -> Steps[Any]:
         while True:
@@ -51,11 +52,11 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Counted:
             counting.steps += 1
             yield awaited
 
-    def served(self: LazyHandler, request: Any, context: RequestContext) -> Steps[Any] | None:
-        steps = in_steps(self, request, context)
-        return None if steps is None else counted(steps)
+    def served(self: LazyHandler, request: Any, context: RequestContext) -> Any:
+        answer = handle(self, request, context)
+        return counted(answer) if isinstance(answer, GeneratorType) else answer
 
-    monkeypatch.setattr(LazyHandler, "_in_steps", served)
+    monkeypatch.setattr(LazyHandler, "_handle", served)
     counting = Counted()
     assert not counting.init()
     return counting

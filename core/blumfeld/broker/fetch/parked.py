@@ -143,9 +143,15 @@ class ParkedFetch(Completion[FetchResponse]):
         reader.context.when_gone(None)
         answer = self._take(reader, self._plan, self._attempt)
         if isinstance(answer, Completion):
-            answer.when_done(lambda done: self.complete(done.result()))
+            answer.when_done(self._take_cold)
         else:
             self.complete(answer)
+
+    def _take_cold(self, done: Completion[FetchResponse]) -> None:
+        if done.error is None:
+            self.complete(done.result())
+        else:
+            self.fail(done.error)
 
     def _leave(self) -> None:
         self._ended = True

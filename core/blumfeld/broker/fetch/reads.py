@@ -386,7 +386,7 @@ class FetchAttempt:
         self.decided = False
         """An error, a divergence or a better replica was found: the answer must not wait for ``bytes_min``."""
         self.waits_for_cold = False
-        """Whether a read is pending: :meth:`cold` is not empty."""
+        """Whether a read is pending."""
         self.straight = read
         """Whether the answer is encoded at once: one that is encoded in steps takes the general way."""
         self._left = reader.bytes_max
@@ -442,10 +442,6 @@ class FetchAttempt:
     def enough(self, reader: Reader) -> bool:
         """Whether the request can be answered without waiting for more bytes."""
         return self.decided or self.found_bytes >= reader.bytes_min
-
-    def cold(self) -> list[Completion[LogRead]]:
-        """Returns the cold reads that are pending."""
-        return [one.cold for one in self.reads if one.cold is not None]
 
     def release(self) -> None:
         """Give back the file regions of an attempt that is not answered, also of cold reads that finish later.

@@ -91,7 +91,6 @@ class PendingProduce:
 
     __slots__ = (
         "_completion",
-        "_in_steps",
         "_placing",
         "_ports",
         "_refused",
@@ -112,11 +111,8 @@ class PendingProduce:
         request: ProduceRequest,
         context: RequestContext,
         completion: Completion[ProduceResponse | NoAnswer],
-        in_steps: bool = False,
     ) -> None:
-        """:param completion: takes the answer
-        :param in_steps: the request has so many partitions that it is served and answered in steps
-        """
+        """:param completion: takes the answer"""
         self._completion: Completion[ProduceResponse | NoAnswer] | None = completion
         self.context = context
         self.acks = request.acks
@@ -126,12 +122,11 @@ class PendingProduce:
         self.looking: deque[tuple[Partition, RecordBatch, PartitionAppend]] = deque()
         """Batches whose records a worker thread must check before they are placed."""
         self.transactional_id = request.transactional_id or ""
-        self.lasting = in_steps
+        self.lasting = context.is_large
         """Whether the batches that wait lie in memory that outlives the turn."""
         self.verifying: list[tuple[Check, PartitionAppend]] = []
         """Batches whose transaction the coordinator must verify before they are placed."""
         self._ports = ports
-        self._in_steps = in_steps
         self._placing = True
         self._refused = False
         """Whether any partition's answer has an error."""
@@ -170,7 +165,7 @@ class PendingProduce:
         if self.acks == 0:
             self._check_unanswered(topics)
             completion.complete(NO_ANSWER)
-        elif self._refused or self._in_steps:
+        elif self._refused or self.context.is_large:  # the answer of all appended is encoded at once
             response = ProduceResponse(responses=topics)
             if self._refused and self.context.api_version >= LEADER_HINT_FROM:
                 self._hint_leaders(response)

@@ -6,7 +6,7 @@ forever. A batch of a transaction that is open in the partition needs no check.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import accumulate
 
 import msgspec
@@ -182,10 +182,9 @@ def ask(
     checks: Sequence[Check],
     *,
     adds: bool,
-    then: Callable[[Outcomes], None],
-) -> None:
-    """Ask the coordinator about the partitions of one producer. ``then`` is called once, with the outcomes by
-    :attr:`Check.key`. A partition may be missing among them.
+) -> Completion[Outcomes]:
+    """Ask the coordinator about the partitions of one producer. Completes with the outcomes by :attr:`Check.key`. A
+    partition may be missing among them.
 
     A transaction of version 2 may be added to while its predecessor is being completed. That takes a moment, so it is
     tried some times before the client is told.
@@ -198,29 +197,27 @@ def ask(
         partitions=frozenset([check.key for check in checks]),
         add=adds,
     )
-    _Question(transactions, runtime, asked, then).put()
+    question = _Question(transactions, runtime, asked)
+    question.put()
+    return question
 
 
-class _Question:
-    """One question, from its first try to its answer.
+class _Question(Completion[Outcomes]):
+    """One question, from its first try to its answer: the completion of its own answer.
 
     It is an object, because a function that hands itself on as the callback refers to itself. Then the batches of each
     request would stay in memory until the garbage collector runs, which would stop the loop for tens of milliseconds.
     """
 
-    __slots__ = ("_asked", "_pauses_ms", "_runtime", "_then", "_transactions")
+    __slots__ = ("_asked", "_pauses_ms", "_runtime", "_transactions")
 
     def __init__(
-        self,
-        transactions: TransactionCoordinator,
-        runtime: Runtime,
-        asked: PartitionsOfTransaction,
-        then: Callable[[Outcomes], None],
+        self, transactions: TransactionCoordinator, runtime: Runtime, asked: PartitionsOfTransaction
     ) -> None:
+        super().__init__()
         self._transactions = transactions
         self._runtime = runtime
         self._asked = asked
-        self._then = then
         self._pauses_ms = iter(ADD_RETRY_PAUSES_MS)
 
     def put(self) -> None:
@@ -234,7 +231,7 @@ class _Question:
             if pause_ms is not None:
                 self._runtime.call_later(pause_ms, self.put)
                 return
-        self._then(outcomes)
+        self.complete(outcomes)
 
 
 def _outcomes(done: Completion[Outcomes], partitions: Iterable[tuple[str, int]]) -> Outcomes:

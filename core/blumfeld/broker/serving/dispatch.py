@@ -9,10 +9,11 @@ answered with UNSUPPORTED_VERSION in version 0 (KIP-511), so that a newer client
 from __future__ import annotations
 
 import struct
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
+from types import GeneratorType
 from typing import Any, Protocol
 
-from blumfeld.broker.serving.large_requests import LargeRequest, lasting
+from blumfeld.broker.serving.counts import ApiCounts, NodeMetrics
 from blumfeld.broker.serving.refusals import Refusals
 from blumfeld.broker.serving.request import HEADER_BYTES, ConnectionState, Request, client_id_of
 from blumfeld.spi.completion import Completion, Steps
@@ -24,67 +25,34 @@ from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.security import Authorizer
-from blumfeld.spi.steps import TakesSteps, error_steps
-from blumfeld.spi.transport import Connection, Exchange, Listener
+from blumfeld.spi.steps import STEP_ELEMENTS, PartlyFailed, drained, let_go, result_of
+from blumfeld.spi.transport import OWNED_FRAME_BYTES, Connection, Exchange
 from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
-from blumfeld.wire.codec import Decoder, StepDecoder, decoder, encode_parts, leave_out, step_decoder
+from blumfeld.wire.codec import (
+    Decoder,
+    StepDecoder,
+    decoder,
+    encode_parts,
+    encode_parts_in_steps,
+    leave_out,
+    step_decoder,
+)
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.first_error import errors_in
 from blumfeld.wire.headers import response_header, response_is_flexible
 from blumfeld.wire.primitives import DecodeError, skip_tags
-from blumfeld.wire.schema import Message
+from blumfeld.wire.schema import Message, Struct
 
 _HEADER = struct.Struct(">hhih")
 _UNSUPPORTED_API_VERSIONS = struct.Struct(">ihihhh")
 _API_VERSIONS = int(ApiKey.API_VERSIONS)
-_FETCH = int(ApiKey.FETCH)
+_PRODUCE, _FETCH = int(ApiKey.PRODUCE), int(ApiKey.FETCH)
 STRAIGHT_BYTES_MAX = 4_096
 """A larger frame is decoded in steps, which count its elements. A smaller one can't hold more elements than bytes, so
 it can't hold the loop for long."""
 STRAIGHT_STEPS_MAX = 4
 """A request that is decoded in this many steps is served at once, whatever its size: it has at most 256 elements. It
 may be one record batch of a megabyte."""
-
-
-class ApiCounts(Protocol):
-    """Counts of one API's requests. Plain numbers, so that a hot path can add to them without a call."""
-
-    requests: int
-    """Requests that were answered, or ended without an answer."""
-    time_ms: float
-    """Total time from a frame to its answer, waiting included."""
-    request_bytes: int
-    response_bytes: int
-    measured: bool
-    """Whether a histogram of latencies is kept. It is decided before the first request."""
-    above_ms: float
-    up_to_ms: float
-    """The latency bucket of the last request. If the histogram is kept, call :meth:`enter_bucket` before counting a
-    request outside it."""
-
-    def enter_bucket(self, elapsed_ms: float) -> None:
-        """Change to the latency bucket that ``elapsed_ms`` belongs to."""
-        ...
-
-    def failed(self, code: int) -> None:
-        """Count an error of an answer, or of an item in it."""
-        ...
-
-
-class RequestMetrics(Protocol):
-    """The kernel's counters of requests and connections, if metrics are on."""
-
-    def counts_of(self, key: int) -> ApiCounts:
-        """Returns the counts of one API, always the same object."""
-        ...
-
-    def opened(self, listener: Listener) -> None:
-        """Count an accepted connection."""
-        ...
-
-    def closed(self, listener: Listener) -> None:
-        """Count a closed connection."""
-        ...
 
 
 class Serve(Protocol):
@@ -121,7 +89,7 @@ class Dispatcher:
         runtime: Runtime,
         events: EventLog,
         authorizer: Authorizer | None = None,
-        metrics: RequestMetrics | None = None,
+        metrics: NodeMetrics | None = None,
         observing: Watching | None = None,
     ) -> None:
         self.kind = kind
@@ -293,25 +261,29 @@ class Route:
             dispatcher.monotonic_ms(),
             dispatcher.authorizer,
         )
-        try:
-            if request is None:
-                raise TakesSteps
-            answer = self._handler.handle(request, context)
-        except TakesSteps:
-            # The steps run in later turns, when the receive buffer may hold other bytes. They decode from the start.
-            frame = lasting(frame)
-            large = LargeRequest(self, self._handler, context, len(frame))
-            steps = large.steps(self._steps_of(frame, position))
-            dispatcher.scheduler.run(Lane.REQUESTS, steps, large.finished, wanted=large.wanted)
+        if request is None:
+            self._serve_in_steps(context, frame, position)
             return
+        try:
+            answer = self._handler.handle(request, context)
         except Exception as error:
             self._answer_error(context, request, error, len(frame))
             return
         if isinstance(answer, Completion):
             frame_bytes = len(frame)
             answer.when_done(lambda done: self._completed(context, request, done, frame_bytes))
+        elif type(answer) is GeneratorType:
+            self._serve_in_steps(context, frame, position)
         else:
-            self._answer(context, request, answer, len(frame))
+            self._answer(context, request, answer, len(frame))  # type: ignore[arg-type]
+
+    def _serve_in_steps(self, context: Request, frame: memoryview, position: int) -> None:
+        """Serve a request from its frame on. The steps run in later turns, when the receive buffer may hold other
+        bytes."""
+        frame = lasting(frame)
+        large = LargeRequest(self, self._handler, context, len(frame))
+        steps = large.steps(self._steps_of(frame, position))
+        self._dispatcher.scheduler.run(Lane.REQUESTS, steps, large.finished, wanted=large.wanted)
 
     def _begun(self, frame: memoryview, position: int) -> Message | None:
         """Returns the request of a larger frame if it has few elements, else ``None``.
@@ -403,13 +375,14 @@ class Route:
 
     def error_answer(self, request: Message, error: BaseException) -> Message:
         """Returns the response with this error for every element of the request. A defect is logged."""
-        answer = self._handler.error_response(request, *self._told(error))
+        answer = drained(self.error_steps(request, error))
         leave_out(answer, self.version)
         return answer
 
-    def error_in_steps(self, request: Message, error: BaseException) -> Steps[Message]:
-        """:meth:`error_answer` for many elements."""
-        return error_steps(self._handler, request, *self._told(error))
+    def error_steps(self, request: Message, error: BaseException) -> Steps[Message]:
+        """The steps to the response with this error for every element of the request. A defect is logged."""
+        answer: Message = yield from result_of(self._handler.error_response(request, *self._told(error)))
+        return answer
 
     def _told(self, error: BaseException) -> tuple[int, str | None]:
         """Returns the code and the message that a client is told of an error. A defect is logged."""
@@ -461,3 +434,95 @@ class Route:
         log, key = self._dispatcher.events.error, (name, place_of(error))
         values = {"api": name, "version": self.version, "exc_info": error}
         self._dispatcher.defects.say(log, "handler failed", key, **values)
+
+
+def lasting(frame: memoryview) -> memoryview:
+    """Returns a frame that stays unchanged after this turn. A small frame lies in the shared receive buffer, which the
+    next turn overwrites, so it is copied. A large one has memory of its own, and so has the request in an Envelope."""
+    owned = len(frame) > OWNED_FRAME_BYTES or type(frame.obj) is bytes
+    return frame if owned else memoryview(bytearray(frame))
+
+
+class LargeRequest:
+    """Decodes, serves and encodes one request with many elements, in steps (ADR 0045)."""
+
+    def __init__(self, route: Route, handler: ApiHandler, context: Request, frame_bytes: int) -> None:
+        self._route = route
+        self._handler = handler
+        self._context = context
+        self._frame_bytes = frame_bytes
+        self._state: ConnectionState = context.exchange.connection.state
+        self._request: Message | None = None
+        self._answered = False
+        self._must_end = context.api_key == _PRODUCE
+        """Whether the request is served to its end although its connection has gone. Produce is: its producer may not
+        wait for an answer (acks=0). A finished answer is, too: it may hold open files, which must be released."""
+
+    def wanted(self) -> bool:
+        """Whether the work should go on."""
+        return self._must_end or not self._state.gone
+
+    def finished(self, _: None, error: BaseException | None) -> None:
+        """End the exchange, if no answer was given. Called once, when the steps have ended or are not wanted any
+        more."""
+        exchange = self._context.exchange
+        if isinstance(error, DecodeError) and self._request is None:
+            self._route.unreadable(exchange, error)
+        elif error is not None:
+            self._route.defect(exchange, error)
+        elif not self._answered:
+            exchange.no_answer()  # its connection has gone
+
+    def steps(self, decoding: Generator[None, None, tuple[Any, int]]) -> Steps[None]:
+        """The steps from the frame to the answer in the exchange."""
+        route, context = self._route, self._context
+        request, _ = yield from decoding
+        del decoding  # frees the frame, unless the request's records refer to it
+        self._request = request
+        self._must_end |= context.api_key == _FETCH
+        context.is_large = True
+        made_in_steps = False
+        failure: Exception | None = None
+        try:
+            served = self._handler.handle(request, context)
+            made_in_steps = isinstance(served, GeneratorType)
+            answer = yield from result_of(served)
+        except PartlyFailed as part:
+            route.log_defect(part.__cause__ or part)
+            answer = part.answer
+        except Exception as error:
+            failure = error
+        if failure is not None:
+            answer = yield from route.error_steps(request, failure)
+            failure = None  # its traceback leads to this frame: the request would stay until the garbage collector runs
+        self._must_end = True
+        if context.close_reason is not None:
+            self._answered = True
+            route.refuse(context.exchange, context.close_reason)
+            return
+        if context.throttle_ms:
+            route.throttle(context, answer)
+        parts: Any = None
+        if not isinstance(answer, NoAnswer):
+            leave_out(answer, route.version)  # a part of it may be an error's answer
+            prefix = route.prefix(context.correlation_id)
+            parts = yield from encode_parts_in_steps(answer, route.version, prefix)
+        self._answered = True
+        route.answered(context, parts, self._frame_bytes)
+        if not isinstance(answer, NoAnswer):
+            route.count_errors(answer)
+            if made_in_steps:
+                yield from let_go(_long_lists(answer))
+
+
+def _long_lists(value: Any) -> Iterator[list[Any]]:
+    """Yields the lists of a message that are too long to be freed in one go on the loop."""
+    for name in value.__struct_fields__:
+        items = getattr(value, name)
+        if type(items) is not list or not items:
+            continue
+        if len(items) > STEP_ELEMENTS:
+            yield items
+        elif isinstance(items[0], Struct):
+            for item in items:
+                yield from _long_lists(item)

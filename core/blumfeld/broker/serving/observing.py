@@ -7,6 +7,7 @@ has the cost.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from types import GeneratorType
 from typing import Any
 
 import msgspec
@@ -19,7 +20,6 @@ from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.observing import UNKNOWN_API, Observer, RequestSeen
 from blumfeld.spi.parts import Parts, size_of
 from blumfeld.spi.runtime import Phase, Runtime
-from blumfeld.spi.steps import TakesSteps
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.first_error import first_error
@@ -48,23 +48,15 @@ class Observing:
         def watch(request: Any, context: RequestContext) -> Any:
             try:
                 answer = handle(request, context)
-            except TakesSteps:
-                raise
             except Exception as error:
                 _note(context, _code(error))
                 raise
+            if isinstance(answer, GeneratorType):
+                return _watched_steps(answer, context)
             _note_answer(context, answer)
             return answer
 
-        if handler.in_steps is None:
-            return msgspec.structs.replace(handler, handle=watch)
-        in_steps = handler.in_steps
-
-        def watch_steps(request: Any, context: RequestContext) -> Steps[Any] | None:
-            steps = in_steps(request, context)
-            return None if steps is None else _watched_steps(steps, context)
-
-        return msgspec.structs.replace(handler, handle=watch, in_steps=watch_steps)
+        return msgspec.structs.replace(handler, handle=watch)
 
     def answered(self, context: Request, parts: Parts | None, request_bytes: int) -> None:
         """Report a request that was answered, or ended without an answer."""

@@ -43,6 +43,7 @@ class Request:
         "correlation_id",
         "error_code",
         "exchange",
+        "is_large",
         "listener",
         "peer_host",
         "peer_port",
@@ -78,6 +79,8 @@ class Request:
         self.peer_port = connection.peer_port
         self.connection_id = connection.id
         self.received_ms = received_ms
+        self.is_large = False
+        """As ``RequestContext.is_large``. A request becomes large when its handler is to serve it in steps."""
         self.close_reason: str | None = None
         """Set by :meth:`close_connection`. The connection is closed instead of answering."""
         self.throttle_ms = 0.0

@@ -17,7 +17,7 @@ from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_l
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from blumfeld.kernel.watching.metrics import LATENCY_BOUNDS_MS, NodeMetrics
+from blumfeld.broker.serving.counts import LATENCY_BOUNDS_MS, NodeMetrics
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.hooks import Metric as OwnMetric
 from blumfeld.spi.scheduler import Lane, Scheduler

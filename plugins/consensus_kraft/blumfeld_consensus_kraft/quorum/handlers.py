@@ -146,7 +146,6 @@ def _fetch(handle: Callable[[Any, RequestContext], Any]) -> ApiHandler:
         min_version=4,
         max_version=18,
         handle=handle,
-        error_response=failed,
-        error_in_steps=errors_by_elements(failed, ("topics", "partitions"), ("responses", "partitions")),
+        error_response=errors_by_elements(failed, ("topics", "partitions"), ("responses", "partitions")),
         listeners=("controller",),
     )

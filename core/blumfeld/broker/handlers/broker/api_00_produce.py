@@ -16,7 +16,8 @@ Requests with one batch are mostly served by :mod:`blumfeld.broker.produce.strai
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 from blumfeld.broker.ports import Ports
@@ -28,7 +29,7 @@ from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, NoAnswer, RequestContext
 from blumfeld.spi.defects import place_of
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.steps import CHUNK_ELEMENTS, errors_by_elements, waited
+from blumfeld.spi.steps import CHUNK_ELEMENTS, errors_by_elements, small_at_once, waited
 from blumfeld.spi.transport import OWNED_FRAME_BYTES
 from blumfeld.wire.batches.record_batch import TRANSACTIONAL_BIT, RecordBatch, TruncatedBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode, InvalidRecord
@@ -56,10 +57,8 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             min_version=3,
             max_version=13,
             advertised_min=0,
-            handle=produce.handle,
-            error_response=failed,
-            in_steps=produce.in_steps,
-            error_in_steps=errors_by_elements(
+            handle=small_at_once(produce.serve),
+            error_response=errors_by_elements(
                 failed, ("topic_data", "partition_data"), ("responses", "partition_responses")
             ),
         )
@@ -95,54 +94,34 @@ class Produce:
         self._transactional: Any = None
         """The module of the checks, once there was a transactional batch."""
 
-    def handle(
-        self, request: ProduceRequest, context: RequestContext
-    ) -> Completion[ProduceResponse | NoAnswer]:
-        """Place every batch. The answer completes at the end of the turn, with acks=all perhaps later."""
+    def serve(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
+        """Place every batch. The answer completes at the end of the turn, with acks=all perhaps later.
+
+        The connection's next request waits until all batches are placed, because its requests are placed in order. Some
+        are placed after a question: to the coordinator, whether they belong to a transaction, or to a worker that looks
+        into them. A marker may come between the coordinator's answer and a batch's step: :meth:`Check.confirm` looks
+        for it.
+        """
         answered: Completion[ProduceResponse | NoAnswer] = Completion()
         pending = PendingProduce(self._ports, request, context, answered)
         whole = WholeRequest(self._ports, request, context)
-        batches = [batches_of(topic.partition_data) for topic in request.topic_data]
-        for some in batches:
-            whole.take(some)
-        for topic, some in zip(request.topic_data, batches, strict=True):
-            answers, found = pending.add_topic(topic), FoundTopic(self._ports, topic, context)
-            self._place(found, topic.partition_data, some, pending, answers, whole.code)
-        self._all_placed(pending, context)
-        return answered
-
-    def in_steps(self, request: ProduceRequest, context: RequestContext) -> Steps[Any]:
-        """:meth:`handle` for many partitions. The connection's next request waits until all batches are placed."""
-        answered: Completion[ProduceResponse | NoAnswer] = Completion()
-        pending = PendingProduce(self._ports, request, context, answered, in_steps=True)
-        whole = WholeRequest(self._ports, request, context)
+        read: deque[list[RecordBatch | BrokerError]] = deque()
         for topic in request.topic_data:
             for some in _chunks(topic.partition_data):
-                whole.take(batches_of(some))
+                batches = batches_of(some)
+                whole.take(batches)
+                read.append(batches)
                 yield None
         for topic in request.topic_data:
             answers = pending.add_topic(topic)
             for some in _chunks(topic.partition_data):
                 # The topic may be deleted between two chunks.
                 found = FoundTopic(self._ports, topic, context)
-                self._place(found, some, batches_of(some), pending, answers, whole.code)
+                self._place(found, some, read.popleft(), pending, answers, whole.code)
                 yield None
-        yield from self._all_placed_in_steps(pending, context)
-        return answered
-
-    def _all_placed_in_steps(self, pending: PendingProduce, context: RequestContext) -> Steps[None]:
-        """:meth:`_all_placed` for many partitions: the verified batches are placed in steps, too. A marker may come
-        between the coordinator's answer and a batch's step. :meth:`Check.confirm` looks for it."""
         while pending.verifying or pending.looking:
             if pending.verifying:
-                verifying, pending.verifying = pending.verifying, []
-                asked: Completion[Outcomes] = Completion()
-                self._ask(pending, context, verifying, asked.complete)
-                outcomes = yield from waited(asked)
-                for start in range(0, len(verifying), CHUNK_ELEMENTS):
-                    some = verifying[start : start + CHUNK_ELEMENTS]
-                    self._place_verified(pending, context, some, outcomes)
-                    yield None
+                yield from self._verify(pending, context)
             else:
                 partition, batch, waiter = pending.looking.popleft()
                 looked = self._ports.looking_inside.look(batch, partition.config)
@@ -151,27 +130,7 @@ class Produce:
                 self._looked(partition, batch, waiter, looked)
         pending.all_placed()
         context.let_next_start()
-
-    def _all_placed(self, pending: PendingProduce, context: RequestContext) -> None:
-        """Place the batches whose transaction must be verified, and those whose records a worker must check. Then the
-        next request may start.
-
-        It must not start earlier: requests of a connection are placed in order.
-        """
-        if pending.verifying:
-            self._verify(pending, context)
-            return
-        if pending.looking:
-            partition, batch, waiter = pending.looking.popleft()
-
-            def looked(done: Completion[RecordBatch]) -> None:
-                self._looked(partition, batch, waiter, done)
-                self._all_placed(pending, context)
-
-            self._ports.looking_inside.look(batch, partition.config).when_done(looked)
-            return
-        pending.all_placed()
-        context.let_next_start()
+        return answered
 
     def _looked(
         self,
@@ -190,34 +149,28 @@ class Produce:
             self._defects.say(log, "a batch could not be looked into", key, exc_info=error)
             waiter.appended(ErrorCode.UNKNOWN_SERVER_ERROR)
 
-    def _verify(self, pending: PendingProduce, context: RequestContext) -> None:
+    def _verify(self, pending: PendingProduce, context: RequestContext) -> Steps[None]:
         """Ask the coordinator about the partitions of a transaction, and place their batches."""
         verifying, pending.verifying = pending.verifying, []
-
-        def place(outcomes: Outcomes) -> None:
-            self._place_verified(pending, context, verifying, outcomes)
-            self._all_placed(pending, context)
-
-        self._ask(pending, context, verifying, place)
-
-    def _ask(
-        self,
-        pending: PendingProduce,
-        context: RequestContext,
-        verifying: list[tuple[Check, PartitionAppend]],
-        then: Callable[[Outcomes], None],
-    ) -> None:
-        transactional = self._transactional
-        transactions = self._ports.transactions()
+        transactional, transactions = self._transactional, self._ports.transactions()
         assert transactions is not None
         checks = [check for check, _ in verifying]
         if not pending.lasting:
             transactional.keep([check.batch for check in checks])
             pending.lasting = True
-        adds = context.api_version >= transactional.ADDS_FROM
-        transactional.ask(
-            transactions, self._ports.runtime, pending.transactional_id, checks, adds=adds, then=then
+        outcomes = yield from waited(
+            transactional.ask(
+                transactions,
+                self._ports.runtime,
+                pending.transactional_id,
+                checks,
+                adds=context.api_version >= transactional.ADDS_FROM,
+            )
         )
+        for start in range(0, len(verifying), CHUNK_ELEMENTS):
+            some = verifying[start : start + CHUNK_ELEMENTS]
+            self._place_verified(pending, context, some, outcomes)
+            yield None
 
     def _place_verified(
         self,
@@ -372,10 +325,11 @@ def batches_of(some: Iterable[PartitionProduceData]) -> list[RecordBatch | Broke
     return found
 
 
-def _chunks(some: Sequence[PartitionProduceData]) -> Iterator[Sequence[PartitionProduceData]]:
-    """Yields the partitions of a topic in chunks of a step; one empty chunk if there are none."""
-    for start in range(0, len(some) or 1, CHUNK_ELEMENTS):
-        yield some[start : start + CHUNK_ELEMENTS]
+def _chunks(some: list[PartitionProduceData]) -> Sequence[list[PartitionProduceData]]:
+    """Returns the partitions of a topic in chunks of a step; one empty chunk if there are none."""
+    if len(some) <= CHUNK_ELEMENTS:
+        return (some,)
+    return [some[start : start + CHUNK_ELEMENTS] for start in range(0, len(some), CHUNK_ELEMENTS)]
 
 
 def _is_batch(records: memoryview, at: int) -> bool:

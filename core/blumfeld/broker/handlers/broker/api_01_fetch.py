@@ -21,7 +21,7 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, errors_by_elements, let_go
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, Buckets, at_once, errors_by_elements, let_go
 from blumfeld.spi.storage import LogRead
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -64,9 +64,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             min_version=4,
             max_version=18,
             handle=fetch.handle,
-            error_response=failed,
-            in_steps=fetch.in_steps,
-            error_in_steps=errors_by_elements(failed, ("topics", "partitions"), ("responses", "partitions")),
+            error_response=errors_by_elements(failed, ("topics", "partitions"), ("responses", "partitions")),
         )
     ]
 
@@ -126,9 +124,11 @@ class Fetch:
 
     def handle(
         self, request: FetchRequest, context: RequestContext
-    ) -> FetchResponse | Completion[FetchResponse]:
+    ) -> FetchResponse | Completion[FetchResponse] | Steps[Any]:
         """Answer at once if there are enough bytes, an error, or no time to wait. Otherwise park the request
         (docs/design.md, rule 6)."""
+        if context.is_large:
+            return self._many(request, context)
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
         asked: list[FetchPartition] = []
@@ -148,8 +148,8 @@ class Fetch:
         self._ports.count_error(_FETCH, int(error.code))
         return FetchResponse(error_code=int(error.code))
 
-    def in_steps(self, request: FetchRequest, context: RequestContext) -> Steps[Any]:
-        """:meth:`handle` for many partitions. A partition that is named twice is fetched once, and its last mention
+    def _many(self, request: FetchRequest, context: RequestContext) -> Steps[Any]:
+        """Serve many partitions. A partition that is named twice is fetched once, and its last mention
         counts, as in Kafka."""
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
@@ -199,13 +199,7 @@ class Fetch:
                 read.age = CHANGED
             attempt.again(reader)
             return self._serve(reader, plan, attempt, request.max_wait_ms)
-        for number, read in enumerate(attempt.reads):
-            if read.cold is not None and not read.cold.done:
-                yield read.cold
-            self._settle(read)
-            if not number % STEP_ELEMENTS:
-                yield None
-        response = yield from self._answer_in_steps(reader, plan, attempt)
+        response = yield from self._answer(reader, plan, attempt)
         if not response.session_id:
             yield from let_go([attempt.reads, asked])
         return response
@@ -265,21 +259,10 @@ class Fetch:
     ) -> FetchResponse | Completion[FetchResponse]:
         """Make the answer from this attempt, after its cold reads are done."""
         if not attempt.waits_for_cold:
-            return self._answer(reader, plan, attempt)
-        cold = attempt.cold()
-        answered: Completion[FetchResponse] = Completion()
-        left = len(cold)
-
-        def one_done(_: object) -> None:
-            nonlocal left
-            left -= 1
-            if not left:
-                for one in attempt.reads:
-                    self._settle(one)
-                answered.complete(self._answer(reader, plan, attempt))
-
-        for read in cold:
-            read.when_done(one_done)
+            answer = self._straight(reader, plan, attempt)
+            if answer is not None:
+                return answer
+        answered: FetchResponse | Completion[FetchResponse] = at_once(self._answer(reader, plan, attempt))
         return answered
 
     def _settle(self, one: PartitionRead) -> None:
@@ -295,38 +278,42 @@ class Fetch:
                 exc_info=defect,
             )
 
-    def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> FetchResponse:
+    def _straight(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> FetchResponse | None:
+        """Returns the answer of one partition, if it can be written without the message codec."""
         reads = attempt.reads
+        if len(reads) != 1 or not attempt.straight or reader.context.api_version < STRAIGHT_FROM:
+            return None
+        one = reads[0]
+        if plan.session is not None and (one.read is None or not one.read.size_bytes):
+            return None
+        answer = straight(one, reader.read_committed)
+        if answer is None:
+            return None
         if self._topic_bytes:  # empty without a metrics endpoint
-            for one in reads:
-                self._went_out(reader, one)
+            self._went_out(reader, one)
         if reader.follower:
             self._count_throttled(reads)
-        if len(reads) == 1 and attempt.straight and reader.context.api_version >= STRAIGHT_FROM:
-            one = reads[0]
-            if plan.session is None or (one.read is not None and one.read.size_bytes):
-                answer = straight(one, reader.read_committed)
-                if answer is not None:
-                    one.asked.changed(one.high_watermark, one.log_start_offset)
-                    if plan.session is None:
-                        return self._ended(reader, plan, answer)
-                    answer.session_id = plan.session.id
-                    return answer
-        response = FetchResponse()
-        topics: dict[str | bytes, FetchableTopicResponse] = {}
-        for one in reads:
-            self._add(reader, plan, response, topics, one)
-        return self._ended(reader, plan, response)
+        one.asked.changed(one.high_watermark, one.log_start_offset)
+        return self._ended(reader, plan, answer)
 
-    def _answer_in_steps(
-        self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt
-    ) -> Steps[FetchResponse]:
+    def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> Steps[FetchResponse]:
+        if attempt.waits_for_cold:
+            for number, one in enumerate(attempt.reads):
+                if one.cold is not None and not one.cold.done:
+                    yield one.cold
+                self._settle(one)
+                if not number % STEP_ELEMENTS:
+                    yield None
+            answer = self._straight(reader, plan, attempt)
+            if answer is not None:
+                return answer
         response = FetchResponse()
         topics: dict[str | bytes, FetchableTopicResponse] = {}
         for number, one in enumerate(attempt.reads):
             if number % CHUNK_ELEMENTS == CHUNK_ELEMENTS - 1:
                 yield None
-            self._went_out(reader, one)
+            if self._topic_bytes:
+                self._went_out(reader, one)
             self._add(reader, plan, response, topics, one)
         if reader.follower:
             self._count_throttled(attempt.reads)

@@ -14,7 +14,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, by_elements, drained
+from blumfeld.spi.steps import STEP_ELEMENTS, Buckets, in_parts, result_of, small_at_once
 from blumfeld.spi.storage import TimestampOffset
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.list_offsets import (
@@ -40,17 +40,8 @@ Waiting = tuple[Completion[Found], Callable[[Completion[Found]], None]]
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of ListOffsets."""
-    looking = ListOffsets(ports)
-    return [
-        ApiHandler(
-            key=2,
-            min_version=1,
-            max_version=11,
-            handle=looking.handle,
-            error_response=failed,
-            in_steps=looking.in_steps,
-        )
-    ]
+    serve = small_at_once(ListOffsets(ports).serve)
+    return [ApiHandler(key=2, min_version=1, max_version=11, handle=serve, error_response=failed)]
 
 
 def failed(request: ListOffsetsRequest, code: int, _message: str | None) -> ListOffsetsResponse:
@@ -75,24 +66,10 @@ class ListOffsets:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    def handle(
-        self, request: ListOffsetsRequest, context: RequestContext
-    ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
-        """Answer at once, unless a look-up by time has to wait for cold bytes."""
-        seen: set[tuple[str, int]] = set()
-        twice: set[tuple[str, int]] = set()
-        for topic in request.topics:
-            for asked in topic.partitions:
-                key = (topic.name, asked.partition_index)
-                (twice if key in seen else seen).add(key)
-        response, waiting = self._looked_up(request, context, twice, set())
-        if len({topic.name for topic in response.topics if topic.partitions}) < len(response.topics):
-            drained(_one_entry_a_topic(response))
-        return _when_all(waiting, response) if waiting else response
-
-    def in_steps(self, request: ListOffsetsRequest, context: RequestContext) -> Steps[Any]:
-        """:meth:`handle` for many partitions. Duplicates are found first: they have one entry, with an error."""
-        twice = yield from _named_twice(request)
+    def serve(self, request: ListOffsetsRequest, context: RequestContext) -> Steps[Any]:
+        """Look the offsets up, some partitions at a time. Duplicates are found first: they have one entry, with an
+        error. A look-up by time may have to wait for cold bytes."""
+        twice = yield from _named_twice(request, few=not context.is_large)
         told: set[tuple[str, int]] = set()
 
         def look_up(
@@ -101,10 +78,9 @@ class ListOffsets:
             response, waiting = self._looked_up(part, context, twice, told)
             return _when_all(waiting, response) if waiting else response
 
-        handler = ApiHandler(key=2, min_version=1, max_version=11, handle=look_up, error_response=failed)
         path = ("topics", "partitions")
-        response = yield from by_elements(lambda: handler, path, path)(request, context)
-        yield from _one_entry_a_topic(response)
+        response = yield from result_of(in_parts(look_up, failed, path, path)(request, context))
+        yield from _one_entry_a_topic(response, few=not context.is_large)
         return response
 
     def _looked_up(
@@ -143,9 +119,9 @@ class ListOffsets:
         return response, waiting
 
 
-def _one_entry_a_topic(response: ListOffsetsResponse) -> Steps[None]:
+def _one_entry_a_topic(response: ListOffsetsResponse, *, few: bool) -> Steps[None]:
     """Put the partitions of each topic into one entry, and leave topics without partitions out, as Kafka does."""
-    named = Buckets()
+    named = Buckets(few=few)
     topics: list[ListOffsetsTopicResponse] = []
     for number, topic in enumerate(response.topics):
         if number % STEP_ELEMENTS == STEP_ELEMENTS - 1:
@@ -161,8 +137,8 @@ def _one_entry_a_topic(response: ListOffsetsResponse) -> Steps[None]:
     yield from named.let_go()
 
 
-def _named_twice(request: ListOffsetsRequest) -> Steps[set[tuple[str, int]]]:
-    seen = Buckets()
+def _named_twice(request: ListOffsetsRequest, *, few: bool) -> Steps[set[tuple[str, int]]]:
+    seen = Buckets(few=few)
     number = 0
     twice: set[tuple[str, int]] = set()
     for topic in request.topics:

@@ -26,7 +26,7 @@ from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import is_internal
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, TakesSteps, by_elements, errors_by_elements
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, errors_by_elements, in_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata import (
     MetadataRequest,
@@ -54,9 +54,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             min_version=0,
             max_version=13,
             handle=metadata.handle,
-            error_response=failed,
-            in_steps=metadata.in_steps,
-            error_in_steps=errors_by_elements(failed, ("topics",), ("topics",)),
+            error_response=errors_by_elements(failed, ("topics",), ("topics",)),
         )
     ]
 
@@ -93,21 +91,22 @@ class Metadata:
 
     def handle(
         self, request: MetadataRequest, context: RequestContext
-    ) -> MetadataResponse | Completion[MetadataResponse]:
+    ) -> MetadataResponse | Completion[MetadataResponse] | Steps[Any]:
         """Answer at once; or, if a partition that this node leads is still being opened, once it is open; or, if the
         process of a leader is gone, once its broker is fenced. If that takes long, the partition has no leader
         (LEADER_NOT_AVAILABLE), so that the client asks again soon.
 
-        A client may produce as soon as it has our answer, so the partition must be open by then.
+        A client may produce as soon as it has our answer, so the partition must be open by then. Topics with many
+        partitions together take steps.
 
         :raises BrokerError: INVALID_REQUEST, a topic by id or without a name before version 12
-        :raises TakesSteps: the topics have many partitions together
         """
-        if self._has_many_partitions(None if _asks_for_all(request, context) else request.topics):
-            raise TakesSteps
-        return self._handle(request, context, _may_create(request, context))
+        asked = None if _asks_for_all(request, context) else request.topics
+        if context.is_large or self._has_many_partitions(asked):
+            return self._many(request, context)
+        return self._some(request, context, _may_create(request, context))
 
-    def _handle(
+    def _some(
         self, request: MetadataRequest, context: RequestContext, may_create: bool
     ) -> MetadataResponse | Completion[MetadataResponse]:
         asked = request.topics
@@ -131,14 +130,14 @@ class Metadata:
             fenced.when_done(lambda _: self._ports.hosted.settled().when_done(opened))
         return answered
 
-    def in_steps(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
-        """:meth:`handle` for many topics, each once. Missing topics are created in parts, up to Kafka's bound for a
+    def _many(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
+        """:meth:`_some` for many topics, each once. Missing topics are created in parts, up to Kafka's bound for a
         request.
 
         :raises BrokerError: as :meth:`handle`
         """
         if _asks_for_all(request, context):
-            return (yield from self._all_in_steps(request, context))
+            return (yield from self._every_topic(request, context))
         made = 0
         for number, topic in enumerate(request.topics or ()):
             if context.api_version < ASKED_BY_ID_FROM and (topic.name is None or topic.topic_id != ZERO_UUID):
@@ -148,7 +147,7 @@ class Metadata:
 
         def handle(part: MetadataRequest, context: RequestContext) -> Any:
             nonlocal made
-            answered = self._handle(part, context, may_create and made < NEW_PARTITIONS_MAX)
+            answered = self._some(part, context, may_create and made < NEW_PARTITIONS_MAX)
             in_flight = self._auto_create.in_flight()
             if in_flight is None or isinstance(answered, Completion):
                 return answered
@@ -157,10 +156,10 @@ class Metadata:
             in_flight.when_done(lambda _: whole.complete(answered))
             return whole
 
-        part = ApiHandler(key=3, min_version=0, max_version=13, handle=handle, error_response=failed)
         may_create = _may_create(request, context)
-        serve = by_elements(
-            lambda: part,
+        serve = in_parts(
+            handle,
+            failed,
             ("topics",),
             ("topics",),
             chunk=TOPICS_AT_ONCE if may_create else CHUNK_ELEMENTS,
@@ -171,7 +170,7 @@ class Metadata:
     def _has_many_partitions(self, asked: list[MetadataRequestTopic] | None) -> bool:
         return sum(len(topic.partitions) for topic in self._asked(asked)) > PARTITIONS_AT_ONCE
 
-    def _all_in_steps(self, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse]:
+    def _every_topic(self, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse]:
         fenced = self._ports.lost.settled(one.broker_id for one in live_brokers(self._ports.cluster.image))
         if fenced is not None:
             yield fenced

@@ -13,7 +13,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
-from blumfeld.spi.steps import by_elements, check_keys
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.find_coordinator import (
     Coordinator,
@@ -27,15 +27,16 @@ TRANSACTION = 1
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of FindCoordinator."""
-    handler = ApiHandler(
-        key=10,
-        min_version=0,
-        max_version=6,
-        handle=FindCoordinator(ports).handle,
-        error_response=failed,
-        in_steps=by_elements(lambda: handler, ("coordinator_keys",), ("coordinators",)),
-    )
-    return [handler]
+    find = FindCoordinator(ports).handle
+    return [
+        ApiHandler(
+            key=10,
+            min_version=0,
+            max_version=6,
+            handle=in_parts(find, failed, ("coordinator_keys",), ("coordinators",)),
+            error_response=failed,
+        )
+    ]
 
 
 def failed(request: FindCoordinatorRequest, code: int, message: str | None) -> FindCoordinatorResponse:
@@ -61,7 +62,6 @@ class FindCoordinator:
         """Answer at once. A missing internal topic is created, and COORDINATOR_NOT_AVAILABLE makes the client ask
         again."""
         if context.api_version >= BATCH_FROM:
-            check_keys(request.coordinator_keys)
             return FindCoordinatorResponse(
                 coordinators=[self._find(key, request.key_type, context) for key in request.coordinator_keys]
             )

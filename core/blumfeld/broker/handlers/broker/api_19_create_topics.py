@@ -8,15 +8,13 @@ controller listeners other brokers ask for the topics that they create by themse
 
 from __future__ import annotations
 
-import msgspec
-
 from blumfeld.broker.handlers.common import TOPICS_AT_ONCE
 from blumfeld.broker.handlers.forwarded_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.metadata.topics.creation import NEW_PARTITIONS_MAX
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS, by_elements
+from blumfeld.spi.steps import STEP_ELEMENTS, in_parts
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -33,7 +31,7 @@ TOO_MANY = "Excessively large number of partitions per request."
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of CreateTopics."""
 
-    def handle(request: CreateTopicsRequest, context: RequestContext) -> Completion[Message]:
+    def create(request: CreateTopicsRequest, context: RequestContext) -> Completion[Message]:
         refused = [topic for topic in request.topics if not _may_create(context, topic)]
         request.topics = [topic for topic in request.topics if topic not in refused]
 
@@ -44,34 +42,33 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
         return forward(ports, request, context, request.timeout_ms, complete)
 
-    def in_steps(request: CreateTopicsRequest, context: RequestContext) -> Steps[Message]:
+    def refuse(request: CreateTopicsRequest, _context: RequestContext) -> Message:
+        return failed(request, ErrorCode.POLICY_VIOLATION, TOO_MANY)
+
+    path = ("topics",)
+    create_some = in_parts(create, failed, path, path, chunk=TOPICS_AT_ONCE, once=lambda topic: topic.name)
+    refuse_some = in_parts(refuse, failed, path, path)
+
+    def create_many(request: CreateTopicsRequest, context: RequestContext) -> Steps[Message]:
         partitions = 0
         for number, topic in enumerate(request.topics):
             partitions += len(topic.assignments) or max(topic.num_partitions, 1)
             if not number % STEP_ELEMENTS:
                 yield None
-        serve = too_many if partitions > NEW_PARTITIONS_MAX else in_parts
+        serve = refuse_some if partitions > NEW_PARTITIONS_MAX else create_some
         answer: Message = yield from serve(request, context)
         return answer
 
-    def refuse(request: CreateTopicsRequest, _context: RequestContext) -> Message:
-        return failed(request, ErrorCode.POLICY_VIOLATION, TOO_MANY)
-
-    handler = ApiHandler(
-        key=19,
-        min_version=2,
-        max_version=7,
-        listeners=("broker", "controller"),
-        handle=handle,
-        error_response=failed,
-        in_steps=in_steps,
-    )
-    path, answered = ("topics",), ("topics",)
-    in_parts = by_elements(
-        lambda: handler, path, answered, chunk=TOPICS_AT_ONCE, once=lambda topic: topic.name
-    )
-    too_many = by_elements(lambda: msgspec.structs.replace(handler, handle=refuse), path, answered)
-    return [handler]
+    return [
+        ApiHandler(
+            key=19,
+            min_version=2,
+            max_version=7,
+            listeners=("broker", "controller"),
+            handle=lambda request, context: (create_many if context.is_large else create)(request, context),
+            error_response=failed,
+        )
+    ]
 
 
 def failed(request: CreateTopicsRequest, code: int, message: str | None) -> Message:

@@ -9,7 +9,7 @@ from blumfeld.broker.handlers.forwarded_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_topics import (
     DeletableTopicResult,
@@ -25,23 +25,23 @@ BY_ID_SINCE_VERSION = 6
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of DeleteTopics."""
-    deleting = DeleteTopics(ports)
-    handler = ApiHandler(
-        key=20,
-        min_version=1,
-        max_version=6,
-        listeners=("broker", "controller"),
-        handle=deleting.handle,
-        error_response=failed,
-        in_steps=lambda request, context: (
-            by_name if context.api_version < BY_ID_SINCE_VERSION else by_either
-        )(request, context),
+    delete = DeleteTopics(ports).handle
+    by_name = in_parts(delete, failed, ("topic_names",), ("responses",), once=lambda name: name)
+    by_either = in_parts(
+        delete, failed, ("topics",), ("responses",), once=lambda topic: (topic.name, topic.topic_id)
     )
-    by_name = by_elements(lambda: handler, ("topic_names",), ("responses",), once=lambda name: name)
-    by_either = by_elements(
-        lambda: handler, ("topics",), ("responses",), once=lambda topic: (topic.name, topic.topic_id)
-    )
-    return [handler]
+    return [
+        ApiHandler(
+            key=20,
+            min_version=1,
+            max_version=6,
+            listeners=("broker", "controller"),
+            handle=lambda request, context: (
+                by_name if context.api_version < BY_ID_SINCE_VERSION else by_either
+            )(request, context),
+            error_response=failed,
+        )
+    ]
 
 
 def failed(request: DeleteTopicsRequest, code: int, message: str | None) -> Message:

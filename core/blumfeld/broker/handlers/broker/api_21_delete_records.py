@@ -14,7 +14,7 @@ from blumfeld.broker.replicas.partition import Partition
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import is_internal
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.delete_records import (
     DeleteRecordsPartition,
@@ -31,16 +31,9 @@ NO_LOW_WATERMARK = -1
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of DeleteRecords."""
-    deleting = DeleteRecords(ports)
-    handler = ApiHandler(
-        key=21,
-        min_version=0,
-        max_version=2,
-        handle=deleting.handle,
-        error_response=failed,
-        in_steps=by_elements(lambda: handler, ("topics", "partitions"), ("topics", "partitions")),
-    )
-    return [handler]
+    path = ("topics", "partitions")
+    serve = in_parts(DeleteRecords(ports).handle, failed, path, path)
+    return [ApiHandler(key=21, min_version=0, max_version=2, handle=serve, error_response=failed)]
 
 
 def failed(request: DeleteRecordsRequest, code: int, _message: str | None) -> Message:

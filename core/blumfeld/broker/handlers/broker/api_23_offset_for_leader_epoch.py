@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.offset_for_leader_epoch import (
     EpochEndOffset,
@@ -32,15 +32,9 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             ]
         )
 
-    handler = ApiHandler(
-        key=23,
-        min_version=2,
-        max_version=4,
-        handle=handle,
-        error_response=failed,
-        in_steps=by_elements(lambda: handler, ("topics", "partitions"), ("topics", "partitions")),
-    )
-    return [handler]
+    path = ("topics", "partitions")
+    serve = in_parts(handle, failed, path, path)
+    return [ApiHandler(key=23, min_version=2, max_version=4, handle=serve, error_response=failed)]
 
 
 def failed(

@@ -25,7 +25,7 @@ from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.steps import errors_by_elements
+from blumfeld.spi.steps import at_once, errors_by_elements, small_at_once
 from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
@@ -47,16 +47,13 @@ ALIKE_MAX = 32
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of WriteTxnMarkers."""
-    markers = WriteTxnMarkers(ports)
     return [
         ApiHandler(
             key=27,
             min_version=1,
             max_version=2,
-            handle=markers.handle,
-            error_response=failed,
-            in_steps=markers.in_steps,
-            error_in_steps=errors_by_elements(
+            handle=small_at_once(WriteTxnMarkers(ports).serve),
+            error_response=errors_by_elements(
                 failed, ("markers", "topics", "partition_indexes"), ("markers", "topics", "partitions")
             ),
         )
@@ -169,36 +166,23 @@ class WriteTxnMarkers:
         self._coordinator_epoch_max = 0
         self._leaps = RepeatedEvents(ports.runtime)
 
-    def handle(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Completion[Message]:
-        """Place the markers. The answer completes when every marker is committed or has failed.
+    def serve(self, request: WriteTxnMarkersRequest, context: RequestContext) -> Steps[Completion[Message]]:
+        """Place the markers. The answer completes when every marker is committed or has failed; no step waits for the
+        commit of those before it.
 
         :raises BrokerError: CLUSTER_AUTHORIZATION_FAILED
         """
-        self._check_permission(context)
-        return self.write(request)
+        if not any(context.authorize(can, "Cluster", CLUSTER_NAME) for can in ("Alter", "ClusterAction")):
+            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
+        return (yield from self._place(request))
 
     def write(self, request: WriteTxnMarkersRequest) -> Completion[Message]:
-        """:meth:`handle` for this node's own coordinator, which needs no permission."""
+        """:meth:`serve` for this node's own coordinator, which needs no permission, at once."""
+        answered: Completion[Message] = at_once(self._place(request))
+        return answered
+
+    def _place(self, request: WriteTxnMarkersRequest) -> Steps[Completion[Message]]:
         writing = _Writing()
-        for _ in self._steps(request, writing):
-            pass
-        return writing.answered
-
-    def in_steps(
-        self, request: WriteTxnMarkersRequest, context: RequestContext
-    ) -> Steps[Completion[Message]]:
-        """:meth:`handle` for many partitions. No step waits for the commit of those before it."""
-        self._check_permission(context)
-        writing = _Writing()
-        yield from self._steps(request, writing)
-        return writing.answered
-
-    def _check_permission(self, context: RequestContext) -> None:
-        may = any(context.authorize(can, "Cluster", CLUSTER_NAME) for can in ("Alter", "ClusterAction"))
-        if not may:
-            raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-
-    def _steps(self, request: WriteTxnMarkersRequest, writing: _Writing) -> Steps[None]:
         for alike in _alike(request.markers):
             markers = []
             for asked in alike:
@@ -220,6 +204,7 @@ class WriteTxnMarkers:
             if not alike[0].topics:
                 yield None
         writing.one_done()
+        return writing.answered
 
     def _leaps_past_the_image(self, asked: WritableTxnMarker) -> bool:
         """Whether the marker's epoch is later than that of every coordinator in the image."""

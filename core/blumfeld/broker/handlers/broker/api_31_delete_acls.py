@@ -18,8 +18,7 @@ def handlers(_ports: Ports) -> list[ApiHandler]:
             max_version=3,
             listeners=("broker", "controller"),
             handle=no_authorizer,
-            error_response=failed,
-            error_in_steps=errors_by_elements(failed, ("filters",), ("filter_results",)),
+            error_response=errors_by_elements(failed, ("filters",), ("filter_results",)),
         )
     ]
 

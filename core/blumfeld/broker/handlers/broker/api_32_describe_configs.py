@@ -21,7 +21,7 @@ from blumfeld.config.values import Source, Synonym
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, TOPIC_RESOURCE
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import TakesSteps, by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_configs import (
     DescribeConfigsRequest,
@@ -55,7 +55,6 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             max_version=4,
             handle=describing.handle,
             error_response=failed,
-            in_steps=describing.in_steps,
         )
     ]
 
@@ -80,13 +79,16 @@ class DescribeConfigs:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    def handle(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
-        """Describe each resource with the requested keys; null requests all keys.
-
-        :raises TakesSteps: for several resources: one takes 8 bytes of a request, and 70 kB of its answer
+    def handle(
+        self, request: DescribeConfigsRequest, context: RequestContext
+    ) -> DescribeConfigsResponse | Steps[Message]:
+        """Describe each resource with the requested keys; null requests all keys. Several resources take steps: one
+        takes 8 bytes of a request, and 70 kB of its answer.
         """
-        if len(request.resources) > RESOURCES_AT_ONCE:
-            raise TakesSteps
+        several = len(request.resources) > RESOURCES_AT_ONCE
+        return self._many(request, context) if several else self._some(request, context)
+
+    def _some(self, request: DescribeConfigsRequest, context: RequestContext) -> DescribeConfigsResponse:
         results = []
         for resource in request.resources:
             try:
@@ -108,21 +110,21 @@ class DescribeConfigs:
             )
         return DescribeConfigsResponse(results=results)
 
-    def in_steps(self, request: DescribeConfigsRequest, context: RequestContext) -> Steps[Message]:
-        """:meth:`handle` for many resources. Those beyond :data:`KEYS_MAX` get INVALID_REQUEST."""
+    def _many(self, request: DescribeConfigsRequest, context: RequestContext) -> Steps[Message]:
+        """Describe many resources in steps. Those beyond :data:`KEYS_MAX` get INVALID_REQUEST."""
         left = KEYS_MAX
 
         def handle(part: DescribeConfigsRequest, context: RequestContext) -> Message:
             nonlocal left
             if left <= 0:
                 return failed(part, ErrorCode.INVALID_REQUEST, TOO_MANY)
-            answer = self.handle(part, context)
+            answer = self._some(part, context)
             left -= sum(len(result.configs) for result in answer.results)
             return answer
 
-        part = ApiHandler(key=32, min_version=1, max_version=4, handle=handle, error_response=failed)
-        serve = by_elements(lambda: part, ("resources",), ("results",), chunk=RESOURCES_AT_ONCE)
-        return serve(request, context)
+        serve = in_parts(handle, failed, ("resources",), ("results",), chunk=RESOURCES_AT_ONCE)
+        answer: Message = yield from serve(request, context)
+        return answer
 
     def _describe(self, resource: DescribeConfigsResource, context: RequestContext) -> Iterator[Described]:
         name = resource.resource_name

@@ -9,20 +9,22 @@ from __future__ import annotations
 from blumfeld.broker.handlers.altering import Altering, resource_key
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.context import ApiHandler
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.messages.alter_configs import AlterConfigsResourceResponse, AlterConfigsResponse
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of AlterConfigs."""
     altering = Altering(ports, AlterConfigsResponse, AlterConfigsResourceResponse)
-    handler = ApiHandler(
-        key=33,
-        min_version=0,
-        max_version=2,
-        listeners=("broker", "controller"),
-        handle=altering.handle,
-        error_response=altering.failed,
-        in_steps=by_elements(lambda: handler, ("resources",), ("responses",), once=resource_key),
-    )
-    return [handler]
+    return [
+        ApiHandler(
+            key=33,
+            min_version=0,
+            max_version=2,
+            listeners=("broker", "controller"),
+            handle=in_parts(
+                altering.handle, altering.failed, ("resources",), ("responses",), once=resource_key
+            ),
+            error_response=altering.failed,
+        )
+    ]

@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, drained
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, small_at_once
 from blumfeld.spi.storage import (
     LogDirInfo,
     LogDirNotFoundError,
@@ -41,47 +41,25 @@ NAME_CHARS_MAX = 255
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of AlterReplicaLogDirs."""
 
-    def handle(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Message:
+    def serve(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Steps[Message]:
         if not context.authorize("Alter", "Cluster", "kafka-cluster"):
-            return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-        return _answer(request, lambda path, at: _alter(ports, path, at))
-
-    def in_steps(request: AlterReplicaLogDirsRequest, context: RequestContext) -> Steps[Message]:
-        if not context.authorize("Alter", "Cluster", "kafka-cluster"):
-            return error_in_steps(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
-        return _answer_in_steps(request, lambda path, at: _alter(ports, path, at))
+            return (yield from failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None))
+        return (yield from _answer(request, lambda path, at: _alter(ports, path, at)))
 
     return [
-        ApiHandler(
-            key=34,
-            min_version=1,
-            max_version=2,
-            handle=handle,
-            error_response=failed,
-            in_steps=in_steps,
-            error_in_steps=error_in_steps,
-        )
+        ApiHandler(key=34, min_version=1, max_version=2, handle=small_at_once(serve), error_response=failed)
     ]
 
 
-def failed(request: AlterReplicaLogDirsRequest, code: int, _message: str | None) -> Message:
-    """Returns an answer with this error for every partition."""
+def failed(request: AlterReplicaLogDirsRequest, code: int, _message: str | None) -> Steps[Message]:
+    """The steps to an answer with this error for every partition."""
     return _answer(request, lambda _path, _at: code)
 
 
-def error_in_steps(request: AlterReplicaLogDirsRequest, code: int, _message: str | None) -> Steps[Message]:
-    """:func:`failed` for many partitions."""
-    return _answer_in_steps(request, lambda _path, _at: code)
-
-
-def _answer(request: AlterReplicaLogDirsRequest, alter: Callable[[str, TopicPartition], int]) -> Message:
-    return drained(_answer_in_steps(request, alter))
-
-
-def _answer_in_steps(
+def _answer(
     request: AlterReplicaLogDirsRequest, alter: Callable[[str, TopicPartition], int]
 ) -> Steps[Message]:
-    """Answer in steps. If a request names several directories for a replica, the last one counts, as in Kafka."""
+    """If a request names several directories for a replica, the last one counts, as in Kafka."""
     wanted: dict[TopicPartition, str] = {}
     seen = 0
     for directory in request.dirs:

@@ -11,7 +11,7 @@ from __future__ import annotations
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS, drained
+from blumfeld.spi.steps import STEP_ELEMENTS, small_at_once
 from blumfeld.spi.storage import LogDirInfo, TopicPartition, several_directories
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_log_dirs import (
@@ -27,10 +27,7 @@ from blumfeld.wire.schema import Message
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of DescribeLogDirs."""
 
-    def handle(request: DescribeLogDirsRequest, context: RequestContext) -> Message:
-        return drained(in_steps(request, context))
-
-    def in_steps(request: DescribeLogDirsRequest, context: RequestContext) -> Steps[Message]:
+    def serve(request: DescribeLogDirsRequest, context: RequestContext) -> Steps[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         wanted: set[TopicPartition] | None = None
@@ -50,9 +47,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         return DescribeLogDirsResponse(results=[contents.result(one) for one in directories])
 
     return [
-        ApiHandler(
-            key=35, min_version=1, max_version=5, handle=handle, error_response=failed, in_steps=in_steps
-        )
+        ApiHandler(key=35, min_version=1, max_version=5, handle=small_at_once(serve), error_response=failed)
     ]
 
 

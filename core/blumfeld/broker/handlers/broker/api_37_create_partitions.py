@@ -10,7 +10,7 @@ from blumfeld.broker.handlers.forwarded_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_partitions import (
     CreatePartitionsRequest,
@@ -35,18 +35,19 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
         return forward(ports, request, context, request.timeout_ms, complete)
 
-    handler = ApiHandler(
-        key=37,
-        min_version=0,
-        max_version=3,
-        listeners=("broker", "controller"),
-        handle=handle,
-        error_response=failed,
-        in_steps=by_elements(
-            lambda: handler, ("topics",), ("results",), chunk=TOPICS_AT_ONCE, once=lambda topic: topic.name
-        ),
+    serve = in_parts(
+        handle, failed, ("topics",), ("results",), chunk=TOPICS_AT_ONCE, once=lambda topic: topic.name
     )
-    return [handler]
+    return [
+        ApiHandler(
+            key=37,
+            min_version=0,
+            max_version=3,
+            listeners=("broker", "controller"),
+            handle=serve,
+            error_response=failed,
+        )
+    ]
 
 
 def failed(request: CreatePartitionsRequest, code: int, message: str | None) -> Message:

@@ -11,7 +11,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.metadata.partitions.requested_elections import failed
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from blumfeld.wire.schema import Message
@@ -33,20 +33,22 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             return complete(failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None))
         return forward(ports, request, context, request.timeout_ms, complete)
 
-    handler = ApiHandler(
-        key=43,
-        min_version=0,
-        max_version=2,
-        listeners=("broker", "controller"),
-        handle=handle,
-        error_response=_failed,
-        in_steps=by_elements(
-            lambda: handler,
-            ("topic_partitions", "partitions"),
-            ("replica_election_results", "partition_result"),
-        ),
+    serve = in_parts(
+        handle,
+        _failed,
+        ("topic_partitions", "partitions"),
+        ("replica_election_results", "partition_result"),
     )
-    return [handler]
+    return [
+        ApiHandler(
+            key=43,
+            min_version=0,
+            max_version=2,
+            listeners=("broker", "controller"),
+            handle=serve,
+            error_response=_failed,
+        )
+    ]
 
 
 def _failed(request: ElectLeadersRequest, code: int, message: str | None) -> Message:

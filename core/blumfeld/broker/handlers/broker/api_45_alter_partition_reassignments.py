@@ -9,7 +9,7 @@ from blumfeld.broker.handlers.forwarded_requests import forward
 from blumfeld.broker.ports import Ports
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -28,16 +28,16 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         return forward(ports, request, context, request.timeout_ms, lambda answer: answer)
 
-    handler = ApiHandler(
-        key=45,
-        min_version=0,
-        max_version=1,
-        listeners=("broker", "controller"),
-        handle=handle,
-        error_response=failed,
-        in_steps=by_elements(lambda: handler, ("topics", "partitions"), ("responses", "partitions")),
-    )
-    return [handler]
+    return [
+        ApiHandler(
+            key=45,
+            min_version=0,
+            max_version=1,
+            listeners=("broker", "controller"),
+            handle=in_parts(handle, failed, ("topics", "partitions"), ("responses", "partitions")),
+            error_response=failed,
+        )
+    ]
 
 
 def failed(_request: AlterPartitionReassignmentsRequest, code: int, message: str | None) -> Message:

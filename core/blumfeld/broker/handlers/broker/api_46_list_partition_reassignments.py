@@ -11,7 +11,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.spi.cluster import TopicImage
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import STEP_ELEMENTS, drained
+from blumfeld.spi.steps import STEP_ELEMENTS, small_at_once
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
@@ -25,10 +25,7 @@ from blumfeld.wire.schema import Message
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of ListPartitionReassignments."""
 
-    def handle(request: ListPartitionReassignmentsRequest, context: RequestContext) -> Message:
-        return drained(in_steps(request, context))
-
-    def in_steps(request: ListPartitionReassignmentsRequest, context: RequestContext) -> Steps[Message]:
+    def serve(request: ListPartitionReassignmentsRequest, context: RequestContext) -> Steps[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):
             return failed(request, ErrorCode.CLUSTER_AUTHORIZATION_FAILED, None)
         topics = ports.cluster.image.topics
@@ -49,9 +46,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         return ListPartitionReassignmentsResponse(error_message=None, topics=found)
 
     return [
-        ApiHandler(
-            key=46, min_version=0, max_version=0, handle=handle, error_response=failed, in_steps=in_steps
-        )
+        ApiHandler(key=46, min_version=0, max_version=0, handle=small_at_once(serve), error_response=failed)
     ]
 
 

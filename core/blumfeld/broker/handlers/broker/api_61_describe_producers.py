@@ -12,7 +12,7 @@ from blumfeld.broker.ports import Ports
 from blumfeld.log.producers.snapshot import ProducerEntry
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import TakesSteps, by_elements, drained, errors_by_elements, first_repeated
+from blumfeld.spi.steps import at_once, errors_by_elements, first_repeated, in_parts, result_of
 from blumfeld.wire.errors import BrokerError, ErrorCode, message_of
 from blumfeld.wire.messages.describe_producers import (
     DescribeProducersRequest,
@@ -37,9 +37,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
             min_version=0,
             max_version=0,
             handle=described.handle,
-            error_response=failed,
-            in_steps=described.in_steps,
-            error_in_steps=errors_by_elements(failed, *_PATHS),
+            error_response=errors_by_elements(failed, *_PATHS),
         )
     ]
 
@@ -65,33 +63,34 @@ class DescribeProducers:
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
-        one = ApiHandler(key=61, min_version=0, max_version=0, handle=self._answer, error_response=failed)
-        self._by_partition = by_elements(lambda: one, *_PATHS, chunk=1)
+        self._by_partition = in_parts(self._answer, failed, *_PATHS, chunk=1)
 
-    def handle(self, request: DescribeProducersRequest, context: RequestContext) -> DescribeProducersResponse:
+    def handle(
+        self, request: DescribeProducersRequest, context: RequestContext
+    ) -> DescribeProducersResponse | Steps[Any]:
         """Describe each partition, or answer its error: INVALID_TOPIC_EXCEPTION, TOPIC_AUTHORIZATION_FAILED, or the
-        error for a partition that isn't here.
+        error for a partition that isn't here. Many producers take steps.
 
         :raises BrokerError: INVALID_REQUEST if a partition is asked for twice. A few kB could ask for gigabytes
-        :raises TakesSteps: many producers are to be described
         """
-        drained(self._check(request))
-        producers = 0
-        for topic in request.topics:
-            for index in topic.partition_indexes:
-                partition = self._ports.hosted.find(topic.name, index)
-                producers += 0 if partition is None else len(partition.state.producers)
-        if producers > PRODUCERS_AT_ONCE:
-            raise TakesSteps
-        return self._answer(request, context)
+        steps = self._steps(request, context)
+        if context.is_large or self._has_many(request):
+            return steps
+        answer: DescribeProducersResponse = at_once(steps)
+        return answer
 
-    def in_steps(self, request: DescribeProducersRequest, context: RequestContext) -> Steps[Any]:
-        """:meth:`handle` for many partitions or producers.
+    def _has_many(self, request: DescribeProducersRequest) -> bool:
+        hosted = (
+            self._ports.hosted.find(topic.name, index)
+            for topic in request.topics
+            for index in topic.partition_indexes
+        )
+        producers = (len(one.state.producers) for one in hosted if one is not None)
+        return sum(producers) > PRODUCERS_AT_ONCE
 
-        :raises BrokerError: as :meth:`handle`
-        """
+    def _steps(self, request: DescribeProducersRequest, context: RequestContext) -> Steps[Any]:
         yield from self._check(request)
-        return (yield from self._by_partition(request, context))
+        return (yield from result_of(self._by_partition(request, context)))
 
     def _check(self, request: DescribeProducersRequest) -> Steps[None]:
         asked = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)

@@ -17,7 +17,7 @@ from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import is_internal
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, drained, errors_by_elements
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, errors_by_elements, small_at_once
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.describe_topic_partitions import (
     Cursor,
@@ -30,16 +30,13 @@ from blumfeld.wire.messages.describe_topic_partitions import (
 
 def handlers(ports: Ports) -> list[ApiHandler]:
     """Returns the handler of DescribeTopicPartitions."""
-    describing = DescribeTopicPartitions(ports)
     return [
         ApiHandler(
             key=75,
             min_version=0,
             max_version=0,
-            handle=describing.handle,
-            error_response=failed,
-            in_steps=describing.in_steps,
-            error_in_steps=errors_by_elements(failed, ("topics",), ("topics",)),
+            handle=small_at_once(DescribeTopicPartitions(ports).serve),
+            error_response=errors_by_elements(failed, ("topics",), ("topics",)),
         )
     ]
 
@@ -59,27 +56,23 @@ class DescribeTopicPartitions:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
 
-    def handle(
+    def serve(
         self, request: DescribeTopicPartitionsRequest, context: RequestContext
-    ) -> DescribeTopicPartitionsResponse:
-        """Returns one page. Its ``next_cursor`` is the first partition of the next page.
+    ) -> Steps[DescribeTopicPartitionsResponse]:
+        """The steps to one page. Its ``next_cursor`` is the first partition of the next page.
 
         :raises BrokerError: INVALID_REQUEST: the cursor has a negative partition, or a topic that isn't among those
             of the request. The topics behind it would look like the last page.
         """
-        return drained(self._page(request, context, self._names(request)))
-
-    def in_steps(
-        self, request: DescribeTopicPartitionsRequest, context: RequestContext
-    ) -> Steps[DescribeTopicPartitionsResponse]:
-        """:meth:`handle` for many topics. Their names are sorted in pieces, so that the loop isn't held."""
-        if not request.topics:
-            return self.handle(request, context)
-        runs: list[list[str]] = []
-        for start in range(0, len(request.topics), STEP_ELEMENTS):
-            runs.append(sorted(topic.name for topic in request.topics[start : start + STEP_ELEMENTS]))
-            yield None
-        names = (name for name, _ in groupby(merge(*runs)))
+        names: Iterable[str]
+        if request.topics:
+            runs: list[list[str]] = []
+            for start in range(0, len(request.topics), STEP_ELEMENTS):
+                runs.append(sorted(topic.name for topic in request.topics[start : start + STEP_ELEMENTS]))
+                yield None
+            names = (name for name, _ in groupby(merge(*runs)))
+        else:
+            names = sorted(self._ports.cluster.image.topics)
         return (yield from self._page(request, context, names))
 
     def _page(
@@ -120,11 +113,6 @@ class DescribeTopicPartitions:
         if sought is not None:
             raise BrokerError(ErrorCode.INVALID_REQUEST)
         return response
-
-    def _names(self, request: DescribeTopicPartitionsRequest) -> list[str]:
-        if not request.topics:
-            return sorted(self._ports.cluster.image.topics)
-        return sorted({topic.name for topic in request.topics})
 
     def _refuse(
         self,

@@ -12,9 +12,9 @@ from typing import Any
 from blumfeld.broker.handlers.groups.common import GroupPorts
 from blumfeld.coordinator.groups.shard import FetchOffsets
 from blumfeld.coordinator.runtime.coordinator import gather
-from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import by_elements, check_keys
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.offset_fetch import (
@@ -39,18 +39,16 @@ TOPIC_IDS_SINCE_VERSION = 10
 def handlers(ports: GroupPorts) -> list[ApiHandler]:
     """OffsetFetch."""
     fetch = OffsetFetch(ports)
-    part = ApiHandler(
-        key=ApiKey.OFFSET_FETCH, min_version=0, max_version=0, handle=fetch.handle, error_response=fetch.error
-    )
-    of_groups = by_elements(
-        lambda: part,
+    of_groups = in_parts(
+        fetch.handle,
+        fetch.error,
         ("groups", "topics", "partition_indexes"),
         ("groups", "topics", "partitions"),
         named="group_id",
     )
-    of_topics = by_elements(lambda: part, ("topics", "partition_indexes"), ("topics", "partitions"))
+    of_topics = in_parts(fetch.handle, fetch.error, ("topics", "partition_indexes"), ("topics", "partitions"))
 
-    def in_steps(request: OffsetFetchRequest, context: RequestContext) -> Steps[Any] | None:
+    def handle(request: OffsetFetchRequest, context: RequestContext) -> Any:
         several = context.api_version >= GROUPS_SINCE_VERSION
         return (of_groups if several else of_topics)(request, context)
 
@@ -59,9 +57,8 @@ def handlers(ports: GroupPorts) -> list[ApiHandler]:
             key=ApiKey.OFFSET_FETCH,
             min_version=1,
             max_version=10,
-            handle=fetch.handle,
+            handle=handle,
             error_response=fetch.error,
-            in_steps=in_steps,
         )
     ]
 
@@ -76,7 +73,6 @@ class OffsetFetch:
         """Fetch the committed offsets of each group from its shard."""
         version = context.api_version
         asked = request.groups if version >= GROUPS_SINCE_VERSION else [_as_group(request)]
-        check_keys(group.group_id for group in asked)
         parts = [self._group(group, request.require_stable, context) for group in asked]
         response: Completion[Message] = Completion()
 

@@ -9,7 +9,6 @@ from blumfeld.coordinator.groups.answers import authorized_operations, code_of, 
 from blumfeld.coordinator.groups.shard import DescribeGroup
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import check_keys
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_groups import (
@@ -38,7 +37,6 @@ class DescribeGroups:
     def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> Completion[Message]:
         """DescribeGroups: each group from its shard, in the order asked."""
         asked = list(request.groups)
-        check_keys(asked)
         described: list[Completion[Any]] = []
         for group in asked:
             if context.authorize("Describe", "Group", group):

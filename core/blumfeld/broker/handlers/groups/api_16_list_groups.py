@@ -25,7 +25,6 @@ def handlers(ports: GroupPorts) -> list[ApiHandler]:
             max_version=5,
             handle=listing.handle,
             error_response=failed,
-            in_steps=listing.in_steps,
         )
     ]
 
@@ -36,8 +35,13 @@ class ListGroups:
     def __init__(self, ports: GroupPorts) -> None:
         self._ports = ports
 
-    def handle(self, request: ListGroupsRequest, context: RequestContext) -> Completion[Message]:
+    def handle(
+        self, request: ListGroupsRequest, context: RequestContext
+    ) -> Completion[Message] | Steps[Completion[Message]]:
         """ListGroups, from all shards on this node. Groups that the principal may not describe are left out."""
+        return (self._list_by_long_filters if context.is_large else self._list)(request, context)
+
+    def _list(self, request: ListGroupsRequest, context: RequestContext) -> Completion[Message]:
         all_of_them = context.authorize("Describe", "Cluster", "kafka-cluster")
 
         def may_see(group_id: str) -> bool:
@@ -55,8 +59,10 @@ class ListGroups:
 
         return merged(self._ports.coordinator.submit_to_all(request, context), merge)
 
-    def in_steps(self, request: ListGroupsRequest, context: RequestContext) -> Steps[Any]:
-        """ListGroups with long filters. They are put into lower case once, not by each shard."""
+    def _list_by_long_filters(
+        self, request: ListGroupsRequest, context: RequestContext
+    ) -> Steps[Completion[Message]]:
+        """:meth:`_list`, with filters that are put into lower case once, not by each shard."""
         filters: list[Buckets] = []
         for name in ("states_filter", "types_filter"):
             filters.append(Buckets())
@@ -65,7 +71,7 @@ class ListGroups:
                 if not number % STEP_ELEMENTS:
                     yield None
             setattr(request, name, filters[-1])
-        listed = self.handle(request, context)
+        listed = self._list(request, context)
         if not listed.done:
             yield listed
         for one in filters:

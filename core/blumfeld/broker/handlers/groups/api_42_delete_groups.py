@@ -9,7 +9,6 @@ from blumfeld.coordinator.groups.answers import code_of, merged, refused
 from blumfeld.coordinator.groups.shard import DeleteGroup
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
-from blumfeld.spi.steps import check_keys
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.delete_groups import (
@@ -42,7 +41,6 @@ class DeleteGroups:
 
     def handle(self, request: DeleteGroupsRequest, context: RequestContext) -> Completion[Message]:
         """DeleteGroups: each group on its own, once."""
-        check_keys(request.groups_names)
         asked = list(dict.fromkeys(request.groups_names))
         deleted: list[Completion[Any]] = []
         for group in asked:

@@ -12,8 +12,8 @@ from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.cluster import ClusterImage, TopicImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import ApiHandler, Handle, RequestContext
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.context import ApiHandler, RequestContext
+from blumfeld.spi.steps import in_parts
 from blumfeld.spi.transactions import TransactionCoordinator
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest, OffsetCommitRequestTopic
@@ -41,7 +41,7 @@ class GroupPorts(NamedTuple):
 def handler_of(
     key: int,
     versions: tuple[int, int],
-    handle: Handle,
+    handle: Callable[[Any, RequestContext], Any],
     error_response: ErrorResponse,
     arrays: tuple[tuple[str, ...], tuple[str, ...]],
     once: Callable[[Any], Any] | None = None,
@@ -50,14 +50,12 @@ def handler_of(
     request whose elements are answered one for one, and those of the answer. Of elements that are equal by ``once``,
     the first counts.
     """
-    part = ApiHandler(key=key, min_version=0, max_version=0, handle=handle, error_response=error_response)
     return ApiHandler(
         key=key,
         min_version=versions[0],
         max_version=versions[1],
-        handle=handle,
+        handle=in_parts(handle, error_response, *arrays, once=once),
         error_response=error_response,
-        in_steps=by_elements(lambda: part, *arrays, once=once),
     )
 
 

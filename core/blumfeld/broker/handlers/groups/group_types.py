@@ -7,10 +7,10 @@ from typing import Any
 
 from blumfeld.broker.handlers.groups.common import ErrorResponse, GroupPorts
 from blumfeld.coordinator.groups.shard import TypeCommand
-from blumfeld.spi.completion import Completion, Steps
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.groups import GroupProtocol, Submit
-from blumfeld.spi.steps import by_elements
+from blumfeld.spi.steps import in_parts
 from blumfeld.wire.api import API_BY_KEY, ApiKey, response_class
 from blumfeld.wire.errors import BrokerError, ErrorCode
 
@@ -66,23 +66,14 @@ class TypeApis:
 
     def handler(self, api: int, low: int, high: int, error_response: ErrorResponse) -> ApiHandler:
         """The handler of one API. Only LeaveGroup has an array that grows."""
-        in_steps = None
-        if api == ApiKey.LEAVE_GROUP:
-            part = ApiHandler(
-                key=api, min_version=0, max_version=0, handle=self.handle, error_response=error_response
-            )
-            by_members = by_elements(lambda: part, ("members",), ("members",))
-
-            def in_steps(request: Any, context: RequestContext) -> Steps[Any] | None:
-                return by_members(request, context) if request.members else None
-
+        members = ("members",)
+        leaves = api == ApiKey.LEAVE_GROUP
         return ApiHandler(
             key=api,
             min_version=low,
             max_version=high,
-            handle=self.handle,
+            handle=in_parts(self.handle, error_response, members, members) if leaves else self.handle,
             error_response=error_response,
-            in_steps=in_steps,
         )
 
     def handle(self, request: Any, context: RequestContext) -> Completion[Any]:
