@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -36,3 +37,12 @@ def small_archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     decoders = ("binance-usdm", "raw")
     archive(folder / "archive", rows, decoders=decoders, recv_header="ns", batch_rows=40)
     return folder / "archive"
+
+
+@pytest.fixture(scope="module")
+def bootstrap() -> Iterator[str]:
+    """The address of a broker of the test's module."""
+    from blumfeld.testing import EmbeddedBroker
+
+    with EmbeddedBroker() as broker:
+        yield broker.bootstrap_servers

@@ -17,7 +17,6 @@ PUBLISHER = 1
 
 
 def header(rtype: int, size: int, event_ns: int = EVENT_NS) -> bytes:
-    """Returns the header of a record of this many bytes."""
     return struct.pack("<BBHIQ", size // 4, rtype, PUBLISHER, INSTRUMENT, event_ns)
 
 
@@ -44,28 +43,23 @@ def event(
 
 
 def trade(**fields: int | str | bytes) -> bytes:
-    """Returns a record of ``trades``."""
     return event(0x00, **fields)  # type: ignore[arg-type]
 
 
 def order(action: str = "A", side: str = "B", price: int = 3_722_750_000_000, order_id: int = 99) -> bytes:
-    """Returns a record of ``mbo``."""
     fields = (order_id, price, 3, 128, 0, action.encode(), side.encode(), RECEIVED_NS, 10, 8)
     return header(0xA0, 56) + struct.pack("<QqIBBccQiI", *fields)
 
 
 def bar(rtype: int = 0x21) -> bytes:
-    """Returns a record of ``ohlcv``."""
     return header(rtype, 56) + struct.pack("<qqqqQ", 10**9, 3 * 10**9, 5 * 10**8, 2 * 10**9, 2**63 + 1)
 
 
 def status() -> bytes:
-    """Returns a record that fits no table."""
     return header(0x12, 40) + bytes(24)
 
 
 def system() -> bytes:
-    """Returns a record of the session."""
     return header(0x17, 80) + bytes(64)
 
 
@@ -73,7 +67,6 @@ BOOK = (3_720_250_000_000, 3_720_500_000_000, 24, 11)
 
 
 def quote(rtype: int = 0x01, action: str = "A", **fields: int) -> bytes:
-    """Returns a record with one level."""
     return event(rtype, action=action, levels=[BOOK], **fields)  # type: ignore[arg-type]
 
 

@@ -27,7 +27,6 @@ def rows_in(decoded: Any, table: str) -> list[dict[str, Any]]:
 
 
 def errors(decoded: Any) -> dict[int, str]:
-    """Returns the error of each rejected row."""
     return {rejected.row: rejected.error for rejected in decoded.rejected}
 
 

@@ -37,7 +37,6 @@ class Message:
 
 
 def trades(ids: Iterable[int], **more: Any) -> list[Message]:
-    """Returns a message for each id."""
     return [Message(one, one, ts=one * 1000, **more) for one in ids]
 
 

@@ -43,7 +43,6 @@ class Registry:
         self.answers[f"{path}?format=serialized"] = {"schema": encoded, "schemaType": "PROTOBUF"}
 
     def answer(self, path: str) -> tuple[int, bytes]:
-        """(status, body)."""
         self.asked.append(path)
         if self.fails:
             return self.fails.pop()
@@ -81,12 +80,10 @@ def serving() -> Iterator[Registry]:
 
 
 def framed(schema_id: int, payload: bytes) -> bytes:
-    """Returns a zero byte, the id and the payload."""
     return b"\0" + schema_id.to_bytes(4, "big") + payload
 
 
 def avro(schema_id: int, schema: Any, *records: Answer) -> list[bytes]:
-    """Returns a message for each record."""
     messages = []
     for record in records:
         stream = io.BytesIO()
@@ -156,7 +153,6 @@ def trade_file() -> descriptor_pb2.FileDescriptorProto:
 
 
 def protobuf_class(name: str) -> Any:
-    """Returns the class of a message of ``trade_file``."""
     from blumfeld_sink_spark.decoders.schemas.protobuf import _decimal_file
 
     pool = descriptor_pool.DescriptorPool()

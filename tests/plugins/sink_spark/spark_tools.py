@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Producer
+from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
 from blumfeld_sink_spark.records import OffsetRange
@@ -20,20 +21,34 @@ TIME_MS = 1_723_161_256_299
 """Timestamp of the first message of each ``produce``."""
 
 
-def make_topic(bootstrap: str, name: str, partitions: int = 1, root: Path | None = None) -> ArchiveSettings:
-    """Makes a topic that keeps records with old timestamps, and returns settings of an archive of it."""
+def make_topic(
+    bootstrap: str,
+    name: str,
+    partitions: int = 1,
+    root: Path | None = None,
+    config: Mapping[str, str] | None = None,
+    **settings: Any,
+) -> ArchiveSettings:
+    """Makes a topic that keeps records with old timestamps, and returns settings of an archive of it.
+
+    :param config: further configuration of the topic
+    """
     admin = AdminClient({"bootstrap.servers": bootstrap})
-    topic = NewTopic(name, partitions, 1, config={"retention.ms": "-1"})
+    topic = NewTopic(name, partitions, 1, config={"retention.ms": "-1", **(config or {})})
     for future in admin.create_topics([topic]).values():
         future.result(30)
-    return ArchiveSettings(
-        bootstrap=bootstrap,
-        topics=(name,),
-        kafka={"default.api.timeout.ms": "3000"},
-        root=str(root or "unused"),
-        master="local[2]",
-        spark={"spark.driver.memory": "1g"},
-    )
+    given = {
+        "kafka": {"default.api.timeout.ms": "3000"}, "root": str(root or "unused"), "master": "local[2]",
+        "spark": {"spark.driver.memory": "1g"}, **settings,
+    }  # fmt: skip
+    return ArchiveSettings(bootstrap=bootstrap, topics=(name,), **given)
+
+
+def delete_records(bootstrap: str, topic: str, before: int) -> None:
+    """Deletes the records of partition 0 before an offset."""
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        future.result(10)
 
 
 def produce(bootstrap: str, topic: str, count: int, transactions: str = "", partition: int = 0) -> None:

@@ -103,7 +103,6 @@ def apply(*values: bytes | None, decoders: Sequence[Decoder] = (Words(),), decim
 
 
 def errors(applied: Applied) -> dict[int, str]:
-    """By place in the batch."""
     if "quarantine" not in applied.tables:
         return {}
     return {row["k_offset"] - FIRST_OFFSET: row["error"] for row in applied.tables["quarantine"].to_pylist()}
@@ -182,7 +181,6 @@ def test_a_null_where_none_may_be_rejects_the_message() -> None:
 
 
 def test_a_number_too_big_for_its_column_rejects_the_message() -> None:
-    """One among many, found by halves."""
 
     def big(table: pa.Table) -> pa.Table:
         sides = [300 if row["symbol"] == "BIG" else 1 for row in table.to_pylist()]
@@ -211,7 +209,6 @@ def test_an_exception_has_the_same_words_in_each_run() -> None:
 
 @pytest.mark.parametrize("raises", [ArchiveError, ImportError, MemoryError, OSError])
 def test_what_says_nothing_about_the_message_is_no_reason_for_quarantine(raises: type[Exception]) -> None:
-    """The batch will be tried again: nothing is lost."""
     with pytest.raises((ArchiveError, MemoryError, OSError)):
         apply(b"A 1", b"raise", decoders=[Words(raises=raises)])
 
@@ -302,7 +299,6 @@ def test_the_header_says_when_it_was_received() -> None:
 
 
 def test_an_event_without_a_time_has_that_of_its_receipt_to_the_nanosecond() -> None:
-    """Not Kafka's milliseconds where a header knows better; and the findings of its stream have the same."""
     rows = with_headers([("recv", b"1723161256000000012")], [("recv", b"1723161256000000034")])
     quotes = [b'{"u":%d,"s":"X","b":"1.5","B":"2","a":"2","A":"1"}' % nth for nth in (4, 5)]
     rows = rows.set_column(1, rows.schema.field(1), pa.array(quotes, pa.binary()))
@@ -364,7 +360,6 @@ BATCHES = st.lists(VALUES | st.sampled_from([b"?", b"raise", b" 1", b"A 10000", 
 def test_every_message_is_in_the_tables_or_in_quarantine_wherever_batches_are_cut(
     values: list[bytes], cut: int, both: bool
 ) -> None:
-    """A message is whole and in order in exactly one of the two, and two parts give the rows of the whole."""
     decoders = [Words(), Words(name="others")] if both else [Words()]
     settings = ArchiveSettings(topics=("ticks",), decimal="6,2")
     rows = batch(values)
@@ -383,7 +378,6 @@ def test_every_message_is_in_the_tables_or_in_quarantine_wherever_batches_are_cu
 
 
 def test_decoders_of_a_topic() -> None:
-    """Those for all, and its own, in the order of the settings, each once."""
     settings = ArchiveSettings(topics=("a", "b"), decoders=("raw", "a=dbn", "a=raw", "b=dbn"))
     assert [decoder.name for decoder in decoders_for("a", settings)] == ["raw", "dbn"]
     assert [decoder.name for decoder in decoders_for("b", settings)] == ["raw", "dbn"]

@@ -70,6 +70,5 @@ class TestVenue(DecoderContract):
 
 
 def test_every_built_in_decoder_is_held_to_it() -> None:
-    """``confluent`` beside the registry that it needs."""
     held = {"confluent", "dbn", "raw", *venue_messages.VENUES}
     assert held == set(catalog.names())

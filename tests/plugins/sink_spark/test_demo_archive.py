@@ -35,7 +35,6 @@ README = Path(__file__).resolve().parents[3] / "README.md"
 
 
 def parts(feed: list[FeedMessage]) -> list[list[FeedMessage]]:
-    """By partition, as the demo places them."""
     found: list[list[FeedMessage]] = [[] for _ in range(PARTITIONS)]
     for message in feed:
         found[zlib.crc32(message.key) % PARTITIONS].append(message)
@@ -43,7 +42,6 @@ def parts(feed: list[FeedMessage]) -> list[list[FeedMessage]]:
 
 
 def sent(message: FeedMessage) -> Record:
-    """As the demo's producer sends it."""
     return Record(
         value=message.value,
         key=message.key,
@@ -89,7 +87,6 @@ def check(root: Path, feed: list[FeedMessage]) -> None:
 
 
 def readme_command(verb: str) -> list[str]:
-    """The arguments of README's line of this verb."""
     (line,) = re.findall(rf"^blumfeld {verb} [^#\n]*", README.read_text(), flags=re.M)
     return shlex.split(line)[1:]
 

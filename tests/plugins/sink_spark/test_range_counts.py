@@ -29,7 +29,6 @@ RANGE = OffsetRange("t", 0, 0, 100)
 
 
 def rows_at(offsets: Sequence[int], values: Sequence[bytes | None] | None = None) -> pa.RecordBatch:
-    """Messages at these offsets."""
     count = len(offsets)
     columns = {
         "key": [None if offset % 3 else b"k%d" % offset for offset in offsets],
@@ -80,7 +79,6 @@ def test_all_offsets_are_counted_however_batches_are_cut(
 
 
 def test_what_the_fetch_gave_and_no_decoder_saw_is_missing() -> None:
-    """85 of 100 messages get lost between the fetch and the decoder; the fetch says that it skipped one marker."""
     skips = Skips([Span(50, 51, CONTROL)])
     count = counted([rows_at([*range(10), 95, 96, 97, 98])]).count(RANGE, skips)
     assert count.skipped == {CONTROL: 1, MISSING: 85}
@@ -222,7 +220,6 @@ def test_the_account_of_a_fetch_goes_to_the_sink_as_a_row(tmp_path: Path) -> Non
 
 @pytest.mark.parametrize("reader", ["direct", "python"])
 def test_a_task_that_lost_messages_is_not_published(tmp_path: Path, reader: str) -> None:
-    """The plan is 0..100, and 85 of the messages never reached the decoder."""
     results = _worked(tmp_path, [_feed().slice(0, 15)], RANGE)
     with pytest.raises(
         LedgerConflictError, match=r"t-0 0\.\.100: 85 of its 100 offsets .* 15\.\.100\. Nothing"

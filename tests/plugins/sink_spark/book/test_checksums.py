@@ -31,7 +31,6 @@ Checksum = Callable[[str, Tops], int]
 
 
 def checked(rows: pa.Table, checksum: Checksum) -> tuple[int, int, int]:
-    """Returns the numbers of right checksums, wrong checksums, and books."""
     right = wrong = 0
     symbols = pc.unique(rows.column("symbol")).to_pylist()
     for symbol in symbols:
@@ -47,7 +46,6 @@ def checked(rows: pa.Table, checksum: Checksum) -> tuple[int, int, int]:
 
 
 def of_capture(path: Path, decoder: str) -> pa.Table:
-    """Returns the rows of a capture's books."""
     return all_of("book_deltas", decoded([path], decoder))
 
 

@@ -40,7 +40,6 @@ def rows_of(messages: list[list[Level]], start: int = 0) -> pa.Table:
 
 
 def best_of(book: dict[int, dict[int, int]], levels: int) -> None:
-    """Cuts each side of a book to its best levels."""
     for side, sizes in book.items():
         for price in sorted(sizes, key=lambda price: -side * price)[levels:]:
             del sizes[price]
@@ -55,7 +54,6 @@ SNAPSHOT = [(side, 5 - side * nth, 1) for side in (1, -1) for nth in range(1, 4)
     st.lists(st.lists(LEVELS, min_size=1, max_size=4), max_size=12), st.lists(st.integers(1, 12), max_size=3)
 )
 def test_a_book_is_cut_after_each_message(messages: list[list[Level]], cuts: list[int]) -> None:
-    """As a slow reader cuts it, wherever the rows are cut; by columns and message by message."""
     feed, wanted = [SNAPSHOT, *messages], []
     slow: dict[int, dict[int, int]] = {1: {}, -1: {}}
     for levels in feed:

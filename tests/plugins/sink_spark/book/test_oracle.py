@@ -20,12 +20,10 @@ SPOT = ["spot/btcusdt_20240808.gz", "spot/btcusdt_20240809.gz"]
 
 
 def captures(names: list[str]) -> list[Path]:
-    """The files, or a skip."""
     return [shared_path(f"market-data/hftbacktest/{name}") for name in names]
 
 
 def tops(applied: list[Applied]) -> tuple[Sync, list[Best]]:
-    """The top of the book after each message, fed batch by batch."""
     sync, top = Sync(), Tops()
     found = [
         best

@@ -40,12 +40,10 @@ def snapshot(last: int | None, prev: int | None = None, **bids: str) -> Sent:
 
 
 def change(first: int | None, last: int | None, prev: int | None = None, **bids: str) -> Sent:
-    """Levels that change."""
     return Sent(first, last, prev, {price[1:]: size for price, size in bids.items()})
 
 
 def rows_of(feed: list[Sent], start: int = 0) -> pa.Table:
-    """Returns rows of ``book_deltas``."""
     rows = [
         {
             **dict.fromkeys(("ts_event", "ts_recv", "k_offset"), at),
@@ -78,7 +76,6 @@ def built(feed: list[Sent], cuts: list[int] | None = None) -> tuple[Levels, Sync
 
 
 def everywhere(feed: list[Sent]) -> tuple[Levels, Sync]:
-    """The same wherever it is cut."""
     whole, sync = built(feed)
     for cut in range(1, len(feed)):
         again, other = built(feed, [cut])
@@ -133,7 +130,6 @@ def test_a_chain_by_the_id_before() -> None:
     ],
 )
 def test_a_hole_breaks_the_book(feed: list[Sent]) -> None:
-    """It is followed all the same, and says where it broke; the next snapshot mends it."""
     levels, sync = everywhere(feed)
     first = len(feed) - 2
     assert (levels, sync.breaks, sync.broken_at) == ({"5": "1", "6": "3"}, 2, first)
@@ -193,7 +189,6 @@ def test_a_sequence_may_begin_anew() -> None:
 
 
 def test_a_sequence_that_begins_anew_in_a_hole_breaks_the_book() -> None:
-    """Something before it is missing; what comes after it is applied all the same."""
     levels, sync = everywhere([RESTARTED[0], *RESTARTED[2:]])
     assert (levels, sync.breaks, sync.broken_at) == ({"99": "7"}, 1, 1)
 
@@ -223,7 +218,6 @@ def test_a_late_snapshot_takes_no_changes_of_an_older_sequence() -> None:
 def test_a_chain_with_new_sequences_is_applied_whole(
     steps: list[tuple[bool, int, int]], data: st.DataObject
 ) -> None:
-    """Wherever it is cut."""
     feed, wanted, last = [snapshot(100, -1, p1="1")], {"1": "1"}, 100
     for anew, price, size in steps:
         prev, last = last, data.draw(st.integers(1, last - 1)) if anew and last > 1 else last + price
@@ -243,7 +237,6 @@ def test_a_venue_without_ids_is_followed_as_it_comes() -> None:
 
 
 def test_before_a_snapshot_there_is_no_book() -> None:
-    """However many changes came."""
     levels, sync = everywhere([change(1, 1, p1="1"), change(2, 2, p2="2")])
     assert (levels, sync.synced) == ({}, False)
     with pytest.raises(ValueError, match="no snapshot yet"):
@@ -300,7 +293,6 @@ def test_both_books_are_that_of_a_slow_reader(
 
 
 def test_prices_come_and_go_without_end() -> None:
-    """Levels far from the top that come and go leave nothing behind."""
     feed = [Sent(1, 1, 0, {"5000": "1"}, snapshot=True)]
     for at in range(2, 3000):
         feed += [Sent(at, at, at - 1, {f"{at}": "1", "5000": "2"}), Sent(at, at, at - 1, {f"{at}": "0"})]
@@ -313,6 +305,5 @@ def test_prices_come_and_go_without_end() -> None:
 
 @given(st.lists(st.integers(-(10**38) + 1, 10**38 - 1), max_size=20), st.integers(0, 3))
 def test_integers_are_exact(numbers: list[int], skipped: int) -> None:
-    """Integers of any size and sign that the column holds are exact, in a slice, too."""
     column = pa.array([Decimal(number) for number in numbers], pa.decimal128(38, 0))
     assert integers(column.slice(skipped)) == numbers[skipped:]

@@ -55,7 +55,6 @@ def breaks(decoder: Any, sequences: Any) -> Counter[str]:
 
 
 def snapshots(tables: dict[str, Any]) -> tuple[int, int]:
-    """Levels that are none of a snapshot, and those that are."""
     flags = tables["book_deltas"].column("is_snapshot").to_numpy()
     return int((~flags).sum()), int(flags.sum())
 

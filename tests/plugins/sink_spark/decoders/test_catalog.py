@@ -62,7 +62,6 @@ def test_another_plug_in_s_decoders_are_found_when_it_is_named(monkeypatch: pyte
 
 
 def test_a_plug_in_that_breaks_the_contract_of_plug_ins_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel refuses such a plug-in, and so does the catalog: a hook without its mark is not called."""
     install(monkeypatch, "ForgetsTheMark")
     said = "plug-in acme_decoder: blumfeld_decoders is not marked with hookimpl"
     with pytest.raises(SettingsError, match=said):
@@ -70,7 +69,6 @@ def test_a_plug_in_that_breaks_the_contract_of_plug_ins_is_refused(monkeypatch: 
 
 
 def test_a_plug_in_that_isn_t_there_or_brings_no_decoders_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the plug-in as the kernel does."""
     said = r'archive\.decoder_plugins\[0\]: found "nobody", which isn\'t installed; allowed: no installed plug-in'
     with pytest.raises(SettingsError, match=said):
         catalog.find("x", ["nobody"])

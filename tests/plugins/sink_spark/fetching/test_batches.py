@@ -204,7 +204,6 @@ def test_groups_and_batches_of_rows_may_be_cut_anywhere(monkeypatch: pytest.Monk
 
 
 def of(producer: int, offset: int, count: int = 1) -> bytes:
-    """Records of a transaction."""
     return bytes(
         build_batch(
             [Record(None, b"p%d" % producer, timestamp=1)] * count,
@@ -218,7 +217,6 @@ def of(producer: int, offset: int, count: int = 1) -> bytes:
 
 
 def ends(producer: int, offset: int, *, commit: bool) -> bytes:
-    """The marker of a transaction."""
     return bytes(
         build_transaction_marker(
             commit=commit, producer_id=producer, producer_epoch=0, coordinator_epoch=0,
@@ -253,7 +251,6 @@ def test_a_wrong_checksum_names_the_batch_and_rows_before_it_are_given() -> None
 
 
 def forged(body: bytes, count: int, last_offset_delta: int = 0) -> bytearray:
-    """A batch of these bytes with a CRC that is right."""
     batch = build_batch([Record()], last_offset_delta=last_offset_delta)[:HEADER_BYTES] + body
     batch[8:12] = (len(batch) - 12).to_bytes(4, "big")
     batch[57:61] = count.to_bytes(4, "big", signed=True)

@@ -11,8 +11,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka import Producer
 
 from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.wire.api_table import ApiKey
@@ -29,8 +28,8 @@ from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.topics import fetch
 from blumfeld_sink_spark.spark.topics.consume import consume_range
-from tests.plugins.sink_spark.fetching.scripted_broker import MODERN, TOPIC, Answer, ScriptedBroker, scripted
-from tests.plugins.sink_spark.spark_tools import TIME_MS, make_topic, produce, rows_of
+from tests.plugins.sink_spark.scripted_broker import MODERN, TOPIC, Answer, ScriptedBroker, scripted
+from tests.plugins.sink_spark.spark_tools import TIME_MS, delete_records, make_topic, produce, rows_of
 
 pytestmark = pytest.mark.archive
 
@@ -50,7 +49,7 @@ def reader_of(brokers: Brokers, end: int, patience_s: float, **more: Any) -> Ran
 
 
 def offsets_of(broker: ScriptedBroker, end: int, patience_s: float = 10.0, **more: Any) -> list[int]:
-    with closing(Brokers(broker.bootstrap, "test", 5.0)) as brokers:
+    with closing(Brokers(broker.address, "test", 5.0)) as brokers:
         found = reader_of(brokers, end, patience_s, **more).batches()
         return [offset for rows in found for offset in rows["offset"].to_pylist()]
 
@@ -60,7 +59,6 @@ def one_by_one(nth: int) -> Answer:
 
 
 def test_the_next_fetch_goes_out_before_rows_are_given() -> None:
-    """The reader holds the first rows and asks for no more; the second fetch reaches the broker all the same."""
     second = threading.Event()
 
     def answered(nth: int) -> Answer:
@@ -68,7 +66,7 @@ def test_the_next_fetch_goes_out_before_rows_are_given() -> None:
             second.set()
         return one_by_one(nth)
 
-    with scripted(answered) as broker, closing(Brokers(broker.bootstrap, "test", 5.0)) as brokers:
+    with scripted(answered) as broker, closing(Brokers(broker.address, "test", 5.0)) as brokers:
         rows = reader_of(brokers, 3, 10.0).batches()
         assert next(rows)["offset"].to_pylist() == [0]
         assert second.wait(10)
@@ -92,7 +90,6 @@ def test_errors_that_pass_are_waited_for(error: ErrorCode) -> None:
 
 
 def test_an_answer_that_is_cut_off_is_asked_for_again() -> None:
-    """A connection that dies inside a frame, and one that sends bytes that aren't a frame."""
     answers: dict[int, Answer] = {1: b"\0\0\1\0abc", 3: b"\x7f\xff\xff\xff", 5: None}
     with scripted(lambda nth: answers.get(nth, of(batch(nth // 2)))) as broker:
         assert offsets_of(broker, 4) == [0, 1, 2, 3]
@@ -182,7 +179,7 @@ def test_what_is_too_old_is_left_to_librdkafka(
     monkeypatch.setattr("blumfeld_sink_spark.spark.topics.consume.consume_range", consumed)
     answers = [of(batch(0, 2)), of(data)]
     with scripted(lambda nth: answers[nth], versions) as broker:
-        settings = ArchiveSettings(bootstrap=broker.bootstrap, topics=(TOPIC,))
+        settings = ArchiveSettings(bootstrap=broker.address, topics=(TOPIC,))
         found = list(fetch.read_range(settings, OffsetRange(TOPIC, 0, 0, 9)))
         assert sum(rows.num_rows for rows in found) == position
         assert asked == [OffsetRange(TOPIC, 0, position, 9)]
@@ -213,12 +210,6 @@ def test_bootstrap_servers_are_read_as_kafka_writes_them() -> None:
     assert addresses_of("a:1, [::1]:2,b") == [("a", 1), ("::1", 2), ("b", 9092)]
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
-        yield broker.bootstrap_servers
-
-
 def both(settings: ArchiveSettings, start: int, end: int) -> pa.Table:
     """The rows of a range, which both readers give alike."""
     wanted = OffsetRange(settings.topics[0], 0, start, end)
@@ -229,7 +220,7 @@ def both(settings: ArchiveSettings, start: int, end: int) -> pa.Table:
 
 def test_both_readers_give_the_same_rows(bootstrap: str) -> None:
     """Each codec, with and without keys and values, with headers, and some of the records cut away."""
-    settings = msgspec.structs.replace(make_topic(bootstrap, "both"), headers=True)
+    settings = make_topic(bootstrap, "both", headers=True)
     sizes = (0, 1, 200, 20_000)
     for codec in ("none", "gzip", "snappy", "lz4", "zstd"):
         producer = Producer({"bootstrap.servers": bootstrap, "compression.type": codec, "linger.ms": 5})
@@ -244,21 +235,14 @@ def test_both_readers_give_the_same_rows(bootstrap: str) -> None:
         assert producer.flush(30) == 0
     assert both(settings, 0, 1500).num_rows == 1500
     assert both(settings, 433, 434).num_rows == 1
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.delete_records([TopicPartition("both", 0, 700)]).values():
-        future.result(10)
+    delete_records(bootstrap, "both", 700)
     lenient = msgspec.structs.replace(settings, fail_on_data_loss=False, headers=False)
     assert both(lenient, 650, 1444)["offset"].to_pylist() == list(range(700, 1444))
 
 
 def test_both_readers_give_the_brokers_time_where_the_topic_has_it(bootstrap: str) -> None:
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    made = admin.create_topics(
-        [NewTopic("stamped", 1, 1, config={"message.timestamp.type": "LogAppendTime"})]
-    )
-    made["stamped"].result(30)
+    settings = make_topic(bootstrap, "stamped", config={"message.timestamp.type": "LogAppendTime"})
     produce(bootstrap, "stamped", 5)
-    settings = ArchiveSettings(bootstrap=bootstrap, topics=("stamped",))
     assert set(both(settings, 0, 5)["timestampType"].to_pylist()) == {1}
 
 
@@ -273,9 +257,8 @@ def test_a_broker_that_restarts_under_a_reader_costs_no_record(tmp_path: Path) -
 
     with broker(0) as first:
         port = first.port
-        settings = make_topic(first.bootstrap_servers, "kept")
+        settings = make_topic(first.bootstrap_servers, "kept", kafka={"default.api.timeout.ms": "30000"})
         produce(first.bootstrap_servers, "kept", 20)
-        settings = msgspec.structs.replace(settings, kafka={"default.api.timeout.ms": "30000"})
         rows = fetch.read_range(settings, OffsetRange("kept", 0, 0, 40))
         found = next(rows)["offset"].to_pylist()
     with broker(port) as second:

@@ -40,7 +40,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def expected(root: Path) -> tuple[int, Decimal, list[str]]:
-    """The expected number of rows, sum of prices, and symbols."""
     rows = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 10**9)
     return COUNT, sum(rows["price"].to_pylist(), Decimal(0)), sorted(SYMBOLS)
 
@@ -162,7 +161,6 @@ SPARK: dict[str, Any] = {
 
 
 def test_row_groups_are_passed_over_by_time(root: Path) -> None:
-    """A reader of the last rows reads one row group of each file."""
     path = next((root / "trades/date=2024-08-09/BTCUSDT").iterdir())
     metadata = pq.ParquetFile(path).metadata
     column = metadata.schema.names.index("ts_event")

@@ -133,7 +133,6 @@ def test_row_groups_are_cut_by_their_count(tmp_path: Path) -> None:
 def test_large_messages_make_small_row_groups_whatever_the_batches(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, batch_rows: int
 ) -> None:
-    """A row group ends with the message that makes it reach the bound."""
     for module in (parquet_module, output_module):
         monkeypatch.setattr(module, "WIDE_ROW_GROUP_BYTES", 2000)
     monkeypatch.setattr(writer_module, "SPLIT_ROWS", 1)
@@ -146,7 +145,6 @@ def test_large_messages_make_small_row_groups_whatever_the_batches(
 
 
 def test_many_symbols_are_held_in_little_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rows beyond the bound go to the disk and come back. No file is opened before the task's end."""
     monkeypatch.setattr(writer_module, "SPLIT_ROWS", 1000)
     symbols = tuple(f"S{number:03d}" for number in range(100))
     store = tools.FolderStore(tmp_path)

@@ -32,7 +32,6 @@ class FolderStore:
 
 
 def settings(**changes: Any) -> ArchiveSettings:
-    """Returns settings that suffice for writing files."""
     return ArchiveSettings(topics=("t",), **changes)
 
 

@@ -28,7 +28,6 @@ TABLES = (("trades", "BTCUSDT"), ("bbo", "ETH/USDT"), ("raw", ""))
 
 
 def settings_of(root: str) -> ArchiveSettings:
-    """Returns the settings of an archive of one topic."""
     return ArchiveSettings(root=root, topics=("ticks",))
 
 
@@ -146,7 +145,6 @@ class FailingStore:
 
 
 def no_space() -> StoreError:
-    """Returns the error that a full disk raises."""
     error = StoreError("root: no space left")
     error.errno = errno.ENOSPC
     return error
@@ -167,12 +165,10 @@ def published(store: ArchiveStore) -> set[str]:
 
 
 def named_files(record: CommitRecord) -> set[str]:
-    """Returns the paths that a record names."""
     return {entry.path for entry in record.files}
 
 
 def opened(root: Any) -> ArchiveStore:
-    """Returns the store of a folder."""
     return open_store(str(root))
 
 

@@ -41,7 +41,6 @@ class CountingStore:
 
 
 def chain(count: int, query: str = "q", topic: str = "t", step: int = 10) -> Iterator[CommitRecord]:
-    """Yields records that follow each other."""
     for batch in range(count):
         file = FileEntry(
             path=f"trades/{batch}", table="trades", date="2024-08-08", rows=3, bytes=50, sha256="",
@@ -59,7 +58,6 @@ def filled(store: ArchiveStore, count: int, **options: Any) -> Ledger:
 
 
 def same(one: Ledger, other: Ledger) -> None:
-    """Asserts that both ledgers have the same state."""
     assert one.queries() == other.queries()
     assert one.topics() == other.topics()
     for query in one.queries():

@@ -25,7 +25,6 @@ pytest.importorskip("obstore")
 
 @pytest.fixture
 def s3(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """The URL of an empty bucket path."""
     with s3_server(tmp_path, monkeypatch) as url:
         yield url
 
@@ -36,7 +35,6 @@ def store() -> ArchiveStore:
 
 
 def expected() -> dict[str, str]:
-    """Returns the archive's content after two batches without a failure."""
     store = open_store("memory://")
     Work().publish(store)
     Work().next().publish(store)
@@ -66,7 +64,6 @@ def test_whatever_is_cut_short_another_run_leaves_the_same_archive(after: bool, 
 def test_a_copy_that_stayed_in_staging_is_seen_by_nobody(
     store: ArchiveStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The process crashes between the copy to the final name and the delete of the staged file."""
     real = type(store).delete
 
     def dies(self: ArchiveStore, path: str) -> None:

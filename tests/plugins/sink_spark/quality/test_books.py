@@ -69,7 +69,6 @@ class Exchange:
 
 
 def exchange(changes: list[tuple[str, int, int]]) -> Exchange:
-    """Returns an exchange that sent a snapshot and these changes."""
     made = Exchange()
     for nth in range(1, 15):
         made.levels["a"][1000 + nth] = made.levels["b"][1000 - nth] = nth * 10**7
@@ -123,7 +122,6 @@ def test_a_whole_feed_is_never_told(changes: list[tuple[str, int, int]], data: s
 @settings(deadline=None, max_examples=examples(20))
 @given(st.integers(1, 60), st.lists(st.integers(0, 70), max_size=4))
 def test_a_missing_message_is_told_the_same_wherever_batches_are_cut(missing: int, cuts: list[int]) -> None:
-    """From the first change whose checksum differs to the first that fits again."""
     sent = exchange(STEADY).sent
     del sent[missing]
     whole = told(sent)

@@ -72,7 +72,6 @@ def _summed(part: list[Seen], start: int, table: str) -> TaskResult:
     ],
 )
 def test_what_is_sent_again_is_no_skew(feed: list[Seen], wanted: list[tuple[str, int]]) -> None:
-    """Wherever it is cut."""
     assert named(feed) == wanted
     for cut in range(1, len(feed)):
         assert named(feed, [cut]) == wanted, cut
@@ -80,7 +79,6 @@ def test_what_is_sent_again_is_no_skew(feed: list[Seen], wanted: list[tuple[str,
 
 
 def test_a_hole_in_the_ids_of_quotes_says_nothing() -> None:
-    """They only grow."""
     assert named([(7, 99), (90, 0), (180, 99), (181, 0)], table=BBO) == [
         ("stale", 0),
         ("skew", 2),

@@ -24,7 +24,6 @@ SECOND = 1_000_000_000
 
 
 def bbo(quotes: list[tuple[str | None, str | None]], start: int = 0) -> pa.Table:
-    """Returns a quote a second."""
     rows = [
         {
             **dict.fromkeys(("ts_event", "ts_recv"), at * SECOND),
@@ -58,12 +57,10 @@ def summed(parts: list[pa.Table], table: str, skew_ms: int = 10_000) -> TaskResu
 
 
 def rows_of(table: pa.Table) -> list[tuple[str, str, int, int | None]]:
-    """Stream, kind, offset, offset before."""
     return [(row["stream"], row["kind"], row["k_offset"], row["offset_before"]) for row in table.to_pylist()]
 
 
 def test_a_crossed_book_is_named_once_and_again_when_it_is_well() -> None:
-    """A locked one too; an empty side crosses nothing."""
     quotes: list[tuple[str | None, str | None]] = [
         ("1", "2"), ("2.000000000000000001", "2"), ("3", "2"), ("2", "2"), ("1", "2"), (None, "2"), ("2", None)
     ]  # fmt: skip
@@ -103,7 +100,6 @@ def test_levels_of_one_message_count_once() -> None:
 
 
 def test_a_book_that_flickers_is_named_briefly() -> None:
-    """And the rest counted."""
     quotes: list[tuple[str | None, str | None]] = [("1", "2"), ("3", "2")] * 1000
     rows = stitch({}, [summed([bbo(quotes)], BBO)])[1].to_pylist()
     assert len(rows) == ROOM + 1
@@ -146,6 +142,5 @@ def test_rules_come_from_the_decoders() -> None:
 
 
 def test_an_empty_range_says_nothing() -> None:
-    """It leaves the state as it was."""
     state, _ = stitch({}, [summed([timed([99])], TRADES)])
     assert stitch(state, [result_of([], 5)])[0] == state

@@ -69,14 +69,12 @@ def everywhere(messages: list[Message]) -> list[tuple[str, int, int, int | None]
 
 
 def test_a_whole_feed_has_no_gaps() -> None:
-    """A whole feed breaks none of the rules."""
     feed = trades(range(1, 30)) + chained([5, 9, 14, 20]) + trades([3, 7, 90], stream="bbo")
     assert everywhere(feed) == []
 
 
 @pytest.mark.parametrize("size", [10, 300])
 def test_a_dropped_message_is_named(size: int) -> None:
-    """The finding has the expected id, and the offsets of the messages after the hole and before it."""
     feed = trades([one for one in range(size) if one != 7])
     assert named(archived(feed)[1]) == [("gap", 107, 106, 1)]
     row = archived(feed, [7])[1][0]
@@ -94,7 +92,6 @@ def test_a_dropped_diff_is_named() -> None:
     "make", [lambda: trades([1, 2, 3, 3, 4, 5]), lambda: _doubled(chained([5, 9, 14, 20]), 2)]
 )
 def test_a_doubled_message_is_named(make: Any) -> None:
-    """At its second coming."""
     assert everywhere(make()) == [("duplicate", 103, 102, None)]
 
 
@@ -202,7 +199,6 @@ WRONG = 1_746_194_730_000_123
 
 
 def at_times(feed: list[Message], first: int = 0) -> list[Message]:
-    """The messages a second apart."""
     return [attrs.evolve(one, ts=(first + nth) * 1000) for nth, one in enumerate(feed)]
 
 
@@ -291,7 +287,6 @@ def test_heartbeats_begin_nothing_anew() -> None:
 def test_wrong_ids_are_told_the_same_wherever_ranges_are_cut(
     stream: str, wrong: list[tuple[int, int]], cuts: list[int]
 ) -> None:
-    """And after each the stream is well again."""
     feed = [Message(at, at, at - 1, stream) for at in range(1, 101)]
     for at, bad in wrong:
         feed[at] = Message(bad, bad, feed[at].prev, stream)
@@ -338,7 +333,6 @@ def test_snapshots_by_rest_break_no_chain() -> None:
 
 
 def test_streams_are_apart() -> None:
-    """By symbol and stream; the rows are sorted by offset."""
     feed = [
         one
         for pair in zip(trades([1, 2, 4]), trades([1, 3, 4], symbol="ETHUSDT"), strict=True)
@@ -348,7 +342,6 @@ def test_streams_are_apart() -> None:
 
 
 def test_a_feed_that_is_all_wrong_is_named_briefly() -> None:
-    """A state and rows that are bounded, and a row that counts the rest."""
     for feed in (trades([5] * 5000), trades(range(0, 10_000, 2)), trades(range(9000, 0, -1))):
         state, rows = archived(feed)
         assert len(rows) <= HEAD + ROOM + 1
@@ -384,7 +377,6 @@ def test_lost_offsets_are_named() -> None:
 
 
 def test_rows_may_be_judged_many_at_once() -> None:
-    """The number of rows that are judged at once doesn't change the result."""
     feed = [one for at in range(50) for one in trades([at + at // 7], symbol=f"S{at % 3}")]
     told = []
     for at_once in (1, 7, 1000):
@@ -414,7 +406,6 @@ class Slow:
         self.gaps: dict[tuple[str, str], list[tuple[int, set[int]]]] = {}
 
     def take(self, offset: int, one: Message) -> None:
-        """Judges one message."""
         key = (one.symbol, one.stream)
         seen = self.seen.setdefault(key, [])
         kind = self.judge(one, seen) if seen else ""
@@ -428,7 +419,6 @@ class Slow:
         self.offsets[key] = offset
 
     def missed(self, one: Message, seen: list[Message], offset: int) -> None:
-        """Remembers the ids of a gap."""
         high = max(other.last or 0 for other in seen)
         end = (one.prev or 0) + 1 if one.stream == "depth" else one.first or 0
         if end > high + 1:

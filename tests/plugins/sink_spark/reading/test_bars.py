@@ -37,7 +37,6 @@ SETTINGS = ArchiveSettings(topics=("ticks",))
 
 
 def slow(rows: pa.Table, interval: int) -> list[dict[str, Any]]:
-    """Makes bars by a loop over the trades."""
     made: dict[tuple[str, int], dict[str, Any]] = {}
     turnover: dict[tuple[str, int], Decimal] = {}
     order = sorted(rows.to_pylist(), key=lambda row: (row["ts_event"], row["k_partition"], row["k_offset"]))
@@ -147,14 +146,12 @@ def root(small_archive: Path) -> Path:
 
 
 def asked(query: str) -> list[Any]:
-    """Returns DuckDB's answer to a query."""
     with duckdb.connect() as connection:
         rows: list[Any] = connection.sql(query).fetchall()
         return rows
 
 
 def test_bars_equal_what_duckdb_says(root: Path) -> None:
-    """The bars of both dates equal DuckDB's over all files of trades."""
     assert "the end of the date" in said("bars", root, "--interval", "10s", "--through")
     ours = asked(
         f"SELECT ts, open, high, low, close, volume, buy_volume, trades FROM '{root}/bars/*/*/10s.parquet' ORDER BY ts"
@@ -168,7 +165,6 @@ def test_bars_equal_what_duckdb_says(root: Path) -> None:
 
 
 def test_made_again_the_files_are_the_same(root: Path) -> None:
-    """The files have the same bytes, and only those of the requested dates are made."""
     found = [
         list(bars.make(Committed.open(str(root)), interval_ns("1s"), symbols=["BTCUSDT"])) for _ in range(2)
     ]
@@ -197,7 +193,6 @@ def test_a_bar_that_may_still_change_is_left_out(root: Path) -> None:
 
 
 def test_the_command_counts_the_trades_that_make_the_bars(tmp_path: Path) -> None:
-    """Not the messages of no trade."""
     one = {"e": "trade", "E": 1723161600000, "T": 1723161600000, "s": "BTCUSDT", "m": False}
     values = [
         json.dumps({**one, "t": 1, "p": "2", "q": "3", "X": "MARKET"}),

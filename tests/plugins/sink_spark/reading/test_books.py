@@ -31,7 +31,6 @@ def root(small_archive: Path) -> Path:
 
 
 def slow(folder: Path, upto_ns: int) -> tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]]:
-    """Returns bids and asks from the capture itself."""
     sides: dict[str, dict[Decimal, Decimal]] = {"b": {}, "a": {}}
     for message in messages(folder / "feed.gz"):
         data = json.loads(message.value)
@@ -51,7 +50,6 @@ def slow(folder: Path, upto_ns: int) -> tuple[dict[Decimal, Decimal], dict[Decim
 
 
 def levels(standing: books.Standing) -> tuple[dict[Decimal, Decimal], dict[Decimal, Decimal]]:
-    """Returns bids and asks of a rebuilt book."""
     bids, asks = (
         {row["price"]: row["size"] for row in standing.ladder.side(side).to_pylist()} for side in (1, -1)
     )
@@ -62,7 +60,6 @@ def levels(standing: books.Standing) -> tuple[dict[Decimal, Decimal], dict[Decim
     "at", [FIRST, FIRST + 140_000_000, FIRST + 7 * SECOND, MIDNIGHT, MIDNIGHT + 99 * SECOND]
 )
 def test_the_book_at_a_time_is_that_of_a_slow_reader(root: Path, at: int) -> None:
-    """The times are those of the snapshot alone, within a batch, at midnight, and after the end."""
     found = Committed.open(str(root))
     standing = books.at(found, deltas.find(found, "BTCUSDT"), at)
     assert levels(standing) == slow(root.parent, at)
@@ -71,7 +68,6 @@ def test_the_book_at_a_time_is_that_of_a_slow_reader(root: Path, at: int) -> Non
 
 
 def test_the_ladder_is_shown(root: Path) -> None:
-    """The command prints asks above bids, the spread, and the snapshot that the book comes from."""
     ladder = said("book", root, "--symbol", "BTCUSDT", "--at", "2024-08-09T00:00:05", "--depth", "3")
     assert "from the snapshot at offset 2" in ladder
     assert ladder.count(" ask ") == ladder.count(" bid ") == 3
@@ -120,7 +116,6 @@ def test_snapshots_are_the_book_at_their_times(root: Path) -> None:
 
 
 def test_a_silence_has_no_snapshots(root: Path) -> None:
-    """A second without a change has no snapshot."""
     found = Committed.open(str(root))
     written = list(snapshots.write(found, deltas.find(found, "BTCUSDT"), SECOND // 4, 1, end="2024-08-08"))
     assert [(one.date, one.snapshots) for one in written] == [
@@ -129,7 +124,6 @@ def test_a_silence_has_no_snapshots(root: Path) -> None:
 
 
 def test_a_book_goes_on_from_a_full_snapshot(root: Path) -> None:
-    """The book starts from the nearest stored snapshot, with the same result."""
     found = Committed.open(str(root))
     book = deltas.find(found, "BTCUSDT")
     at = MIDNIGHT + 7 * SECOND

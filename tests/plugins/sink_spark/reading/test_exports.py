@@ -38,7 +38,6 @@ def small(small_archive: Path) -> Committed:
 
 @pytest.fixture(scope="module")
 def spot_files(spot: Committed, tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    """The archive's export for hftbacktest."""
     return [one.path for one in hftbacktest.export(Selection(spot), tmp_path_factory.mktemp("events"))]
 
 
@@ -55,12 +54,10 @@ def spot(tmp_path_factory: pytest.TempPathFactory) -> Committed:
 
 
 def written(files: Iterator[Exported]) -> dict[str, int]:
-    """Returns the rows of each file."""
     return {one.path.name: one.rows for one in files}
 
 
 def lines_of(path: Path) -> list[str]:
-    """Returns the rows of a gzipped file."""
     return gzip.decompress(path.read_bytes()).decode().splitlines()
 
 
@@ -111,7 +108,6 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Committed:
 def test_exports_and_bars_have_the_trades_of_the_market_in_the_logs_order(
     mixed: Committed, tmp_path: Path
 ) -> None:
-    """Neither a price of 0 nor the insurance fund's, though the archive keeps both with a flag."""
     assert sum(entry.rows for entry in mixed.files("trades")) == 5
     for form in (tardis, plain, hftbacktest, nautilus):
         (tmp_path / form.__name__).mkdir()

@@ -27,21 +27,18 @@ def archived(folder: Path, order: list[int]) -> Path:
 
 
 def test_a_whole_feed_has_none(tmp_path: Path) -> None:
-    """The command says that there are none, and ``--fail`` exits with 0."""
     root = archived(tmp_path, list(range(161)))
     done = run("gaps", root, "--fail")
     assert (done.exit_code, "no gaps" in done.output) == (0, True)
 
 
 def test_an_archive_of_whole_messages_alone_is_not_called_free_of_gaps(tmp_path: Path) -> None:
-    """Nothing reads their numbers."""
     rows = captured([write_capture(tmp_path / "feed", 2)], "feed")
     archive(tmp_path / "archive", rows, decoders=("raw",))
     assert run("gaps", tmp_path / "archive").output.startswith("nothing is checked: ")
 
 
 def test_planted_faults_are_named(tmp_path: Path) -> None:
-    """A dropped trade, a doubled depth message and two swapped quotes are shown with their offsets, by date."""
     # the feed: bbo bbo (snapshot) depth trade | bbo bbo depth trade | …, a second each
     order = list(range(161))
     order.remove(8)  # the trade of the second 1
@@ -70,7 +67,6 @@ def test_planted_faults_are_named(tmp_path: Path) -> None:
 
 
 def test_a_swap_leaves_no_gap_open(tmp_path: Path) -> None:
-    """Two swapped trades give a gap and a late message that fills it: nothing is missing."""
     order = list(range(161))
     order[8], order[12] = order[12], order[8]
     told = run("gaps", archived(tmp_path, order)).output

@@ -32,7 +32,6 @@ SECONDS = 30
 
 @pytest.fixture
 def root(tmp_path: Path) -> Path:
-    """The old archive."""
     folder = tmp_path / "archive"
     with tarfile.open(OLD) as packed:
         packed.extractall(folder, filter="data")
@@ -110,7 +109,6 @@ def test_every_command_reads_it(
 
 
 def test_files_of_before_the_column_are_merged_with_nulls(root: Path) -> None:
-    """Compaction adds the columns that came later."""
     said("compact", root, "--before", "2024-08-10")
     archive = Committed.open(str(root))
     (entry,) = [one for one in archive.files("trades") if one.date == "2024-08-08"]

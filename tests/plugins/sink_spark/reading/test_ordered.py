@@ -44,7 +44,6 @@ def files_of(root: Path, files: list[list[tuple[int, int, int]]]) -> tuple[Commi
 def test_every_row_once_by_key_then_in_the_logs_order(
     tmp_path_factory: pytest.TempPathFactory, files: list[list[tuple[int, int, int]]], batch_rows: int
 ) -> None:
-    """By key, partition, offset, then by file and row: for any order, overlap and cut of the files."""
     archive, entries = files_of(tmp_path_factory.mktemp("files"), files)
     chunks = list(ordered(archive, entries, ["key", "file", "row"], "key", batch_rows))
     found = [tuple(row.values()) for chunk in chunks for row in chunk.to_pylist()]

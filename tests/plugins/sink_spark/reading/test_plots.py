@@ -47,7 +47,6 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def found(root: Path) -> Committed:
-    """The archive of the module."""
     return Committed.open(str(root))
 
 

@@ -35,12 +35,10 @@ def rows(tmp_path: Path) -> pa.Table:
 
 
 def raw_hashes(root: Path) -> dict[str, str]:
-    """Returns the hashes of the raw files, by path."""
     return {entry.path: entry.sha256 for entry in Committed.open(str(root)).files("raw")}
 
 
 def archived(root: Path, rows: pa.Table, batch_rows: int = 30) -> RawTopic:
-    """Archives the table ``raw`` of these rows."""
     archive(root, rows, decoders=("raw",), headers=True, batch_rows=batch_rows)
     return RawTopic.find(Committed.open(str(root)))
 
@@ -62,7 +60,6 @@ def test_records_come_back_by_offset_though_midnight_splits_their_files(
 def test_records_of_a_range_go_by_their_offsets_though_their_stamps_jump_over_midnight(
     tmp_path: Path,
 ) -> None:
-    """Timestamps alternate between two dates, so that each file has every other offset."""
     plain = captured([write_capture(tmp_path / "feed.gz", seconds=5)], "ticks")
     stamps = [(MIDNIGHT_S + (-1) ** nth * 5) * 10**6 for nth in range(plain.num_rows)]
     rows = plain.set_column(5, "timestamp", pa.array(stamps, plain.schema.field("timestamp").type))
@@ -164,7 +161,6 @@ def test_a_topic_with_fewer_partitions_is_refused(tmp_path: Path, rows: pa.Table
 
 
 def test_a_paced_replay_waits_for_each_stamp(tmp_path: Path, rows: pa.Table) -> None:
-    """Sends forty seconds of records at a hundred times their pace."""
     source = archived(tmp_path / "archive", rows)
     with EmbeddedBroker() as broker:
         done = replay(source, Topic(broker.bootstrap_servers, "paced"), ReplayPlan(), pace=Pace(speed=100))

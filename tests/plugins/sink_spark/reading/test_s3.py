@@ -22,7 +22,6 @@ MESSAGES = 161
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """A small archive over midnight in five batches."""
     folder = tmp_path_factory.mktemp("s3")
     with pytest.MonkeyPatch.context() as patch, s3_server(folder, patch) as url:
         rows = captured([write_capture(folder / "feed.gz")], "ticks")

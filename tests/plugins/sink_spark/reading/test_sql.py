@@ -24,7 +24,6 @@ def root(small_archive: Path) -> Path:
 
 
 def asked(root: Path, query: str) -> list[tuple[str | None, ...]]:
-    """Returns the rows of an answer."""
     with connect(Committed.open(str(root))) as connection:
         return list(Rows(connection, query))
 

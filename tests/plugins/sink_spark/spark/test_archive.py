@@ -6,13 +6,12 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import cast
+from typing import Any, cast
 
 import msgspec
 import pyarrow.dataset as ds
 import pytest
 
-from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld.testing.process import BrokerProcess
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, LedgerConflictError
 from blumfeld_sink_spark.ledger.ledger import Ledger
@@ -25,17 +24,11 @@ from blumfeld_sink_spark.spark.run.readers import Reader
 from blumfeld_sink_spark.spark.runtime.session import Session, connector_jars, open_session
 from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.archive_tools import write_capture
-from tests.plugins.sink_spark.spark_tools import make_topic, produce, send
+from tests.plugins.sink_spark.spark_tools import delete_records, make_topic, produce, send
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
 
 READERS = ("jvm", "python", "direct")
-
-
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
-        yield broker.bootstrap_servers
 
 
 @pytest.fixture(scope="module")
@@ -63,8 +56,8 @@ def test_every_record_is_archived_once_over_runs_and_batches(
     bootstrap: str, session: Session, tmp_path: Path, reader: str
 ) -> None:
     topic = f"all-{reader}"
-    settings = make_topic(bootstrap, topic, partitions=2, root=tmp_path)
-    settings = _named(msgspec.structs.replace(settings, max_offsets_per_trigger=400), reader)
+    settings = make_topic(bootstrap, topic, partitions=2, root=tmp_path, max_offsets_per_trigger=400)
+    settings = _named(settings, reader)
     produce(bootstrap, topic, 700)
     produce(bootstrap, topic, 300, partition=1)
     events: list[Event] = []
@@ -110,8 +103,8 @@ def test_a_gap_where_the_checkpoint_was_lost_is_named(
     bootstrap: str, session: Session, tmp_path: Path
 ) -> None:
     """A feed of 40 trades lacks one exactly where the second query begins."""
-    settings = _named(make_topic(bootstrap, "seam", root=tmp_path / "archive"), "python")
-    settings = msgspec.structs.replace(settings, decoders=("binance-usdm",), skew_ms=0)
+    options: dict[str, Any] = {"decoders": ("binance-usdm",), "skew_ms": 0}
+    settings = _named(make_topic(bootstrap, "seam", root=tmp_path / "archive", **options), "python")
     lines = write_capture(tmp_path / "capture", seconds=40).read_bytes().splitlines()
     values = [value for _, _, value in (line.partition(b" ") for line in lines) if b"@trade" in value]
     send(bootstrap, "seam", values[:20])
@@ -175,8 +168,7 @@ def test_backfills_take_their_bounds_and_the_live_archive_the_rest(
 def test_a_live_archive_follows_the_topic_until_it_is_stopped(
     bootstrap: str, session: Session, tmp_path: Path, reader: str
 ) -> None:
-    settings = make_topic(bootstrap, f"live-{reader}", root=tmp_path)
-    settings = _named(msgspec.structs.replace(settings, trigger_ms=200), reader)
+    settings = _named(make_topic(bootstrap, f"live-{reader}", root=tmp_path, trigger_ms=200), reader)
     stop, seen = threading.Event(), 0
     produce(bootstrap, f"live-{reader}", 20)
 
@@ -201,8 +193,7 @@ def test_a_live_archive_waits_for_a_broker_that_was_killed_and_goes_on(
     )  # may skip: before a broker starts that would not be stopped
     broker = BrokerProcess(tmp_path)
     broker.start()
-    settings = make_topic(broker.address, "away", root=tmp_path / "archive")
-    settings = _named(msgspec.structs.replace(settings, trigger_ms=200), reader)
+    settings = _named(make_topic(broker.address, "away", root=tmp_path / "archive", trigger_ms=200), reader)
     lease = tmp_path / "archive" / "_leases" / "archive.json"
     stop, events = threading.Event(), list[Event]()
     produce(broker.address, "away", 20)
@@ -234,8 +225,8 @@ def test_a_live_archive_gives_up_when_its_time_is_up_and_stops_when_it_waits(
 ) -> None:
     broker = BrokerProcess(tmp_path)
     broker.start()
-    settings = make_topic(broker.address, "gone", root=tmp_path / "archive")
-    settings = _named(msgspec.structs.replace(settings, trigger_ms=200, reconnect_timeout_ms=1000), "python")
+    options: dict[str, Any] = {"trigger_ms": 200, "reconnect_timeout_ms": 1000}
+    settings = _named(make_topic(broker.address, "gone", root=tmp_path / "archive", **options), "python")
     produce(broker.address, "gone", 20)
     stop = threading.Event()
     try:
@@ -266,16 +257,11 @@ def test_a_live_archive_gives_up_when_its_time_is_up_and_stops_when_it_waits(
 def test_lost_records_stop_an_archive_or_are_in_the_ledger(
     bootstrap: str, session: Session, tmp_path: Path
 ) -> None:
-    from confluent_kafka import TopicPartition
-    from confluent_kafka.admin import AdminClient
-
     settings = _named(make_topic(bootstrap, "leaky", root=tmp_path), "python")
     produce(bootstrap, "leaky", 10)
     archive(settings, "once", session=session)
     produce(bootstrap, "leaky", 20)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.delete_records([TopicPartition("leaky", 0, 15)]).values():
-        future.result(10)
+    delete_records(bootstrap, "leaky", 15)
     with pytest.raises(ArchiveError, match=r"10 to 15 are lost"):
         archive(settings, "once", session=session)
     lenient = msgspec.structs.replace(settings, fail_on_data_loss=False)

@@ -11,7 +11,7 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.topics import client
 from blumfeld_sink_spark.spark.topics.client import Topics, passing
 from tests.everyday import for_each
-from tests.plugins.sink_spark.listing_broker import END, LOST, TOPIC, ListingBroker, listing
+from tests.plugins.sink_spark.scripted_broker import END, LISTING, LOST, TOPIC, ScriptedBroker, scripted
 
 PLACE = (TOPIC, 0)
 
@@ -21,7 +21,7 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "RETRY_S", 0.01)
 
 
-def _topics(broker: ListingBroker, patience_s: float = 20.0) -> Topics:
+def _topics(broker: ScriptedBroker, patience_s: float = 20.0) -> Topics:
     quick = {"retry.backoff.ms": "10", "topic.metadata.refresh.fast.interval.ms": "10"}
     return Topics(ArchiveSettings(topics=(TOPIC,), bootstrap=broker.address, kafka=quick), patience_s)
 
@@ -42,27 +42,27 @@ def test_no_broker_and_no_leader_pass_and_a_wrong_password_does_not() -> None:
 )
 def test_a_broker_that_restarts_is_asked_until_it_knows_its_end(code: int) -> None:
     """A lost connection counts as an error: librdkafka returns the offset -1001 for it, and no error."""
-    with listing(offsets=[code, code]) as broker:
+    with scripted(versions=LISTING, offsets=[code, code]) as broker:
         assert _topics(broker).latest([PLACE]) == {PLACE: END}
-        assert broker.asked == 3
+        assert broker.listed == 3
 
 
 def test_a_refusal_is_not_asked_again() -> None:
-    with listing(offsets=[ErrorCode.TOPIC_AUTHORIZATION_FAILED]) as broker:
+    with scripted(versions=LISTING, offsets=[ErrorCode.TOPIC_AUTHORIZATION_FAILED]) as broker:
         with pytest.raises(ArchiveError) as caught:
             _topics(broker).latest([PLACE])
         assert not isinstance(caught.value, AwayError)
-        assert broker.asked == 1
+        assert broker.listed == 1
 
 
 def test_a_topic_without_a_leader_is_waited_for() -> None:
-    with listing(topics=[ErrorCode.LEADER_NOT_AVAILABLE] * 10) as broker:
+    with scripted(versions=LISTING, topics=[ErrorCode.LEADER_NOT_AVAILABLE] * 10) as broker:
         assert _topics(broker).places() == [PLACE]
         assert not broker.topics
 
 
 def test_a_broker_that_never_answers_is_away() -> None:
-    with listing(offsets=[ErrorCode.UNKNOWN_LEADER_EPOCH] * 1000) as broker:
+    with scripted(versions=LISTING, offsets=[ErrorCode.UNKNOWN_LEADER_EPOCH] * 1000) as broker:
         with pytest.raises(AwayError, match=r"waited 0\.3 s"):
             _topics(broker, 0.3).latest([PLACE])
-        assert broker.asked > 2
+        assert broker.listed > 2

@@ -16,7 +16,6 @@ from tests.plugins.sink_spark.spark_tools import make_topic, produce
 def test_paths_are_absolute_before_executors_hear_of_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """URLs and empty settings stay as they are."""
     monkeypatch.chdir(tmp_path)
     found = absolute(ArchiveSettings(topics=("t",), root="archive", schema_registry="http://x/y"))
     assert (found.root, found.schema_registry) == (str(tmp_path / "archive"), "http://x/y")

@@ -2,33 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import msgspec
 import pyarrow as pa
 import pytest
-from confluent_kafka import TopicPartition
-from confluent_kafka.admin import AdminClient
 
-from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.rows import RAW_ROWS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.topics import planning
 from blumfeld_sink_spark.spark.topics.client import Topics, client_config
-from tests.plugins.sink_spark.spark_tools import TIME_MS, make_topic, produce, rows_of
+from tests.plugins.sink_spark.spark_tools import TIME_MS, delete_records, make_topic, produce, rows_of
 
 pytestmark = pytest.mark.archive
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
-        yield broker.bootstrap_servers
-
-
 def test_a_range_is_read_as_sparks_source_gives_it(bootstrap: str) -> None:
-    settings = msgspec.structs.replace(make_topic(bootstrap, "plain"), recv_header="")
+    settings = make_topic(bootstrap, "plain", recv_header="")
     produce(bootstrap, "plain", 50)
     rows = rows_of(settings, 10, 40)
     assert rows.schema == RAW_ROWS
@@ -39,18 +28,16 @@ def test_a_range_is_read_as_sparks_source_gives_it(bootstrap: str) -> None:
 
 
 def test_headers_are_read_where_they_are_asked_for(bootstrap: str) -> None:
-    settings = make_topic(bootstrap, "headed")
+    settings = make_topic(bootstrap, "headed", headers=True)
     produce(bootstrap, "headed", 1)
-    rows = rows_of(msgspec.structs.replace(settings, headers=True), 0, 1)
+    rows = rows_of(settings, 0, 1)
     assert rows["headers"].to_pylist() == [[{"key": "h", "value": b"1"}]]
 
 
 def test_what_retention_took_is_an_error_or_skipped(bootstrap: str) -> None:
     settings = make_topic(bootstrap, "short")
     produce(bootstrap, "short", 30)
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.delete_records([TopicPartition("short", 0, 20)]).values():
-        future.result(10)
+    delete_records(bootstrap, "short", 20)
     with pytest.raises(
         ArchiveError, match=r"short-0 begins at offset 20 now: 5 to 20 are lost.*fail_on_data_loss"
     ):

@@ -52,7 +52,6 @@ class _Archive:
             time.sleep(0.1)
 
     def jvm(self) -> int:
-        """Returns the process id of the archive's JVM."""
         children = Path(f"/proc/{self.process.pid}/task").glob("*/children")
         [found] = [
             int(pid)

@@ -18,7 +18,6 @@ STAMP_US = 1_723_161_256_000_000
 
 
 def trades() -> pa.RecordBatch:
-    """Returns trades of one partition, with ids without a hole."""
     values = [
         b'{"e":"trade","E":1723161256322,"T":1723161256322,"s":"BTCUSDT","t":%d,"p":"61800.%d0","q":"0.%03d",'
         b'"X":"MARKET","m":%s}' % (nth, nth % 10, nth, b"true" if nth % 3 else b"false")
@@ -55,7 +54,6 @@ def trades() -> pa.RecordBatch:
 def test_results_depend_on_the_rows_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: int, batch_bytes: int
 ) -> None:
-    """The task joins and cuts batches before it decodes them. Files, counts and findings stay the same."""
     rows = trades()
     expected = _result(tmp_path / "whole", [rows])
     monkeypatch.setattr(task, "BATCH_BYTES", batch_bytes)
@@ -66,7 +64,6 @@ def test_results_depend_on_the_rows_alone(
 
 
 def test_an_aborted_task_leaves_nothing(tmp_path: Path) -> None:
-    """An abort also drops rows that waited to be decoded."""
     work = task.TaskWork(ArchiveSettings(root=str(tmp_path), decoders=("binance-usdm",), topics=("t",)))
     work.add(trades())
     work.abort()

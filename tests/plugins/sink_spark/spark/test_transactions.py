@@ -9,10 +9,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from typer.testing import CliRunner
 
 from blumfeld.testing.process import BrokerProcess
-from blumfeld_sink_spark.commands import app
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.query_counts import added
@@ -23,6 +21,7 @@ from blumfeld_sink_spark.spark.topics.client import Topics
 from blumfeld_sink_spark.spark.topics.consume import consume_range
 from blumfeld_sink_spark.stores.opening import open_store
 from tests.kafka_peer import kafka_on, peer_script
+from tests.plugins.sink_spark.command import run, said
 from tests.plugins.sink_spark.spark_tools import committed_end, make_topic, produce, rows_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(300)]
@@ -56,7 +55,7 @@ def test_both_ways_to_read_give_the_same_rows(bootstrap: str, codec: str) -> Non
     """Transactions of two producers side by side, some aborted, with each codec and headers; wherever a range begins
     and ends.
     """
-    settings = msgspec.structs.replace(make_topic(bootstrap, f"same-{codec}"), headers=True)
+    settings = make_topic(bootstrap, f"same-{codec}", headers=True)
     [topic] = settings.topics
     producers = [
         Producer(
@@ -123,8 +122,7 @@ EXPLAINED = {
 @pytest.mark.parametrize("reader", EXPLAINED)
 def test_every_offset_is_counted_by_each_reader(bootstrap: str, tmp_path: Path, reader: str) -> None:
     """Spark's connector shows neither markers nor aborted records: they are hidden until the topic is read again."""
-    settings = make_topic(bootstrap, f"counted-{reader}", root=tmp_path / "archive")
-    settings = msgspec.structs.replace(settings, reader=reader)
+    settings = make_topic(bootstrap, f"counted-{reader}", root=tmp_path / "archive", reader=reader)
     if reader == "jvm" and connector_jars(settings) is None:
         pytest.skip("the Kafka connector's jars aren't here")
     [topic] = settings.topics
@@ -135,7 +133,6 @@ def test_every_offset_is_counted_by_each_reader(bootstrap: str, tmp_path: Path, 
     counts = [count for record in ledger.records(ledger.queries()[0]) for count in record.counts]
     assert added(*(count.skipped for count in counts)) == EXPLAINED[reader]
     assert sum(count.messages for count in counts) == sum(count.with_rows for count in counts) == 40
-    verified = CliRunner().invoke(app, ["verify", "--deep", "--root", settings.root])
+    verified = run("verify", settings.root, "--deep")
     assert verified.exit_code == (NOT_SHOWN if reader == "jvm" else 0), verified.output
-    again = CliRunner().invoke(app, ["verify", "--root", settings.root, "--against", bootstrap])
-    assert again.exit_code == 0, again.output
+    said("verify", settings.root, "--against", bootstrap)

@@ -20,7 +20,6 @@ from blumfeld_sink_spark.stores.opening import open_store
 
 
 def object_store(kind: str, tmp_path: Path) -> ArchiveStore:
-    """An object store without a network."""
     stores = pytest.importorskip("obstore.store")
     from blumfeld_sink_spark.stores.objects import ObjectStore
 
@@ -32,7 +31,6 @@ def object_store(kind: str, tmp_path: Path) -> ArchiveStore:
 
 @pytest.fixture(params=["folder", "memory", "obstore's files"])
 def store(request: pytest.FixtureRequest, tmp_path: Path) -> ArchiveStore:
-    """Each kind of store, empty."""
     if request.param == "folder":
         return open_store(str(tmp_path / "deep" / "archive"))
     return object_store(request.param, tmp_path)
@@ -67,7 +65,6 @@ def test_publishing_moves_and_replaces(store: ArchiveStore) -> None:
 
 
 def test_all_folders_are_synced_after_the_moves(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And their names in the folders above, where they are new."""
     store = open_store(str(tmp_path))
     for nth in range(20):
         write(store, f"_staging/{nth}", b"1")

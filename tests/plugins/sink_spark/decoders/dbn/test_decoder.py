@@ -71,7 +71,6 @@ def test_the_side_of_a_trade_is_the_aggressors(letter: str, side: int) -> None:
 
 
 def test_an_empty_side_of_the_book_is_null() -> None:
-    """No price, and so no size."""
     quote = dbn.event(1, action="A", levels=[(dbn.UNDEF_PRICE, dbn.BOOK[1], 0, 11)])
     (row,) = rows("bbo", quote)
     assert (row["bid"], row["bid_size"], row["ask"], row["ask_size"]) == (
@@ -150,7 +149,6 @@ def test_two_files_in_a_batch_keep_their_own_names() -> None:
 
 
 def test_records_of_many_kinds_stay_in_order() -> None:
-    """A table that several kinds fill has the order of the records."""
     value = b"".join(dbn.trade(price=nth) if nth % 3 else dbn.quote(1, "T", price=nth) for nth in range(200))
     assert [row["price"] * 10**9 for row in rows("trades", value)] == list(range(200))
 
@@ -212,7 +210,6 @@ def test_what_is_refused_says_why(value: bytes, error: str) -> None:
 
 
 def test_the_session_is_skipped() -> None:
-    """System and symbol mapping records, alone or among others."""
     made = decoded(
         dbn.system(), dbn.system() + dbn.trade() + dbn.header(0x16, 80) + bytes(64), dbn.file_of(b"")
     )
@@ -221,7 +218,6 @@ def test_the_session_is_skipped() -> None:
 
 
 def test_a_bomb_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message that decompresses to too many bytes is rejected."""
     monkeypatch.setattr("blumfeld_sink_spark.decoders.dbn.walk.DECOMPRESSED_BYTES_MAX", 1 << 20)
     ((_, error),) = rejections_of(decoded(compress(Codec.ZSTD, bytes(1 << 21))))
     assert "more than the 1048576 bytes" in error
@@ -262,7 +258,6 @@ def test_databentos_own_files(schema: str) -> None:
 
 
 def test_the_first_trades_of_databentos_file() -> None:
-    """By hand, from the bytes."""
     found = rows("trades", (shared_path("market-data/dbn") / "test_data.trades.dbn").read_bytes())
     assert [(row["ts_event"], row["price"], row["size"], row["side"], row["flags"]) for row in found] == [
         (1_609_160_400_098_821_953, Decimal("3720.25"), Decimal(5), -1, 129 << 8),

@@ -70,7 +70,6 @@ def apply(
 
 
 def refused(applied: Applied) -> list[tuple[int, str, int | None]]:
-    """(place, error, schema id)."""
     if "quarantine" not in applied.tables:
         return []
     rows = applied.tables["quarantine"].to_pylist()
@@ -78,7 +77,6 @@ def refused(applied: Applied) -> list[tuple[int, str, int | None]]:
 
 
 def trade_message(**fields: Any) -> bytes:
-    """Protobuf, as the second message in the first of its file."""
     trade = protobuf_class("Envelope.Trade")(symbol="ACME", trade_id=5, side=2, size=0.1, **fields)
     trade.event_time.seconds, trade.event_time.nanos = 1_700_000_000, 1
     trade.price.value, trade.price.scale = (-12345).to_bytes(4, "big", signed=True), 3
@@ -87,7 +85,6 @@ def trade_message(**fields: Any) -> bytes:
 
 
 def depth_message(levels: int = 2) -> bytes:
-    """Protobuf, the third message of its file."""
     depth = protobuf_class("Depth")(ts_us=5, first_id=10, last_id=12)
     for nth in range(levels):
         depth.bids.add(price=str(10 - nth), qty=f"{nth}.50")
@@ -164,7 +161,6 @@ def test_json_by_the_registry(registry: Registry) -> None:
 
 
 def test_a_name_says_what_names_do_not(registry: Registry) -> None:
-    """Table, fields, their units and places, constants, how ids relate."""
     registry.add(20, "{}", schemaType="JSON")
     name = "confluent:trades?price=p@8&size=q&ts_event=t@ms&venue=:X&symbol=:Y+Z&trade_id=n&check=consecutive"
     applied = apply(registry, framed(20, b'{"p":123456789,"q":2,"t":5,"n":9}'), name=name)
@@ -304,7 +300,6 @@ def test_a_registry_that_is_busy_is_asked_again(registry: Registry) -> None:
 
 
 def test_a_registry_that_is_away_quarantines_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nor does one that isn't set."""
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     with serving() as gone:
         pass

@@ -202,7 +202,6 @@ def check(carrier: Carrier, text: str, schemas: Path) -> None:
 
 @pytest.mark.parametrize("name", CARRIERS)
 def test_a_number_is_archived_to_its_last_digit_or_not_at_all(name: str, schemas: Path) -> None:
-    """For the texts that Arrow is known to wrap, and for digits of every length, scale and sign."""
     carrier = CARRIERS[name]
     for text in WRAPPED:
         check(carrier, text, schemas)
@@ -246,7 +245,6 @@ def test_an_avro_decimal_is_not_rounded_to_what_its_schema_declares(value: int, 
 
 
 def test_a_spread_of_texts_is_read_at_once() -> None:
-    """Nulls stay; short, long and odd texts side by side."""
     texts = [
         "1",
         None,
@@ -308,7 +306,6 @@ def test_what_is_no_number_is_refused(text: str) -> None:
 
 @pytest.mark.parametrize("name", [name for name, carrier in CARRIERS.items() if not carrier.is_number])
 def test_what_is_no_number_goes_to_quarantine(name: str, schemas: Path) -> None:
-    """Whichever decoder reads it, alone and among its like. Python's own Decimal would take some of these."""
     carrier = CARRIERS[name]
     for text in NO_NUMBERS:
         for count in (1, COPIES):

@@ -18,7 +18,6 @@ DECODER = catalog.find("binance-usdm")
 
 
 def trade(number: int, more: str = "") -> str:
-    """A trade of USD-M."""
     return (
         '{"stream":"btcusdt@trade","data":{"e":"trade","E":1723161256322,"T":1723161256321,"s":"BTCUSDT",'
         f'"t":{number},"p":"61800.30","q":"0.006","X":"MARKET","m":false{more}}}}}'
@@ -26,7 +25,6 @@ def trade(number: int, more: str = "") -> str:
 
 
 def depth(number: int) -> str:
-    """A change of USD-M's book."""
     return (
         '{"stream":"btcusdt@depth@0ms","data":{"e":"depthUpdate","E":1723161256299,"T":1723161256298,'
         f'"s":"BTCUSDT","U":{number},"u":{number},"pu":{number - 1},'

@@ -32,7 +32,6 @@ DEPTHS = '{"e":"depthUpdate","E":%s,"T":%s,"s":"%s","U":%s,"u":2,"pu":1,"b":%s,"
 
 
 def enveloped(message: str) -> str:
-    """Wraps a message as a combined stream does."""
     return f'{{"stream":"x@y","data":{message}}}'
 
 

@@ -40,7 +40,6 @@ def decoded(name: str, message: str | bytes, key: bytes | None = b"BTCUSDT") -> 
 
 
 def plain(found: Any, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    """Returns these columns of a table."""
     return [tuple(row.get(column) for column in columns or TABLES[table]) for row in rows_in(found, table)]
 
 

@@ -9,9 +9,8 @@ import msgspec
 import pyarrow as pa
 import pytest
 from confluent_kafka import Producer
-from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+from confluent_kafka.admin import AdminClient
 
-from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_sink_spark.commands.upkeep.verify import NOT_SHOWN
 from blumfeld_sink_spark.fetching.aborted import AbortedTransactions
 from blumfeld_sink_spark.ledger.checking.again import Compared, compare
@@ -26,6 +25,7 @@ from blumfeld_sink_spark.spark.topics.fetch import read_range
 from blumfeld_sink_spark.stores.opening import open_store
 from tests.plugins.sink_spark.command import run
 from tests.plugins.sink_spark.ledger.ledger_tools import record_of
+from tests.plugins.sink_spark.spark_tools import make_topic
 from tests.plugins.sink_spark.test_range_counts import counted, rows_at
 
 pytestmark = pytest.mark.archive
@@ -121,12 +121,6 @@ def test_a_batch_that_was_not_counted_is_compared_by_messages_and_bytes(
     assert "which isn't counted" in (found.problems + found.remarks)[0]
 
 
-@pytest.fixture(scope="module")
-def bootstrap() -> Iterator[str]:
-    with EmbeddedBroker() as broker:
-        yield broker.bootstrap_servers
-
-
 def topic_of(
     bootstrap: str,
     name: str,
@@ -136,16 +130,13 @@ def topic_of(
     each: int = 1_000,
 ) -> ArchiveSettings:
     """Makes a topic with ``each`` messages a batch and archives it as the reader ``direct`` does, without Spark."""
-    admin = AdminClient({"bootstrap.servers": bootstrap})
-    for future in admin.create_topics([NewTopic(name, 1, 1)]).values():
-        future.result(30)
+    settings = make_topic(bootstrap, name, root=root, decoders=("raw",))
     producer = Producer({"bootstrap.servers": bootstrap})
     for nth in range(count):
         producer.produce(name, b"message %d" % nth, key=b"k")
         if nth % each == each - 1:
             assert producer.flush(30) == 0
     assert producer.flush(30) == 0
-    settings = ArchiveSettings(bootstrap=bootstrap, topics=(name,), root=str(root), decoders=("raw",))
     store = open_store(str(root))
     for batch, (start, end) in enumerate(batches):
         wanted, skips, work = OffsetRange(name, 0, start, end), Skips(), TaskWork(settings)

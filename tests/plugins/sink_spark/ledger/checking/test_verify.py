@@ -71,7 +71,6 @@ def test_no_archive_is_not_a_whole_one(tmp_path: Path) -> None:
 
 
 def test_a_lost_ledger_is_told_as_such(made: Path, tmp_path: Path) -> None:
-    """No record is left, so there are no topics to compare with. The problems are printed all the same."""
     root = tmp_path / "archive"
     shutil.copytree(made, root)
     shutil.rmtree(root / "_commits")
@@ -455,7 +454,6 @@ def test_the_broker_s_offsets_are_compared() -> None:
 
 
 def test_a_range_of_which_messages_were_dropped_is_not_whole(root: Path) -> None:
-    """The record's own totals show that most of the range's messages are absent."""
 
     def dropped(record: CommitRecord) -> CommitRecord:
         [count] = record.counts

@@ -57,7 +57,6 @@ def trade_rows(symbol: str, start: int, count: int) -> list[dict[str, Any]]:
 
 
 def write(store: ArchiveStore, path: str, rows: list[dict[str, Any]], symbol: str = "") -> FileEntry:
-    """Writes a real file of the archive."""
     table = tables()[path.partition("/")[0]]
     with store.create(path) as file:
         writer = open_writer(file, table, "zstd:3")
@@ -138,7 +137,6 @@ def test_each_batch_is_committed_once(store: ArchiveStore, settings: ArchiveSett
 
 
 def test_a_delivery_that_died_is_caught_up(store: ArchiveStore, settings: ArchiveSettings) -> None:
-    """The process crashes after the tables got the batch and before the mark is written."""
     ledger = archived(store, 2)
     with pytest.raises(Crash):
         outbox.deliver(FailingStore(store, 0, Crash, after=False), ledger, settings)
@@ -166,7 +164,6 @@ def test_a_table_that_is_begun_after_a_compaction_never_names_what_is_gone(
 
 
 def compacted(store: ArchiveStore, ledger: Ledger) -> None:
-    """Commits a compaction of the first symbol's three files into one."""
     folder = "trades/date=1970-01-02/BTC%2FUSDT"
     removed = tuple(store.list(folder))
     assert len(removed) == 3
@@ -213,7 +210,6 @@ def test_without_either_nothing_is_done(store: ArchiveStore) -> None:
 
 @pytest.fixture
 def delta(tmp_path: Path, store: ArchiveStore) -> str:
-    """A Delta table of trades."""
     pytest.importorskip("deltalake")
     settings = ArchiveSettings(root=store.root, topics=("ticks",), delta=True)
     outbox.deliver(store, archived(store, 2), settings)
@@ -263,7 +259,6 @@ def test_the_plain_files_stay_readable_beside_the_logs(delta: str) -> None:
 def test_a_table_made_before_a_column_gets_it(
     store: ArchiveStore, settings: ArchiveSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Older rows show null in the new column."""
 
     import blumfeld_sink_spark.ledger.formats.delta
     import blumfeld_sink_spark.ledger.formats.iceberg  # noqa: F401

@@ -37,13 +37,11 @@ pytestmark = pytest.mark.archive
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:
-    """An empty archive."""
     return opened(tmp_path / "archive")
 
 
 @pytest.fixture
 def expected(tmp_path: Path) -> dict[str, str]:
-    """The archive's content after two batches without a failure."""
     store = opened(tmp_path / "expected")
     Work().publish(store)
     Work().next().publish(store)
@@ -129,7 +127,6 @@ def test_a_batch_without_offsets_is_a_commit_too(store: ArchiveStore) -> None:
 
 
 def operations(store: ArchiveStore) -> int:
-    """Returns the number of operations that the second batch takes."""
     Work().publish(store)
     counting = FailingStore(store, -1, Crash, after=False)
     Work().next().publish(counting)
@@ -140,7 +137,6 @@ def operations(store: ArchiveStore) -> int:
 def test_a_crash_at_any_operation_and_another_run_leave_the_same_archive(
     tmp_path: Path, expected: dict[str, str], after: bool
 ) -> None:
-    """The second of two batches crashes at every operation in turn, then in its repetition, then runs to its end."""
     steps = operations(opened(tmp_path / "count"))
     assert steps > 15
     for at in range(steps):
@@ -175,7 +171,6 @@ def test_a_full_disk_at_any_operation_publishes_all_or_nothing(
 
 
 def test_another_decoder_after_a_crash_replaces_what_the_first_left(store: ArchiveStore) -> None:
-    """The first run published files of three tables. The second writes other bytes for one, and a new table."""
     work = Work()
     with pytest.raises(Crash):
         work.publish(FailingStore(store, _at_record(store), Crash, after=False))
@@ -191,7 +186,6 @@ def test_another_decoder_after_a_crash_replaces_what_the_first_left(store: Archi
 
 
 def _at_record(store: ArchiveStore) -> int:
-    """Returns the number of the operation that writes the first record."""
     counting = FailingStore(opened(f"{store.root}-count"), -1, Crash, after=False)
     Work().publish(counting)
     return counting.names.index("put_if_absent")

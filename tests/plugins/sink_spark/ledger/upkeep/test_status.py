@@ -22,7 +22,6 @@ pytestmark = pytest.mark.archive
 
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:
-    """An archive of two batches."""
     store = opened(tmp_path)
     Work().publish(store)
     Work().next().publish(store)

@@ -59,7 +59,6 @@ def crashed(store: ArchiveStore) -> tuple[dict[str, str], list[str]]:
 
 
 def age(store: ArchiveStore, by_ms: int) -> None:
-    """Makes all files look older."""
     for path in store.list(""):
         full = Path(store.root, path)
         os.utime(full, ns=(0, full.stat().st_mtime_ns - by_ms * 1_000_000))
@@ -76,7 +75,6 @@ def test_what_is_left_goes_and_the_archive_stays(store: ArchiveStore) -> None:
 
 
 def test_without_its_ledger_an_archive_is_left_alone(store: ArchiveStore) -> None:
-    """Without the folder of records, no file is named by a record."""
     Work().publish(store)
     age(store, 2 * HOUR_MS)
     for path in list(store.list("_commits")):

@@ -45,7 +45,6 @@ def clock() -> Clock:
 
 
 def elsewhere() -> Owner:
-    """A writer on another host."""
     return msgspec.structs.replace(Owner.here(), host="other/boot/ns", pid=7, token="t7")
 
 
