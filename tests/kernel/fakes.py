@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 from collections.abc import Callable, Sequence
 from importlib.metadata import EntryPoint
 from types import SimpleNamespace
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
+import pytest
 
 from blumfeld.broker.serving.counts import NodeMetrics
 from blumfeld.kernel.composing.composition import NodeComposition
+from blumfeld.kernel.composing.plan import Plan, make_plan
+from blumfeld.kernel.description import describe
+from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.watching.event_log import EventLogs, Render
+from blumfeld.plugging.errors import Faults, ManifestError
 from blumfeld.plugging.registry import Registry
 from blumfeld.spi.assignors import ConsumerAssignor
 from blumfeld.spi.consensus import ClusterMetadata
@@ -245,52 +251,6 @@ class NetFake:
         JOURNAL("node stopping")
 
 
-class StorageFake:
-    """A storage plug-in."""
-
-    options_class: type[msgspec.Struct] = SizeOptions
-    roles: tuple[str, ...] = ("storage",)
-
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition) -> Any:
-        assert composition.transport is not None
-        return FakeStorage("storage", composition.options)
-
-
-class StoragesFake(StorageFake):
-    """A storage plug-in that takes several directories."""
-
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition) -> Any:
-        return FakeStorages("storage", composition.options)
-
-
-class StorageWrap:
-    """A storage that wraps another."""
-
-    options_class: type[msgspec.Struct] = WrapOptions
-    roles: tuple[str, ...] = ("storage",)
-
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition) -> Any:
-        inner: Any = composition.local_storage
-        part = FakeStorage("wrapping storage", composition.options)
-        part.inner = inner  # type: ignore[attr-defined]
-        return part
-
-
-class ConsensusFake:
-    """A consensus plug-in."""
-
-    options_class: type[msgspec.Struct] = NoOptions
-    roles: tuple[str, ...] = ("consensus",)
-
-    @hookimpl
-    def blumfeld_make_consensus(self, composition: Composition) -> Any:
-        assert composition.storage is not None
-        return FakeConsensus("consensus")
-
-
 class ReplicationFake:
     """A replication plug-in, which brings an API handler too."""
 
@@ -311,92 +271,83 @@ def _unused(*_: Any) -> Any:
     raise AssertionError
 
 
-class GroupsFake:
-    """A group protocol."""
+def plugin(role: str, hook: str, make: Callable[[Composition], Any], options: Any = NoOptions) -> type[Any]:
+    """A plug-in of one hook, which makes a part."""
 
-    options_class: type[msgspec.Struct] = SizeOptions
-    roles: tuple[str, ...] = ("groups",)
+    def made(self: object, composition: Composition) -> Any:
+        return make(composition)
+
+    return type("Plugin", (), {"options_class": options, "roles": (role,), hook: hookimpl(made)})
+
+
+def storage(make: Callable[[Composition], Any], options: Any = SizeOptions) -> type[Any]:
+    return plugin("storage", "blumfeld_make_storage", make, options)
+
+
+def bringing(hook: str, *brought: object) -> type[Any]:
+    """A plug-in that only brings these."""
+
+    def made(self: object) -> Any:
+        return brought
+
+    return type("Plugin", (), {"options_class": NoOptions, "roles": ("assignors",), hook: hookimpl(made)})
+
+
+def refusing(path: str, found: str, allowed: str) -> Callable[[Composition], Any]:
+    def refuse(composition: Composition) -> Any:
+        raise CompositionRefused(path, found, allowed)
+
+    return refuse
+
+
+def wrapping(composition: Composition) -> Any:
+    part: Any = FakeStorage("wrapping storage", composition.options)
+    part.inner = composition.local_storage
+    return part
+
+
+class LacksMethods(FakeStorage):
+    """A storage that would serve until somebody asks for what it doesn't have."""
+
+    delete_log = None
+
+    async def open_log(self, partition: Any, topic_id: bytes) -> Any:
+        raise AssertionError
+
+
+class LacksLogMethods(FakeStorage):
+    class Log(FakeLog):
+        max_timestamp = batches = None
+
+    log_class = Log
+
+
+class HalfOptional(FakeStorage):
+    """It has one method of an optional part of the contract, and not the others."""
+
+    def moves(self) -> Sequence[Any]:
+        return ()
+
+
+class CompactsNothing(FakeStorage):
+    """It says that it compacts, and has no segments."""
+
+    compacts = True
+    log_class = FakeLogInOne
+
+
+StorageFake = storage(lambda composition: FakeStorage("storage", composition.options))
+
+
+class WrongArguments(StorageFake):  # type: ignore[misc]
+    """It asks for an argument that the hook doesn't have."""
 
     @hookimpl
-    def blumfeld_make_group_protocol(self, composition: Composition) -> Any:
-        return FakeGroups("groups", composition.options)
-
-
-class ReadsTooEarly(StorageFake):
-    """Reads a part that is made later."""
-
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition) -> Any:
-        return composition.metadata
-
-
-class MakesNothing(StorageFake):
-    """Fills a role and has no hook for it."""
-
-    blumfeld_make_storage = None  # type: ignore[assignment]
-
-
-class WrongArguments(StorageFake):
-    """Asks for an argument that the hook doesn't have."""
-
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition, budget: int) -> Any:  # type: ignore[override]
+    def blumfeld_make_storage(self, composition: Composition, budget: int) -> Any:
         return budget
 
 
-class LacksMethods(StorageFake):
-    """Makes a storage that would serve until somebody asks for what it doesn't have."""
-
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition) -> Any:
-        class Storage(FakeStorage):
-            delete_log = None
-
-            async def open_log(self, partition: Any, topic_id: bytes) -> Any:
-                raise AssertionError
-
-        return Storage("storage")
-
-
-class LacksLogMethods(StorageFake):
-    """Makes a storage whose logs lack something."""
-
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition) -> Any:
-        class Log(FakeLog):
-            max_timestamp = batches = None
-
-        class Storage(FakeStorage):
-            log_class = Log
-
-        return Storage("storage")
-
-
-class HalfOptional(StorageFake):
-    """Makes a storage that has one method of an optional part of the contract, and not the others."""
-
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition) -> Any:
-        class Storage(FakeStorage):
-            def moves(self) -> Sequence[Any]:
-                return ()
-
-        return Storage("storage")
-
-
-class CompactsNothing(StorageFake):
-    """Says that it compacts, and has no segments."""
-
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition) -> Any:
-        class Storage(FakeStorage):
-            compacts = True
-            log_class = FakeLogInOne
-
-        return Storage("storage")
-
-
-class Misspelled(StorageFake):
+class Misspelled(StorageFake):  # type: ignore[misc]
     """Its author meant another hook."""
 
     @hookimpl
@@ -404,114 +355,62 @@ class Misspelled(StorageFake):
         raise AssertionError
 
 
-class Unmarked(StorageFake):
+class Unmarked(StorageFake):  # type: ignore[misc]
     """Its author forgot the mark."""
 
     def blumfeld_node_started(self, composition: Composition) -> None:
         raise AssertionError
 
 
-class Refuses(StorageFake):
-    """Can't be part of this composition."""
+class CreateTopicsAgain(CreateAcls):
+    """A command that the core has."""
 
-    @hookimpl
-    def blumfeld_make_storage(self, composition: Composition) -> Any:
-        raise CompositionRefused("node.data_dirs", "2 directories", "one: it keeps one file")
+    request = CreateTopicsRequest
 
 
-class RefusesGroups:
-    """A group protocol that can't be part of this composition."""
+class PLUGINS:
+    """By the names that manifests give them."""
 
-    options_class: type[msgspec.Struct] = NoOptions
-    roles: tuple[str, ...] = ("groups",)
-
-    @hookimpl
-    def blumfeld_make_group_protocol(self, composition: Composition) -> Any:
-        raise CompositionRefused("", "a broker with another protocol", "one protocol")
-
-
-class PaperAcls:
-    """A plug-in with a section of the image and a command."""
-
-    options_class: type[msgspec.Struct] = NoOptions
-    roles: tuple[str, ...] = ("assignors",)
-
-    @hookimpl
-    def blumfeld_image_sections(self) -> Sequence[Any]:
-        return [AclSection()]
-
-
-class PaperCommands:
-    """A plug-in with a command."""
-
-    options_class: type[msgspec.Struct] = NoOptions
-    roles: tuple[str, ...] = ("assignors",)
-
-    @hookimpl
-    def blumfeld_controller_commands(self) -> Sequence[Any]:
-        return [CreateAcls()]
-
-
-class CoreCommands(PaperCommands):
-    """A plug-in with a command that the core has."""
-
-    @hookimpl
-    def blumfeld_controller_commands(self) -> Sequence[Any]:
-        command = CreateAcls()
-        command.request = CreateTopicsRequest
-        return [command]
-
-
-class NoSection(PaperAcls):
-    """A plug-in whose section lacks a method."""
-
-    @hookimpl
-    def blumfeld_image_sections(self) -> Sequence[Any]:
-        return [PaperAcls()]
-
-
-class PaperAssignors:
-    """Brings assignors and nothing else."""
-
-    options_class: type[msgspec.Struct] = NoOptions
-    roles: tuple[str, ...] = ("assignors",)
-
-    @hookimpl
-    def blumfeld_assignors(self) -> Sequence[Any]:
-        return [FakeAssignor("paper"), FakeAssignor("scissors")]
+    net_fake = NetFake
+    storage_fake = StorageFake
+    storages_fake = storage(lambda composition: FakeStorages("storage", composition.options))
+    storage_wrap = storage(wrapping, WrapOptions)
+    consensus_fake = plugin("consensus", "blumfeld_make_consensus", lambda _: FakeConsensus("consensus"))
+    replication_fake = ReplicationFake
+    groups_fake = plugin(
+        "groups",
+        "blumfeld_make_group_protocol",
+        lambda composition: FakeGroups("groups", composition.options),
+        SizeOptions,
+    )
+    compacts_nothing = storage(lambda _: CompactsNothing("storage"))
+    half_optional = storage(lambda _: HalfOptional("storage"))
+    lacks_log_methods = storage(lambda _: LacksLogMethods("storage"))
+    lacks_methods = storage(lambda _: LacksMethods("storage"))
+    makes_nothing = type("MakesNothing", (StorageFake,), {"blumfeld_make_storage": None})
+    misspelled = Misspelled
+    reads_too_early = storage(lambda composition: composition.metadata)
+    refuses = storage(refusing("node.data_dirs", "2 directories", "one: it keeps one file"))
+    refuses_groups = plugin(
+        "groups",
+        "blumfeld_make_group_protocol",
+        refusing("", "a broker with another protocol", "one protocol"),
+    )
+    unmarked = Unmarked
+    wrong_arguments = WrongArguments
+    paper_assignors = bringing("blumfeld_assignors", FakeAssignor("paper"), FakeAssignor("scissors"))
+    more_assignors = paper_assignors
+    paper_acls = bringing("blumfeld_image_sections", AclSection())
+    more_acls = paper_acls
+    no_section = bringing("blumfeld_image_sections", FakeAssignor("no section"))
+    paper_commands = bringing("blumfeld_controller_commands", CreateAcls())
+    more_commands = paper_commands
+    core_commands = bringing("blumfeld_controller_commands", CreateTopicsAgain())
 
 
 def registry(**more: str) -> Registry:
     """The fakes under their names, and more by ``name="module:Class"``."""
-    named = {
-        "compacts_nothing": "CompactsNothing",
-        "consensus_fake": "ConsensusFake",
-        "half_optional": "HalfOptional",
-        "lacks_log_methods": "LacksLogMethods",
-        "lacks_methods": "LacksMethods",
-        "misspelled": "Misspelled",
-        "refuses": "Refuses",
-        "refuses_groups": "RefusesGroups",
-        "unmarked": "Unmarked",
-        "groups_fake": "GroupsFake",
-        "makes_nothing": "MakesNothing",
-        "more_assignors": "PaperAssignors",
-        "paper_acls": "PaperAcls",
-        "more_acls": "PaperAcls",
-        "paper_commands": "PaperCommands",
-        "more_commands": "PaperCommands",
-        "core_commands": "CoreCommands",
-        "no_section": "NoSection",
-        "net_fake": "NetFake",
-        "paper_assignors": "PaperAssignors",
-        "reads_too_early": "ReadsTooEarly",
-        "replication_fake": "ReplicationFake",
-        "storage_fake": "StorageFake",
-        "storages_fake": "StoragesFake",
-        "storage_wrap": "StorageWrap",
-        "wrong_arguments": "WrongArguments",
-    }
-    places = {name: f"tests.kernel.fakes:{cls}" for name, cls in named.items()} | more
+    places = {name: f"{__name__}:PLUGINS.{name}" for name in vars(PLUGINS) if not name.startswith("_")} | more
     places["groups_kip848"] = "blumfeld_groups_kip848:Plugin"
     places["transactions"] = "blumfeld_transactions:Plugin"
     return Registry(EntryPoint(name, value, "blumfeld.plugins") for name, value in places.items())
@@ -546,3 +445,37 @@ class Rendered:
 
     def prepare(self) -> Render:
         return lambda _, level, logger, event, values: self.events.append((level, event, values))
+
+
+def plan_of(
+    *overrides: str,
+    text: str = "",
+    data_dir: object = None,
+    listen: str | None = None,
+    faults: Faults | None = None,
+    **plugins: str,
+) -> Plan:
+    """The plan of the fakes' manifest with ``text`` after it, in a file m.toml, and these plug-ins beside the fakes."""
+    directory = None if data_dir is None else str(data_dir)
+    manifest = read_manifest(
+        MANIFEST + text, "m.toml", overrides=overrides, data_dir=directory, listen=listen, faults=faults
+    )
+    return make_plan(manifest, "m.toml", registry(**plugins), faults)
+
+
+def described(plan: Plan) -> str:
+    """`blumfeld plan` of it."""
+    return asyncio.run(describe(plan, cast("Any", FakeBroker)))
+
+
+def complaints(*overrides: str, **manifest: Any) -> list[str]:
+    """A line for each problem of the manifest that :func:`plan_of` reads."""
+    with pytest.raises(ManifestError) as caught:
+        plan_of(*overrides, faults=Faults("m.toml"), **manifest)
+    return str(caught.value).splitlines()
+
+
+def assert_refused(complaint: str, *overrides: str, **manifest: Any) -> None:
+    """One of the problems begins so."""
+    lines = complaints(*overrides, **manifest)
+    assert any(line.startswith(f"m.toml: {complaint}") for line in lines), lines

@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-import asyncio
-from typing import Any, cast
-
-from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.description import describe
-from blumfeld.kernel.manifest.sections import read_manifest
-from tests.kernel import fakes
+from tests.kernel.fakes import described, plan_of
 
 TEXT = """\
-node 1 (broker, controller), data in data, from test.toml
+node 1 (broker, controller), data in data, from m.toml
 
 plug-ins
   network      net_fake          unknown  paper
@@ -62,9 +56,7 @@ LISTENERS = (
 
 
 def test_the_plan_of_a_manifest() -> None:
-    manifest = read_manifest(fakes.MANIFEST + CONFIG, "test.toml", overrides=[LISTENERS])
-    plan = make_plan(manifest, "test.toml", fakes.registry())
-    text = asyncio.run(describe(plan, cast("Any", fakes.FakeBroker)))
+    text = described(plan_of(LISTENERS, text=CONFIG))
     fixed, _, missing = text.partition("  APIs          ")
     assert fixed + "  APIs          " == TEXT
     assert missing.startswith("Fetch, ListOffsets, Metadata, ")
@@ -72,15 +64,10 @@ def test_the_plan_of_a_manifest() -> None:
     assert max(map(len, text.splitlines())) < 120
 
 
-DIRECTORIES = ['node.data_dirs=["/disk1", "/d2"]', "storage.plugin=storages_fake"]
-
-
 def test_several_log_directories_are_said_with_what_a_failure_takes() -> None:
-    manifest = read_manifest(fakes.MANIFEST, "test.toml", overrides=DIRECTORIES)
-    plan = make_plan(manifest, "test.toml", fakes.registry())
-    lines = asyncio.run(describe(plan, cast("Any", fakes.FakeBroker))).splitlines()
-    assert lines[:5] == [
-        "node 1 (broker, controller), data in /disk1 and /d2, from test.toml",
+    plan = plan_of('node.data_dirs=["/disk1", "/d2"]', "storage.plugin=storages_fake")
+    assert described(plan).splitlines()[:5] == [
+        "node 1 (broker, controller), data in /disk1 and /d2, from m.toml",
         "",
         "log directories",
         "  /disk1  the cluster's metadata, and partitions: the node stops if it fails",
@@ -89,9 +76,7 @@ def test_several_log_directories_are_said_with_what_a_failure_takes() -> None:
 
 
 def test_a_controller_alone_has_no_acks() -> None:
-    manifest = read_manifest(fakes.MANIFEST, "test.toml", overrides=['node.roles=["controller"]'])
-    plan = make_plan(manifest, "test.toml", fakes.registry())
-    text = asyncio.run(describe(plan, cast("Any", fakes.FakeBroker)))
+    text = described(plan_of('node.roles=["controller"]'))
     assert text.startswith("node 1 (controller), data in data")
     assert "an ack means" not in text
     assert "transactions" not in text

@@ -4,22 +4,20 @@ from __future__ import annotations
 
 import asyncio
 import errno
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, cast
 
 import pytest
 
-from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.manifest.sections import read_manifest
+from blumfeld.kernel.composing.plan import Plan
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import PluginContractError
-from tests.kernel import fakes
-from tests.kernel.fakes import FREE_PORT, JOURNAL, MANIFEST, FakeBroker, Rendered, silent_logs
+from tests.kernel.fakes import FREE_PORT, JOURNAL, FakeBroker, Rendered, plan_of, silent_logs
 
 STARTED = [
     "storage started",
@@ -32,21 +30,8 @@ STARTED = [
 ]
 
 
-@pytest.fixture(autouse=True)
-def journal() -> Iterator[None]:
-    JOURNAL.lines.clear()
-    JOURNAL.failing.clear()
-    yield
-    JOURNAL.lines.clear()
-    JOURNAL.failing.clear()
-
-
-def planned(data_dir: Path, *overrides: str) -> Plan:
-    return make_plan(
-        read_manifest(MANIFEST, "test.toml", overrides=overrides, data_dir=str(data_dir)),
-        "test.toml",
-        fakes.registry(),
-    )
+async def never(node: Node) -> None:
+    raise AssertionError
 
 
 def test_a_controller_alone_knows_the_features_of_coordinators_and_coordinates_nothing(
@@ -54,11 +39,11 @@ def test_a_controller_alone_knows_the_features_of_coordinators_and_coordinates_n
 ) -> None:
     """It decides on UpdateFeatures, also on ``group.version`` and ``transaction.version``, and formatting finalizes the
     levels that its plug-ins bring."""
-    plan = planned(
-        tmp_path,
+    plan = plan_of(
         'node.roles=["controller"]',
         'transactions.plugin="transactions"',
         'groups.plugins=["groups_kip848"]',
+        data_dir=tmp_path,
     )
 
     async def body(node: Node) -> None:
@@ -72,14 +57,22 @@ def test_a_controller_alone_knows_the_features_of_coordinators_and_coordinates_n
 
 
 def with_node(
-    plan: Plan, body: Callable[[Node], Coroutine[Any, Any, None]], logs: EventLogs | None = None
+    plan: Plan,
+    body: Callable[[Node], Coroutine[Any, Any, None]],
+    logs: EventLogs | None = None,
+    broker: type[FakeBroker] = FakeBroker,
 ) -> None:
     async def main() -> None:
         runtime = AsyncioRuntime(lambda where, error: pytest.fail(f"{where}: {error!r}"))
-        await body(Node(plan, runtime, logs or silent_logs(), cast("Any", FakeBroker)))
+        await body(Node(plan, runtime, logs or silent_logs(), cast("Any", broker)))
         await runtime.close()
 
     asyncio.run(main())
+
+
+async def started_and_stopped(node: Node) -> None:
+    await node.start()
+    await node.stop()
 
 
 def test_security_may_stand_in_front_of_each_listener(tmp_path: Path) -> None:
@@ -97,9 +90,7 @@ def test_security_may_stand_in_front_of_each_listener(tmp_path: Path) -> None:
             super().__init__(composition, *arguments)
             composition.security = Guard()
 
-    async def main() -> None:
-        runtime = AsyncioRuntime(lambda where, error: pytest.fail(f"{where}: {error!r}"))
-        node = Node(planned(tmp_path), runtime, silent_logs(), cast("Any", GuardedBroker))
+    async def body(node: Node) -> None:
         await node.start()
         handlers = cast("Any", node.composition.transport).handlers
         assert handlers == {
@@ -110,9 +101,8 @@ def test_security_may_stand_in_front_of_each_listener(tmp_path: Path) -> None:
         }
         assert any(text.startswith("guard of ") for text in handlers.values())
         await node.stop()
-        await runtime.close()
 
-    asyncio.run(main())
+    with_node(plan_of(data_dir=tmp_path), body, broker=GuardedBroker)
 
 
 def test_a_node_that_refuses_writes_is_not_well(tmp_path: Path) -> None:
@@ -130,7 +120,7 @@ def test_a_node_that_refuses_writes_is_not_well(tmp_path: Path) -> None:
         broker.refusing_writes = 3
         assert node.health().status == "stopped"
 
-    with_node(planned(tmp_path), body)
+    with_node(plan_of(data_dir=tmp_path), body)
 
 
 def test_parts_start_in_order_and_stop_in_reverse(tmp_path: Path) -> None:
@@ -145,7 +135,7 @@ def test_parts_start_in_order_and_stop_in_reverse(tmp_path: Path) -> None:
         await node.stop()
         assert node.state == "stopped"
 
-    with_node(planned(tmp_path), body)
+    with_node(plan_of(data_dir=tmp_path), body)
     assert JOURNAL.lines == [
         "node stopping",
         "broker stopped",
@@ -165,11 +155,7 @@ def test_controller_listeners_open_first_and_broker_listeners_last(tmp_path: Pat
         ' {name="CONTROLLER", kind="controller", bind="127.0.0.1:9193"}]'
     )
 
-    async def body(node: Node) -> None:
-        await node.start()
-        await node.stop()
-
-    with_node(planned(tmp_path, listeners), body)
+    with_node(plan_of(listeners, data_dir=tmp_path), started_and_stopped)
     assert JOURNAL.lines[:7] == [
         "storage started",
         "CONTROLLER listening",
@@ -198,7 +184,7 @@ def test_a_failed_start_stops_what_had_started(tmp_path: Path, failing: str) -> 
         assert node.state == "stopped"
         await node.stop()
 
-    with_node(planned(tmp_path), body)
+    with_node(plan_of(data_dir=tmp_path), body)
     at = STARTED.index(failing)
     stopped = [
         *(["broker stopped"] if at >= STARTED.index("broker started") else []),
@@ -219,7 +205,7 @@ def test_a_hook_that_fails_at_the_stop_keeps_no_part_running(tmp_path: Path) -> 
         await node.stop()
         assert node.state == "stopped"
 
-    with_node(planned(tmp_path), body)
+    with_node(plan_of(data_dir=tmp_path), body)
     assert JOURNAL.lines[0] == "node stopping"
     assert JOURNAL.lines[-1] == "storage stopped"
     assert "broker stopped" in JOURNAL.lines
@@ -240,7 +226,7 @@ def test_a_cancelled_start_stops_what_had_started(tmp_path: Path) -> None:
         with pytest.raises(asyncio.CancelledError):
             await start
 
-    with_node(planned(tmp_path), body)
+    with_node(plan_of(data_dir=tmp_path), body)
     assert JOURNAL.lines == [
         "storage started",
         "controller stopped",
@@ -264,7 +250,7 @@ def test_a_start_that_waits_for_its_quorum_says_so(tmp_path: Path, monkeypatch: 
         await node.start()
         await node.stop()
 
-    with_node(planned(tmp_path), body, logs)
+    with_node(plan_of(data_dir=tmp_path), body, logs)
     logs.flush()
     assert "the metadata quorum has not answered yet" in [event for _, event, _ in rendered.events]
 
@@ -274,11 +260,7 @@ def test_a_part_that_fails_to_stop_is_logged_and_the_others_stop(tmp_path: Path)
     rendered = Rendered()
     logs = EventLogs(rendered.prepare)
 
-    async def body(node: Node) -> None:
-        await node.start()
-        await node.stop()
-
-    with_node(planned(tmp_path), body, logs)
+    with_node(plan_of(data_dir=tmp_path), started_and_stopped, logs)
     logs.flush()
     assert JOURNAL.lines[-2:] == ["consensus stopped", "storage stopped"]
     assert [(level, values["part"]) for level, _, values in rendered.events] == [("error", "replication")]
@@ -289,14 +271,14 @@ def test_stop_without_start_stops_nothing(tmp_path: Path) -> None:
         await node.stop()
         assert node.state == "stopped"
 
-    with_node(planned(tmp_path), body)
+    with_node(plan_of(data_dir=tmp_path), body)
     assert JOURNAL.lines == []
 
 
 def test_a_listener_with_any_port_is_bound_before_the_broker_registers(tmp_path: Path) -> None:
-    plan = planned(
-        tmp_path,
+    plan = plan_of(
         'network.listeners=[{name="FIXED", bind="127.0.0.1:9192"}, {name="ANY", bind="127.0.0.1:0"}]',
+        data_dir=tmp_path,
     )
 
     async def body(node: Node) -> None:
@@ -311,18 +293,7 @@ def test_a_listener_with_any_port_is_bound_before_the_broker_registers(tmp_path:
     assert JOURNAL.lines.index("FIXED listening") > JOURNAL.lines.index("broker started")
 
 
-def test_a_directory_of_another_cluster_is_refused(tmp_path: Path) -> None:
-    text = "version=1\ncluster.id=other\nnode.id=1\ndirectory.id=XXXXXXXXXXXXXXXXXXXXXg\n"
-    (tmp_path / "meta.properties").write_text(text)
-
-    async def body(node: Node) -> None:
-        with pytest.raises(StartError, match="of cluster other, not mine"):
-            await node.start()
-
-    with_node(planned(tmp_path, "node.cluster_id=mine"), body)
-
-
-def test_the_cluster_id_is_the_directorys(tmp_path: Path) -> None:
+def test_the_cluster_id_is_the_directorys_and_another_one_is_refused(tmp_path: Path) -> None:
     text = "version=1\ncluster.id=other\nnode.id=1\ndirectory.id=XXXXXXXXXXXXXXXXXXXXXg\n"
     (tmp_path / "meta.properties").write_text(text)
 
@@ -331,11 +302,15 @@ def test_the_cluster_id_is_the_directorys(tmp_path: Path) -> None:
         assert node.composition.cluster_id == "other"
         await node.stop()
 
-    with_node(planned(tmp_path), body)
+    with_node(plan_of(data_dir=tmp_path), body)
+    with pytest.raises(StartError, match="of cluster other, not mine"):
+        with_node(plan_of("node.cluster_id=mine", data_dir=tmp_path), started_and_stopped)
 
 
 def test_each_plugin_is_handed_its_own_options(tmp_path: Path) -> None:
-    plan = planned(tmp_path, "storage.options.size_bytes=5", "groups.options.groups_fake.size_bytes=6")
+    plan = plan_of(
+        "storage.options.size_bytes=5", "groups.options.groups_fake.size_bytes=6", data_dir=tmp_path
+    )
 
     async def body(node: Node) -> None:
         storage: Any = node.composition.storage
@@ -349,7 +324,7 @@ def test_each_plugin_is_handed_its_own_options(tmp_path: Path) -> None:
 
 
 def test_a_wrapping_storage_finds_the_inner_one(tmp_path: Path) -> None:
-    plan = planned(tmp_path, "storage.plugin=storage_wrap", "storage.local_options.size_bytes=9")
+    plan = plan_of("storage.plugin=storage_wrap", "storage.local_options.size_bytes=9", data_dir=tmp_path)
 
     async def body(node: Node) -> None:
         outer: Any = node.composition.storage
@@ -383,48 +358,36 @@ def test_a_wrapping_storage_finds_the_inner_one(tmp_path: Path) -> None:
     ],
 )
 def test_a_plugin_that_breaks_its_contract_is_named(tmp_path: Path, plugin: str, complaint: str) -> None:
-    async def never(node: Node) -> None:
-        raise AssertionError
-
     with pytest.raises(PluginContractError, match=complaint):
-        with_node(planned(tmp_path, f"storage.plugin={plugin}"), never)
+        with_node(plan_of(f"storage.plugin={plugin}", data_dir=tmp_path), never)
 
 
 def test_a_plugin_can_refuse_a_composition(tmp_path: Path) -> None:
     """It is said as every problem of a manifest."""
 
-    async def never(node: Node) -> None:
-        raise AssertionError
-
     with pytest.raises(ManifestError) as caught:
-        with_node(planned(tmp_path, "storage.plugin=refuses"), never)
-    said = "test.toml: node.data_dirs: found 2 directories; allowed: one: it keeps one file (plug-in refuses)"
+        with_node(plan_of("storage.plugin=refuses", data_dir=tmp_path), never)
+    said = "m.toml: node.data_dirs: found 2 directories; allowed: one: it keeps one file (plug-in refuses)"
     assert str(caught.value) == said
 
 
 def test_several_directories_need_a_storage_that_can_have_them(tmp_path: Path) -> None:
-    manifest = read_manifest(MANIFEST, "test.toml", overrides=['node.data_dirs=["a", "/disk/b"]'])
-
-    async def never(node: Node) -> None:
-        raise AssertionError
-
+    plan = plan_of('node.data_dirs=["a", "/disk/b"]')
     with pytest.raises(
         ManifestError, match=r"node\.data_dirs: found 2 directories; allowed: one: storage_fake"
     ):
-        with_node(make_plan(manifest, "test.toml", fakes.registry()), never)
+        with_node(plan, never)
 
 
 def test_log_directories_are_known_from_the_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Kafka's tools name a directory by its whole path, wherever the node was started."""
     monkeypatch.chdir(tmp_path)
-    overrides = ['node.data_dirs=["a", "/disk/b"]', "storage.plugin=storages_fake"]
-    manifest = read_manifest(MANIFEST, "test.toml", overrides=overrides)
 
     async def body(node: Node) -> None:
         assert node.composition.data_dirs == (str(tmp_path / "a"), "/disk/b")
         assert node.composition.data_dir == str(tmp_path / "a")
 
-    with_node(make_plan(manifest, "test.toml", fakes.registry()), body)
+    with_node(plan_of('node.data_dirs=["a", "/disk/b"]', "storage.plugin=storages_fake"), body)
 
 
 def test_the_builds_assignors_are_there_when_groups_are_made(tmp_path: Path) -> None:
@@ -433,8 +396,8 @@ def test_the_builds_assignors_are_there_when_groups_are_made(tmp_path: Path) -> 
     async def body(node: Node) -> None:
         assert [assignor.name for assignor in node.composition.assignors] == ["paper", "scissors"]
 
-    with_node(planned(tmp_path, 'groups.assignors=["paper_assignors"]'), body)
-    twice = planned(tmp_path, 'groups.assignors=["paper_assignors", "more_assignors"]')
+    with_node(plan_of('groups.assignors=["paper_assignors"]', data_dir=tmp_path), body)
+    twice = plan_of('groups.assignors=["paper_assignors", "more_assignors"]', data_dir=tmp_path)
     with pytest.raises(PluginContractError, match="more_assignors brings the assignor paper again"):
         with_node(twice, body)
 
@@ -444,7 +407,7 @@ def test_the_builds_image_sections_and_commands_are_there_when_consensus_is_made
         assert [section.name for section in node.composition.image_sections] == ["acls"]
         assert len(node.composition.controller_commands) == 1
 
-    with_node(planned(tmp_path, 'groups.assignors=["paper_acls", "paper_commands"]'), body)
+    with_node(plan_of('groups.assignors=["paper_acls", "paper_commands"]', data_dir=tmp_path), body)
 
 
 @pytest.mark.parametrize(
@@ -456,33 +419,27 @@ def test_the_builds_image_sections_and_commands_are_there_when_consensus_is_made
             "more_commands brings a command for CreateAclsRequest, which has one already",
         ),
         ("core_commands", "core_commands brings a command for CreateTopicsRequest, which has one already"),
-        ("no_section", "plug-in no_section: PaperAcls is no ImageSection: .*replay"),
+        ("no_section", "plug-in no_section: FakeAssignor is no ImageSection: .*replay"),
     ],
 )
 def test_sections_and_commands_that_do_not_fit_are_refused(tmp_path: Path, plugins: str, said: str) -> None:
-    async def never(node: Node) -> None:
-        raise AssertionError
-
     named = ", ".join(f'"{name}"' for name in plugins.split(","))
     with pytest.raises(PluginContractError, match=said):
-        with_node(planned(tmp_path, f"groups.assignors=[{named}]"), never)
+        with_node(plan_of(f"groups.assignors=[{named}]", data_dir=tmp_path), never)
 
 
 def test_plugins_that_cant_be_part_of_the_node_are_all_told_with_their_paths(tmp_path: Path) -> None:
-    plan = planned(
-        tmp_path,
+    plan = plan_of(
         'groups.plugins=["groups_kip848", "refuses_groups"]',
         'config."group.consumer.assignors"=["sticky"]',
+        data_dir=tmp_path,
     )
 
-    async def body(node: Node) -> None:
-        pytest.fail("it was made")
-
     with pytest.raises(ManifestError) as caught:
-        with_node(plan, body)
+        with_node(plan, never)
     assert str(caught.value) == (
-        'test.toml: config."group.consumer.assignors": found "sticky"; allowed: some of uniform, range; '
+        'm.toml: config."group.consumer.assignors": found "sticky"; allowed: some of uniform, range; '
         "for another one, name its plug-in in groups.assignors\n"
-        "test.toml: groups.plugins[1]: found a broker with another protocol; allowed: one protocol "
+        "m.toml: groups.plugins[1]: found a broker with another protocol; allowed: one protocol "
         "(plug-in refuses_groups)"
     )

@@ -14,41 +14,24 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node, StartError
 from blumfeld.kernel.process import COLLECT_AFTER_OBJECTS, Process, settle
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.spi.runtime import NodeFailure
-from tests.kernel import fakes
-from tests.kernel.fakes import JOURNAL, FakeBroker, Rendered
-
-
-@pytest.fixture(autouse=True)
-def undisturbed() -> Iterator[None]:
-    """The journal is empty, and the collector of the test process stays as it was."""
-    JOURNAL.lines.clear()
-    JOURNAL.failing.clear()
-    threshold = gc.get_threshold()
-    yield
-    JOURNAL.failing.clear()
-    gc.unfreeze()
-    gc.set_threshold(*threshold)
-
-
-def process(data_dir: Path, ready: Callable[[Node], None], rendered: Rendered | None = None) -> Process:
-    manifest = read_manifest(fakes.MANIFEST, data_dir=str(data_dir))
-    logs = EventLogs((rendered or Rendered()).prepare)
-    plan = make_plan(manifest, "test.toml", fakes.registry())
-    return Process(plan, logs, ready, cast("Any", FakeBroker))
+from tests.kernel.fakes import JOURNAL, FakeBroker, Rendered, plan_of
 
 
 @pytest.fixture(autouse=True)
 def _collector_as_before() -> Iterator[None]:
     threshold = gc.get_threshold()
     yield
-    gc.set_threshold(*threshold)
     gc.unfreeze()
+    gc.set_threshold(*threshold)
+
+
+def process(data_dir: Path, ready: Callable[[Node], None], rendered: Rendered | None = None) -> Process:
+    logs = EventLogs((rendered or Rendered()).prepare)
+    return Process(plan_of(data_dir=data_dir), logs, ready, cast("Any", FakeBroker))
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])

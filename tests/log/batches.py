@@ -23,7 +23,6 @@ def batch_bytes(
     leader_epoch: int = 0,
     payload: bytes = b"records",
 ) -> bytes:
-    """One batch."""
     fields = (attributes, records - 1, timestamp_ms, timestamp_ms, producer_id, epoch, sequence, records)
     data = bytearray(HEADER.pack(base_offset, 49 + len(payload), leader_epoch, 2, 0, *fields) + payload)
     struct.pack_into(">I", data, 17, crc32c(memoryview(data)[21:]))
@@ -40,7 +39,6 @@ def data_batch(
     transactional: bool = False,
     timestamp_ms: int = 1000,
 ) -> RecordBatch:
-    """A producer's batch."""
     data = batch_bytes(
         base_offset,
         records,

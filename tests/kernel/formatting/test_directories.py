@@ -2,48 +2,28 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 from random import Random
 
 import pytest
 
-from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting, format_directories
-from blumfeld.kernel.manifest.sections import read_manifest
-from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
-from blumfeld.log.checkpoints import MetaProperties, decode_meta_properties
+from blumfeld.kernel.formatting.directories import AlreadyFormatted, format_directories
+from blumfeld.log.checkpoints import decode_meta_properties
 from blumfeld.metadata.image.checkpoint import decode_checkpoint
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from tests.kernel import fakes
+from tests.kernel.fakes import plan_of
+from tests.kernel.formatting.formatted import all_formatted, formatted
 
 
-def all_formatted(
-    *data_dirs: Path, overrides: tuple[str, ...] = (), ignore_formatted: bool = False
-) -> dict[str, MetaProperties]:
-    """Format these directories; what was written, by directory."""
+def several(*data_dirs: Path) -> str:
     names = ", ".join(f'"{path}"' for path in data_dirs)
-    manifest = read_manifest(fakes.MANIFEST, overrides=[f"node.data_dirs=[{names}]", *overrides])
-    plan = make_plan(manifest, "m.toml", fakes.registry())
-
-    async def main() -> dict[str, MetaProperties]:
-        return format_directories(
-            plan, AsyncioRuntime(lambda where, error: None), Formatting(ignore_formatted=ignore_formatted)
-        )
-
-    return asyncio.run(main())
-
-
-def formatted(data_dir: Path, *overrides: str) -> MetaProperties:
-    (meta,) = all_formatted(data_dir, overrides=overrides).values()
-    return meta
+    return f"node.data_dirs=[{names}]"
 
 
 def test_a_power_cut_takes_no_formatted_directory() -> None:
     """Else it would take all that the node flushed there later."""
-    manifest = read_manifest(fakes.MANIFEST, overrides=['node.data_dirs=["/new"]'])
     runtime = FakeRuntime(1)
-    written = format_directories(make_plan(manifest, "m.toml", fakes.registry()), runtime)
+    written = format_directories(plan_of('node.data_dirs=["/new"]'), runtime)
     assert runtime.disk is not None
     runtime.disk.crash(Random(1))
     assert FakeRuntime(2, disk=runtime.disk).files.exists("/new/meta.properties"), written
@@ -69,7 +49,7 @@ def test_it_is_formatted_once(tmp_path: Path) -> None:
 def test_each_of_several_directories_is_formatted_for_the_same_cluster(tmp_path: Path) -> None:
     """One cluster, one node, an id for each directory; feature levels only where the metadata will lie."""
     one, two = tmp_path / "one", tmp_path / "two"
-    found = all_formatted(one, two)
+    found = all_formatted(several(one, two))
     assert list(found) == [str(one), str(two)]
     first, second = found.values()
     assert (first.cluster_id, first.node_id) == (second.cluster_id, second.node_id)
@@ -83,13 +63,11 @@ def test_a_new_directory_is_formatted_for_the_cluster_of_the_others(tmp_path: Pa
     one, two = tmp_path / "one", tmp_path / "two"
     meta = formatted(one)
     with pytest.raises(AlreadyFormatted, match="one is formatted already"):
-        all_formatted(one, two)
+        all_formatted(several(one, two))
     assert not two.exists()
-    found = all_formatted(one, two, ignore_formatted=True)
+    found = all_formatted(several(one, two), ignore_formatted=True)
     assert {path: each.cluster_id for path, each in found.items()} == {str(two): meta.cluster_id}
-    assert all_formatted(one, two, ignore_formatted=True) == {}
+    assert all_formatted(several(one, two), ignore_formatted=True) == {}
     with pytest.raises(ValueError, match=f"of cluster {meta.cluster_id}, not other"):
-        all_formatted(
-            one, two, tmp_path / "three", overrides=("node.cluster_id=other",), ignore_formatted=True
-        )
+        all_formatted(several(one, two, tmp_path / "three"), "node.cluster_id=other", ignore_formatted=True)
     assert not (tmp_path / "three").exists()

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 import pytest
 
-from blumfeld.kernel.composing.plan import make_plan
-from blumfeld.kernel.formatting.directories import FIRST_CHECKPOINT, Formatting, format_directories
+from blumfeld.kernel.formatting.directories import FIRST_CHECKPOINT
 from blumfeld.kernel.formatting.quorum import InitialQuorum, in_words, initial_controllers
-from blumfeld.kernel.manifest.sections import read_manifest
-from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
-from blumfeld.log.checkpoints import MetaProperties
 from blumfeld.metadata.image.checkpoint import Checkpoint, decode_checkpoint
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.wire.primitives import uuid_text
-from tests.kernel import fakes
+from tests.kernel.formatting.formatted import all_formatted, formatted
 
 ONE, TWO = "JEXY6aqzQY-32P5TStzaFg", "MvDxzVmcRsaTz33bUuRU6A"
 CONTROLLERS = f"2@[::1]:9095:{TWO},1@h:9093:{ONE}"
@@ -28,25 +23,13 @@ SERVERS = 'config."controller.quorum.bootstrap.servers"="h:9093"'
 BROKER = 'node.roles=["broker"]'
 
 
-def formatted(data_dir: Path, quorum: InitialQuorum, *overrides: str) -> MetaProperties:
-    """Format the directory; its ``meta.properties``."""
-    manifest = read_manifest(fakes.MANIFEST, overrides=overrides, data_dir=str(data_dir))
-    plan = make_plan(manifest, "m.toml", fakes.registry())
-
-    async def main() -> dict[str, MetaProperties]:
-        return format_directories(plan, AsyncioRuntime(lambda where, error: None), Formatting(quorum=quorum))
-
-    (meta,) = asyncio.run(main()).values()
-    return meta
-
-
 def first_checkpoint(data_dir: Path) -> Checkpoint:
     path = data_dir / FIRST_CHECKPOINT
     return decode_checkpoint(path.read_bytes(), path.name)
 
 
 def test_a_standalone_node_is_the_only_voter(tmp_path: Path) -> None:
-    meta = formatted(tmp_path, InitialQuorum(standalone=True), BOTH)
+    meta = formatted(tmp_path, BOTH, quorum=InitialQuorum(standalone=True))
     checkpoint = first_checkpoint(tmp_path)
     assert (checkpoint.kraft_version, checkpoint.records) == (1, [])
     assert checkpoint.voters is not None
@@ -59,9 +42,9 @@ def test_a_standalone_node_is_the_only_voter(tmp_path: Path) -> None:
 
 def test_initial_controllers_take_the_directory_ids_of_the_list(tmp_path: Path) -> None:
     quorum = InitialQuorum(initial_controllers=initial_controllers(CONTROLLERS))
-    first = formatted(tmp_path / "1", quorum, BOTH)
-    second = formatted(tmp_path / "2", quorum, BOTH, "node.id=2")
-    third = formatted(tmp_path / "3", quorum, BROKER, "node.id=3", SERVERS)
+    first = formatted(tmp_path / "1", BOTH, quorum=quorum)
+    second = formatted(tmp_path / "2", BOTH, "node.id=2", quorum=quorum)
+    third = formatted(tmp_path / "3", BROKER, "node.id=3", SERVERS, quorum=quorum)
     assert [uuid_text(first.directory_id), uuid_text(second.directory_id)] == [ONE, TWO]
     assert uuid_text(third.directory_id) not in (ONE, TWO)
     for node in "123":
@@ -73,13 +56,7 @@ def test_initial_controllers_take_the_directory_ids_of_the_list(tmp_path: Path) 
 def test_only_the_first_directory_is_the_voters(tmp_path: Path) -> None:
     quorum = InitialQuorum(initial_controllers=initial_controllers(CONTROLLERS))
     directories = f'node.data_dirs=["{tmp_path}/a", "{tmp_path}/b"]'
-    manifest = read_manifest(fakes.MANIFEST, overrides=[directories, BOTH])
-    plan = make_plan(manifest, "m.toml", fakes.registry())
-
-    async def main() -> dict[str, MetaProperties]:
-        return format_directories(plan, AsyncioRuntime(lambda where, error: None), Formatting(quorum=quorum))
-
-    first, second = asyncio.run(main()).values()
+    first, second = all_formatted(directories, BOTH, quorum=quorum).values()
     assert uuid_text(first.directory_id) == ONE != uuid_text(second.directory_id)
     assert not (tmp_path / "b" / FIRST_CHECKPOINT).exists()
 
@@ -87,7 +64,7 @@ def test_only_the_first_directory_is_the_voters(tmp_path: Path) -> None:
 @pytest.mark.parametrize("quorum", [InitialQuorum(), InitialQuorum(no_initial_controllers=True)])
 def test_a_node_that_names_no_voter_has_no_checkpoint(tmp_path: Path, quorum: InitialQuorum) -> None:
     overrides = (BOTH, SERVERS) if quorum.is_dynamic else (BOTH,)
-    formatted(tmp_path, quorum, *overrides)
+    formatted(tmp_path, *overrides, quorum=quorum)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["bootstrap.checkpoint", "meta.properties"]
 
 
@@ -131,7 +108,7 @@ def test_what_cannot_be_formatted_leaves_nothing(
     tmp_path: Path, quorum: InitialQuorum, overrides: tuple[str, ...], complaint: str
 ) -> None:
     with pytest.raises(ManifestError) as caught:
-        formatted(tmp_path / "data", quorum, *overrides)
+        formatted(tmp_path / "data", *overrides, quorum=quorum)
     lines = str(caught.value).splitlines()
     assert any(line.startswith(f"m.toml: {complaint}") for line in lines), lines
     assert not (tmp_path / "data").exists()

@@ -9,17 +9,14 @@ import pytest
 
 from blumfeld.config.effects import FIXED, HONOURED, REFUSED, WITHOUT, effect_of
 from blumfeld.config.values import BROKER_CONFIGS, ConfigDef, render
-from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.description import describe
+from blumfeld.kernel.composing.plan import Plan
 from blumfeld.kernel.manifest.kafka_config import transport_limits
-from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import Node
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.watching.event_log import EventLogs
-from blumfeld.plugging.errors import ManifestError
 from tests.config.test_effects import another_value
 from tests.everyday import for_each
-from tests.kernel import fakes
+from tests.kernel.fakes import FakeBroker, complaints, described, plan_of
 
 WITHOUT_EFFECT = [defn for defn in BROKER_CONFIGS.values() if effect_of(defn).effect == WITHOUT]
 ONLY_DEFAULT = [defn for defn in BROKER_CONFIGS.values() if effect_of(defn).effect in (FIXED, REFUSED)]
@@ -28,19 +25,13 @@ OF_SECTIONS = [defn for defn in BROKER_CONFIGS.values() if effect_of(defn).secti
 
 def planned(**config: object) -> Plan:
     """A plan with these keys of Kafka, as ``--set`` gives them."""
-    overrides = [f'config."{key}"={value}' for key, value in config.items()]
-    manifest = read_manifest(fakes.MANIFEST, "test.toml", overrides=overrides)
-    return make_plan(manifest, "test.toml", fakes.registry())
+    return plan_of(*(f'config."{key}"={value}' for key, value in config.items()))
 
 
 def refusal(*overrides: str) -> str:
     """The one problem of a manifest."""
-    with pytest.raises(ManifestError) as caught:
-        make_plan(
-            read_manifest(fakes.MANIFEST, "test.toml", overrides=overrides), "test.toml", fakes.registry()
-        )
-    assert len(caught.value.problems) == 1, caught.value.problems
-    return str(caught.value.problems[0])
+    (line,) = complaints(*overrides)
+    return line.removeprefix("m.toml: ")
 
 
 def other(defn: ConfigDef) -> str:
@@ -174,7 +165,7 @@ def test_the_memory_of_requests_is_bounded_by_kafkas_key() -> None:
 def test_what_has_no_effect_is_listed_by_plan_and_warned_of_once_by_run() -> None:
     """All such keys at once."""
     plan = planned(**{defn.name: other(defn) for defn in WITHOUT_EFFECT}, **{"num.partitions": 3})
-    text = asyncio.run(describe(plan, cast("Any", fakes.FakeBroker)))
+    text = described(plan)
     listed = text.partition("configuration without effect here\n")[2].partition("\n\n")[0].splitlines()
     names = [defn.name for defn in WITHOUT_EFFECT]
     assert [line.split()[0] for line in listed] == names
@@ -204,7 +195,7 @@ def warnings_of_a_start(plan: Plan) -> list[dict[str, Any]]:
         runtime = AsyncioRuntime(defect)
         logs = EventLogs(lambda: cast("Any", render_event))
         try:
-            node = Node(plan, runtime, logs, cast("Any", fakes.FakeBroker))
+            node = Node(plan, runtime, logs, cast("Any", FakeBroker))
             await node.start()
             await node.stop()
         finally:

@@ -4,11 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.kernel.composing.plan import Plan, make_plan
-from blumfeld.kernel.manifest.sections import read_manifest
 from blumfeld.kernel.node import _is_single_node
-from blumfeld.plugging.errors import ManifestError
-from tests.kernel import fakes
+from tests.kernel.fakes import assert_refused, plan_of
 
 VOTERS = 'config."controller.quorum.voters"="{}"'.format
 SERVERS = 'config."controller.quorum.bootstrap.servers"="{}"'.format
@@ -20,11 +17,6 @@ BOTH = (
     '{name="PLAINTEXT", bind="127.0.0.1:9092"}, {name="C", kind="controller", bind="127.0.0.1:9093"}]'
 )
 ANY_PORT = BOTH.replace(":9093", ":0")
-
-
-def plan_of(*overrides: str) -> Plan:
-    manifest = read_manifest(fakes.MANIFEST, "m.toml", overrides=overrides)
-    return make_plan(manifest, "m.toml", fakes.registry())
 
 
 @pytest.mark.parametrize(
@@ -112,10 +104,7 @@ def test_nodes_of_a_cluster(overrides: tuple[str, ...]) -> None:
     ],
 )
 def test_what_cannot_be_names_its_place(overrides: tuple[str, ...], complaint: str) -> None:
-    with pytest.raises(ManifestError) as caught:
-        plan_of(*overrides)
-    lines = str(caught.value).splitlines()
-    assert any(line.startswith(f"m.toml: {complaint}") for line in lines), lines
+    assert_refused(complaint, *overrides)
 
 
 def test_a_broker_finds_the_controllers_by_their_listeners_name() -> None:

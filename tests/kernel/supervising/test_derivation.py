@@ -154,4 +154,4 @@ def test_what_cannot_be_derived(overrides: tuple[str, ...], complaint: str) -> N
 
 def test_a_manifest_of_several_nodes_is_no_node() -> None:
     with pytest.raises(ManifestError, match="nodes: found 3; allowed: 1 for one node"):
-        make_plan(read_manifest(fakes.MANIFEST, overrides=["nodes=3"]), "m.toml", fakes.registry())
+        fakes.plan_of("nodes=3")

@@ -18,6 +18,7 @@ from blumfeld.log.checkpoints import decode_meta_properties
 from blumfeld.log.quorum_state import QuorumState, encode_quorum_state
 from blumfeld.spi.runtime import Runtime
 from tests.kernel import fakes
+from tests.kernel.fakes import plan_of
 
 
 def nodes(data_dir: Path, *overrides: str) -> tuple[Manifest, list[Plan]]:
@@ -66,10 +67,7 @@ def test_the_cluster_id_of_the_manifest(tmp_path: Path) -> None:
 
 def test_the_directory_of_one_node_is_not_left_behind(tmp_path: Path) -> None:
     """Its topics would seem to be gone: the nodes would begin with empty directories below it."""
-    manifest, _ = nodes(tmp_path)
-    with_runtime(
-        lambda runtime: format_nodes([make_plan(manifest, "m", fakes.registry())], runtime, Formatting())
-    )
+    with_runtime(lambda runtime: format_nodes([plan_of(data_dir=tmp_path)], runtime, Formatting()))
     with pytest.raises(
         ValueError, match=f"nodes = 2 has one below it.*move its content to {tmp_path}/node-1"
     ):

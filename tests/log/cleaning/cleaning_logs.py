@@ -32,7 +32,6 @@ class MemorySource:
         self.modified_ms = modified_ms
 
     def read(self, position: int, size: int) -> bytes:
-        """As a file."""
         return self.data[position : position + size]
 
 
@@ -48,7 +47,6 @@ class MemoryTarget:
         self.buffers = 0
 
     def append(self, buffers: Sequence[Buffer], batches: Sequence[BatchSpan]) -> None:
-        """Check that the spans are what the bytes are."""
         assert self.aborted is None
         data = b"".join(buffers)
         self.buffers += len(buffers)
@@ -64,7 +62,6 @@ class MemoryTarget:
         self.data += data
 
     def finish(self, aborted: Sequence[AbortedTransaction], modified_ms: int) -> None:
-        """Once."""
         assert self.aborted is None
         self.aborted = list(aborted)
         self.modified_ms = modified_ms
@@ -89,7 +86,6 @@ class MemoryLog:
 
     @property
     def end_offset(self) -> int:
-        """One past the last."""
         return self.sources[-1].next_offset
 
     def round(

@@ -31,7 +31,6 @@ made_records = st.lists(
 
 
 def body_of(made: list[Record], keep_offsets: bool = False) -> bytes:
-    """The records section."""
     return bytes(build_batch(made, keep_offsets=keep_offsets)[61:])
 
 
@@ -39,7 +38,6 @@ def body_of(made: list[Record], keep_offsets: bool = False) -> bytes:
 def test_keys_deltas_and_nulls_are_those_of_the_decoder(
     made: list[Record], dense: bool, before: bytes
 ) -> None:
-    """Anywhere in the data."""
     body = body_of(made, keep_offsets=not dense)
     data, at, end = before + body + b"after", len(before), len(before) + len(body)
     walked = walk_keys(data, at, end, len(made), dense)
@@ -52,7 +50,6 @@ def test_keys_deltas_and_nulls_are_those_of_the_decoder(
 
 @given(made_records, st.data())
 def test_kept_records_are_the_same_bytes(made: list[Record], data: st.DataObject) -> None:
-    """With the highest delta among them."""
     keep = data.draw(st.lists(st.booleans(), min_size=len(made), max_size=len(made)))
     body = body_of(made, keep_offsets=True)
     ends = walk_ends(body, 0, len(body), len(made))
@@ -65,7 +62,6 @@ def test_kept_records_are_the_same_bytes(made: list[Record], data: st.DataObject
 
 @given(made_records, st.integers(-(10**13), 10**13))
 def test_shifted_records_have_the_same_times_under_another_base(made: list[Record], shift_ms: int) -> None:
-    """Everything else stays."""
     whole = build_batch(made)
     body = shift_timestamps(bytes(whole[61:]), len(made), shift_ms)
     fields = list(HEADER.unpack_from(whole))

@@ -15,7 +15,6 @@ FOREVER = (1 << 63) - 1
 def segment(
     base: int, end: int, size: int = 100, newest_ms: int = 10, created_ms: int = 5, sealed: bool = True
 ) -> SegmentInfo:
-    """[base, end)."""
     return SegmentInfo(
         base_offset=base,
         next_offset=end,
@@ -47,43 +46,42 @@ LOG = CleanableLog(
 
 
 def planned(now_ms: int = NOW, **changes: object) -> CleaningPlan:
-    """Of ``LOG`` with changes."""
     return plan_cleaning(msgspec.structs.replace(LOG, **changes), now_ms)
 
 
 def test_what_was_cleaned_is_the_head_and_the_active_segment_is_left_alone() -> None:
-    """The ratio is over what is below the active segment."""
     plan = planned()
     assert (plan.first_dirty_offset, plan.end_offset) == (10, 30)
     assert (plan.clean_bytes, plan.dirty_bytes, plan.reset) == (100, 500, None)
     assert plan.dirty_ratio == 500 / 600
-    assert plan.is_due
+    assert planned(min_cleanable_dirty_ratio=0.83).is_due
+    assert not planned(min_cleanable_dirty_ratio=500 / 600).is_due, "the ratio must be above the limit"
 
 
 @pytest.mark.parametrize(("stable", "end"), [(35, 30), (30, 30), (29, 20), (20, 20), (19, 10), (3, 0)])
-def test_nothing_that_is_not_stable_is_cleaned(stable: int, end: int) -> None:
-    """Whole segments only."""
+def test_only_whole_segments_that_are_stable_are_cleaned(stable: int, end: int) -> None:
     plan = planned(last_stable_offset=stable)
     assert plan.end_offset == end
     assert plan.dirty_bytes == {30: 500, 20: 300}.get(end, 0)
 
 
-@pytest.mark.parametrize(("lag_ms", "end"), [(0, 30), (NOW - 500, 30), (NOW - 499, 20), (NOW - 9, 10)])
-def test_young_segments_wait(lag_ms: int, end: int) -> None:
-    """From the first dirty one that is younger on; what was cleaned once doesn't hold up the rest."""
-    assert planned(min_compaction_lag_ms=lag_ms).end_offset == end
-
-
-def test_a_young_clean_segment_holds_up_nothing() -> None:
-    """Its records were cleaned already."""
-    segments = [segment(0, 10, newest_ms=NOW), *LOG.segments[1:]]
-    assert planned(segments=segments, min_compaction_lag_ms=1000).end_offset == 30
-
-
-def test_an_old_segment_behind_a_young_one_waits_too() -> None:
-    """Cleaning goes from the front."""
-    segments = [LOG.segments[0], segment(10, 20, newest_ms=NOW), *LOG.segments[2:]]
-    assert planned(segments=segments, min_compaction_lag_ms=1000).end_offset == 10
+@pytest.mark.parametrize(
+    ("young", "lag_ms", "end"),
+    [
+        pytest.param(None, 0, 30, id="no lag"),
+        pytest.param(None, NOW - 500, 30, id="as old as the lag"),
+        pytest.param(None, NOW - 499, 20, id="younger than the lag"),
+        pytest.param(None, NOW - 9, 10, id="the first dirty one is younger"),
+        pytest.param(0, 1000, 30, id="what was cleaned once holds up nothing"),
+        pytest.param(1, 1000, 10, id="an old one behind a young one waits too"),
+    ],
+)
+def test_young_segments_wait(young: int | None, lag_ms: int, end: int) -> None:
+    segments = [
+        msgspec.structs.replace(it, max_timestamp_ms=NOW, modified_ms=NOW) if at == young else it
+        for at, it in enumerate(LOG.segments)
+    ]
+    assert planned(segments=segments, min_compaction_lag_ms=lag_ms).end_offset == end
 
 
 @pytest.mark.parametrize(
@@ -99,16 +97,8 @@ def test_an_old_segment_behind_a_young_one_waits_too() -> None:
 def test_a_checkpoint_outside_of_the_log_is_reset(
     checkpoint: int | None, start: int, first_dirty: int, reset: CheckpointReset | None
 ) -> None:
-    """To the log start; and it is said why."""
     plan = planned(cleaned_end_offset=checkpoint, log_start_offset=start)
     assert (plan.first_dirty_offset, plan.reset) == (first_dirty, reset)
-
-
-def test_the_ratio_must_be_above_the_limit() -> None:
-    """Equal is not."""
-    plan = planned(min_cleanable_dirty_ratio=500 / 600)
-    assert not plan.is_due
-    assert planned(min_cleanable_dirty_ratio=0.83).is_due
 
 
 def test_an_overdue_log_is_due_whatever_its_ratio() -> None:
@@ -134,7 +124,6 @@ def test_a_segment_whose_first_time_is_not_known_counts_from_its_creation() -> N
 
 
 def test_a_log_of_an_active_segment_only_has_nothing_to_clean() -> None:
-    """Nor has an empty one."""
     plan = planned(segments=[segment(0, 35, sealed=False)], cleaned_end_offset=None)
     assert (plan.end_offset, plan.dirty_ratio, plan.is_due) == (0, 0.0, False)
 
@@ -154,7 +143,6 @@ def plan_of(name: str, dirty: int, overdue_ms: int = 0) -> CleaningPlan:
 
 
 def test_the_dirtiest_log_goes_first_and_the_overdue_before_it() -> None:
-    """Equal ones by name, whatever order they came in."""
     a, b, c, late = plan_of("a", 60), plan_of("b", 80), plan_of("c", 80), plan_of("d", 10, 1)
     assert choose([]) is None
     assert choose([plan_of("a", 50)]) is None

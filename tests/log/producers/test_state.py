@@ -1,4 +1,4 @@
-"""Producer state: Kafka's rules by example, its two layers, and all of it against a log that is read anew each time."""
+"""Producer state against a log that is read anew each time, and the rules that such a log doesn't know."""
 
 from __future__ import annotations
 
@@ -39,78 +39,10 @@ def refusal(state: ProducerState, batch: RecordBatch, transaction_version: int =
     return caught.value.code
 
 
-def test_an_unknown_producer_may_begin_anywhere() -> None:
-    assert ProducerState().check(data_batch(0, 7, 3, 12)) is None
-
-
 def test_in_a_transaction_of_version_2_an_unknown_producer_begins_with_0() -> None:
     batch = data_batch(0, 7, 3, 12, transactional=True)
     assert refusal(ProducerState(), batch, transaction_version=2) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
     assert ProducerState().check(batch, transaction_version=1) is None
-
-
-def test_the_next_sequence_is_taken_and_a_gap_is_not() -> None:
-    state = with_one(sequence=4, records=3)
-    assert state.check(data_batch(3, 7, 1, 7)) is None
-    assert refusal(state, data_batch(3, 7, 1, 8)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert refusal(state, data_batch(3, 7, 1, 6)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
-@pytest.mark.parametrize(
-    ("first", "records", "following"), [(LAST_SEQUENCE, 1, 0), (LAST_SEQUENCE - 1, 3, 1)]
-)
-def test_sequences_go_on_with_0(first: int, records: int, following: int) -> None:
-    state = with_one(first, records)
-    assert state.check(data_batch(records, 7, 1, following)) is None
-    assert state.check(data_batch(9, 7, 1, first, records)) == Duplicate(0, records - 1, 1000, placed=False)
-
-
-def test_a_retry_is_a_success_with_the_original_offsets_for_five_batches() -> None:
-    state = ProducerState()
-    for number in range(6):
-        put(state, data_batch(number * 2, 7, 1, number * 2, 2))
-    assert state.check(data_batch(99, 7, 1, 2, 2)) == Duplicate(2, 3, 1000, placed=False)
-    assert state.check(data_batch(99, 7, 1, 10, 2)) == Duplicate(10, 11, 1000, placed=False)
-    assert refusal(state, data_batch(99, 7, 1, 0, 2)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert refusal(state, data_batch(99, 7, 1, 10, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-
-
-def test_a_retry_in_the_same_turn_waits_for_the_original() -> None:
-    state = ProducerState()
-    state.place(data_batch(0, 7, 1, 0, 3))
-    assert state.check(data_batch(3, 7, 1, 0, 3)) == Duplicate(0, 2, 1000, placed=True)
-    assert state.check(data_batch(3, 7, 1, 3)) is None
-    state.written(3)
-    assert state.check(data_batch(3, 7, 1, 0, 3)) == Duplicate(0, 2, 1000, placed=False)
-
-
-def test_what_was_placed_and_not_written_may_be_sent_again() -> None:
-    state = with_one()
-    before = state.producers()
-    state.place(data_batch(1, 7, 1, 1))
-    state.place(data_batch(2, 8, 0, 0))
-    state.undo_placed(1)
-    assert state.producers() == before
-    assert state.check(data_batch(1, 7, 1, 1)) is None
-
-
-def test_a_short_write_keeps_what_is_before_it() -> None:
-    state = ProducerState()
-    state.place(data_batch(0, 7, 1, 0))
-    state.place(data_batch(1, 7, 1, 1))
-    state.written(1)
-    state.undo_placed(1)
-    assert isinstance(state.check(data_batch(1, 7, 1, 0)), Duplicate)
-    assert state.check(data_batch(1, 7, 1, 1)) is None
-
-
-def test_an_older_epoch_is_fenced_and_a_newer_begins_with_0() -> None:
-    state = with_one()
-    assert refusal(state, data_batch(1, 7, 0, 1)) is ErrorCode.INVALID_PRODUCER_EPOCH
-    assert refusal(state, data_batch(1, 7, 2, 1)) is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert state.check(data_batch(1, 7, 2, 0)) is None
-    put(state, data_batch(1, 7, 2, 0))
-    assert refusal(state, data_batch(2, 7, 1, 1)) is ErrorCode.INVALID_PRODUCER_EPOCH
 
 
 def test_an_open_transaction_admits_nothing_else_of_its_producer() -> None:
@@ -151,14 +83,6 @@ def test_an_abort_goes_to_the_index_when_its_marker_is_written() -> None:
     assert list(state.written(8)) == [AbortedTransaction(7, 5, 7, 6)]
     state.place(marker(8, 8, 1, committed=False))
     assert list(state.written(9)) == [AbortedTransaction(8, 6, 8, 9)]
-
-
-def test_commits_and_empty_aborts_leave_nothing_in_the_index() -> None:
-    state = with_one(transactional=True)
-    state.place(marker(1, 7, 1, committed=True))
-    state.place(marker(2, 7, 1, committed=False))
-    state.place(marker(3, 99, 1, committed=False))
-    assert list(state.written(4)) == []
 
 
 def emptied(batch: RecordBatch) -> RecordBatch:
@@ -222,12 +146,6 @@ def test_a_marker_of_version_2_has_the_next_epoch_or_is_a_retry() -> None:
     put(state, marker(1, 7, 2, committed=True))
     state.check_marker(7, 2, 0, transaction_version=2)
     assert state.check(data_batch(2, 7, 2, 0, transactional=True), transaction_version=2) is None
-
-
-def test_a_marker_of_the_same_epoch_keeps_the_sequence() -> None:
-    state = with_one(sequence=4, transactional=True)
-    put(state, marker(1, 7, 1, committed=True))
-    assert state.check(data_batch(2, 7, 1, 5)) is None
 
 
 def test_who_is_silent_for_a_day_is_forgotten_unless_a_transaction_is_open() -> None:

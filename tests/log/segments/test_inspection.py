@@ -43,18 +43,8 @@ def damages(data: bytes) -> list[Damage]:
     return [part for part in parts(data) if isinstance(part, Damage)]
 
 
-def test_a_sound_segment_has_no_damage() -> None:
-    data, starts = segment(20, hole=2)
-    assert whole(data) == starts
-
-
-def test_nothing_is_nothing() -> None:
-    assert parts(b"") == []
-
-
 @pytest.mark.parametrize("at", [0, 4, 5, 8, 11, 16, 17, 25, 60, 61, 80])
 def test_a_flipped_bit_costs_its_batch_only(at: int) -> None:
-    """Wherever it is: the offset, the length, the format, the CRC, the records."""
     data, starts = segment(7)
     bad = bytearray(data)
     bad[starts[3] + at] ^= 0x40

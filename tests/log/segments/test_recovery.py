@@ -56,10 +56,6 @@ def recovered(data: bytes, interval_bytes: int = 100) -> RecoveredSegment:
     return drive(recover_segment(reader(data), len(data), 0, interval_bytes=interval_bytes))[1]
 
 
-def test_an_empty_segment_is_sound() -> None:
-    assert walked(b"", 7) == ([], WalkEnd(0, 7, None))
-
-
 def test_a_sound_segment_is_walked_to_its_end() -> None:
     data = batch_bytes(5, 3) + batch_bytes(8) + batch_bytes(20, 2)
     batches, end = walked(data, 5)
@@ -90,11 +86,6 @@ def test_the_walk_ends_before(tail: str, chunk_bytes: int) -> None:
     assert len(batches) == 1
     assert (end.position, end.next_offset) == (len(whole), 1)
     assert problem in (end.problem or "")
-
-
-def test_what_is_behind_damage_is_not_looked_at() -> None:
-    _, end = walked(batch_bytes(0) + b"x" * 100 + batch_bytes(1))
-    assert end.position == len(batch_bytes(0))
 
 
 def test_a_file_that_is_shorter_than_it_says_ends_there() -> None:

@@ -33,38 +33,45 @@ def active(size_bytes: int = 10, first_timestamp_ms: int = 50, index_full: bool 
     )
 
 
+T, SIZE = 50, 10
+"""The batch's timestamp is that of the segment's first, unless a case says otherwise."""
+
+
 @pytest.mark.parametrize(
-    ("size", "incoming", "rolls"), [(900, 100, False), (901, 100, True), (0, 1000, False)]
+    ("segment", "batch", "now_ms", "reason"),
+    [
+        pytest.param(active(900), IncomingBatch(100, 8, T), 1000, None, id="it just fits"),
+        pytest.param(active(901), IncomingBatch(100, 8, T), 1000, RollReason.SIZE, id="a byte too many"),
+        pytest.param(active(0), IncomingBatch(1000, 8, T), 1000, None, id="an empty one takes any batch"),
+        pytest.param(active(), IncomingBatch(SIZE, 8, 450), 10**9, None, id="as old as allowed"),
+        pytest.param(active(), IncomingBatch(SIZE, 8, 451), 10**9, RollReason.TIME, id="too old by records"),
+        pytest.param(active(), IncomingBatch(SIZE, 8, -1), 10**9, None, id="a batch without a time"),
+        pytest.param(
+            active(SIZE, -1), IncomingBatch(SIZE, 8, 10**9), 1400, None, id="without times: the clock"
+        ),
+        pytest.param(
+            active(SIZE, -1), IncomingBatch(SIZE, 8, 10**9), 1401, RollReason.TIME, id="too old by the clock"
+        ),
+        pytest.param(active(0, -1), IncomingBatch(SIZE, 8, 5), 10**9, None, id="an empty one does not age"),
+        pytest.param(
+            active(index_full=True), IncomingBatch(SIZE, 8, T), 0, RollReason.INDEX_FULL, id="a full index"
+        ),
+        pytest.param(
+            active(), IncomingBatch(SIZE, 7 + INT32_MAX, T), 0, None, id="the last offset of 32 bits"
+        ),
+        pytest.param(
+            active(),
+            IncomingBatch(SIZE, 8 + INT32_MAX, T),
+            0,
+            RollReason.OFFSET_RANGE,
+            id="an offset too far",
+        ),
+    ],
 )
-def test_a_segment_never_grows_over_its_size(size: int, incoming: int, rolls: bool) -> None:
-    reason = should_roll(active(size), IncomingBatch(incoming, 8, 50), 1000, LIMITS)
-    assert reason == (RollReason.SIZE if rolls else None)
-
-
-@pytest.mark.parametrize(("timestamp_ms", "rolls"), [(450, False), (451, True), (-1, False)])
-def test_time_is_the_records_own(timestamp_ms: int, rolls: bool) -> None:
-    reason = should_roll(active(), IncomingBatch(10, 8, timestamp_ms), 10**9, LIMITS)
-    assert reason == (RollReason.TIME if rolls else None)
-
-
-@pytest.mark.parametrize(("now_ms", "rolls"), [(1400, False), (1401, True)])
-def test_without_timestamps_it_is_the_clocks(now_ms: int, rolls: bool) -> None:
-    reason = should_roll(active(first_timestamp_ms=-1), IncomingBatch(10, 8, 10**9), now_ms, LIMITS)
-    assert reason == (RollReason.TIME if rolls else None)
-
-
-def test_an_empty_segment_does_not_age() -> None:
-    assert should_roll(active(0, -1), IncomingBatch(10, 8, 5), 10**9, LIMITS) is None
-
-
-def test_a_full_index_rolls() -> None:
-    assert should_roll(active(index_full=True), IncomingBatch(10, 8, 50), 0, LIMITS) is RollReason.INDEX_FULL
-
-
-@pytest.mark.parametrize(("last_offset", "rolls"), [(7 + INT32_MAX, False), (8 + INT32_MAX, True)])
-def test_relative_offsets_fit_32_bits(last_offset: int, rolls: bool) -> None:
-    reason = should_roll(active(), IncomingBatch(10, last_offset, 50), 0, LIMITS)
-    assert reason == (RollReason.OFFSET_RANGE if rolls else None)
+def test_when_a_segment_rolls(
+    segment: ActiveSegment, batch: IncomingBatch, now_ms: int, reason: RollReason | None
+) -> None:
+    assert should_roll(segment, batch, now_ms, LIMITS) == reason
 
 
 def segments(*rows: tuple[int, int]) -> list[SegmentInfo]:
@@ -91,44 +98,47 @@ def plan(
     return plan_retention(rows, limits, log_start_offset=start, high_watermark=hw, now_ms=1000)
 
 
-def test_without_limits_everything_stays() -> None:
-    assert plan(segments((5, 0), (5, 0))) == RetentionPlan(0, 0, False)
+THREE = segments((5, 0), (5, 0), (5, 0))
+AGED = segments((5, 100), (5, 999), (5, 1000))
 
 
-@pytest.mark.parametrize(("retention_ms", "gone"), [(900, 0), (899, 1), (0, 2)])
-def test_time_takes_what_is_older(retention_ms: int, gone: int) -> None:
-    assert plan(segments((5, 100), (5, 999), (5, 1000)), ms=retention_ms).segments == gone
-
-
-def test_a_young_segment_protects_those_behind_it() -> None:
-    assert plan(segments((5, 1000), (5, 0), (5, 0)), ms=10) == RetentionPlan(0, 0, False)
-
-
-@pytest.mark.parametrize(("retention_bytes", "gone"), [(15, 0), (11, 0), (10, 1), (5, 2), (0, 3)])
-def test_size_takes_segments_while_enough_is_left(retention_bytes: int, gone: int) -> None:
-    assert plan(segments((5, 0), (5, 0), (5, 0)), size=retention_bytes).segments == gone
-
-
-def test_the_active_segment_is_rolled_first() -> None:
-    assert plan(segments((5, 0), (5, 0)), ms=10) == RetentionPlan(20, 2, True)
-    assert plan(segments((5, 0), (0, -1)), ms=10) == RetentionPlan(10, 1, False)
-
-
-def test_nothing_above_the_high_watermark_goes() -> None:
-    assert plan(segments((5, 0), (5, 0), (5, 0)), ms=10, hw=19) == RetentionPlan(10, 1, False)
-
-
-def test_what_is_below_the_log_start_goes_without_limits() -> None:
-    assert plan(segments((5, 0), (5, 0), (5, 0)), start=15) == RetentionPlan(10, 1, False)
-
-
-def test_the_log_start_does_not_take_the_active_segment() -> None:
-    """As in Kafka: after DeleteRecords of all, the active segment stays until it is old or too much."""
-    assert plan(segments((5, 0), (5, 0)), start=20) == RetentionPlan(10, 1, False)
-
-
-def test_a_time_that_is_to_come_keeps_a_segment() -> None:
-    assert plan(segments((5, 9_999), (5, 0)), ms=0) == RetentionPlan(0, 0, False)
+@pytest.mark.parametrize(
+    ("rows", "limits", "expected"),
+    [
+        pytest.param(THREE, {}, RetentionPlan(0, 0, False), id="without limits everything stays"),
+        pytest.param(AGED, {"ms": 900}, RetentionPlan(0, 0, False), id="as old as allowed"),
+        pytest.param(AGED, {"ms": 899}, RetentionPlan(10, 1, False), id="a millisecond older"),
+        pytest.param(AGED, {"ms": 0}, RetentionPlan(20, 2, False), id="what is of this very time stays"),
+        pytest.param(
+            segments((5, 1000), (5, 0), (5, 0)),
+            {"ms": 10},
+            RetentionPlan(0, 0, False),
+            id="a young one first",
+        ),
+        pytest.param(
+            segments((5, 9_999), (5, 0)), {"ms": 0}, RetentionPlan(0, 0, False), id="a time that is to come"
+        ),
+        pytest.param(THREE, {"size": 11}, RetentionPlan(0, 0, False), id="too little would be left"),
+        pytest.param(THREE, {"size": 10}, RetentionPlan(10, 1, False), id="enough is left"),
+        pytest.param(THREE, {"size": 0}, RetentionPlan(30, 3, True), id="nothing need be left"),
+        pytest.param(THREE, {"ms": 10}, RetentionPlan(30, 3, True), id="the active one is rolled first"),
+        pytest.param(
+            segments((5, 0), (0, -1)), {"ms": 10}, RetentionPlan(10, 1, False), id="an empty active one stays"
+        ),
+        pytest.param(THREE, {"ms": 10, "hw": 19}, RetentionPlan(10, 1, False), id="above the high watermark"),
+        pytest.param(THREE, {"start": 15}, RetentionPlan(10, 1, False), id="below the log start"),
+        pytest.param(
+            THREE,
+            {"start": 30},
+            RetentionPlan(20, 2, False),
+            id="the log start takes no active segment, as Kafka",
+        ),
+    ],
+)
+def test_what_retention_takes(
+    rows: list[SegmentInfo], limits: dict[str, int], expected: RetentionPlan
+) -> None:
+    assert plan(rows, **limits) == expected
 
 
 @pytest.mark.parametrize(("modified_ms", "gone"), [(100, 0), (99, 2)])
