@@ -52,7 +52,6 @@ CONFIG = {"log.index.interval.bytes": 1000, "log.roll.ms": 95, "log.retention.ms
 
 @pytest.fixture
 def data(written: Path, tmp_path: Path) -> Path:
-    """A copy to damage."""
     return Path(shutil.copytree(written, tmp_path / "data"))
 
 
@@ -202,7 +201,6 @@ def test_records_of_the_metadata_say_what_they_mean(written: Path) -> None:
 
 
 def test_records_of_transactions_say_what_they_mean(tmp_path: Path) -> None:
-    """Also those of a newer release, as bytes."""
     folder = tmp_path / "__transaction_state-0"
     folder.mkdir()
     known = Transaction(
@@ -308,7 +306,6 @@ def test_unreadable_epochs_and_snapshots_are_made_anew(data: Path) -> None:
 
 
 def test_a_missing_segment_is_a_note_and_the_rest_is_served(data: Path) -> None:
-    """What is gone is gone; nothing else goes with it."""
     victim = segments(data)[1]
     lost = range(int(victim.stem), int(segments(data)[2].stem))
     victim.unlink()

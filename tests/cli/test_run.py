@@ -58,7 +58,6 @@ def running(tmp_path: Path) -> Iterator[Running]:
 
 
 def asks_api_versions(port: int) -> int:
-    """The size of the first answer."""
     with socket.create_connection(("127.0.0.1", port), timeout=60) as client:
         client.sendall(struct.pack(">ihhih", 10, 18, 0, 1, -1))
         size: int = struct.unpack(">i", client.recv(4, socket.MSG_WAITALL))[0]
@@ -66,7 +65,6 @@ def asks_api_versions(port: int) -> int:
 
 
 def one_line(said: str) -> str:
-    """What was said, if that is one line of ours."""
     assert said.count("\n") == 1, said
     assert said.startswith("blumfeld: ")
     return said.removeprefix("blumfeld: ").rstrip("\n")

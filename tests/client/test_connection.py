@@ -44,7 +44,6 @@ def answer_to(request: bytes, message: Message, version: int | None = None) -> b
 def fed(
     connection: ClientConnection, stream: bytes, cuts: list[int]
 ) -> tuple[list[Answer], Exception | None]:
-    """What a connection makes of a stream that arrives in pieces."""
     found: list[Answer] = []
     try:
         for start, end in pairwise(sorted({0, len(stream), *cuts})):

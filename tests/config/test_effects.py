@@ -36,7 +36,6 @@ ALL = [*BROKER_CONFIGS.values(), *TOPIC_CONFIGS.values(), *GROUP_CONFIGS.values(
 
 
 def of_effect(*effects: str) -> list[ConfigDef]:
-    """The keys of some classes."""
     return [defn for defn in ALL if effect_of(defn).effect in effects]
 
 
@@ -81,7 +80,6 @@ def _allows(defn: ConfigDef, value: int) -> bool:
 
 @cache
 def tree_of(module: str) -> ast.Module:
-    """The module's code, without importing it."""
     spec = find_spec(module)
     assert spec is not None, module
     assert spec.origin is not None, module
@@ -170,7 +168,6 @@ def check_reader(defn: ConfigDef) -> None:
 
 
 def test_a_module_that_does_not_read_a_key_is_seen() -> None:
-    """The check above can fail."""
     assert not reads("blumfeld.broker.upkeep.cleaner", BROKER_CONFIGS["num.io.threads"])
     assert not reads("blumfeld.broker.upkeep.retention", TOPIC_CONFIGS["preallocate"])
     assert not reads("blumfeld_groups_kip848.settings", BROKER_CONFIGS["group.share.max.size"])

@@ -36,7 +36,6 @@ ALL = [
 
 
 def test_the_table_is_kafkas() -> None:
-    """Every key of the reference, with its type, bounds, importance and update mode."""
     facts = configs()
     for scope, table in (("broker", BROKER_CONFIGS), ("topic", TOPIC_CONFIGS), ("group", GROUP_CONFIGS)):
         expected = facts[scope] + (facts["brokerDynamicQuota"] if scope == "broker" else [])
@@ -66,7 +65,6 @@ def test_every_default_is_a_value_that_its_key_allows(defn: ConfigDef) -> None:
 
 @for_each([*TOPIC_CONFIGS.values(), *GROUP_CONFIGS.values()])
 def test_every_synonym_is_a_broker_key(defn: ConfigDef) -> None:
-    """And the topic's default is the broker's, in the topic's unit."""
     for name in defn.broker_synonyms:
         assert name in BROKER_CONFIGS
     if defn.scope == "topic" and defn.server_default_name is not None:
@@ -97,7 +95,6 @@ PARSED: list[tuple[str, Given, Typed, str]] = [
 def test_values_are_read_as_people_and_clients_write_them(
     name: str, value: Given, typed: Typed, text: str
 ) -> None:
-    """TOML's types and Kafka's text; and shown as Kafka shows them."""
     found = parse(BROKER_CONFIGS[name], value)
     assert found == typed
     assert type(found) is type(typed) or isinstance(typed, float)
@@ -142,7 +139,6 @@ def test_values_that_a_key_does_not_allow_are_refused(name: str, value: Given) -
 
 
 def test_a_secret_is_in_no_error_and_no_synonym() -> None:
-    """A password of a wrong type is not printed."""
     with pytest.raises(ConfigError, match="hidden") as caught:
         parse(BROKER_CONFIGS["ssl.key.password"], 12345)
     assert "12345" not in str(caught.value)
@@ -188,7 +184,6 @@ def test_doubles_are_taken_out_of_the_lists_in_which_kafka_allows_none(defn: Con
 
 
 def test_a_listeners_prefix_is_looked_through() -> None:
-    """As for keys that differ by listener."""
     defn = BROKER_CONFIGS.find("listener.name.internal.ssl.keystore.location")
     assert defn.name == "ssl.keystore.location"
     assert BROKER_CONFIGS.find("listener.name.x.plain.sasl.jaas.config").name == "sasl.jaas.config"
@@ -197,7 +192,6 @@ def test_a_listeners_prefix_is_looked_through() -> None:
 
 
 def test_dynamic_beats_default_beats_manifest() -> None:
-    """In Kafka's order, each with its source."""
     name = "min.insync.replicas"
     config = BrokerConfig()
     assert (config.int(name), config.source(name)) == (1, Source.DEFAULT)
@@ -218,7 +212,6 @@ def test_dynamic_beats_default_beats_manifest() -> None:
 
 
 def test_a_configuration_is_a_value() -> None:
-    """Other dynamic values make another one."""
     config = BrokerConfig({"num.partitions": 3})
     other = config.with_overrides(dynamic={"log.retention.bytes": "7"})
     assert config.int("log.retention.bytes") == -1
@@ -246,7 +239,6 @@ def test_finer_units_win(static: dict[str, Given], retention_ms: int) -> None:
 
 
 def test_typed_getters_refuse_another_type() -> None:
-    """A mistake of ours is found where it is made."""
     config = BrokerConfig()
     assert config.bool("auto.create.topics.enable") is True
     assert config.float("log.cleaner.min.cleanable.ratio") == 0.5
@@ -268,7 +260,6 @@ def test_typed_getters_refuse_another_type() -> None:
 
 
 def test_a_topic_has_kafkas_defaults() -> None:
-    """Every key is an attribute."""
     config = TopicConfig()
     for name, defn in TOPIC_CONFIGS.items():
         assert config.get(name) == defn.default
@@ -277,7 +268,6 @@ def test_a_topic_has_kafkas_defaults() -> None:
 
 
 def test_a_topic_overrides_its_broker() -> None:
-    """And DescribeConfigs can tell how it came to each value."""
     broker = BrokerConfig({"log.retention.hours": 1, "log.segment.bytes": 2_000_000})
     config = TopicConfig(
         {
@@ -307,7 +297,6 @@ def test_a_topic_overrides_its_broker() -> None:
 
 
 def test_a_topic_takes_no_name_that_it_has_not() -> None:
-    """Slots: a typo in code is an error."""
     with pytest.raises(AttributeError):
         TopicConfig().retention_hours = 1  # type: ignore[attr-defined]
 
@@ -330,14 +319,12 @@ def test_a_topic_takes_no_name_that_it_has_not() -> None:
     ],
 )
 def test_what_a_topic_may_not_be(overrides: dict[str, Given], key: str) -> None:
-    """Each value by itself, and those that must fit together."""
     with pytest.raises(ConfigError) as caught:
         check_topic_configs(overrides)
     assert caught.value.key == key
 
 
 def test_what_a_topic_may_be() -> None:
-    """The same rules do not hit where they do not apply."""
     assert check_topic_configs({"retention.ms": "-1", "cleanup.policy": ""}).retention_ms == -1
     assert check_topic_configs({"local.retention.ms": "10", "retention.ms": "9"}).local_retention_ms == 10
     assert check_topic_configs({"remote.storage.enable": "true"}).remote_storage_enable

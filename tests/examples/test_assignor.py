@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 import time
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Consumer
 
-from blumfeld.testing.process import free_port
 from blumfeld_bench.drivers.wire_client import WireClient
-from tests.examples.test_plugin import ROOT, Stranger, lay_out
+from tests.examples.stranger import EXAMPLES, Stranger
 
-EXAMPLE = ROOT / "examples" / "acme_assignor_standby"
+EXAMPLE = EXAMPLES / "acme_assignor_standby"
 OFFERED = '["uniform", "range", "standby"]'
 MANIFEST = f"""
 [groups]
@@ -25,17 +22,6 @@ assignors = ["assignor_standby"]
 "group.consumer.heartbeat.interval.ms" = 100
 """
 WHOLE = [0, 1, 2]
-
-
-@pytest.fixture
-def stranger(tmp_path: Path) -> Stranger:
-    """With the plug-in in a folder on the path."""
-    target = tmp_path / "site"
-    target.mkdir()
-    lay_out(target, EXAMPLE)
-    stranger = Stranger(sys.executable, tmp_path, target)
-    stranger.manifest.write_text(MANIFEST)
-    return stranger
 
 
 def consumer(server: str, assignor: str) -> Consumer:
@@ -69,11 +55,8 @@ def read(consumers: list[Consumer], until: float = 60.0) -> list[dict[str, list[
 
 def test_clients_get_what_it_deals(stranger: Stranger) -> None:
     """Two topics, two members: each has one, whole. ``uniform`` would have given each half of both."""
-    port = free_port()
-    process = stranger.broker(port)
-    server = f"127.0.0.1:{port}"
-    try:
-        with WireClient("127.0.0.1", port) as client:
+    with stranger.broker() as server:
+        with WireClient("127.0.0.1", int(server.partition(":")[2])) as client:
             for topic in ("bids", "asks"):
                 client.create_topic(topic, 3)
                 client.wait_for_leaders(topic)
@@ -85,17 +68,11 @@ def test_clients_get_what_it_deals(stranger: Stranger) -> None:
         first.close()
         assert read([second]) == [{"bids": WHOLE, "asks": WHOLE}], "and takes over"
         second.close()
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-    assert process.returncode == 0
 
 
 @pytest.mark.slow
 def test_it_passes_the_contract_kit_as_its_author_would_run_it(stranger: Stranger) -> None:
-    assert " passed" in stranger.run(
-        "pytest", "-q", "--hypothesis-seed=0", "-p", "no:cacheprovider", str(EXAMPLE / "tests")
-    )
+    stranger.kit(EXAMPLE)
 
 
 def test_one_that_nobody_brings_is_refused_before_anything_opens(stranger: Stranger) -> None:

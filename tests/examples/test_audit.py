@@ -3,46 +3,26 @@
 from __future__ import annotations
 
 import json
-import sys
-from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from blumfeld.testing.process import free_port
-from tests.examples.test_plugin import ROOT, Stranger, lay_out
+from tests.examples.stranger import EXAMPLES, Stranger
 
-EXAMPLE = ROOT / "examples" / "acme_audit"
+EXAMPLE = EXAMPLES / "acme_audit"
 MANIFEST = '[plugins]\nobservers = ["audit"]\n'
 
 
-@pytest.fixture
-def stranger(tmp_path: Path) -> Stranger:
-    """With the plug-in in a folder on the path."""
-    target = tmp_path / "site"
-    target.mkdir()
-    lay_out(target, EXAMPLE)
-    made = Stranger(sys.executable, tmp_path, target)
-    made.manifest.write_text(MANIFEST)
-    return made
-
-
 def test_it_is_found_by_its_entry_point(stranger: Stranger) -> None:
-    plan = stranger.run("blumfeld.cli.main", "plan", str(stranger.manifest))
+    plan = stranger.plan()
     assert any("observers" in line and "acme-audit 0.1.0" in line for line in plan.splitlines()), plan
 
 
 def test_it_writes_who_asked_what(stranger: Stranger) -> None:
-    port = free_port()
-    process = stranger.broker(port)
-    try:
-        producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}", "client.id": "ticker"})
+    with stranger.broker() as address:
+        producer = Producer({"bootstrap.servers": address, "client.id": "ticker"})
         producer.produce("audited", b"x")
         assert producer.flush(20) == 0
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
-    assert process.returncode == 0
     lines = [json.loads(line) for line in (stranger.folder / "data" / "audit.jsonl").read_text().splitlines()]
     events = [(line["event"], line["name"]) for line in lines if "event" in line]
     assert events[:4] == [  # then the partition loses its leader, in the orderly way down
@@ -56,9 +36,7 @@ def test_it_writes_who_asked_what(stranger: Stranger) -> None:
 
 
 def test_it_passes_the_contract_kit_as_its_author_would_run_it(stranger: Stranger) -> None:
-    assert " passed" in stranger.run(
-        "pytest", "-q", "--hypothesis-seed=0", "-p", "no:cacheprovider", str(EXAMPLE / "tests")
-    )
+    stranger.kit(EXAMPLE)
 
 
 def test_options_of_an_observer_that_is_not_named_are_refused(stranger: Stranger) -> None:
@@ -66,4 +44,4 @@ def test_options_of_an_observer_that_is_not_named_are_refused(stranger: Stranger
     with pytest.raises(
         AssertionError, match=r"plugins\.options\.audit: found options for a plug-in that isn't"
     ):
-        stranger.run("blumfeld.cli.main", "plan", str(stranger.manifest))
+        stranger.plan()

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import json
-import sys
 from pathlib import Path
 
 import pytest
 from confluent_kafka import Producer
 
-from blumfeld.testing.process import free_port
 from blumfeld_bench.drivers.wire_client import WireClient
-from tests.examples.test_plugin import ROOT, Stranger, lay_out
+from tests.examples.stranger import EXAMPLES, Stranger, stranger_of
 
 pytestmark = pytest.mark.archive
 
-EXAMPLE = ROOT / "examples" / "acme_decoder_ticks"
+EXAMPLE = EXAMPLES / "acme_decoder_ticks"
 LINES = [
     b"1723161256000000001|17|EURUSD|B|1.08505|1000000",
     b"1723161256000000002|18|EURUSD|S|1.08504|0.5",
@@ -42,13 +40,9 @@ print(json.dumps([rows, made.decoders, made.sequences.column("last_id").to_pylis
 
 @pytest.fixture
 def stranger(tmp_path: Path) -> Stranger:
-    """With the plug-in in a folder on the path, and settings that name it."""
-    target = tmp_path / "site"
-    target.mkdir()
-    lay_out(target, EXAMPLE)
-    (target / "try_it.py").write_text(TRY)
-    stranger = Stranger(sys.executable, tmp_path, target)
-    stranger.manifest.write_text("")
+    """With settings that name the plug-in."""
+    stranger = stranger_of(EXAMPLE, "", tmp_path)
+    (tmp_path / "site" / "try_it.py").write_text(TRY)
     (tmp_path / "archive.toml").write_text(SETTINGS)
     return stranger
 
@@ -86,34 +80,27 @@ def test_one_that_there_is_not_is_refused(stranger: Stranger, old: str, new: str
 
 @pytest.mark.slow
 def test_it_passes_the_contract_kit_as_its_author_would_run_it(stranger: Stranger) -> None:
-    assert " passed" in stranger.run(
-        "pytest", "-q", "--hypothesis-seed=0", "-p", "no:cacheprovider", str(EXAMPLE / "tests")
-    )
+    stranger.kit(EXAMPLE)
 
 
 @pytest.mark.spark
 @pytest.mark.timeout(300)
 def test_the_archive_has_what_it_read(stranger: Stranger) -> None:
     """From a broker through Spark into files: its trades, what it rejected, and the numbers that are missing."""
-    port = free_port()
-    process = stranger.broker(port)
-    try:
-        with WireClient("127.0.0.1", port) as client:
+    with stranger.broker() as address:
+        with WireClient("127.0.0.1", int(address.partition(":")[2])) as client:
             client.create_topic("ticks", 1)
             client.wait_for_leaders("ticks")
-        producer = Producer({"bootstrap.servers": f"127.0.0.1:{port}"})
+        producer = Producer({"bootstrap.servers": address})
         for line in LINES:
             producer.produce("ticks", line)
         assert producer.flush(20) == 0
         stranger.run(
             *("blumfeld.cli.main", "archive", "once", "--config", "archive.toml", "--root", "archive"),
-            *("--bootstrap", f"127.0.0.1:{port}", "--reader", "python", "--master", "local[1]"),
+            *("--bootstrap", address, "--reader", "python", "--master", "local[1]"),
             *("--set", "spark.driver.memory=1g"),
             timeout_s=240,
         )
-    finally:
-        process.terminate()
-        process.communicate(timeout=60)
     import pyarrow.dataset as ds
 
     def column(table: str, name: str) -> list[int]:

@@ -336,18 +336,26 @@ class CompactsNothing(FakeStorage):
     log_class = FakeLogInOne
 
 
-StorageFake = storage(lambda composition: FakeStorage("storage", composition.options))
+class StorageFake:
+    """A storage plug-in."""
+
+    options_class: type[msgspec.Struct] = SizeOptions
+    roles: tuple[str, ...] = ("storage",)
+
+    @hookimpl
+    def blumfeld_make_storage(self, composition: Composition) -> Any:
+        return FakeStorage("storage", composition.options)
 
 
-class WrongArguments(StorageFake):  # type: ignore[misc]
+class WrongArguments(StorageFake):
     """It asks for an argument that the hook doesn't have."""
 
     @hookimpl
-    def blumfeld_make_storage(self, composition: Composition, budget: int) -> Any:
+    def blumfeld_make_storage(self, composition: Composition, budget: int) -> Any:  # type: ignore[override]
         return budget
 
 
-class Misspelled(StorageFake):  # type: ignore[misc]
+class Misspelled(StorageFake):
     """Its author meant another hook."""
 
     @hookimpl
@@ -355,7 +363,7 @@ class Misspelled(StorageFake):  # type: ignore[misc]
         raise AssertionError
 
 
-class Unmarked(StorageFake):  # type: ignore[misc]
+class Unmarked(StorageFake):
     """Its author forgot the mark."""
 
     def blumfeld_node_started(self, composition: Composition) -> None:

@@ -62,7 +62,6 @@ class Stage:
         self.memory.stall_ms = STALL_MS
 
     def turn(self) -> None:
-        """The turn ends; those that were told may go on."""
         self.pool.end_turn()
         self.runtime.run_turn()
 
@@ -77,7 +76,6 @@ class Stage:
 def test_the_bound_holds_and_every_frame_completes(
     bound: int, sizes: list[int], steps: list[tuple[int, int]], leaver: int
 ) -> None:
-    """In any order of arrival, with one of them going away in between: whoever still sends is received."""
     stage = Stage(bound)
     peers = [Peer(stage, size) for size in sizes]
     first_bytes = sum(peer.frame.received_bytes for peer in peers)
@@ -117,7 +115,6 @@ def test_memory_of_a_complete_frame_is_free_after_its_turn() -> None:
 
 
 def test_only_the_oldest_frame_exceeds_the_bound() -> None:
-    """The next one goes on when it has completed."""
     stage = Stage(MIB)
     old, young = Peer(stage, 3 * MIB), Peer(stage, 3 * MIB)
     old.send(2 * MIB)

@@ -21,7 +21,6 @@ class Lines:
         self.lines: list[dict[str, Any]] = []
 
     def info(self, event: str, **values: Any) -> None:
-        """One line."""
         self.lines.append(values)
 
 
@@ -61,7 +60,6 @@ def test_a_traceback_is_written_once_and_not_kept() -> None:
 
 @given(keys=st.lists(st.integers(0, 9), max_size=60), kinds_max=st.integers(1, 5))
 def test_lines_are_bounded_and_no_event_is_lost(keys: list[int], kinds_max: int) -> None:
-    """However many keys there are."""
     runtime, lines = FakeRuntime(), Lines()
     events = RepeatedEvents(runtime, kinds_max=kinds_max)
     for key in keys:
@@ -72,7 +70,6 @@ def test_lines_are_bounded_and_no_event_is_lost(keys: list[int], kinds_max: int)
 
 
 def test_a_huge_command_is_a_short_text() -> None:
-    """Its first element and the count, not a million elements."""
     topic = OffsetCommitRequestTopic(name="x" * 1_000)
     text = command_text(OffsetCommitRequest(group_id="g", topics=[topic] * 100_000))
     assert "group_id='g'" in text
@@ -81,8 +78,6 @@ def test_a_huge_command_is_a_short_text() -> None:
 
 
 def test_a_defect_has_the_place_where_it_was_raised() -> None:
-    """The same line gives the same place."""
-
     def raising() -> None:
         raise ValueError
 

@@ -52,7 +52,6 @@ RECORDS = (
 
 
 def golden(case: str) -> bytes:
-    """Return the batch of this case."""
     found = golden_batches()
     if case not in found:
         pytest.fail(f"no golden batch {case}: there are {sorted(found)}")

@@ -22,7 +22,6 @@ from tests.kafka_facts import error_codes
 
 
 def test_codes_names_and_retriability_are_those_of_kafka() -> None:
-    """Every code of the reference, no other, with its flags."""
     facts = error_codes()
     assert {fact["code"]: fact["name"] for fact in facts} == {int(code): code.name for code in ErrorCode}
     assert {fact["code"] for fact in facts if fact["retriable"]} == RETRIABLE
@@ -42,12 +41,10 @@ def test_a_few_codes_by_hand() -> None:
 
 @for_each(ErrorCode)
 def test_every_code_says_something(code: ErrorCode) -> None:
-    """Except NONE, which is no error."""
     assert bool(message_of(code)) == (code is not ErrorCode.NONE)
 
 
 def test_an_error_without_a_message_leaves_the_answers_field_null() -> None:
-    """But says what it means to a person."""
     error = BrokerError(ErrorCode.ILLEGAL_GENERATION)
     assert error.message is None
     assert str(error) == "ILLEGAL_GENERATION: the group has moved on to another generation"
@@ -55,7 +52,6 @@ def test_an_error_without_a_message_leaves_the_answers_field_null() -> None:
 
 
 def test_damage_may_be_retried_and_a_broken_rule_may_not() -> None:
-    """The two kinds of a bad batch differ in what the client should do."""
     assert CorruptBatch("x").code is ErrorCode.CORRUPT_MESSAGE
     assert CorruptBatch("x").retriable
     assert InvalidRecord("x").code is ErrorCode.INVALID_RECORD

@@ -120,7 +120,6 @@ def agrees(name: str, version: int, data: bytes, value: dict[str, Any]) -> None:
 def test_reads_and_writes_the_hand_written_bytes(
     name: str, version: int, text: str, value: dict[str, Any]
 ) -> None:
-    """Both codecs and the JSON form agree with bytes that were written by hand."""
     agrees(name, version, bytes.fromhex(text), value)
 
 

@@ -12,7 +12,6 @@ from blumfeld.cli.demo.feed import FeedError, captured_feed, synthetic_feed
 
 
 def test_the_same_seed_gives_the_same_bytes() -> None:
-    """And another seed gives others."""
     assert list(synthetic_feed(200, 7)) == list(synthetic_feed(200, 7))
     assert list(synthetic_feed(200, 7)) != list(synthetic_feed(200, 8))
 
@@ -52,7 +51,6 @@ def test_a_capture_keeps_every_byte_of_the_json(tmp_path: Path, opener: object) 
 
 
 def test_a_line_that_is_no_message_is_named(tmp_path: Path) -> None:
-    """The error has the file, the line's number and what was found."""
     path = tmp_path / "feed"
     path.write_bytes(b'1 {"a":1}\nnonsense\n')
     with pytest.raises(FeedError, match="line 2: expected '<nanoseconds> <JSON>', found b'nonsense'"):
@@ -60,7 +58,6 @@ def test_a_line_that_is_no_message_is_named(tmp_path: Path) -> None:
 
 
 def test_an_absent_or_broken_file_is_one_clear_error(tmp_path: Path) -> None:
-    """No traceback of gzip's reaches a person."""
     with pytest.raises(FeedError, match="No such file"):
         list(captured_feed(tmp_path / "absent"))
     cut = tmp_path / "cut.gz"

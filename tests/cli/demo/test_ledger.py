@@ -15,7 +15,6 @@ def ledger_of(sent: list[bytes]) -> Ledger:
 
 
 def test_all_is_well() -> None:
-    """Nothing is wrong, the digests are equal, the latency is the time between."""
     ledger = ledger_of([b"a", b"b"])
     assert ledger.received(0, 0, b"a", 1.5) == 0.5
     ledger.received(0, 1, b"b", 1.5)
@@ -33,7 +32,6 @@ def test_what_was_read_again_counts_once() -> None:
 
 
 def test_a_record_doubled_in_the_log_is_seen() -> None:
-    """The same value at another offset is one too many."""
     ledger = ledger_of([b"a"])
     ledger.received(0, 0, b"a", 2.0)
     ledger.received(0, 1, b"a", 2.0)
@@ -41,7 +39,6 @@ def test_a_record_doubled_in_the_log_is_seen() -> None:
 
 
 def test_a_hole_is_seen() -> None:
-    """Even if the count came right."""
     ledger = ledger_of([b"a", b"b"])
     ledger.received(0, 0, b"a", 2.0)
     ledger.received(0, 2, b"b", 2.0)
@@ -49,7 +46,6 @@ def test_a_hole_is_seen() -> None:
 
 
 def test_a_lost_a_changed_and_a_swapped_message_are_seen() -> None:
-    """Count and digest."""
     lost = ledger_of([b"a", b"b"])
     lost.received(0, 0, b"a", 2.0)
     assert lost.verdict() == ["partition 0: 2 sent, 1 received"]
@@ -60,7 +56,6 @@ def test_a_lost_a_changed_and_a_swapped_message_are_seen() -> None:
 
 
 def test_what_was_never_acknowledged_is_wrong() -> None:
-    """acks=all was asked for."""
     ledger = Ledger(1)
     ledger.sent(0, b"a", 1.0)
     ledger.received(0, 0, b"a", 2.0)

@@ -73,8 +73,6 @@ class Log:
 
 
 class Handler:
-    """Counts who was let in."""
-
     def __init__(self) -> None:
         self.opened_count = 0
 
@@ -130,7 +128,6 @@ def test_an_address_has_its_own_limit(door: Door) -> None:
 
 @pytest.mark.parametrize("field", ["connections_per_s_max", "listener_connections_per_s_max"])
 def test_connections_beyond_the_rate_wait_in_the_backlog(door: Door, field: str) -> None:
-    """None is refused."""
     door.limit(replace(Limits(), **{field: 2}))
     assert knock(door, times=100) == 2 * WINDOW_S
     assert door.is_open is False

@@ -29,7 +29,6 @@ def test_a_burst_and_then_the_rate() -> None:
 
 
 def test_a_silence_saves_up_no_more_than_the_window() -> None:
-    """However long it was."""
     rate = CreationRate(20, 0.0)
     assert accepted(rate, 1.0) == 20 * WINDOW_S
     assert accepted(rate, 100_001.0, 100_000.0) == 20 * WINDOW_S
@@ -37,7 +36,6 @@ def test_a_silence_saves_up_no_more_than_the_window() -> None:
 
 @given(st.integers(1, 50), st.lists(st.floats(0, 3_000), max_size=30))
 def test_never_more_than_the_rate_over_the_window(per_s: int, pauses_ms: list[float]) -> None:
-    """Beyond one window's burst, whatever the pauses between bursts."""
     rate, now_ms, count = CreationRate(per_s, 0.0), 0.0, 0
     for pause_ms in pauses_ms:
         now_ms += pause_ms
@@ -53,7 +51,6 @@ def test_no_rate_is_no_connection() -> None:
 
 
 def test_a_changed_rate_remembers_what_came_before() -> None:
-    """A lower one holds at once; a higher one lets on."""
     rate = CreationRate(10, 0.0)
     for _ in range(60):
         rate.took(0.0)

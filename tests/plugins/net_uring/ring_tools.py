@@ -46,7 +46,6 @@ class Told:
 
     @property
     def results(self) -> list[int]:
-        """Without the flags."""
         return [result for result, _ in self.completions]
 
 
@@ -66,7 +65,6 @@ def turn(ring: Ring) -> int:
 
 
 def open_descriptors() -> int:
-    """Of this process."""
     return len(os.listdir("/proc/self/fd"))
 
 

@@ -33,7 +33,6 @@ Pair = tuple[socket.socket, socket.socket]
 
 @pytest.fixture
 def loop() -> Iterator[UringLoop]:
-    """Not running yet."""
     loop = uring_loop()
     yield loop
     loop.close()
@@ -41,7 +40,6 @@ def loop() -> Iterator[UringLoop]:
 
 @pytest.fixture
 def pair() -> Iterator[Pair]:
-    """Two connected stream sockets."""
     near, far = socket.socketpair()
     near.setblocking(False)
     far.setblocking(False)

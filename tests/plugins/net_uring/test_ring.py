@@ -42,14 +42,12 @@ RUNGS: list[tuple[str, ...]] = [
 
 @pytest.fixture
 def ring() -> Iterator[Ring]:
-    """8 entries, 16 completions."""
     with open_ring() as ring:
         yield ring
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """Two connected stream sockets."""
     near, far = socket.socketpair()
     far.settimeout(5)
     with near, far:

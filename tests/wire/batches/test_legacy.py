@@ -52,7 +52,6 @@ def test_what_kafka_wrote_is_read(data: bytes, expected: list[Record]) -> None:
 
 
 def test_every_golden_message_set_is_read() -> None:
-    """Formats 0 and 1, plain, snappy and lz4."""
     seen = 0
     for case, data in golden_batches().items():
         if case.startswith("legacy"):
@@ -70,13 +69,11 @@ def test_inner_offsets_of_format_1_count_from_the_wrappers() -> None:
 
 
 def test_inner_offsets_of_format_0_are_absolute() -> None:
-    """There was no other way to write them."""
     inner = message(7, b"a", magic=0) + message(8, b"b", magic=0)
     assert [r.offset for r in legacy_records(memoryview(wrapper(8, inner, magic=0)))] == [7, 8]
 
 
 def test_append_time_of_a_wrapper_is_that_of_its_messages() -> None:
-    """As for a batch."""
     found = list(legacy_records(memoryview(wrapper(5, message(0, b"a"), more=8))))
     assert [record.timestamp for record in found] == [T + 77]
 
@@ -95,20 +92,17 @@ def test_append_time_of_a_wrapper_is_that_of_its_messages() -> None:
     ids=["empty", "nested", "other format", "cut off inside", "null", "zstd", "no codec"],
 )
 def test_wrappers_that_break_the_format_are_refused(data: bytes) -> None:
-    """Their sender wrote them so."""
     with pytest.raises(InvalidRecord):
         list(legacy_records(memoryview(data)))
 
 
 def test_a_wrapper_that_holds_too_much_is_refused() -> None:
-    """The bound is that of a batch."""
     with pytest.raises(DecompressedTooLarge):
         list(legacy_records(memoryview(wrapper(1, message(0, bytes(100_000)))), 1000))
 
 
 @for_each(range(1, len(V0)))
 def test_a_message_that_is_cut_off_is_truncated(cut: int) -> None:
-    """Which may be allowed."""
     data = memoryview(V0)[:cut]
     if cut == 35:  # the end of the first
         assert list(legacy_records(data)) == OF_V0[:1]
@@ -119,7 +113,6 @@ def test_a_message_that_is_cut_off_is_truncated(cut: int) -> None:
 
 
 def test_damage_is_found() -> None:
-    """CRC, size, magic."""
     for at, error in ((30, CorruptBatch), (16, UnsupportedMagic), (8, CorruptBatch)):
         data = bytearray(V0)
         data[at] ^= 0x82

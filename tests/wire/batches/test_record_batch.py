@@ -71,18 +71,15 @@ def with_payload(payload: bytes, count: int, attributes: int = 0) -> bytearray:
 
 @pytest.mark.parametrize("data", [PLAIN, SNAPPY, ZSTD], ids=["plain", "snappy", "zstd"])
 def test_what_kafka_wrote_is_read(data: bytes) -> None:
-    """The same four records under three codecs."""
     assert decoded(data) == list(RECORDS)
 
 
 @pytest.mark.parametrize(("codec", "data"), [(Codec.NONE, PLAIN), (Codec.SNAPPY, SNAPPY)])
 def test_what_we_write_is_what_kafka_wrote(codec: Codec, data: bytes) -> None:
-    """Byte for byte, where the compressor is the same."""
     assert build_batch(RECORDS, base_offset=42, leader_epoch=7, codec=codec) == data
 
 
 def test_the_header_is_read_by_its_fields() -> None:
-    """Each attribute, of a batch known by heart."""
     batch = view(PLAIN)
     assert (batch.base_offset, batch.last_offset, batch.next_offset) == (42, 45, 46)
     assert (batch.batch_length, batch.size_bytes) == (111, 123) == (len(PLAIN) - 12, len(batch.data))
@@ -116,7 +113,6 @@ def test_every_golden_batch_is_read_and_written_again() -> None:
 
 
 def test_sequences_wrap_to_zero() -> None:
-    """2147483647 is followed by 0."""
     data = build_batch([Record()] * 4, producer_id=1001, producer_epoch=3, base_sequence=2147483646)
     assert view(data).last_sequence == 1
     assert [record.sequence for record in decoded(data)] == [2147483646, 2147483647, 0, 1]
@@ -124,7 +120,6 @@ def test_sequences_wrap_to_zero() -> None:
 
 
 def test_offset_and_epoch_are_patched_without_touching_the_crc() -> None:
-    """In the bytes, and in the view if it is asked to."""
     data = bytearray(PLAIN)
     assign_offset(memoryview(data), 1 << 40, 9)
     batch = view(data)
@@ -149,13 +144,11 @@ def test_copies_are_equal_and_have_bytes_of_their_own() -> None:
 
 
 def test_patching_bytes_that_are_read_only_fails() -> None:
-    """Rather than on a copy that nobody sees."""
     with pytest.raises(TypeError):
         view(PLAIN).assign_offset(1, 1)
 
 
 def test_log_append_time_is_the_time_of_every_record() -> None:
-    """Kafka's own bytes for it, and every record reports the batch's time."""
     data = bytearray(PLAIN)
     set_log_append_time(memoryview(data), T + 9999)
     assert {record.timestamp for record in decoded(data)} == {T + 9999}
@@ -169,7 +162,6 @@ def test_log_append_time_is_the_time_of_every_record() -> None:
 
 
 def test_a_wrong_crc_is_found() -> None:
-    """Any bit from the attributes on."""
     data = bytearray(PLAIN)
     data[-1] ^= 1
     with pytest.raises(CorruptBatch, match="CRC"):
@@ -178,7 +170,6 @@ def test_a_wrong_crc_is_found() -> None:
 
 @for_each(range(len(PLAIN)))
 def test_a_batch_that_is_cut_off_anywhere_is_truncated(cut: int) -> None:
-    """Which a reader of fetched bytes may allow."""
     data = memoryview(PLAIN + PLAIN[:cut])
     if cut == 0:
         assert len(list(split_batches(data))) == 2 - 1
@@ -190,7 +181,6 @@ def test_a_batch_that_is_cut_off_anywhere_is_truncated(cut: int) -> None:
 
 @pytest.mark.parametrize("length", [-(2**31), -1, 0, 48])
 def test_a_length_that_no_batch_has_is_corrupt(length: int) -> None:
-    """Also where a cut-off batch would be allowed."""
     data = bytearray(PLAIN)
     data[8:12] = length.to_bytes(4, "big", signed=True)
     with pytest.raises(CorruptBatch, match="batch length") as caught:
@@ -199,7 +189,6 @@ def test_a_length_that_no_batch_has_is_corrupt(length: int) -> None:
 
 
 def test_other_formats_are_named() -> None:
-    """Also when they are shorter than the header of a batch."""
     with pytest.raises(UnsupportedMagic, match="format 0") as caught:
         view(V0)
     assert caught.value.magic == 0
@@ -211,14 +200,12 @@ def test_other_formats_are_named() -> None:
 
 
 def test_batches_are_split_where_they_end() -> None:
-    """Each view holds exactly its bytes."""
     data = memoryview(PLAIN + SNAPPY + ABORT_MARKER)
     assert [bytes(batch.data) for batch in split_batches(data)] == [PLAIN, SNAPPY, ABORT_MARKER]
     assert list(split_batches(memoryview(b""))) == []
 
 
 def test_the_header_alone_can_be_read() -> None:
-    """For who walks a file."""
     batch = RecordBatch.peek(memoryview(PLAIN[:61]))
     assert (batch.size_bytes, batch.last_offset, batch.max_timestamp) == (123, 45, T + 100)
     with pytest.raises(TruncatedBatch):
@@ -228,13 +215,11 @@ def test_the_header_alone_can_be_read() -> None:
 
 
 def test_a_codec_that_is_none_is_refused() -> None:
-    """Three bits have room for eight."""
     with pytest.raises(InvalidRecord, match="number 7"):
         list(records(view(with_payload(b"?", 0, attributes=7))))
 
 
 def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
-    """Offsets, sequence, producer and highest timestamp; base timestamp -1, no record, 61 bytes."""
     full = build_batch(
         [Record(b"k", b"v", timestamp=T)] * 3,
         base_offset=100,
@@ -260,7 +245,6 @@ def test_a_batch_that_compaction_emptied_keeps_its_place() -> None:
 
 
 def test_holes_and_horizon_of_compaction_are_kept() -> None:
-    """Offsets stay, the base timestamp becomes the horizon, times stay what they were."""
     kept = [Record(b"a", b"1", timestamp=T, offset=11), Record(b"b", None, timestamp=T + 3, offset=14)]
     data = build_batch(
         kept,
@@ -279,7 +263,6 @@ def test_holes_and_horizon_of_compaction_are_kept() -> None:
 
 
 def test_markers_are_kafkas() -> None:
-    """An abort by hand, and what is read from it."""
     marker = build_transaction_marker(
         commit=False,
         producer_id=77,
@@ -364,7 +347,6 @@ def test_records_that_break_the_format_are_refused(payload: bytes, count: int) -
 
 @pytest.mark.parametrize("codec", Codec)
 def test_a_batch_that_holds_too_much_is_refused(codec: Codec) -> None:
-    """Whoever asks for the records says how much may come out."""
     data = build_batch([Record(None, bytes(100_000))], codec=codec)
     size = validate_records(view(data)).decompressed_bytes
     assert len(list(records(view(data), size))) == 1
@@ -373,7 +355,6 @@ def test_a_batch_that_holds_too_much_is_refused(codec: Codec) -> None:
 
 
 def test_validation_tells_what_a_topic_asks() -> None:
-    """Null keys, times, order: without making a record."""
     checked = validate_records(view(PLAIN))
     assert (checked.offsets_in_order, checked.null_keys, checked.null_key_indexes) == (True, 1, [1])
     assert (checked.min_timestamp, checked.max_timestamp) == (T - 10, T + 100)
@@ -417,7 +398,6 @@ RECORD = st.builds(
 def test_round_trip(
     inner: list[Record], codec: Codec, base_offset: int, base_sequence: int, leader_epoch: int
 ) -> None:
-    """Whatever is built is read, with offsets and sequences counted on."""
     data = build_batch(
         inner,
         base_offset=base_offset,

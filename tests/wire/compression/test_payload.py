@@ -38,7 +38,6 @@ def test_round_trip(data: bytes, times: int, codec: Codec) -> None:
     ],
 )
 def test_every_level_of_kafka_is_taken(codec: Codec, level: int) -> None:
-    """The bounds of compression.*.level."""
     assert decompress(codec, compress(codec, SOMETHING, level), MIB) == SOMETHING
 
 
@@ -67,7 +66,6 @@ def bomb(codec: Codec) -> bytes:
 
 @pytest.mark.parametrize("codec", PACKED)
 def test_no_codec_makes_more_of_a_byte_than_its_bound(codec: Codec) -> None:
-    """And the bound isn't far from what it can do."""
     ratio = 256 * MIB / len(bomb(codec))
     assert EXPANSION_MAX[codec] * 0.9 < ratio <= EXPANSION_MAX[codec]
 
@@ -103,7 +101,6 @@ def test_both_snappy_framings_are_read() -> None:
 
 
 def test_gzip_members_may_follow_each_other_and_padding_may_follow_them() -> None:
-    """As Java's reader takes them."""
     data = compress(Codec.GZIP, b"one") + compress(Codec.GZIP, b"two") + bytes(8)
     assert decompress(Codec.GZIP, data, 6) == b"onetwo"
     with pytest.raises(DecompressedTooLarge):
@@ -111,7 +108,6 @@ def test_gzip_members_may_follow_each_other_and_padding_may_follow_them() -> Non
 
 
 def test_zstd_frames_may_follow_each_other() -> None:
-    """Several frames are one stream."""
     data = compress(Codec.ZSTD, b"one") + compress(Codec.ZSTD, b"two")
     assert decompress(Codec.ZSTD, data, 6) == b"onetwo"
 
@@ -148,7 +144,6 @@ def test_lz4_blocks_are_written_so_that_each_can_be_read_alone(level: int | None
 
 
 def test_lz4_stores_what_does_not_shrink() -> None:
-    """A stored block has the high bit of its size."""
     noise = bytes(cramjam.zstd.compress(bytes(range(256)), 19))[:40]
     ((stored, part),) = blocks_of(compress(Codec.LZ4, noise))
     assert stored
@@ -157,7 +152,6 @@ def test_lz4_stores_what_does_not_shrink() -> None:
 
 
 def test_lz4_frames_with_dependent_blocks_are_refused_as_kafka_does() -> None:
-    """Which is what an LZ4 library writes by default."""
     linked = bytes(cramjam.lz4.compress(SOMETHING))
     assert not linked[4] & 0x20
     with pytest.raises(InvalidRecord, match="depend"):
@@ -192,14 +186,12 @@ XXH32_OF_ABC = (0x32D153FF).to_bytes(4, "little")
     ids=["content size", "block checksum", "content checksum"],
 )
 def test_lz4_frames_of_other_writers_are_read(frame: bytes) -> None:
-    """Clients in other languages write what our own writer leaves out."""
     assert decompress(Codec.LZ4, frame, 3) == b"abc"
     assert decompress(Codec.LZ4, frame + b"what follows is not looked at", 3) == b"abc"
 
 
 @pytest.mark.parametrize("flags", [0x62, 0xA0, 0x20])
 def test_lz4_descriptors_that_are_none_are_refused(flags: int) -> None:
-    """A reserved bit, other versions."""
     with pytest.raises(InvalidRecord, match="descriptor"):
         decompress(Codec.LZ4, lz4_frame(flags), MIB)
 
