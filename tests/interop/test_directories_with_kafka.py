@@ -1,4 +1,5 @@
-"""Directories of a cluster: written by three nodes of Apache Kafka 4.3.1, served by three of this build, and back.
+"""Directories of a cluster: written by three nodes of Apache Kafka 4.3.1, served by three of this build, and back; and
+the other way round.
 
 Every node is a broker and a controller. Slow: starts Java.
 """
@@ -57,13 +58,16 @@ def served(kind: str, folder: Path, places: Sequence[NodePlace]) -> Iterator[Clu
         cluster.stop()
 
 
-def test_a_cluster_of_kafka_is_served_by_ours_and_again_by_kafka(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kinds", [("kafka", "blumfeld"), ("blumfeld", "kafka")], ids="-then-".join)
+def test_a_cluster_is_served_by_the_other_kind_and_again_by_its_own(
+    tmp_path: Path, kinds: tuple[str, str]
+) -> None:
     """All records, committed offsets and topic ids are there each time, and a reassignment that was under way ends."""
     places = node_places([LOOPBACK] * 3)
     written: list[str] = []
     ids: dict[str, str] = {}
     replicas = (1, 2)
-    for turn, kind in enumerate(("kafka", "blumfeld", "kafka", "blumfeld")):
+    for turn, kind in enumerate(kinds * 2):
         with served(kind, tmp_path, places) as cluster:
             if not turn:
                 make_topic(cluster.addresses, RECORDS, [(1, 2, 3)], {})

@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import resource
-import subprocess
-import sys
 from contextlib import suppress
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -212,21 +209,3 @@ def test_logs_may_have_half_of_what_the_process_may_open() -> None:
         assert open_files_max() == 300
     finally:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(600)
-def test_ten_thousand_logs_with_a_thousand_descriptors(tmp_path: Path) -> None:
-    """Opened, written, read; closed cleanly, and opened once more without a file being opened."""
-    program = [
-        sys.executable,
-        "-m",
-        "tests.plugins.storage_local.many_logs",
-        str(tmp_path / "data"),
-        "10000",
-        "1024",
-    ]
-    told = subprocess.run(program, capture_output=True, text=True, timeout=600, check=False)
-    assert told.returncode == 0, told.stderr
-    assert "10000 logs written and read" in told.stdout
-    assert "10000 logs opened again" in told.stdout

@@ -98,22 +98,6 @@ def test_a_consumer_sees_the_newest_values_while_producing_goes_on(network: str)
         assert newest == {b"%d" % key: b"59" * 20 for key in range(KEYS)}
 
 
-def test_what_was_compacted_is_there_after_a_restart(tmp_path: Path) -> None:
-    with make_broker(data_dir=str(tmp_path)) as broker:
-        create(broker, "state")
-        producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "enable.idempotence": True})
-        produce(producer, "state", range(20))
-        wait_until(lambda: rounds(broker) > 0)
-        wait_until(lambda: broker.call(lambda: log_of(broker, "state").cleaned_end_offset) > 0)
-        cleaned = broker.call(lambda: log_of(broker, "state").cleaned_end_offset)
-        before = consume(broker, "state")
-    with make_broker(data_dir=str(tmp_path)) as broker:
-        assert broker.call(lambda: log_of(broker, "state").cleaned_end_offset) >= cleaned
-        found = consume(broker, "state")
-        assert {key: value for _, key, value in found} == {key: value for _, key, value in before}
-        assert set(found) <= set(before)
-
-
 def test_a_group_finds_its_offsets_in_a_compacted_topic(tmp_path: Path) -> None:
     """``__consumer_offsets`` is compacted too; the coordinator's replay needs only the newest of each key."""
     with make_broker(data_dir=str(tmp_path)) as broker:

@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 
-from blumfeld.log.cleaning import cleaner_pass as cleaning
 from blumfeld.log.segments.file_names import Mark, segment_name
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
@@ -30,13 +29,6 @@ from tests.plugins.storage_local.compaction_tools import (
     start_round,
 )
 from tests.plugins.storage_local.local_node import new_node
-from tests.plugins.storage_local.plain_cleaner import clean
-
-
-@pytest.fixture(autouse=True)
-def _plain_cleaner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What falls out is not what is tested here; whole batches are enough."""
-    monkeypatch.setattr(cleaning, "clean", clean)
 
 
 @pytest.fixture
@@ -66,25 +58,6 @@ def test_it_is_there_after_a_restart_and_nothing_else(log: Log) -> None:
     assert again.spans() == AFTER
     node.stop()
     assert leftovers(names(again)) == []
-
-
-def test_how_far_it_is_clean_outlives_a_restart(log: Log) -> None:
-    finish(log, start_round(log))
-    log.node.stop()
-    log.node.runtime.disk.kill()
-    again = opened(log.node.restart())
-    assert again.log.cleaned_end_offset == 11
-    again.log.truncate_to(7)
-    assert again.log.cleaned_end_offset == 7
-    again.node.runtime.run_turn()
-
-
-def test_reads_across_what_fell_out_go_on_behind_it(log: Log) -> None:
-    finish(log, start_round(log))
-    for offset in range(15):
-        expected = [span for span in AFTER if span[1] > offset]
-        assert log.spans(offset) == expected
-        assert [(b.base_offset, b.next_offset) for b in log.log.batches(offset)] == expected
 
 
 def test_offsets_that_fell_out_before_an_empty_active_segment_read_as_nothing() -> None:
@@ -121,13 +94,6 @@ def test_the_time_of_change_stays_that_of_the_newest_source(log: Log) -> None:
     assert log.log.segments()[0].modified_ms == 1_234_000
 
 
-def test_a_second_round_goes_over_what_the_first_left(log: Log) -> None:
-    finish(log, start_round(log))
-    log.log.roll()
-    finish(log, start_round(log))
-    assert log.spans() == [(n, n + 1) for n in (3, 9, 10, 11, 12, 13, 14)]
-
-
 def test_a_log_without_sealed_segments_has_nothing_to_compact() -> None:
     log = opened(new_node())
     log.append(keyed(1, 1))
@@ -142,11 +108,11 @@ def test_only_one_round_at_a_time(log: Log) -> None:
 
 
 def test_a_round_is_throttled(log: Log) -> None:
-    """Some 1600 bytes are read and written, at 100 a second."""
+    """Some 1600 bytes are read twice and written, at 100 a second."""
     runtime = log.node.runtime
     began = runtime.monotonic_ms()
     result = finish(log, start_round(log, bytes_per_second_max=100.0))
-    assert 10_000 < runtime.monotonic_ms() - began < 30_000
+    assert 10_000 < runtime.monotonic_ms() - began < 40_000
     assert result.seconds < 1.0, "waiting is no work"
 
 

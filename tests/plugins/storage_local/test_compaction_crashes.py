@@ -10,7 +10,6 @@ from contextlib import suppress
 import pytest
 
 from blumfeld.kernel.runtime.real_files import RealFiles
-from blumfeld.log.cleaning import cleaner_pass as cleaning
 from blumfeld.log.segments.file_names import Mark, Suffix, segment_name
 from blumfeld.spi.runtime import Random
 from blumfeld_kit.crash.machine import READS
@@ -32,13 +31,6 @@ from tests.plugins.storage_local.compaction_tools import (
     start_round,
 )
 from tests.plugins.storage_local.local_node import make_runtime
-from tests.plugins.storage_local.plain_cleaner import clean
-
-
-@pytest.fixture(autouse=True)
-def _plain_cleaner(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What falls out is not what is tested here; whole batches are enough."""
-    monkeypatch.setattr(cleaning, "clean", clean)
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import time
 from collections.abc import Iterator
@@ -15,7 +14,6 @@ from typer.testing import CliRunner
 
 from blumfeld.cli.app import app
 from blumfeld.testing.process import BrokerProcess
-from tests.everyday import first
 
 TOPIC = "trades"
 SETTINGS = ('config."log.roll.ms"=95', 'config."log.index.interval.bytes"=1000', 'config."num.partitions"=1')
@@ -120,17 +118,6 @@ def test_a_bit_flip_after_a_kill_ends_the_log_and_what_is_sound_behind_it_is_set
     assert len(keys(broker)) == len(served) + 10
 
 
-def test_a_segment_that_is_gone_after_a_kill_takes_nothing_else_with_it(broker: BrokerProcess) -> None:
-    killed(broker)
-    _, missing, third = segments(broker)[:3]
-    missing.unlink()
-    (broker.folder / "data/recovery-point-offset-checkpoint").write_text("0\n0\n")
-    broker.start()
-    assert keys(broker) == list(range(int(missing.stem)))
-    assert broker.says("are missing")
-    assert (third.parent / f"{third.name}.cut").exists()
-
-
 def test_a_bit_flip_in_a_clean_log_is_the_clients_to_see_and_the_commands_to_name(
     broker: BrokerProcess,
 ) -> None:
@@ -149,38 +136,6 @@ def test_a_bit_flip_in_a_clean_log_is_the_clients_to_see_and_the_commands_to_nam
     assert victim.name in found.output
 
 
-@pytest.mark.parametrize(
-    "killing", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["clean", "killed"]
-)
-@pytest.mark.parametrize("suffix", first(1, ["index", "timeindex"]))
-@pytest.mark.parametrize(
-    "harm", ["garbage", *(pytest.param(harm, marks=pytest.mark.slow) for harm in ("deleted", "empty", "cut"))]
-)
-def test_an_index_costs_nothing_but_the_time_to_make_it_anew(
-    broker: BrokerProcess, killing: bool, suffix: str, harm: str
-) -> None:
-    broker.start()
-    assert produce(broker, 0, COUNT) == []
-    if killing:
-        broker.kill()
-    else:
-        assert broker.stop() == 0
-    for log in segments(broker):
-        victim = log.with_suffix(f".{suffix}")
-        if harm == "deleted":
-            victim.unlink(missing_ok=True)
-        elif victim.exists():
-            before = victim.read_bytes()
-            victim.write_bytes({"garbage": os.urandom(len(before)), "cut": before[:-5], "empty": b""}[harm])
-    broker.start()
-    assert keys(broker) == list(range(COUNT))
-    consumer = Consumer({"bootstrap.servers": broker.address, "group.id": "g"})
-    wanted = [TopicPartition(TOPIC, 0, START_MS + number) for number in (0, 57, 155, 299)]
-    assert [consumer.offsets_for_times([one], 10)[0].offset for one in wanted] == [0, 57, 155, 299]
-    consumer.close()
-    assert produce(broker, COUNT, COUNT + 10) == []
-
-
 @pytest.fixture
 def small_disk(tmp_path: Path) -> Iterator[Path]:
     """A file system of 3 MiB of its own; needs the right to mount."""
@@ -193,61 +148,6 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         pytest.skip("may not mount")
     yield folder
     subprocess.run(["umount", "-l", str(folder)], check=True)
-
-
-def fill(folder: Path) -> Path:
-    """Take all that is left; the file that has it."""
-    ballast = folder / "ballast"
-    with ballast.open("wb", buffering=0) as file:
-        while True:
-            try:
-                file.write(bytes(4096))
-            except OSError:
-                return ballast
-
-
-@pytest.mark.slow
-def test_a_full_disk_refuses_batches_and_goes_on_when_there_is_room(small_disk: Path, tmp_path: Path) -> None:
-    """A real one, with the cluster's metadata on another."""
-    dirs = f'node.data_dirs=["{tmp_path}/meta", "{small_disk}/data"]'
-    broker = BrokerProcess(tmp_path, settings=[*SETTINGS, dirs])
-    broker.start()
-    try:
-        assert produce(broker, 0, 50) == []
-        assert list(small_disk.glob(f"data/{TOPIC}-0"))
-        ballast = fill(small_disk)
-        refused = produce(broker, 50, 250)
-        assert refused
-        taken = keys(broker)
-        assert taken[:50] == list(range(50))
-        assert len(taken) >= 250 - len(refused)
-        ballast.unlink()
-        assert produce(broker, 250, 260) == []
-        assert keys(broker) == [*taken, *range(250, 260)]
-        assert broker.says("No space left")
-    finally:
-        broker.kill()
-
-
-@pytest.mark.slow
-def test_a_full_disk_with_the_metadata_on_it_ends_the_node_with_a_word(
-    small_disk: Path, tmp_path: Path
-) -> None:
-    """A controller that can't write decides nothing. What was taken is served again once there is room."""
-    broker = BrokerProcess(tmp_path, settings=[*SETTINGS, f'node.data_dirs=["{small_disk}/data"]'])
-    broker.start()
-    try:
-        assert produce(broker, 0, 50) == []
-        ballast = fill(small_disk)
-        assert produce(broker, 50, 100)
-        assert broker.says("No space left")
-        ballast.unlink()
-        broker.kill()
-        broker.start()
-        assert keys(broker)[:50] == list(range(50))
-        assert produce(broker, 250, 260) == []
-    finally:
-        broker.kill()
 
 
 @pytest.mark.slow

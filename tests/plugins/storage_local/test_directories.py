@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 from pathlib import Path
 from typing import Any
 
@@ -53,18 +52,6 @@ def test_each_directory_is_a_kafka_log_directory_of_its_own(node: Node) -> None:
     assert node.storage.high_watermarks() == {PARTITION: 1, OTHER: 2}
     assert sorted(node.storage.partitions()) == [(OTHER, TOPIC_ID), (PARTITION, TOPIC_ID)]
     assert node.storage.previous_broker_epoch() == 9
-
-
-def test_a_new_log_goes_where_the_fewest_are(node: Node) -> None:
-    assert paths_of(node, 7) == ["/a", "/b", "/c", "/a", "/b", "/c", "/a"]
-
-
-def test_a_new_log_goes_where_it_is_told(node: Node) -> None:
-    for number in range(4):
-        log = node.open(TopicPartition("t", number), directory_id=node.directories[1])
-        assert log.log.directory_id == node.directories[1]
-    unassigned = bytes(15) + b"\x01"
-    assert node.open(directory_id=unassigned).log.directory_id == node.directories[0]
 
 
 def test_a_log_that_lies_somewhere_is_opened_there(node: Node) -> None:
@@ -197,14 +184,6 @@ def test_the_node_does_not_start_without_its_first_directory() -> None:
     with pytest.raises(OSError, match=r"/a|output"):
         node.restart()
     assert node.runtime.disk.locks == set(), "nothing is held"
-
-
-def test_a_directory_that_another_process_holds_is_no_directory_to_do_without() -> None:
-    node = new_node(PATHS)
-    second = LocalStorage(node.runtime, ("/x", "/b"), Events())
-    with pytest.raises(OSError, match="another process holds the lock of the log directory: '/b'"):
-        node.runtime.run(second.start(CLUSTER_ID, NODE_ID))
-    node.end()
 
 
 @pytest.mark.parametrize(("line", "text"), [("cluster.id", "is of cluster"), ("node.id", "is of node")])
@@ -355,30 +334,6 @@ def test_a_copy_in_the_making_that_nothing_can_come_of_is_removed() -> None:
 
 
 # A failure
-
-
-def test_a_failed_directory_takes_only_its_logs_and_is_told_of_once(node: Node) -> None:
-    good = node.open(PARTITION, directory_id=node.directories[0])
-    bad = [node.open(TopicPartition("bad", n), directory_id=node.directories[1]) for n in range(2)]
-    for log in (good, *bad):
-        log.fill(2)
-    node.runtime.disk.inject(Fault(operation="fdatasync", path_part="/b", times=-1))
-    for log in bad:
-        with pytest.raises(OSError, match="error"):
-            log.flush()
-    node.runtime.run_turn()
-    ((info, error),) = node.watcher.failures
-    assert (info.path, info.online, info.total_bytes, error.errno) == ("/b", False, -1, errno.EIO)
-    assert [info.online for info in node.storage.log_dirs()] == [True, False, True]
-    good.fill(1)
-    good.flush()
-    assert paths_of(node, 2) == ["/c", "/a"]
-    with pytest.raises(OSError, match="offline"):
-        node.open(TopicPartition("bad", 2), directory_id=node.directories[1])
-    node.storage.checkpoint([(PARTITION, 3), (TopicPartition("bad", 0), 2)])
-    node.stop(broker_epoch=2)
-    files = node.runtime.files
-    assert [files.exists(f"{path}/.kafka_cleanshutdown") for path in PATHS] == [True, False, True]
 
 
 def test_a_checkpoint_that_can_not_be_written_takes_its_directory_offline(node: Node) -> None:

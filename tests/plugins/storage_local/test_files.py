@@ -281,20 +281,26 @@ def test_a_missing_index_is_rebuilt_and_nothing_is_cut(node: Node) -> None:
     node.stop()
     before = read(node, INDEX)
     node.runtime.files.unlink(INDEX)
-    node.restart()
-    log = node.open(segment_bytes=1000, index_interval_bytes=50)
+    log = node.restart().open(segment_bytes=1000, index_interval_bytes=50)
     assert read(node, INDEX) == before
     assert len(log.spans()) == 30
 
 
-def test_an_index_of_odd_size_is_rebuilt_when_it_is_needed(node: Node) -> None:
+@pytest.mark.parametrize("path", [INDEX, TIME_INDEX], ids=["offset index", "time index"])
+@pytest.mark.parametrize("harm", ["odd", "garbage", "empty"])
+def test_an_index_that_cannot_be_is_rebuilt_when_it_is_needed(node: Node, path: str, harm: str) -> None:
     log = node.open(segment_bytes=1000)
     log.fill(*[2] * 30)
     node.stop()
-    overwrite(node, INDEX, b"odd")
+    if harm == "empty":
+        node.runtime.files.open(path).truncate(0)
+    else:
+        overwrite(node, path, b"odd" if harm == "odd" else b"\xff" * len(read(node, path)))
     log = node.restart().open()
     assert len(log.spans()) == 30
-    assert log.time(TIME_MS) is not None
+    found = log.time(TIME_MS)
+    assert found is not None
+    assert found.offset == 0
 
 
 def test_damage_to_what_was_flushed_is_an_error_and_not_a_cut(node: Node) -> None:
@@ -471,19 +477,6 @@ def test_a_flush_in_flight_outlives_truncation_close_and_deletion(node: Node) ->
     node.runtime.offload_delay_ms = None
 
 
-def test_a_flush_does_not_count_what_was_written_anew_after_a_truncation(node: Node) -> None:
-    node.runtime.offload_delay_ms = lambda: 20.0
-    log = node.open()
-    log.fill(2, 2)
-    flush = log.log.flush()
-    node.runtime.advance(5)
-    log.log.truncate_to(2)
-    log.fill(2)
-    node.runtime.advance(100)
-    assert flush.result() == log.log.flushed_end_offset == 2
-    node.runtime.offload_delay_ms = None
-
-
 @pytest.mark.parametrize("kept", range(10))
 def test_a_power_cut_within_a_truncation_leaves_a_prefix(node: Node, kept: int) -> None:
     """Segments go newest first: however many of the renames lasted, there is no hole."""
@@ -500,14 +493,6 @@ def test_a_power_cut_within_a_truncation_leaves_a_prefix(node: Node, kept: int) 
     assert spans == [(0, 2), (2, 4), (4, 6), (6, 8)][: len(spans)]
 
 
-def test_a_reader_behind_the_remembered_batches_finds_its_place(node: Node) -> None:
-    log = node.open(index_interval_bytes=500)
-    log.append(*[make_batch(2) for _ in range(5000)])
-    for base_offset in (0, 100, 4094, 4096, 5902, 5904, 5906, 9998):
-        for offset in (base_offset, base_offset + 1):
-            assert log.read(offset, 1)[0].base_offset == base_offset
-
-
 def test_what_is_written_anew_after_a_truncation_is_recovered(node: Node) -> None:
     """The recovery point goes down with the truncation, not with the next checkpoint."""
     log = node.open()
@@ -516,23 +501,6 @@ def test_what_is_written_anew_after_a_truncation_is_recovered(node: Node) -> Non
     node.storage.checkpoint([])
     log.log.truncate_to(2)
     assert read(node, "/data/recovery-point-offset-checkpoint") == b"0\n1\ntopic 0 2\n"
-
-
-def test_a_log_made_anew_inherits_nothing_of_a_deleted_one(node: Node) -> None:
-    """A stale log start would take all its records in the next crash."""
-    log = node.open()
-    log.fill(8)
-    log.log.advance_log_start(8)
-    log.flush()
-    node.storage.checkpoint([(PARTITION, 8)])
-    node.runtime.run_turn()
-    node.storage.delete_log(PARTITION)
-    log = node.open()
-    log.fill(3)
-    log.flush()
-    node.crash(luck=Luck(0))
-    assert node.open().spans() == [(0, 3)]
-    assert node.storage.high_watermarks() == {}
 
 
 def test_drafts_that_have_ended_are_forgotten(node: Node) -> None:

@@ -9,26 +9,236 @@ import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from blumfeld.testing.process import BrokerProcess
-from blumfeld.wire.compression.codec import Codec
-from blumfeld_kit.storage_driver.node import TIME_MS, make_batch
 from tests.kafka_peer import kafka_on, peer_script
-from tests.plugins.kafka_records import (
-    CODECS,
-    Seen,
-    compact,
-    consume,
-    delete_records,
-    fill,
-    latest,
-    make_retained,
-    produce,
-    watermarks,
-)
-from tests.plugins.storage_local.local_node import node_on_disk
+
+CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
+TOPICS = {
+    "codecs": 2,
+    "compacted": 1,
+    "compacted-transactions": 1,
+    "compacted-later": 1,
+    "transactions": 1,
+    "unfinished": 1,
+    "deleted-from": 1,
+}
+SMALL = {"internal.segment.bytes": "16384", "index.interval.bytes": "512"}
+COMPACT = {
+    "cleanup.policy": "compact",
+    "min.cleanable.dirty.ratio": "0.01",
+    "delete.retention.ms": "100",
+}
+Seen = dict[tuple[str, int], list[tuple[int, bytes | None, bytes | None, int, Any]]]
+
+
+def make_topics(bootstrap: str) -> None:
+    """All of :data:`TOPICS`, in small segments."""
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    made = admin.create_topics(
+        [
+            NewTopic(
+                name,
+                partitions,
+                1,
+                config=SMALL | (COMPACT if name in ("compacted", "compacted-transactions") else {}),
+            )
+            for name, partitions in TOPICS.items()
+        ]
+    )
+    for future in made.values():
+        future.result(timeout=30)
+
+
+def produce(bootstrap: str, topic: str, codec: str, count: int, partitions: int = 1, keys: int = 20) -> None:
+    """Idempotent, in batches of at most forty; every fiftieth value is null."""
+    from confluent_kafka import Producer
+
+    producer = Producer(
+        {
+            "bootstrap.servers": bootstrap,
+            "compression.type": codec,
+            "enable.idempotence": True,
+            "linger.ms": 5,
+            "batch.num.messages": 40,
+        }
+    )
+    failed: list[str] = []
+
+    def delivered(error: object, _message: object) -> None:
+        if error is not None:
+            failed.append(str(error))
+
+    for number in range(count):
+        value = None if number % 50 == 7 else f"{codec} {number} ".encode() * 8
+        producer.produce(
+            topic,
+            value=value,
+            key=f"{codec}-{number % keys}".encode(),
+            partition=number % partitions,
+            headers=[("codec", codec.encode()), ("none", None)],
+            on_delivery=delivered,
+        )
+    assert producer.flush(60) == 0
+    assert not failed, failed
+
+
+def transact(bootstrap: str, topic: str, rounds: int, *, leave_open: bool = False) -> object:
+    """Two producers whose transactions overlap; every third is aborted. What is left open stays so, as long as
+    the result is held.
+    """
+    from confluent_kafka import Producer
+
+    producers = []
+    for name in ("one", "two"):
+        producer = Producer(
+            {
+                "bootstrap.servers": bootstrap,
+                "transactional.id": f"{topic}-{name}",
+                "transaction.timeout.ms": 900_000,
+                "linger.ms": 5,
+            }
+        )
+        producer.init_transactions(30)
+        producers.append(producer)
+    for number in range(rounds):
+        for who, producer in enumerate(producers):
+            producer.begin_transaction()
+            for part in range(3):
+                producer.produce(topic, value=b"%d %d %d " % (number, who, part) * 20, key=b"k%d" % part)
+            assert producer.flush(30) == 0
+        for who, producer in enumerate(producers):
+            if (number + who) % 3 == 0:
+                producer.abort_transaction(30)
+            else:
+                producer.commit_transaction(30)
+    if leave_open:
+        producers[0].begin_transaction()
+        producers[0].produce(topic, value=b"never ended")
+        assert producers[0].flush(30) == 0
+    return producers
+
+
+def fill(bootstrap: str) -> object:
+    """Every kind of log. Hold what it gives until the broker is down."""
+    make_topics(bootstrap)
+    for codec in CODECS:
+        produce(bootstrap, "codecs", codec, 300, partitions=2)
+        produce(bootstrap, "compacted", codec, 300, keys=7)
+        produce(bootstrap, "deleted-from", codec, 60)
+    transact(bootstrap, "transactions", 40)
+    transact(bootstrap, "compacted-transactions", 40)
+    transact(bootstrap, "compacted-later", 40)
+    delete_records(bootstrap, "deleted-from", 133)
+    return transact(bootstrap, "unfinished", 4, leave_open=True)
+
+
+def make_retained(bootstrap: str) -> None:
+    """A topic that keeps little."""
+    from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
+
+    config = SMALL | {"retention.bytes": "10000"}
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    admin.create_topics([NewTopic("retained", 1, 1, config=config)])["retained"].result(timeout=30)
+
+
+def compact(bootstrap: str, topic: str) -> None:
+    """From now on the topic is compacted."""
+    from confluent_kafka.admin import (  # type: ignore[attr-defined]
+        AdminClient,
+        AlterConfigOpType,
+        ConfigEntry,
+        ConfigResource,
+        ResourceType,
+    )
+
+    entries = [
+        ConfigEntry(name, value, incremental_operation=AlterConfigOpType.SET)
+        for name, value in COMPACT.items()
+    ]
+    resource = ConfigResource(ResourceType.TOPIC, topic, incremental_configs=entries)
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    for future in admin.incremental_alter_configs([resource]).values():
+        future.result(timeout=30)
+
+
+def delete_records(bootstrap: str, topic: str, offset: int) -> None:
+    """Partition 0 starts at ``offset`` now."""
+    from confluent_kafka import TopicPartition
+    from confluent_kafka.admin import AdminClient
+
+    admin = AdminClient({"bootstrap.servers": bootstrap})
+    deleted = admin.delete_records([TopicPartition(topic, 0, offset)])
+    for future in deleted.values():
+        assert future.result(timeout=30).low_watermark == offset
+
+
+def latest(records: list[Any]) -> dict[bytes | None, Any]:
+    """The newest record of each key that has a value."""
+    return {key: row for key, row in {record[1]: record for record in records}.items() if row[2] is not None}
+
+
+def consume(bootstrap: str, *, committed: bool, topics: dict[str, int] = TOPICS) -> Seen:
+    """Everything that a reader is given, by partition, up to the end that it is told of."""
+    from confluent_kafka import OFFSET_BEGINNING, Consumer, KafkaError, TopicPartition
+
+    consumer = Consumer(
+        {
+            "bootstrap.servers": bootstrap,
+            "group.id": "none",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "fetch.wait.max.ms": 20,
+            "check.crcs": True,
+            "isolation.level": "read_committed" if committed else "read_uncommitted",
+        }
+    )
+    wanted = [(topic, p) for topic, count in topics.items() for p in range(count)]
+    seen: Seen = {place: [] for place in wanted}
+    consumer.assign([TopicPartition(topic, p, OFFSET_BEGINNING) for topic, p in wanted])
+    ended: set[tuple[str, int]] = set()
+    deadline = time.monotonic() + 60
+    while len(ended) < len(wanted):
+        assert time.monotonic() < deadline, f"no end of {sorted(set(wanted) - ended)}"
+        message = consumer.poll(5)
+        if message is None:
+            continue
+        place = (message.topic() or "", message.partition() or 0)
+        error = message.error()
+        if error is not None:
+            assert error.code() == KafkaError._PARTITION_EOF, error
+            ended.add(place)
+            continue
+        seen[place].append(
+            (message.offset() or 0, message.key(), message.value(), message.timestamp()[1], message.headers())
+        )
+    consumer.close()
+    return seen
+
+
+def watermarks(bootstrap: str, topics: dict[str, int] = TOPICS) -> dict[tuple[str, int], tuple[int, int]]:
+    """Log start and last stable offset of every partition; of a broker that has just started, once it leads them."""
+    from confluent_kafka import Consumer, KafkaException, TopicPartition
+
+    consumer = Consumer({"bootstrap.servers": bootstrap, "group.id": "none"})
+    found: dict[tuple[str, int], tuple[int, int]] = {}
+    deadline = time.monotonic() + 30
+    for topic, count in topics.items():
+        for p in range(count):
+            while (topic, p) not in found:
+                try:
+                    found[topic, p] = consumer.get_watermark_offsets(TopicPartition(topic, p), timeout=20)
+                except KafkaException:
+                    assert time.monotonic() < deadline, f"{topic}-{p}"
+                    time.sleep(0.2)
+    consumer.close()
+    return found
+
 
 TOOL_TIMEOUT_S = 200
 CLEANED_TOPICS = ("compacted", "compacted-transactions")
@@ -56,35 +266,6 @@ def dump(files: list[Path], *options: str) -> str:
     done = subprocess.run(command, capture_output=True, text=True, timeout=TOOL_TIMEOUT_S, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout + done.stderr
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("stop", ["clean", "not at all"])
-def test_kafkas_dump_tool_has_no_complaint(tmp_path: Path, stop: str) -> None:
-    """Log, offset index and time index, sealed and active, after a clean stop and of a node that runs."""
-    peer_script()
-    node = node_on_disk(str(tmp_path))
-    log = node.open(segment_bytes=20_000)
-    for n in range(400):
-        codec = list(Codec)[n % len(Codec)]
-        log.append(
-            make_batch(1 + n % 5, value_bytes=100, timestamp_ms=TIME_MS + n * 10, codec=codec, seed=n),
-            epoch=3,
-        )
-    if stop == "clean":
-        node.stop()
-    files = sorted(
-        p for p in (tmp_path / "topic-0").iterdir() if p.suffix in (".log", ".index", ".timeindex")
-    )
-    said = dump(files)
-    assert len(files) >= 5
-    assert not re.search(r"(?i)mismatch|invalid|exception|could not|not valid|isvalid: false", said)
-    # the tool begins each file at -1, so it calls the first offset of every later segment a gap
-    gaps = re.findall(r"(-?\d+) is followed by (\d+)", said)
-    assert set(gaps) == {("-1", str(int(f.stem))) for f in files if f.suffix == ".log" and int(f.stem)}
-    assert said.count("| offset:") == sum(1 + n % 5 for n in range(400))
-    assert said.count("timestamp: ") > 5
-    node.end()
 
 
 def until(holds: Callable[[], bool], what: str, timeout_s: float = 60) -> None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
-from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
+from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.storage import LogDirNotFoundError, LogNotOpenError, TopicPartition, WriteOutcome
+from blumfeld.spi.storage import LogNotOpenError, TopicPartition, WriteOutcome
 from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
 from tests.plugins.storage_local.local_node import Events, new_node
 from tests.plugins.storage_local.moving_tools import (
@@ -45,7 +45,6 @@ def test_a_log_is_the_same_in_its_new_place(node: Node, log: Log) -> None:
     assert log.log.directory_id == directory_id
     assert (log.read_all(), log.log.size_bytes(), log.time(TIME_MS)) == (before, size, found)
     assert all(path.startswith("/b/topic-0/") for info in log.log.segments() for path in info.files)
-    assert log.log.aux.read("00000000000000000042.snapshot") == b"producers"
     log.fill(2)
     assert log.spans(120) == [(120, 122)]
     assert lies_in(node, "/b")
@@ -94,17 +93,6 @@ def test_indexes_and_times_of_change_are_those_of_the_log(node: Node, log: Log) 
     ]
 
 
-def test_regions_in_flight_keep_the_old_file(node: Node) -> None:
-    log = node.open()
-    log.fill(1, value_bytes=40_000)
-    found = log.read_raw(0)
-    move(node)
-    node.runtime.advance(100_000)
-    (part,) = found.parts
-    assert len(part.pread()) == found.size_bytes  # type: ignore[union-attr]
-    part.release()  # type: ignore[union-attr]
-
-
 def test_moves_are_told_of_while_they_run(events: Events) -> None:
     node = new_node(PATHS, move_bytes_per_second_max=1000.0)
     log = node.open(**SMALL)
@@ -133,16 +121,6 @@ def test_only_some_run_at_a_time_and_all_come_to_their_end(node: Node) -> None:
     node.runtime.advance(1000)
     assert not node.storage.moves()
     assert [node.storage.log_dirs()[2].directory_id] * 10 == [d for _, d in node.watcher.moves]
-
-
-def test_what_can_not_be_moved_is_refused(node: Node, log: Log) -> None:
-    with pytest.raises(LogDirNotFoundError):
-        node.storage.move_log(PARTITION, bytes(range(16)))
-    with pytest.raises(LogNotOpenError, match="not open"):
-        begin(node, "/b", TopicPartition("other", 0))
-    node.open(TopicPartition("__cluster_metadata", 0))
-    with pytest.raises(LogNotOpenError, match="moved"):
-        begin(node, "/b", TopicPartition("__cluster_metadata", 0))
 
 
 def test_a_log_that_is_written_all_the_time_comes_to_its_place(node: Node, log: Log) -> None:
@@ -190,6 +168,15 @@ STEPS = (
 )
 
 
+def moved_with(node: Node, step: str, act: Callable[[], object]) -> None:
+    """A move to /b, in which something is done at a step, once it has ended."""
+    done = during(node, step, act)
+    begin(node)
+    node.runtime.advance(5000)
+    assert done, "the step was seen"
+    node.runtime.disk.watch = None
+
+
 @pytest.mark.parametrize("step", STEPS)
 @pytest.mark.parametrize("act", ["append", "truncate", "truncate fully", "roll", "retention", "aux", "flush"])
 def test_whatever_is_done_to_the_log_meanwhile_counts(node: Node, log: Log, step: str, act: str) -> None:
@@ -219,11 +206,7 @@ def test_whatever_is_done_to_the_log_meanwhile_counts(node: Node, log: Log, step
         "flush": it.flush,
     }
     before = log.read_all()
-    done = during(node, step, do)
-    begin(node)
-    node.runtime.advance(5000)
-    assert done, "the step was seen"
-    node.runtime.disk.watch = None
+    moved_with(node, step, do)
     assert not node.storage.moves()
     expected = {
         "truncate": [b for b in before if b.next_offset <= 50],
@@ -253,10 +236,7 @@ def test_whatever_is_done_to_the_log_meanwhile_counts(node: Node, log: Log, step
 def test_a_log_that_is_deleted_meanwhile_is_gone_and_can_be_made_anew(
     node: Node, log: Log, step: str
 ) -> None:
-    during(node, step, lambda: node.storage.delete_log(PARTITION))
-    begin(node)
-    node.runtime.advance(5000)
-    node.runtime.disk.watch = None
+    moved_with(node, step, lambda: node.storage.delete_log(PARTITION))
     assert not node.storage.moves()
     log = node.open(topic_id=bytes(range(32, 48)))
     assert log.log.written_end_offset == 0
@@ -272,10 +252,7 @@ def test_a_log_that_is_closed_meanwhile_goes_on_with_its_move_when_it_is_opened(
     node: Node, log: Log, step: str
 ) -> None:
     before = log.read_all()
-    during(node, step, log.log.close)
-    begin(node)
-    node.runtime.advance(5000)
-    node.runtime.disk.watch = None
+    moved_with(node, step, log.log.close)
     assert not node.storage.moves()
     log = node.open(**SMALL)
     assert log.read_all() == before
@@ -293,11 +270,8 @@ def test_a_clean_stop_meanwhile_is_clean_and_the_move_outlives_it(node: Node, lo
         await node.storage.stop(3)
         stopped.append(True)
 
-    during(node, step, lambda: node.runtime.spawn(stop(), "stop"))
-    begin(node)
-    node.runtime.advance(5000)
+    moved_with(node, step, lambda: node.runtime.spawn(stop(), "stop"))
     assert stopped
-    node.runtime.disk.watch = None
     node.restart()
     assert node.storage.previous_broker_epoch() == 3
     log = node.open(**SMALL)
@@ -308,48 +282,29 @@ def test_a_clean_stop_meanwhile_is_clean_and_the_move_outlives_it(node: Node, lo
     assert log.read_all() == before
 
 
+@pytest.mark.parametrize("path", ["/c", "/a"], ids=["another directory", "its own, which gives the move up"])
 @pytest.mark.parametrize("step", STEPS)
-def test_another_wish_counts(node: Node, log: Log, step: str) -> None:
-    """A move to a third directory, at any step of the first."""
+def test_another_wish_counts(node: Node, log: Log, step: str, path: str) -> None:
+    """At any step of the first, and for good: a restart does not take the first one up again."""
     before = log.read_all()
-    during(node, step, lambda: begin(node, "/c"))
-    begin(node)
-    node.runtime.advance(5000)
-    node.runtime.disk.watch = None
-    assert lies_in(node, "/c")
-    assert log.read_all() == before
-
-
-@pytest.mark.parametrize("step", STEPS)
-def test_a_move_is_given_up_by_a_move_to_its_own_directory(node: Node, log: Log, step: str) -> None:
-    """For good: a restart does not take it up again. Once the log has gone on there it is a move of its own."""
-    before = log.read_all()
-    during(node, step, lambda: begin(node, "/a"))
-    begin(node)
-    node.runtime.advance(5000)
-    node.runtime.disk.watch = None
-    assert lies_in(node, "/a")
+    moved_with(node, step, lambda: begin(node, path))
+    assert lies_in(node, path)
     node.crash(power_cut=False)
     log = node.open(**SMALL)
     node.runtime.advance(5000)
-    assert lies_in(node, "/a")
+    assert lies_in(node, path)
     assert log.read_all(4) == before
 
 
 def test_a_log_that_moves_is_not_compacted(node: Node, log: Log) -> None:
-    request = CompactionRequest(
-        first_dirty_offset=0,
-        end_offset=30,
-        now_ms=TIME_MS,
-        delete_retention_ms=0,
-        segment_bytes=2000,
-        segment_index_bytes=10 << 20,
-        index_interval_bytes=200,
-        batch_bytes_max=1 << 20,
-    )
     answers: list[Completion[CompactionResult]] = []
-    during(node, "pwritev /b/", lambda: answers.append(log.log.compact(request)))
-    begin(node)
-    node.runtime.advance(5000)
+    moved_with(node, "pwritev /b/", lambda: answers.append(log.log.compact(log.compaction())))
     assert isinstance(answers[0].error, CompactionAbandonedError)
     assert lies_in(node, "/b")
+
+
+def test_the_log_of_the_metadata_is_not_moved(node: Node) -> None:
+    metadata = TopicPartition("__cluster_metadata", 0)
+    node.open(metadata)
+    with pytest.raises(LogNotOpenError, match="moved"):
+        begin(node, "/b", metadata)

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.storage import LogDirNotFoundError, WriteOutcome
+from blumfeld.spi.storage import WriteOutcome
 from blumfeld_kit.fakes.files import Adversary, Fault
 from blumfeld_kit.storage_driver.node import PARTITION, Log, Node, make_batch
 from blumfeld_storage_local.durability import Durability, FlushMode
@@ -102,18 +102,6 @@ def test_whatever_operation_on_the_target_fails_the_log_serves_on() -> None:
             node.runtime.advance(200_000)
             assert len(places(node)) == 1, where
             node.end()
-
-
-def test_a_target_that_fails_is_offline_and_told_of(node: Node, log: Log) -> None:
-    node.runtime.disk.inject(Fault(operation="sync_dir", path_part="/b", times=-1))
-    move(node)
-    ((failed, error),) = node.watcher.failures
-    assert (failed.path, failed.online) == ("/b", False)
-    assert error.errno == errno.EIO
-    assert log.log.directory_id == node.directories[0]
-    log.fill(1)
-    with pytest.raises(LogDirNotFoundError, match="offline"):
-        begin(node)
 
 
 def test_the_logs_own_directory_fails_within_a_move(node: Node, log: Log) -> None:
