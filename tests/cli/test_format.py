@@ -50,18 +50,6 @@ def test_what_is_formatted_is_left_as_it_is(tmp_path: Path, capsys: pytest.Captu
     assert (one / "meta.properties").read_bytes() == before
 
 
-def test_a_directory_of_another_cluster_is_refused(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    one, two = tmp_path / "one", tmp_path / "two"
-    formatting(capsys, "--data-dir", str(one), "--cluster-id", CLUSTER)
-    arguments = (*several(one, two), "--ignore-formatted", "--cluster-id", "another")
-    status, out, err = formatting(capsys, *arguments)
-    assert (status, out) == (1, "")
-    assert f"of cluster {CLUSTER}, not another" in err
-    assert not two.exists()
-
-
 def test_a_manifest_that_cannot_be_is_told_before_anything_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -134,16 +134,17 @@ def test_a_log_file_shows_batches_or_records_from_an_offset_on(written: Path) ->
     assert "--from and --limit say which" in log(first, "--limit", 1)
 
 
-@pytest.mark.parametrize("suffix", ["index", "timeindex", "snapshot"])
-def test_other_files_of_a_segment_are_shown(written: Path, suffix: str) -> None:
-    assert rows(max((written / f"{TOPIC}-0").glob(f"*.{suffix}"), key=lambda path: path.stat().st_size))
-
-
 @pytest.mark.parametrize(
-    "name", ["meta.properties", "recovery-point-offset-checkpoint", f"{TOPIC}-0/leader-epoch-checkpoint"]
+    "name",
+    [
+        *(f"{TOPIC}-0/*.{suffix}" for suffix in ("index", "timeindex", "snapshot")),
+        f"{TOPIC}-0/leader-epoch-checkpoint",
+        "meta.properties",
+        "recovery-point-offset-checkpoint",
+    ],
 )
-def test_small_files_are_shown(written: Path, name: str) -> None:
-    assert rows(written / name)
+def test_other_files_are_shown(written: Path, name: str) -> None:
+    assert rows(max(written.glob(name), key=lambda path: path.stat().st_size))
 
 
 def test_a_sound_directory_verifies(written: Path) -> None:
@@ -340,21 +341,16 @@ def test_a_directory_of_another_storage_is_not_taken_for_an_unclean_stop(foreign
     assert "no log in Kafka's form lies here, but trades-0: the node's storage is not storage_local" in text
 
 
-@pytest.mark.parametrize("options", [("--verify",), ("--deep",), ("--repair", "--yes")])
-def test_logs_of_another_storage_are_not_called_sound(foreign: Path, options: tuple[str, ...]) -> None:
-    assert "no log in Kafka's form lies here" in log(*options, foreign, status=2)
+@pytest.mark.parametrize("options", [(), ("--verify",), ("--deep",), ("--repair", "--yes")])
+def test_logs_of_another_storage_are_neither_sound_nor_empty(foreign: Path, options: tuple[str, ...]) -> None:
+    if options:
+        assert "no log in Kafka's form lies here" in log(*options, foreign, status=2)
     assert "but records.0: the node" in log(*options, foreign / f"{TOPIC}-0", status=2)
 
 
-def test_a_partition_of_another_storage_is_not_shown_as_empty(foreign: Path) -> None:
-    assert "but records.0: the node" in log(foreign / f"{TOPIC}-0", status=2)
-
-
-def test_a_directory_that_was_only_formatted_is_ours(foreign: Path) -> None:
+def test_a_directory_that_was_only_formatted_is_ours_and_one_without_identity_is_not(foreign: Path) -> None:
     shutil.rmtree(foreign / f"{TOPIC}-0")
     assert "not clean, or not yet" in log(foreign)
-
-
-def test_a_directory_without_identity_and_logs_is_told_from_ours(tmp_path: Path) -> None:
-    (tmp_path / "records.db").write_bytes(b"sound")
-    assert "Only the directories of storage_local and of Apache Kafka can be shown" in log(tmp_path, status=2)
+    (foreign / "meta.properties").rename(foreign / "records.db")
+    ours = "Only the directories of storage_local and of Apache Kafka can be shown"
+    assert ours in log(foreign, status=2)
