@@ -10,8 +10,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from blumfeld.broker.fetch.parked import ParkedFetch
-from blumfeld.broker.fetch.reads import CHANGED, READ_COMMITTED, FetchAttempt, PartitionRead, Reader
+from blumfeld.broker.fetch.reads import (
+    CHANGED,
+    READ_COMMITTED,
+    FetchAttempt,
+    ParkedFetch,
+    PartitionRead,
+    Reader,
+)
 from blumfeld.broker.fetch.straight_answer import STRAIGHT_FROM, straight
 from blumfeld.broker.fetch_sessions import FetchPartition, FetchPlan, PartitionKey
 from blumfeld.broker.membership.leaders import hinted_leader
