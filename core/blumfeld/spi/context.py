@@ -164,13 +164,15 @@ def _in_one_form(handle: Handle, in_steps: Callable[[Any, RequestContext], Steps
 
 
 class LazyHandler:
-    """Stands for the handler of an API, which is made with the first request: a start imports no module for it."""
+    """Stands for the handler of an API, which is made with the first request: a start imports no module for it. From
+    then on the registered handler has that one's functions."""
 
     def __init__(self, key: int, load: Callable[[], Sequence[ApiHandler]]) -> None:
         """:param load: imports what serves the API, and returns the handlers in it; one has this key"""
         self._key = key
         self._load_all = load
         self._loaded: ApiHandler | None = None
+        self._registered: list[ApiHandler] = []
 
     def handler(
         self,
@@ -180,7 +182,7 @@ class LazyHandler:
         advertised_min: int | None = None,
     ) -> ApiHandler:
         """Returns the handler to register."""
-        return ApiHandler(
+        handler = ApiHandler(
             key=self._key,
             min_version=min_version,
             max_version=max_version,
@@ -189,15 +191,19 @@ class LazyHandler:
             handle=self._handle,
             error_response=self._error_response,
         )
+        self._registered.append(handler)
+        return handler
 
     def _load(self) -> ApiHandler:
         if self._loaded is None:
-            self._loaded = next(one for one in self._load_all() if one.key == self._key)
+            loaded = self._loaded = next(one for one in self._load_all() if one.key == self._key)
+            for one in self._registered:
+                force_setattr(one, "handle", loaded.handle)
+                force_setattr(one, "error_response", loaded.error_response)
         return self._loaded
 
     def _handle(self, request: Any, context: RequestContext) -> Any:
-        loaded = self._loaded or self._load()
-        return loaded.handle(request, context)
+        return self._load().handle(request, context)
 
     def _error_response(self, request: Any, code: int, message: str | None) -> Message | Steps[Message]:
         return self._load().error_response(request, code, message)

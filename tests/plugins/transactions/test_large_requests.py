@@ -6,10 +6,11 @@ from types import GeneratorType
 from typing import Any, cast
 
 import pytest
+from msgspec.structs import force_setattr, replace
 
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.spi.completion import Steps
-from blumfeld.spi.context import LazyHandler, RequestContext
+from blumfeld.spi.context import ApiHandler, LazyHandler, RequestContext
 from blumfeld.spi.steps import STEP_ELEMENTS, drained
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.add_partitions_to_txn import (
@@ -41,7 +42,7 @@ class Counted(Transacting):
 
 @pytest.fixture
 def broker(monkeypatch: pytest.MonkeyPatch) -> Counted:
-    handle = LazyHandler._handle
+    load = LazyHandler._load
 
     def counted(steps: Steps[Any]) -> Steps[Any]:
         while True:
@@ -52,11 +53,19 @@ def broker(monkeypatch: pytest.MonkeyPatch) -> Counted:
             counting.steps += 1
             yield awaited
 
-    def served(self: LazyHandler, request: Any, context: RequestContext) -> Any:
-        answer = handle(self, request, context)
-        return counted(answer) if isinstance(answer, GeneratorType) else answer
+    def loaded(self: LazyHandler) -> ApiHandler:
+        handle = load(self).handle
 
-    monkeypatch.setattr(LazyHandler, "_handle", served)
+        def served(request: Any, context: RequestContext) -> Any:
+            answer = handle(request, context)
+            return counted(answer) if isinstance(answer, GeneratorType) else answer
+
+        found = replace(load(self), handle=served)
+        for one in self._registered:
+            force_setattr(one, "handle", served)
+        return found
+
+    monkeypatch.setattr(LazyHandler, "_load", loaded)
     counting = Counted()
     assert not counting.init()
     return counting
