@@ -285,13 +285,13 @@ class Node:
             ("replication", "blumfeld_make_replication", "replication"),
         ):
             for plan in plugins.of_role(role):
-                composition.provide(part, plugins.make(plan, hook_name, composition))
+                composition.provide(part, plugins.make(plan, hook_name, composition.view))
             if part == "storage":
                 if composition.made("local_storage") is None:
                     composition.provide("local_storage", composition.storage)
                 self._check_directories()
         for plan in plugins.of_role("security"):
-            composition.security = plugins.make(plan, "blumfeld_make_security", composition)
+            composition.security = plugins.make(plan, "blumfeld_make_security", composition.view)
         composition.observers = tuple(
             (plan.name, part) for plan, part in self._each_made("observers", "blumfeld_make_observer")
         )
@@ -309,7 +309,7 @@ class Node:
             for _, part in self._each_made("transactions", "blumfeld_make_transactions"):
                 composition.transactions = part
         self._faults.tell()  # handlers may need the parts
-        for _, handlers in plugins.each("blumfeld_api_handlers", composition):
+        for _, handlers in plugins.each("blumfeld_api_handlers", composition.view):
             broker.register(handlers)
         return broker
 
@@ -318,7 +318,7 @@ class Node:
         for plan in self.plugins.of_role(role):
             part = None
             with self._faulty_parts():
-                part = self.plugins.make(plan, hook_name, self.composition)
+                part = self.plugins.make(plan, hook_name, self.composition.view)
             if part is not None:
                 yield plan, part
 
@@ -387,7 +387,7 @@ class Node:
             broker.follow_config(self._config_changed)
             self.state = STARTED
             self.starting = "blumfeld_node_started"
-            for _ in self.plugins.each(self.starting, composition):
+            for _ in self.plugins.each(self.starting, composition.view):
                 pass
         except BaseException as error:  # also a cancelled start must stop what it has started
             await self._stop_started()
@@ -426,7 +426,7 @@ class Node:
         self._grace_ms = grace_ms
         if was_started:
             try:
-                for _ in self.plugins.each("blumfeld_node_stopping", self.composition):
+                for _ in self.plugins.each("blumfeld_node_stopping", self.composition.view):
                     pass
             except Exception as defect:  # the parts must be stopped all the same
                 self._events.error("a hook failed", hook="blumfeld_node_stopping", exc_info=defect)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeAlias
 
 import msgspec
 import pluggy
@@ -26,14 +26,8 @@ class PlannedPlugin(msgspec.Struct, frozen=True, kw_only=True):
     options: msgspec.Struct
 
 
-class ViewedComposition(Protocol):
-    """A composition that each plug-in sees with its own options."""
-
-    def view(self, options: Any) -> Composition:
-        """Returns the composition for a plug-in with these options."""
-        ...
-
-
+View: TypeAlias = Callable[[Any], Composition]
+"""Returns the composition for a plug-in with these options."""
 PREFIX = "blumfeld_"
 _MARK = "blumfeld_impl"
 """The attribute that ``hookimpl`` sets on a function."""
@@ -80,14 +74,14 @@ class PluginSet:
         """Returns the plug-ins of one role, in the manifest's order."""
         return [plan for plan, _ in self._made if plan.role == role]
 
-    def make(self, plan: PlannedPlugin, hook_name: str, composition: ViewedComposition) -> Any:
+    def make(self, plan: PlannedPlugin, hook_name: str, view: View) -> Any:
         """Call one making hook of one plug-in. Returns the checked part.
 
         :raises PluginContractError: it gave nothing, or something that its Protocol would not know
         :raises RefusedBy: the plug-in can't be part of this composition
         """
         try:
-            part = self._only(plan)(hook_name)(composition=composition.view(plan.options))
+            part = self._only(plan)(hook_name)(composition=view(plan.options))
         except CompositionRefused as refused:
             raise RefusedBy(plan, refused) from refused
         if part is None:
@@ -101,14 +95,12 @@ class PluginSet:
         """Call one hook of one plug-in. Returns its result; ``None`` or ``[]`` if the plug-in doesn't implement it."""
         return self._only(plan)(hook_name)(**arguments)
 
-    def each(
-        self, hook_name: str, composition: ViewedComposition | None = None
-    ) -> Iterator[tuple[PlannedPlugin, Any]]:
+    def each(self, hook_name: str, view: View | None = None) -> Iterator[tuple[PlannedPlugin, Any]]:
         """Call a hook of every plug-in that has it, in the plan's order. Yields (plug-in, result)."""
         for plan, instance in self._made:
             if not hasattr(instance, hook_name):
                 continue
-            arguments = {} if composition is None else {"composition": composition.view(plan.options)}
+            arguments = {} if view is None else {"composition": view(plan.options)}
             for answer in self._only(plan)(hook_name)(**arguments):
                 check_given(plan.name, hook_name, answer)
                 yield plan, answer

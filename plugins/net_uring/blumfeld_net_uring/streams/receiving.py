@@ -160,7 +160,7 @@ class GroupStream(UringStream):
         elif result == 0:
             self._ended()
         elif result == -errno.ENOBUFS:
-            if self._reading and self.turn.starve(self):
+            if self._reading and self.turn.starve(self.fed):
                 self._arm()
         elif result < 0 and result not in _AGAIN:
             self.die(f"receive: {error_of(result).strerror}")

@@ -4,7 +4,7 @@ wait for it.
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Callable
 
 from blumfeld.net.readiness.socket_sending import SocketCalls
 from blumfeld.net.receive import ReceivePool
@@ -12,14 +12,6 @@ from blumfeld.net.turn import Report, Turn
 from blumfeld.spi.runtime import Runtime
 from blumfeld_net_uring.io_uring.buffers import BufferGroup
 from blumfeld_net_uring.io_uring.ring import Ring
-
-
-class Starved(Protocol):
-    """A stream that could not receive because every buffer held a frame of this turn."""
-
-    def fed(self) -> None:
-        """Buffers are free again: receive."""
-        ...
 
 
 class UringTurn(Turn):
@@ -49,11 +41,12 @@ class UringTurn(Turn):
         self.read_bytes = read_bytes
         self.calls = calls
         self._grown = False
-        self._starved: list[Starved] = []
+        self._starved: list[Callable[[], None]] = []
+        """``fed`` of each stream that could not receive because every buffer held a frame of this turn."""
 
-    def starve(self, stream: Starved) -> bool:
+    def starve(self, fed: Callable[[], None]) -> bool:
         """A receive found no buffer. Returns whether to try again at once; if not, ``fed`` is called after
-        this turn.
+        this turn, when buffers are free again.
 
         The group grows at most once a turn: each doubling serves all streams that starve in it.
         """
@@ -63,7 +56,7 @@ class UringTurn(Turn):
         if self._grown or self.group.grow():
             self._grown = True
             return True
-        self._starved.append(stream)
+        self._starved.append(fed)
         return False
 
     def _end(self) -> None:
@@ -74,5 +67,5 @@ class UringTurn(Turn):
         super()._end()
         if self._starved:
             starved, self._starved = self._starved, []
-            for stream in starved:
-                stream.fed()
+            for fed in starved:
+                fed()

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Protocol
-
 import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.records import CommitRecord
+from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 WORK = "_compact"
 NEXT = f"{WORK}/next"
@@ -26,15 +25,7 @@ class Intent(msgspec.Struct, frozen=True, kw_only=True):
     """Result of ``FolderSwap.prepare``: inode by name of each file that was linked into the new folder."""
 
 
-class Reads(Protocol):
-    """The one operation of a store that is needed here."""
-
-    def read(self, path: str) -> bytes:
-        """Returns the content of a file."""
-        ...
-
-
-def pending(store: Reads) -> Intent | None:
+def pending(store: ArchiveStore) -> Intent | None:
     """Returns the intent of the compaction that is at work or was cut short, or None.
 
     :raises ArchiveError: the file isn't an intent
