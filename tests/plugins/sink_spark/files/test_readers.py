@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterable, Iterator
 from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
@@ -28,8 +29,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Writes trades of two dates and five symbols, levels and raw rows, under their published names."""
     root = tmp_path_factory.mktemp("archive")
     task = TaskWriter(tools.FolderStore(root), tools.settings(row_group_rows=300), "t", 0)
-    trades = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 10**9)
-    task.write({"trades": trades, "raw": tools.raw(300), "book_deltas": tools.book_deltas(400, levels=20)})
+    task.write({"trades": ROWS, "raw": tools.raw(300), "book_deltas": tools.book_deltas(400, levels=20)})
     for file in task.close():
         symbol = file.symbol if file.table != "raw" else None
         path = root / naming.path_of(file.table, file.date, symbol, "t", 0, 0, COUNT)
@@ -38,95 +38,80 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return root
 
 
-@pytest.fixture(scope="module")
-def expected(root: Path) -> tuple[int, Decimal, list[str]]:
-    rows = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 10**9)
-    return COUNT, sum(rows["price"].to_pylist(), Decimal(0)), sorted(SYMBOLS)
+ROWS = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 10**9)
+Facts = tuple[int, Decimal, list[str], list[str]]
+"""The number of rows, the sum of prices, the symbols and the dates of the trades."""
+EXPECTED: Facts = (
+    COUNT, sum(ROWS["price"].to_pylist(), Decimal(0)), sorted(SYMBOLS), ["2024-08-08", "2024-08-09"]
+)  # fmt: skip
 
 
-Facts = tuple[int, Decimal, list[str]]
+def facts(count: int, prices: Iterable[Decimal], symbols: Iterable[str], dates: Iterable[object]) -> Facts:
+    return count, sum(prices, Decimal(0)), sorted(set(symbols)), sorted(set(map(str, dates)))
 
 
-def facts(found: pa.Table) -> Facts:
-    prices = found["price"].to_pylist()
-    return found.num_rows, sum(prices, Decimal(0)), sorted(set(found["symbol"].to_pylist()))
-
-
-DATES = ["2024-08-08", "2024-08-09"]
-
-
-def test_pyarrow_reads_them(root: Path, expected: Facts) -> None:
-    """The tool's default calls take the date from the folders and the symbol from the files."""
+def with_pyarrow(root: Path) -> Iterator[Facts]:
     for found in (
         pq.read_table(root / "trades"),
         ds.dataset(root / "trades", partitioning="hive").to_table(),
         pq.read_table(root / "trades", filters=[("symbol", "in", SYMBOLS)]),
     ):
-        assert facts(found) == expected
-        assert sorted(set(found["date"].to_pylist())) == DATES
         assert (found["symbol"].type, found["price"].type) == (pa.string(), pa.decimal128(38, 18))
+        columns = [found[name].to_pylist() for name in ("price", "symbol", "date")]
+        yield facts(found.num_rows, *columns)
     one = pq.read_table(root / "trades", filters=[("symbol", "=", "XBT/USD")])
     assert set(one["symbol"].to_pylist()) == {"XBT/USD"}
-    assert pq.read_table(root / "book_deltas").num_rows == 400
-    assert pq.read_table(root / "raw").num_rows == 300
+    assert [pq.read_table(root / table).num_rows for table in ("book_deltas", "raw")] == [400, 300]
 
 
-def test_pandas_reads_them(root: Path, expected: Facts) -> None:
+def with_pandas(root: Path) -> Iterator[Facts]:
     pandas = pytest.importorskip("pandas")
     frame = pandas.read_parquet(root / "trades")
-    assert (len(frame), sum(frame["price"], Decimal(0)), sorted(set(frame["symbol"]))) == expected
-    assert sorted(set(frame["date"])) == DATES
-    assert (len(pandas.read_parquet(root / "book_deltas")), len(pandas.read_parquet(root / "raw"))) == (
-        400,
-        300,
-    )
+    yield facts(len(frame), frame["price"], frame["symbol"], frame["date"])
+    assert [len(pandas.read_parquet(root / table)) for table in ("book_deltas", "raw")] == [400, 300]
 
 
-def test_duckdb_reads_them(root: Path, expected: Facts) -> None:
+def with_duckdb(root: Path) -> Iterator[Facts]:
     duckdb = pytest.importorskip("duckdb")
     with duckdb.connect() as connection:
         source = f"'{root}/trades/**/*.parquet'"
-        count, total, dates, symbols = connection.execute(
-            f"SELECT count(*), sum(price), list_sort(list(DISTINCT date::VARCHAR)), list(DISTINCT symbol) FROM {source}"
-        ).fetchall()[0]
-        kinds = dict(
-            connection.execute(
-                f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {source})"
-            ).fetchall()
+        rows = connection.execute(f"SELECT price, symbol, date FROM {source}").fetchall()
+        yield facts(len(rows), *zip(*rows, strict=True))
+        described = connection.execute(
+            f"SELECT column_name, column_type FROM (DESCRIBE SELECT * FROM {source})"
         )
-        raw = connection.execute(
-            f"SELECT count(*), count(value), count(headers) FROM '{root}/raw/**/*.parquet'"
-        ).fetchall()[0]
-    assert (count, total, sorted(symbols)) == expected
-    assert dates == DATES
+        kinds = dict(described.fetchall())
+        raw = f"SELECT count(*), count(value), count(headers) FROM '{root}/raw/**/*.parquet'"
+        assert connection.execute(raw).fetchall() == [(300, 300 - 27, 150)]
     assert (kinds["price"], kinds["ts_event"], kinds["side"]) == ("DECIMAL(38,18)", "BIGINT", "TINYINT")
     assert (kinds["symbol"], kinds["date"]) == ("VARCHAR", "DATE")
-    assert raw == (300, 300 - 27, 150)
 
 
-def test_polars_reads_them(root: Path, expected: Facts) -> None:
+def with_polars(root: Path) -> Iterator[Facts]:
     polars = pytest.importorskip("polars")
-    frames = (
+    for frame in (
         polars.read_parquet(root / "trades"),
-        polars.read_parquet(f"{root}/trades/**/*.parquet"),
+        polars.read_parquet(f"{root}/trades/**/*.parquet", hive_partitioning=True),
         polars.scan_parquet(root / "trades").collect(),
-    )
-    for frame in frames:
-        symbols = frame["symbol"].unique().sort().to_list()
-        assert (frame.height, frame["price"].sum(), sorted(symbols)) == expected
-    assert sorted(map(str, frames[0]["date"].unique())) == DATES
-    levels = polars.read_parquet(root / "book_deltas")
-    assert levels.height == 400
-    assert levels["is_snapshot"].sum() == 0
-    assert polars.read_parquet(root / "raw").height == 300
+    ):
+        yield facts(frame.height, frame["price"], frame["symbol"], frame["date"])
+    assert [polars.read_parquet(root / table).height for table in ("book_deltas", "raw")] == [400, 300]
+
+
+@pytest.mark.parametrize("read", [with_pyarrow, with_pandas, with_duckdb, with_polars])
+def test_the_readers_default_calls_give_what_was_written(
+    root: Path, read: Callable[[Path], Iterator[Facts]]
+) -> None:
+    """The date comes from the folders, the symbol from the files."""
+    for found in read(root):
+        assert found == EXPECTED
 
 
 @pytest.mark.spark
-def test_spark_reads_them(root: Path, expected: Facts) -> None:
+def test_spark_reads_them(root: Path) -> None:
     """Symbols beyond ASCII and of digits alone are right with the default call, because they come from the files."""
     sql = pytest.importorskip("pyspark.sql")
-    rows = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 10**9).to_pylist()
-    digits = sum(row["symbol"] == "005930" and row["ts_event"] >= tools.MIDNIGHT for row in rows)
+    digits = sum(row["symbol"] == "005930" and row["ts_event"] >= tools.MIDNIGHT for row in ROWS.to_pylist())
     builder = sql.SparkSession.builder.master("local[1]").appName("readers")
     for key, value in SPARK.items():
         builder = builder.config(key, value)
@@ -142,9 +127,8 @@ def test_spark_reads_them(root: Path, expected: Facts) -> None:
         raw = session.read.parquet(f"{root}/raw").selectExpr("count(*)", "count(headers)").collect()[0]
     finally:
         session.stop()
-    assert (found[0], found[1], sorted(found[2])) == expected
+    assert (found[0], found[1], sorted(found[2]), dates) == EXPECTED
     assert (kinds["symbol"], kinds["date"]) == ("string", "date")
-    assert dates == DATES
     assert one == digits
     assert pruned == COUNT // 2
     assert tuple(levels) == (400, Decimal(sum(range(400))))

@@ -25,7 +25,7 @@ def command(
     topic_pattern: options.TopicPattern = None,
     root: options.Root = None,
     name: options.Name = None,
-    decoder: options.DecoderNames = None,
+    decoders: options.DecoderNames = None,
     reader: options.Reader = None,
     max_offsets_per_trigger: options.MaxOffsets = None,
     master: options.Master = None,
@@ -36,25 +36,13 @@ def command(
 
     Run again after a stop, it goes on. Offsets that are archived under the same root are left out.
     """
+    given = locals()
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.commands.common.live import run
     from blumfeld_sink_spark.commands.common.times import position
 
-    begin, end = position(start, "--from"), position(to, "--to")
-    given = {
-        "bootstrap": bootstrap,
-        "topics": topics,
-        "topic_pattern": topic_pattern,
-        "root": root,
-        "name": name,
-        "decoders": decoder,
-        "reader": reader,
-        "starting": begin,
-        "ending": end,
-        "max_offsets_per_trigger": max_offsets_per_trigger,
-        "master": master,
-    }
-    found = settings.load(config, options.overrides(given, sets))
+    bounds = {"starting": position(start, "--from"), "ending": position(to, "--to")}
+    found = settings.load(config, options.overrides(given | bounds))
     run(found if name else of_its_own(found), "backfill", as_json=as_json)
 
 

@@ -17,7 +17,7 @@ def command(
     topics: options.Topics = None,
     topic_pattern: options.TopicPattern = None,
     root: options.Root = None,
-    decoder: options.DecoderNames = None,
+    decoders: options.DecoderNames = None,
     reader: options.Reader = None,
     master: options.Master = None,
     sets: options.Sets = None,
@@ -28,22 +28,14 @@ def command(
     as_json: options.AsJson = False,
 ) -> None:
     """Check Java, Spark, the connector, the broker, topics and the root, then stream a little with each reader."""
+    given = locals()
     import msgspec
     from rich.console import Console
 
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.spark.checks import check_all
 
-    given = {
-        "bootstrap": bootstrap,
-        "topics": topics,
-        "topic_pattern": topic_pattern,
-        "root": root,
-        "decoders": decoder,
-        "reader": reader,
-        "master": master,
-    }
-    found = settings.load(config, options.overrides(given, sets), topics_needed=False)
+    found = settings.load(config, options.overrides(given), topics_needed=False)
     console = Console(soft_wrap=True)
     colours = {"ok": "green", "note": "yellow", "failed": "red"}
     failed = False

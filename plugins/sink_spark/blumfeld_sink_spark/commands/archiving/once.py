@@ -14,7 +14,7 @@ def command(
     topic_pattern: options.TopicPattern = None,
     root: options.Root = None,
     name: options.Name = None,
-    decoder: options.DecoderNames = None,
+    decoders: options.DecoderNames = None,
     reader: options.Reader = None,
     starting: options.Starting = None,
     max_offsets_per_trigger: options.MaxOffsets = None,
@@ -23,19 +23,8 @@ def command(
     as_json: options.AsJson = False,
 ) -> None:
     """Archive the messages that the topics have now and the archive doesn't, and end."""
+    given = locals()
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.commands.common.live import run
 
-    given = {
-        "bootstrap": bootstrap,
-        "topics": topics,
-        "topic_pattern": topic_pattern,
-        "root": root,
-        "name": name,
-        "decoders": decoder,
-        "reader": reader,
-        "starting": starting,
-        "max_offsets_per_trigger": max_offsets_per_trigger,
-        "master": master,
-    }
-    run(settings.load(config, options.overrides(given, sets)), "once", as_json=as_json)
+    run(settings.load(config, options.overrides(given)), "once", as_json=as_json)

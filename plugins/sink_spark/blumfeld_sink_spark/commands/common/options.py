@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Annotated, Any
 
 import typer
@@ -36,19 +37,23 @@ Sets = Annotated[
 AsJson = Annotated[bool, typer.Option("--json", help="Progress as JSON lines on stdout.")]
 
 
-def overrides(given: dict[str, Any], sets: list[str] | None) -> dict[str, Any]:
-    """Returns the options as ``settings.load`` takes them. A ``--set`` value is JSON, or text where it isn't JSON.
+def overrides(given: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns those of a command's options that are settings, as ``settings.load`` takes them.
+
+    Each of ``sets`` is a ``KEY=VALUE`` of ``--set``. Its value is JSON, or text where it isn't JSON.
 
     :raises SettingsError: a ``--set`` has no ``=``
     """
     import msgspec
 
     from blumfeld_sink_spark.errors import SettingsError
+    from blumfeld_sink_spark.settings import ArchiveSettings
 
-    found = {key: value for key, value in given.items() if value is not None}
+    names = ArchiveSettings.__struct_fields__
+    found = {key: value for key, value in given.items() if key in names and value is not None}
     if "topics" in found:
         found["topics"] = [name.strip() for name in found["topics"].split(",") if name.strip()]
-    for each in sets or ():
+    for each in given.get("sets") or ():
         key, equals, text = each.partition("=")
         if not equals:
             raise SettingsError(f"--set {each}: allowed: KEY=VALUE")

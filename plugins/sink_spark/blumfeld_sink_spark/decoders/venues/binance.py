@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -151,10 +152,14 @@ def _kinds(usdm: bool) -> tuple[Kind, ...]:
     ]  # fmt: skip
     ticker = [("e", _STRING), *engine, ("s", _STRING), ("u", _LONG), *((key, _STRING) for key in "bBaA")]
     readers: list[tuple[str, list[Any], Callable[[Batch], Parts]]] = [
-        ("trade", [*trade, ("t", _LONG), *([("X", _STRING)] if usdm else [])], _read_trades),
-        ("aggTrade", [*trade, ("a", _LONG)], _read_aggregates),
-        ("depthUpdate", depth, _read_usdm_depth if usdm else _read_spot_depth),
-        ("bookTicker", ticker, _read_usdm_ticker if usdm else _read_spot_ticker),
+        (
+            "trade",
+            [*trade, ("t", _LONG), *([("X", _STRING)] if usdm else [])],
+            partial(_trades, word="trade", number="t"),
+        ),
+        ("aggTrade", [*trade, ("a", _LONG)], partial(_trades, word="aggTrade", number="a")),
+        ("depthUpdate", depth, partial(_depth, usdm=usdm)),
+        ("bookTicker", ticker, partial(_ticker, usdm=usdm)),
     ]
     bare = [Kind(name, pa.schema(fields), read) for name, fields, read in readers]
     enveloped = [
@@ -162,40 +167,8 @@ def _kinds(usdm: bool) -> tuple[Kind, ...]:
         for name, fields, read in readers
     ]
     snapshot = [("lastUpdateId", _LONG), *engine, ("bids", _LEVELS), ("asks", _LEVELS)]
-    read = _read_usdm_snapshot if usdm else _read_spot_snapshot
+    read = partial(_snapshot, usdm=usdm)
     return (*bare, *enveloped, Kind("depth snapshot", pa.schema(snapshot), read))
-
-
-def _read_trades(batch: Batch) -> Parts:
-    return _trades(batch, "trade", "t")
-
-
-def _read_aggregates(batch: Batch) -> Parts:
-    return _trades(batch, "aggTrade", "a")
-
-
-def _read_usdm_depth(batch: Batch) -> Parts:
-    return _depth(batch, usdm=True)
-
-
-def _read_spot_depth(batch: Batch) -> Parts:
-    return _depth(batch, usdm=False)
-
-
-def _read_usdm_ticker(batch: Batch) -> Parts:
-    return _ticker(batch, usdm=True)
-
-
-def _read_spot_ticker(batch: Batch) -> Parts:
-    return _ticker(batch, usdm=False)
-
-
-def _read_usdm_snapshot(batch: Batch) -> Parts:
-    return _snapshot(batch, usdm=True)
-
-
-def _read_spot_snapshot(batch: Batch) -> Parts:
-    return _snapshot(batch, usdm=False)
 
 
 _WORDS = ("trade", "aggTrade", "depthUpdate", "bookTicker")

@@ -116,12 +116,14 @@ def test_a_line_a_batch_is_kept_and_a_full_disk_is_no_error(tmp_path_factory: py
 
 def test_options_become_settings() -> None:
     sets = ["skew_ms=5", "compression=zstd:9", "spark.executor.memory=2g", "kafka.security.protocol=SSL"]
-    found = load(None, options.overrides({"topics": "a, b", "root": "r", "name": None}, sets))
+    found = load(
+        None, options.overrides({"topics": "a, b", "root": "r", "name": None, "as_json": True, "sets": sets})
+    )
     assert (found.topics, found.root, found.name, found.skew_ms) == (("a", "b"), "r", "archive", 5)
     assert found.compression == "zstd:9"
     assert (found.spark, found.kafka) == ({"spark.executor.memory": "2g"}, {"security.protocol": "SSL"})
     with pytest.raises(SettingsError, match="KEY=VALUE"):
-        options.overrides({}, ["skew_ms"])
+        options.overrides({"sets": ["skew_ms"]})
 
 
 @pytest.mark.parametrize(
