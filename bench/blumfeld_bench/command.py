@@ -146,7 +146,7 @@ def report(
     """Make an HTML page and PNGs of a result."""
     need_libraries()
     from blumfeld_bench.rebalance.plots import write_rebalance
-    from blumfeld_bench.report.write import write_report
+    from blumfeld_bench.report.page import write_report
 
     folder = out or result.with_name(f"{result.stem}-report")
     rebalanced = _rebalanced(result)
@@ -221,11 +221,11 @@ def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options,
     The file is written before anything is printed, so that a broken terminal loses no measurement. An interrupted run
     is saved too.
     """
-    from blumfeld_bench.drivers import make_driver
+    from blumfeld_bench.drivers.driver import make_driver
+    from blumfeld_bench.live import watching
     from blumfeld_bench.report.table import result_table
     from blumfeld_bench.result import save_result
     from blumfeld_bench.running.session import SessionError, run_session
-    from blumfeld_bench.watching.live import watching
 
     console = make_console()
     try:

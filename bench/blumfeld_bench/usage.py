@@ -12,8 +12,6 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-import attrs
-
 from blumfeld_bench.result import Placement, Usage
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -22,19 +20,11 @@ _RESET_PEAK = "5"
 """Value for ``clear_refs`` that resets the highest resident set (proc_pid_clear_refs(5))."""
 
 
-@attrs.frozen
-class Totals:
-    """Totals since the processes began."""
+class Totals(Usage, frozen=True, kw_only=True):
+    """Totals since the processes began; the highest resident set is that since :func:`reset_peak`."""
 
     cpu_s: float
-    """CPU time to the nanosecond; the split into user and system below is only to the tick."""
-    user_s: float
-    system_s: float
-    rss_bytes: int
-    rss_max_bytes: int
-    """Highest resident set since :func:`reset_peak`, or since the start."""
-    voluntary_switches: int
-    involuntary_switches: int
+    """CPU time to the nanosecond; the split into user and system is only to the tick."""
 
 
 _POLICIES = {
@@ -92,15 +82,7 @@ def totals(pids: Sequence[int]) -> Totals:
 
 def summed(found: Sequence[Totals]) -> Totals:
     """Return the sum of several totals."""
-    return Totals(
-        cpu_s=sum(one.cpu_s for one in found),
-        user_s=sum(one.user_s for one in found),
-        system_s=sum(one.system_s for one in found),
-        rss_bytes=sum(one.rss_bytes for one in found),
-        rss_max_bytes=sum(one.rss_max_bytes for one in found),
-        voluntary_switches=sum(one.voluntary_switches for one in found),
-        involuntary_switches=sum(one.involuntary_switches for one in found),
-    )
+    return Totals(**{name: sum(getattr(one, name) for one in found) for name in Totals.__struct_fields__})
 
 
 def used(before: Totals, after: Totals) -> Usage:

@@ -19,9 +19,9 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld_bench.drivers import make_driver
-from blumfeld_bench.drivers.connecting import NOT_FIRST, may_go_first
+from blumfeld_bench.drivers.connections import NOT_FIRST, may_go_first
 from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.driver import make_driver
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.plan.variants import VariantSpec, parse_variants

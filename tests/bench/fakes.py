@@ -9,8 +9,8 @@ import numpy as np
 from blumfeld_bench.drivers.contract import DriverError, Marks, Outcome, Progress, Task
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.result import Ceiling, DriverUsage, Measured, Point
-from blumfeld_bench.running.watcher import SessionPlan
-from blumfeld_bench.statistics.verdict import Verdict
+from blumfeld_bench.running.watcher import SessionPlan, Watcher
+from blumfeld_bench.statistics.verdict import Comparison
 from blumfeld_bench.workload import Step
 from tests.bench.synthetic import histogram
 
@@ -72,13 +72,13 @@ class FakeDriver:
         self.closed = True
 
 
-class Heard:
+class Heard(Watcher):
     """A watcher's diary."""
 
     def __init__(self) -> None:
+        super().__init__()
         self.said: list[str] = []
         self.plans: list[SessionPlan] = []
-        self.verdicts: list[Sequence[Verdict]] = []
 
     def started(self, plan: SessionPlan) -> None:
         self.said.append("started")
@@ -109,9 +109,8 @@ class Heard:
     def step_failed(self, turn: Turn, step: str, error: str) -> None:
         self.said.append(f"failed {step or 'turn'}: {error}")
 
-    def verdict_so_far(self, verdicts: Sequence[Verdict]) -> None:
+    def verdict_so_far(self, verdicts: Sequence[Comparison]) -> None:
         self.said.append("verdict")
-        self.verdicts.append(verdicts)
 
     def ended(self, interrupted: bool) -> None:
         self.said.append(f"ended {interrupted}")

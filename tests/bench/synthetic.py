@@ -18,6 +18,8 @@ from blumfeld_bench.result import (
     Usage,
     Variant,
 )
+from blumfeld_bench.statistics.cells import PRODUCE_P99
+from blumfeld_bench.statistics.verdict import Comparison
 from blumfeld_bench.workload import Consume, Produce, Step, Topic, Workload
 
 LONGEST_NS = 60_000_000_000
@@ -86,6 +88,23 @@ def synthetic_result(
         ),
         measured=tuple(measured),
         system_calls=_system_calls(labels, steps) if system_calls else (),
+    )
+
+
+def comparison(ratio: float, low: float, high: float, *, different: bool = False) -> Comparison:
+    """Of uring's ack p99 in the open loop."""
+    return Comparison(
+        step=OPEN.name,
+        variant="uring",
+        baseline="epoll",
+        measure=PRODUCE_P99,
+        headline=True,
+        rounds=8,
+        seen=None,
+        ratio=ratio,
+        low=low,
+        high=high,
+        different=different,
     )
 
 

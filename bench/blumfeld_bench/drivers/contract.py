@@ -92,4 +92,4 @@ class DriverError(Exception):
 
 
 MakeDriver = Callable[[Workload, bool], Driver]
-"""Type of ``blumfeld_bench.drivers.make_driver``: takes the workload, and whether the driver's processes go first."""
+"""Type of the function that makes a driver: takes the workload, and whether the driver's processes go first."""

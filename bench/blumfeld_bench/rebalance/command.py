@@ -69,7 +69,7 @@ def rebalance(
     folder: Folder = None,
 ) -> None:
     """Measure what a rebalance costs in each group protocol: a member is killed, added, leaves; a tenth is added."""
-    from blumfeld_bench.drivers.connecting import NOT_FIRST, may_go_first
+    from blumfeld_bench.drivers.connections import NOT_FIRST, may_go_first
     from blumfeld_bench.plan.variants import VariantError
     from blumfeld_bench.rebalance.settings import PROTOCOLS, Settings
 

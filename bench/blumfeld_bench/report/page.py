@@ -7,9 +7,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from html import escape
 from importlib import resources
+from pathlib import Path
+
+import attrs
 
 from blumfeld_bench.report.differences import differences
-from blumfeld_bench.report.drawing import Plot, svg_of
+from blumfeld_bench.report.drawing import Plot, png_of, svg_of
 from blumfeld_bench.report.narrative import (
     NOT_CLAIMED,
     brief,
@@ -20,12 +23,29 @@ from blumfeld_bench.report.narrative import (
     run_words,
     variant_words,
 )
-from blumfeld_bench.report.rows import Figure, rows_of
+from blumfeld_bench.report.plots import (
+    cost_bars,
+    latency_series,
+    percentile_curve,
+    rate_series,
+    ratio_dots,
+    step_dots,
+    system_call_bars,
+)
+from blumfeld_bench.report.table import Figure, rows_of
 from blumfeld_bench.result import Result, Variant
-from blumfeld_bench.statistics.cells import StepCells
-from blumfeld_bench.statistics.findings import Findings
-from blumfeld_bench.statistics.verdict import Verdict
+from blumfeld_bench.statistics.cells import (
+    CPU_PER_MB,
+    CPU_PER_REQUEST,
+    END_TO_END_P99,
+    PRODUCE_P99,
+    RATE,
+    StepCells,
+    cells_of,
+)
+from blumfeld_bench.statistics.verdict import Comparison, Conclusion, conclude
 
+PAGE = "index.html"
 VERDICTS_OPEN = 24
 """A longer list of figures without a difference is folded."""
 
@@ -33,7 +53,7 @@ VERDICTS_OPEN = 24
 def page_of(
     result: Result,
     steps: Sequence[StepCells],
-    findings: Findings,
+    findings: Conclusion,
     overview: Sequence[Plot],
     by_step: Sequence[Sequence[Plot]],
 ) -> str:
@@ -62,7 +82,7 @@ def page_of(
     )
 
 
-def _summary(result: Result, steps: Sequence[StepCells], findings: Findings) -> str:
+def _summary(result: Result, steps: Sequence[StepCells], findings: Conclusion) -> str:
     parts = ['<section aria-labelledby="summary"><h2 id="summary">What came out</h2>']
     if len(result.variants) < 2:
         parts.append("<p>One variant, measured alone: nothing to compare it with.</p>")
@@ -85,8 +105,8 @@ def _summary(result: Result, steps: Sequence[StepCells], findings: Findings) -> 
     return "".join(parts) + "</section>"
 
 
-def _verdicts(findings: Findings, several: bool) -> Iterator[str]:
-    def said(verdicts: Iterable[Verdict]) -> list[str]:
+def _verdicts(findings: Conclusion, several: bool) -> Iterator[str]:
+    def said(verdicts: Iterable[Comparison]) -> list[str]:
         return [f"{one.step}: {one.sentence}" if several else one.sentence for one in verdicts]
 
     if findings.differences:
@@ -105,7 +125,7 @@ def _list(items: Iterable[str], name: str) -> str:
     return f'<ul class="{name}">' + "".join(f"<li>{escape(item)}</li>" for item in items) + "</ul>"
 
 
-def _step(number: int, cells: StepCells, findings: Findings, plots: Sequence[Plot]) -> str:
+def _step(number: int, cells: StepCells, findings: Conclusion, plots: Sequence[Plot]) -> str:
     return (
         f'<section aria-labelledby="step-{number}"><h2 id="step-{number}">{escape(cells.step.name)}</h2>'
         f"<p>{escape(load_words(cells.step))}</p>{_ceiling(cells)}"
@@ -120,7 +140,7 @@ def _ceiling(cells: StepCells) -> str:
     return f'<p class="quiet">The driver alone reaches {ceiling.records_per_s:,.0f} records/s here.</p>'
 
 
-def _figures(cells: StepCells, findings: Findings) -> str:
+def _figures(cells: StepCells, findings: Conclusion) -> str:
     heads = "".join(
         f'<th scope="col"><span class="key" style="background: var(--v{index % 6})"></span>'
         f"{escape(cell.variant.label)}</th>"
@@ -204,3 +224,52 @@ def _foot() -> str:
         '<footer><p class="quiet">Made by <code>blumfeld bench report</code> from a result file; '
         "<code>blumfeld bench rerun</code> runs it again.</p></footer>"
     )
+
+
+def write_report(result: Result, folder: Path) -> list[Path]:
+    """Write ``index.html`` and a PNG for each plot; create the folder if needed. Return the paths, the page first.
+
+    The same result gives the same bytes, with the same version of matplotlib.
+
+    :raises OSError: the folder can't be written to
+    """
+    steps = cells_of(result)
+    overview = overview_plots(steps)
+    findings = conclude(result, steps)
+    by_step = [step_plots(cells, number, findings) for number, cells in enumerate(steps)]
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / PAGE
+    page.write_text(page_of(result, steps, findings, overview, by_step), encoding="utf-8")
+    written = [page]
+    for plot in [*overview, *(plot for plots in by_step for plot in plots)]:
+        path = folder / f"{plot.name}.png"
+        path.write_bytes(png_of(plot))
+        written.append(path)
+    return written
+
+
+def overview_plots(steps: Sequence[StepCells]) -> list[Plot]:
+    """Return the plots over all steps; none if there is only one step."""
+    drawn = (
+        step_dots(steps, "all-rate", "Rate", RATE),
+        step_dots(steps, "all-ack-p99", "Ack p99", PRODUCE_P99),
+        step_dots(steps, "all-end-to-end-p99", "End-to-end p99", END_TO_END_P99),
+        step_dots(steps, "all-cpu", "CPU time for each request", CPU_PER_REQUEST),
+    )
+    return [plot for plot in drawn if plot is not None]
+
+
+def step_plots(cells: StepCells, number: int, findings: Conclusion) -> list[Plot]:
+    """Return those plots of one step that have data."""
+    at = f"step{number}"
+    drawn = (
+        percentile_curve(cells, f"{at}-ack", "Ack latency", lambda one: one.produce),
+        percentile_curve(cells, f"{at}-end-to-end", "End-to-end latency", lambda one: one.end_to_end),
+        ratio_dots(cells, f"{at}-ratios", findings),
+        rate_series(cells, f"{at}-rate-series"),
+        latency_series(cells, f"{at}-p99-series"),
+        cost_bars(cells, f"{at}-cpu-request", "CPU time for each request", CPU_PER_REQUEST),
+        cost_bars(cells, f"{at}-cpu-mb", "CPU time for each MB of values", CPU_PER_MB),
+        system_call_bars(cells, f"{at}-calls"),
+    )
+    return [attrs.evolve(plot, step=cells.step.name) for plot in drawn if plot is not None]

@@ -19,7 +19,7 @@ import attrs
 import msgspec
 
 from blumfeld import __version__
-from blumfeld_bench.drivers.connecting import NOT_FIRST, may_go_first
+from blumfeld_bench.drivers.connections import NOT_FIRST, may_go_first
 from blumfeld_bench.drivers.contract import Driver, DriverError, MakeDriver
 from blumfeld_bench.plan import schedule
 from blumfeld_bench.plan.schedule import Turn

@@ -14,9 +14,8 @@ from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Measured, Usage
-from blumfeld_bench.running import page_cache
 from blumfeld_bench.running.clusters import ServerCluster, start_variant
-from blumfeld_bench.running.servers import Server
+from blumfeld_bench.running.servers import Server, drop_from_page_cache
 from blumfeld_bench.usage import Totals, placement_of, summed, used
 from blumfeld_bench.workload import Consume, Produce, Step, Workload
 
@@ -179,7 +178,7 @@ class Runner:
                 raise DriverError(
                     "a server that somebody else started keeps its data where it pleases: not cold"
                 )
-            page_cache.drop(place.server.folder)
+            drop_from_page_cache(place.server.folder)
         outcome = self._driver.run(self.task(place, step, round_number), marks, progress)
         if outcome.seconds <= 0:
             raise DriverError("nothing was measured")

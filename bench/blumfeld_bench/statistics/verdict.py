@@ -10,7 +10,6 @@ from collections.abc import Iterator, Sequence
 from math import isfinite
 
 import attrs
-import msgspec
 
 from blumfeld_bench.result import Result
 from blumfeld_bench.statistics.cells import (
@@ -22,6 +21,7 @@ from blumfeld_bench.statistics.cells import (
     PRODUCE_P99,
     PRODUCE_P999,
     RATE,
+    REACHED_SHARE,
     RECEIVED,
     RSS,
     TRANSACTIONS,
@@ -58,75 +58,6 @@ FAR_TIMES = 100.0
 """A bound of an interval beyond this factor, up or down, is not spelt out."""
 
 
-class Verdict(msgspec.Struct, frozen=True, kw_only=True):
-    """A sentence on one figure of one step."""
-
-    step: str
-    variant: str
-    measure: str
-    """The ``key`` of a ``Measure``."""
-    sentence: str
-    different: bool
-
-
-@attrs.frozen
-class Comparison:
-    """One figure of one variant against the first variant's."""
-
-    step: str
-    variant: str
-    baseline: str
-    measure: Measure
-    headline: bool
-    rounds: int
-    ratio: float
-    """Ratio to the first variant; 1 where there were too few rounds."""
-    low: float
-    high: float
-    """Upper bound of the interval at ``level``. The interval holds 1 unless the figure differs (or differs
-    negligibly).
-    """
-    level: float
-    detectable: float
-    """The least true relative difference that would have been found with a power of 0.8."""
-    different: bool
-    sentence: str
-
-
-@attrs.frozen
-class Conclusion:
-    """All comparisons of a run, in the order of steps, variants and measures."""
-
-    comparisons: tuple[Comparison, ...]
-
-    @property
-    def verdicts(self) -> tuple[Verdict, ...]:
-        """Return the verdicts to show: every headline figure, and the others that were found to differ."""
-        return tuple(
-            Verdict(
-                step=one.step,
-                variant=one.variant,
-                measure=one.measure.key,
-                sentence=one.sentence,
-                different=one.different,
-            )
-            for one in self.comparisons
-            if one.headline or one.different
-        )
-
-    def of(self, step: str, variant: str, measure: str) -> Comparison | None:
-        """Return one comparison, if the figure was compared and had enough rounds."""
-        for one in self.comparisons:
-            if (one.step, one.variant, one.measure.key) == (step, variant, measure):
-                return one if one.rounds >= ROUNDS_MIN else None
-        return None
-
-    @property
-    def some_difference(self) -> bool:
-        """Whether any figure differs."""
-        return any(one.different for one in self.comparisons)
-
-
 @attrs.frozen(eq=False)
 class Pair:
     """One figure of two variants, to be compared."""
@@ -142,14 +73,81 @@ class Pair:
     """``None`` if there were too few rounds."""
 
 
+@attrs.frozen(eq=False)
+class Comparison(Pair):
+    """One figure of one variant against the first variant's; 1 where there were too few rounds."""
+
+    ratio: float = 1.0
+    low: float = 1.0
+    high: float = 1.0
+    """Upper bound of the interval at ``level``. The interval holds 1 unless the figure differs (or differs
+    negligibly).
+    """
+    level: float = 1.0
+    detectable: float = 0.0
+    """The least true relative difference that would have been found with a power of 0.8."""
+    different: bool = False
+
+    @property
+    def sentence(self) -> str:
+        """What the rounds say of the figure, with its uncertainty."""
+        title = self.measure.title
+        if self.different:
+            exact = self.high - self.low < 0.02 or abs(self.ratio - 1) < 0.05 or self.ratio < 0.2
+            digits = 3 if exact else 2
+            interval = f"(95 % CI {_bounds(self.low, self.high, digits)})"
+            return f"{self.variant}'s {title} is {self.ratio:.{digits}f}× {self.baseline}'s {interval}"
+        reach = max(self.high - 1, 1 - self.low, NEGLIGIBLE)
+        if self.seen is None:
+            said = f"too few rounds to tell: {self.rounds}, and {ROUNDS_MIN} are the least"
+        elif reach <= TELLING:
+            said = f"no difference larger than {_percent(reach)} at this power ({_power(self.detectable)})"
+        else:
+            interval = f"95 % CI {_bounds(self.low, self.high)} (only {_power(self.detectable)})"
+            said = f"too noisy to tell: {self.ratio:.2f}×, {interval}"
+        return f"{title} of {self.variant} and {self.baseline}: {said}"
+
+
+@attrs.frozen
+class Conclusion:
+    """All conclusions about a run."""
+
+    comparisons: tuple[Comparison, ...] = ()
+    """Comparisons in the order of steps, variants and measures."""
+    sustained: tuple[str, ...] = ()
+    """One sentence for each variant, where the workload asks for the sustained rate."""
+
+    @property
+    def verdicts(self) -> tuple[Comparison, ...]:
+        """The comparisons to show: every headline figure, and the others that were found to differ."""
+        return tuple(one for one in self.comparisons if one.headline or one.different)
+
+    @property
+    def differences(self) -> tuple[Comparison, ...]:
+        """Verdicts that found a difference."""
+        return tuple(one for one in self.verdicts if one.different)
+
+    @property
+    def others(self) -> tuple[Comparison, ...]:
+        """Verdicts that found none."""
+        return tuple(one for one in self.verdicts if not one.different)
+
+    def of(self, step: str, variant: str, measure: str) -> Comparison | None:
+        """Return one comparison, if the figure was compared and had enough rounds."""
+        for one in self.comparisons:
+            if (one.step, one.variant, one.measure.key) == (step, variant, measure):
+                return one if one.rounds >= ROUNDS_MIN else None
+        return None
+
+
 def conclude(result: Result, steps: Sequence[StepCells] | None = None) -> Conclusion:
     """Compare every variant with the first that has rounds.
 
     :param steps: the result's cells, if the caller has them already
     """
-    return Conclusion(
-        judged([pair for cells in (cells_of(result) if steps is None else steps) for pair in _pairs(cells)])
-    )
+    steps = cells_of(result) if steps is None else steps
+    pairs = [pair for cells in steps for pair in _pairs(cells)]
+    return Conclusion(judged(pairs), tuple(_sustained(result, steps)))
 
 
 def judged(pairs: Sequence[Pair]) -> tuple[Comparison, ...]:
@@ -210,58 +208,15 @@ def _weights(pairs: Sequence[Pair]) -> list[float]:
 
 
 def _comparison(pair: Pair, decided: tuple[bool, float] | None) -> Comparison:
-    seen = pair.seen
-    if seen is None or decided is None:
-        said = f"too few rounds to tell: {pair.rounds}, and {ROUNDS_MIN} are the least"
-        return _made(pair, 1.0, (1.0, 1.0), 1.0, 0.0, different=False, said=said)
+    known = attrs.asdict(pair, recurse=False)
+    if pair.seen is None or decided is None:
+        return Comparison(**known)
     found, level = decided
-    low, high = seen.interval(level)
-    different = found and abs(seen.ratio - 1) >= NEGLIGIBLE
-    detectable = seen.detectable(level) - 1
-    reach = max(high - 1, 1 - low, NEGLIGIBLE)
-    if different:
-        said = ""
-    elif reach <= TELLING:
-        said = f"no difference larger than {_percent(reach)} at this power ({_power(detectable)})"
-    else:
-        said = (
-            f"too noisy to tell: {seen.ratio:.2f}×, 95 % CI {_bounds(low, high)} (only {_power(detectable)})"
-        )
-    return _made(pair, seen.ratio, (low, high), level, detectable, different=different, said=said)
-
-
-def _made(
-    pair: Pair,
-    ratio: float,
-    interval: tuple[float, float],
-    level: float,
-    detectable: float,
-    *,
-    different: bool,
-    said: str,
-) -> Comparison:
-    low, high = interval
-    title = pair.measure.title
-    if different:
-        digits = 2 if high - low >= 0.02 and abs(ratio - 1) >= 0.05 and ratio >= 0.2 else 3
-        figures = f"{ratio:.{digits}f}× {pair.baseline}'s (95 % CI {_bounds(low, high, digits)})"
-        sentence = f"{pair.variant}'s {title} is {figures}"
-    else:
-        sentence = f"{title} of {pair.variant} and {pair.baseline}: {said}"
+    low, high = pair.seen.interval(level)
+    ratio, detectable = pair.seen.ratio, pair.seen.detectable(level) - 1
+    different = found and abs(ratio - 1) >= NEGLIGIBLE
     return Comparison(
-        step=pair.step,
-        variant=pair.variant,
-        baseline=pair.baseline,
-        measure=pair.measure,
-        headline=pair.headline,
-        rounds=pair.rounds,
-        ratio=ratio,
-        low=low,
-        high=high,
-        level=level,
-        detectable=detectable,
-        different=different,
-        sentence=sentence,
+        **known, ratio=ratio, low=low, high=high, level=level, detectable=detectable, different=different
     )
 
 
@@ -279,3 +234,33 @@ def _bounds(low: float, high: float, digits: int = 2) -> str:
     below = f"{low:.{digits}f}" if low > 1 / FAR_TIMES else f"less than {1 / FAR_TIMES:.2f}"
     above = f"{high:.{digits}f}" if high < FAR_TIMES else f"more than {FAR_TIMES:.0f}"
     return f"{below}–{above}" if below[0] != "l" and above[0] != "m" else f"{below} to {above}"
+
+
+def _sustained(result: Result, steps: Sequence[StepCells]) -> Iterator[str]:
+    """Yield the highest offered rate that was reached with a p99 below the workload's bound."""
+    bound_ms = result.workload.sustained_p99_ms
+    offered = [cells for cells in steps if cells.step.produce and cells.step.produce.rate_per_s]
+    if bound_ms is None or not offered:
+        return
+    highest = max(_rate(cells) for cells in offered)
+    for index, variant in enumerate(result.variants):
+        held = [_rate(cells) for cells in offered if _holds(cells, index, bound_ms)]
+        if not any(cells.cells[index].rounds for cells in offered):
+            continue
+        if not held:
+            yield f"{variant.label} sustains none of the offered rates with an ack p99 below {bound_ms:g} ms."
+            continue
+        most = " and more was not offered" if max(held) == highest else ""
+        said = f"{max(held):,.0f} records/s with an ack p99 below {bound_ms:g} ms"
+        yield f"{variant.label} sustains {said}{',' if most else ''}{most}."
+
+
+def _rate(cells: StepCells) -> float:
+    return cells.step.produce.rate_per_s if cells.step.produce else 0.0
+
+
+def _holds(cells: StepCells, index: int, bound_ms: float) -> bool:
+    rate, p99_us = (cells.cells[index].median(measure) for measure in (RATE, PRODUCE_P99))
+    if rate is None or p99_us is None:
+        return False
+    return rate >= REACHED_SHARE * _rate(cells) and p99_us < bound_ms * 1000

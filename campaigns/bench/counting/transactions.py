@@ -24,7 +24,7 @@ from blumfeld_bench.drivers.transactions.frames import (
     ProduceFrame,
 )
 from blumfeld_bench.drivers.transactions.producer import RETRIABLE
-from blumfeld_bench.drivers.transactions.setting_up import begin_producer
+from blumfeld_bench.drivers.transactions.requests import begin_producer
 from campaigns.bench.counting.lockstep import RECORD_BYTES, TIMEOUT_S, connect, receive
 
 TOPIC = "many"

@@ -24,8 +24,7 @@ from rich.table import Table
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Machine
 from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.running.page_cache import drop
-from blumfeld_bench.running.servers import Server, ServerError, free_port
+from blumfeld_bench.running.servers import Server, ServerError, drop_from_page_cache, free_port
 from campaigns import figures
 from campaigns.bench.rivals import rivals, start
 
@@ -135,7 +134,7 @@ class Contender:
         self._data.copy(self._folder / kind, work)
         before = self._data.unchanged(work)
         if cold:
-            drop(work)
+            drop_from_page_cache(work)
         else:
             os.sync()
         began = time.perf_counter()

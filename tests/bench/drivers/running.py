@@ -6,8 +6,8 @@ from typing import Literal
 
 from hdrh.histogram import HdrHistogram
 
-from blumfeld_bench.drivers import make_driver
 from blumfeld_bench.drivers.contract import Outcome, Progress, Task
+from blumfeld_bench.drivers.driver import make_driver
 from blumfeld_bench.workload import Step, Workload
 
 

@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from hdrh.histogram import HdrHistogram
 
-from blumfeld_bench.drivers.connecting import sleep_precisely
-from blumfeld_bench.drivers.latencies import FIGURES, HIGHEST_NS, LOWEST_NS, encode_latencies
+from blumfeld_bench.drivers.connections import sleep_precisely
+from blumfeld_bench.drivers.gather import FIGURES, HIGHEST_NS, LOWEST_NS, encode_latencies
+from blumfeld_bench.drivers.loop import Loop
 from blumfeld_bench.drivers.schedule import Schedule
 from blumfeld_bench.drivers.spec import share
-from blumfeld_bench.drivers.wire.loop import Loop
 from blumfeld_bench.workload import load_workload, shipped
 
 

@@ -97,7 +97,7 @@ def test_assignors_are_known_by_kafkas_names_of_their_classes() -> None:
 
 
 def test_settings_go_into_manifests_and_start_commands() -> None:
-    from blumfeld_bench.rebalance.place import configured
+    from blumfeld_bench.rebalance.session import configured
 
     texts = ["default", "default", "kafka://127.0.0.1:0 --start 'serve {port} {settings}'"]
     ours, twin, theirs = (configured(spec, SMALL) for spec in specs_with(texts, SMALL))

@@ -9,14 +9,12 @@ import msgspec
 import pytest
 
 from blumfeld_bench.report import drawing
-from blumfeld_bench.report.bars import ratio_ticks
-from blumfeld_bench.report.curves import median_series, short
 from blumfeld_bench.report.drawing import PAGE_VARIABLES, svg_of
-from blumfeld_bench.report.page import page_of
-from blumfeld_bench.report.write import overview_plots, step_plots, write_report
+from blumfeld_bench.report.page import overview_plots, page_of, step_plots, write_report
+from blumfeld_bench.report.plots import median_series, ratio_ticks, short
 from blumfeld_bench.result import Point, Result
 from blumfeld_bench.statistics.cells import cells_of
-from blumfeld_bench.statistics.findings import findings_of
+from blumfeld_bench.statistics.verdict import conclude
 from tests.bench.browser import CHROMIUM, Seen, look
 from tests.bench.synthetic import CLOSED, OPEN, synthetic_result
 from tests.everyday import first
@@ -58,7 +56,7 @@ def test_what_was_looked_for_and_not_found_is_not_hidden() -> None:
     """Two steps of equal variants: each sentence stands open; "too noisy to tell" is not "no difference"."""
     result = synthetic_result(rounds=4, steps=(OPEN, CLOSED))
     steps = cells_of(result)
-    findings = findings_of(result, steps)
+    findings = conclude(result, steps)
     page = page_of(result, steps, findings, [], [[], []])
     summary = page[page.index("What came out") :]
     assert findings.others
@@ -72,7 +70,7 @@ def test_a_cell_in_words_holds_the_whole_of_them() -> None:
     variants = tuple(msgspec.structs.replace(one, durability=long) for one in result.variants)
     result = msgspec.structs.replace(result, variants=variants)
     steps = cells_of(result)
-    page = page_of(result, steps, findings_of(result, steps), [], [[]])
+    page = page_of(result, steps, conclude(result, steps), [], [[]])
     assert '<td class="words" title="page cache: gone with the power">page cache</td>' in page
 
 
@@ -96,7 +94,7 @@ def test_each_plot_says_in_words_what_it_shows(folder: Path) -> None:
 
 def test_the_same_result_draws_the_same_bytes(result: Result) -> None:
     cells, *_ = steps = cells_of(result)
-    findings = findings_of(result, steps)
+    findings = conclude(result, steps)
     first, again = ([svg_of(plot) for plot in step_plots(cells, 0, findings)[:2]] for _ in range(2))
     assert first == again
 
@@ -164,7 +162,7 @@ def test_a_variant_that_measured_nothing_leaves_the_others_drawn(result: Result)
     gone = {"uring": "this kernel forbids it"}
     lacking = msgspec.structs.replace(result, measured=kept, skipped=gone)
     steps = cells_of(lacking)
-    findings = findings_of(lacking, steps)
+    findings = conclude(lacking, steps)
     plots = step_plots(steps[0], 0, findings)
     page = page_of(lacking, steps, findings, [], [plots[:3], []])
     assert "uring could not run this workload: this kernel forbids it" in page

@@ -5,12 +5,11 @@ import io
 import pytest
 from rich.console import Console
 
-from blumfeld_bench.report.rows import figure_text, ratio_text, rows_of
-from blumfeld_bench.report.table import result_table
+from blumfeld_bench.report.table import figure_text, ratio_text, result_table, rows_of
 from blumfeld_bench.result import Result
 from blumfeld_bench.statistics.cells import cells_of
-from blumfeld_bench.statistics.findings import Findings, Interval
-from tests.bench.synthetic import CLOSED, OPEN, synthetic_result
+from blumfeld_bench.statistics.verdict import Conclusion
+from tests.bench.synthetic import CLOSED, OPEN, comparison, synthetic_result
 
 
 def printed(result: Result, width: int = 120) -> str:
@@ -33,14 +32,14 @@ def test_no_figure_is_lost_on_a_narrow_terminal(width: int) -> None:
     result = synthetic_result(steps=(CLOSED,))
     (cells,) = cells_of(result)
     text = printed(result, width)
-    for row in rows_of(cells, Findings()):
+    for row in rows_of(cells, Conclusion()):
         for figure in row.figures:
             assert not figure.number or figure.text in text
 
 
 def test_a_ratio_stands_with_its_interval_beside_the_figure() -> None:
     (cells,) = cells_of(synthetic_result(steps=(OPEN,)))
-    findings = Findings(intervals={(OPEN.name, "uring", "produce_p99"): Interval(0.71, 0.66, 0.78)})
+    findings = Conclusion((comparison(0.71, 0.66, 0.78),))
     row = next(one for one in rows_of(cells, findings) if one.title == "ack p99")
     assert [figure.ratio for figure in row.figures] == ["", "0.71× (0.66–0.78)"]
 
@@ -55,13 +54,10 @@ def test_all_steps_stand_in_one_table_if_there_are_several() -> None:
 
 @pytest.mark.parametrize(
     ("interval", "text"),
-    [
-        (Interval(0.5, 0.01, 100.0), "0.50× (0.01–100.00)"),
-        (Interval(1.0, 0.0001, 4000), "1.00× (<0.01–>100)"),
-    ],
+    [((0.5, 0.01, 100.0), "0.50× (0.01–100.00)"), ((1.0, 0.0001, 4000), "1.00× (<0.01–>100)")],
 )
-def test_an_interval_that_says_nothing_has_no_digits(interval: Interval, text: str) -> None:
-    assert ratio_text(interval) == text
+def test_an_interval_that_says_nothing_has_no_digits(interval: tuple[float, float, float], text: str) -> None:
+    assert ratio_text(comparison(*interval)) == text
 
 
 @pytest.mark.parametrize("width", [80, 120])
@@ -73,7 +69,7 @@ def test_the_table_of_all_steps_fits_a_terminal(width: int) -> None:
 
 def test_rows_that_nobody_has_are_left_out() -> None:
     (cells,) = cells_of(synthetic_result(steps=(CLOSED,), system_calls=False))
-    titles = [row.title for row in rows_of(cells, Findings())]
+    titles = [row.title for row in rows_of(cells, Conclusion())]
     assert "system calls/request" not in titles
     assert "e2e p99" not in titles
     assert "of the offered rate" not in titles

@@ -10,9 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld_bench.running import page_cache
 from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.running.servers import Server, ServerError, answers, start_server
+from blumfeld_bench.running.servers import Server, ServerError, answers, drop_from_page_cache, start_server
 from blumfeld_bench.running.system_calls import Tracer, TracerError, missing
 from blumfeld_bench.usage import reset_peak, totals, tree, used
 
@@ -176,7 +175,7 @@ def test_dropping_from_the_page_cache_keeps_the_data(tmp_path: Path) -> None:
     (tmp_path / "t-0").mkdir()
     file = tmp_path / "t-0" / "0.log"
     file.write_bytes(b"x" * 100_000)
-    assert page_cache.drop(tmp_path) == 100_000
+    assert drop_from_page_cache(tmp_path) == 100_000
     assert file.read_bytes() == b"x" * 100_000
 
 

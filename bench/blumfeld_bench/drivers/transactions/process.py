@@ -17,10 +17,10 @@ from typing import BinaryIO
 
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
-from blumfeld_bench.drivers.connecting import connect, live, say
+from blumfeld_bench.drivers.connections import connect
 from blumfeld_bench.drivers.contract import DriverError
-from blumfeld_bench.drivers.meter import Meter
-from blumfeld_bench.drivers.spec import LAP_NS, Begin, ProcessSpec
+from blumfeld_bench.drivers.load import DRAIN_NS, EVENTS_MAX, Load, live
+from blumfeld_bench.drivers.spec import Begin, ProcessSpec
 from blumfeld_bench.drivers.transactions.frames import (
     OWN_EPOCHS,
     AddPartitionsFrame,
@@ -28,27 +28,23 @@ from blumfeld_bench.drivers.transactions.frames import (
     ProduceFrame,
 )
 from blumfeld_bench.drivers.transactions.producer import Address, TransactionalProducer, Writes
-from blumfeld_bench.drivers.transactions.setting_up import begin_producer, committed_records
-from blumfeld_bench.drivers.wire.loop import Loop
+from blumfeld_bench.drivers.transactions.requests import begin_producer, committed_records
 from blumfeld_bench.drivers.wire_client import LATEST, Leader, WireClient
 from blumfeld_bench.workload import Produce, Transaction
 
-DRAIN_NS = 15_000_000_000
-EVENTS = 512
 SETS_MAX = 8
 """Sets of partitions that a producer's transactions go over, one after the other."""
 
 
-class TransactionsLoad:
+class TransactionsLoad(Load):
     """All producers of a step, through its phases."""
 
     def __init__(self, spec: ProcessSpec, out: BinaryIO) -> None:
         produce = spec.step.produce
         assert produce is not None
         assert produce.transaction is not None
-        self._spec, self._out = spec, out
+        super().__init__(spec, out)
         self._produce, self._transaction = produce, produce.transaction
-        self._loop, self._meter = Loop(), Meter()
         self._timers: list[tuple[int, int, Callable[[], None]]] = []
         self._timer_numbers = itertools.count()
         with WireClient(spec.host, spec.port) as client:
@@ -56,48 +52,23 @@ class TransactionsLoad:
             self._from_offsets = client.offsets(spec.topic, where, LATEST)
         self._producers = [self._connect(number) for number in range(produce.connections)]
 
-    def run(self, begin: Begin) -> None:
-        """Warm up, measure, drain, count what was committed, and report."""
-        while (now := monotonic_ns()) < begin.begin_ns:
-            self._loop.serve(begin.begin_ns, EVENTS, now)
-        self._meter.begin(begin)
-        self._loop.idle_ns = 0
+    def _start(self, begin: Begin) -> None:
         for producer in self._producers:
             producer.start()
-        if begin.measure_ns > begin.begin_ns:
-            self._pass(begin.measure_ns)
-        self._pass(begin.end_ns)
-        self._drain(begin.end_ns)
-        self._check_committed()
-        say(self._out, self._meter.done())
 
-    def _pass(self, until_ns: int) -> None:
-        """Work until ``until_ns`` and report laps."""
-        lap_ns = min(until_ns, monotonic_ns() + LAP_NS)
-        while True:
-            now = monotonic_ns()
-            if now >= lap_ns:
-                self._lap(now)
-                if now >= until_ns:
-                    return
-                lap_ns = min(until_ns, now + LAP_NS)
-            self._turn(now, lap_ns)
-
-    def _turn(self, now_ns: int, until_ns: int) -> None:
+    def _turn(self, now_ns: int, lap_ns: int) -> None:
         timers = self._timers
         while timers and timers[0][0] <= now_ns:
             heapq.heappop(timers)[2]()
-        self._loop.serve(min(until_ns, timers[0][0]) if timers else until_ns, EVENTS)
+        self._loop.serve(min(lap_ns, timers[0][0]) if timers else lap_ns, EVENTS_MAX)
 
     def _later(self, delay_ms: int, action: Callable[[], None]) -> None:
         due_ns = monotonic_ns() + delay_ms * 1_000_000
         heapq.heappush(self._timers, (due_ns, next(self._timer_numbers), action))
 
-    def _lap(self, now_ns: int) -> None:
+    def _lap_ends(self) -> None:
         if all(producer.failed for producer in self._producers):
             raise DriverError(f"no producer is left: {self._meter.error}")
-        self._meter.idle_ns, self._loop.idle_ns = self._loop.idle_ns, 0
-        say(self._out, self._meter.lap(now_ns, True))
 
     def _drain(self, end_ns: int) -> None:
         for producer in self._producers:
@@ -108,6 +79,7 @@ class TransactionsLoad:
         open_ones = sum(one.busy for one in self._producers)
         if open_ones:
             self._meter.fault("a transaction was not committed before the drain ended", open_ones)
+        self._check_committed()
 
     def _check_committed(self) -> None:
         if self._meter.errors:
@@ -143,7 +115,7 @@ class TransactionsLoad:
         """Close all connections."""
         for producer in self._producers:
             producer.close()
-        self._loop.close()
+        super().close()
 
 
 def _writes(

@@ -12,6 +12,8 @@ import attrs
 
 from blumfeld.client.errors import error_name
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_bench.drivers.line import Line
+from blumfeld_bench.drivers.loop import Loop
 from blumfeld_bench.drivers.meter import Meter
 from blumfeld_bench.drivers.transactions.frames import (
     OWN_EPOCHS,
@@ -20,7 +22,6 @@ from blumfeld_bench.drivers.transactions.frames import (
     Frame,
     ProduceFrame,
 )
-from blumfeld_bench.drivers.wire.loop import EPOLLOUT, Loop
 
 Address = tuple[str, int]
 Later = Callable[[int, Callable[[], None]], None]
@@ -39,75 +40,6 @@ RETRIABLE = frozenset(
         ErrorCode.NOT_ENOUGH_REPLICAS_AFTER_APPEND,
     )
 )
-RECEIVE_BYTES = 65536
-
-
-class Line:
-    """A producer's connection to one broker, with at most one request open."""
-
-    def __init__(self, loop: Loop, sock: socket.socket, broken: Callable[[Exception], None]) -> None:
-        self._loop, self._socket, self._broken = loop, sock, broken
-        self._number = 0
-        self._unsent = memoryview(b"")
-        self._received = b""
-        self._answered: Callable[[bytes], None] | None = None
-        loop.add(sock, self._ready)
-
-    def ask(self, frame: Frame, answered: Callable[[bytes], None]) -> None:
-        """Send a request. ``answered`` gets its answer, without the size."""
-        self._number += 1
-        frame.number(self._number)
-        self._answered = answered
-        self._unsent = memoryview(frame.data)
-        self._flush()
-
-    def close(self) -> None:
-        """Close the connection; harmless twice."""
-        self._loop.remove(self._socket)
-        self._socket.close()
-
-    def _flush(self) -> None:
-        try:
-            sent = self._socket.send(self._unsent)
-        except BlockingIOError:
-            sent = 0
-        except OSError as error:
-            self._broken(error)
-            return
-        self._unsent = self._unsent[sent:]
-        if self._unsent:
-            self._loop.watch_writing(self._socket, True)
-
-    def _ready(self, mask: int) -> None:
-        if mask & EPOLLOUT:
-            self._loop.watch_writing(self._socket, False)
-            self._flush()
-        if not mask & ~EPOLLOUT:
-            return
-        try:
-            data = self._socket.recv(RECEIVE_BYTES)
-        except BlockingIOError:
-            return
-        except OSError as error:
-            self._broken(error)
-            return
-        if not data:
-            self._broken(ConnectionResetError("the server hung up"))
-            return
-        self._received += data
-        self._take()
-
-    def _take(self) -> None:
-        received = self._received
-        size = 4 + int.from_bytes(received[:4], "big")
-        if len(received) < max(8, size):
-            return
-        answered, self._answered, self._received = self._answered, None, b""
-        number = int.from_bytes(received[4:8], "big")
-        if answered is None or number != self._number or len(received) != size:
-            self._broken(ValueError(f"answer {number} where {self._number} was expected"))
-            return
-        answered(received[4:])
 
 
 @attrs.frozen
@@ -148,7 +80,7 @@ class TransactionalProducer:
         :param value_bytes: bytes of record values of a transaction
         """
         self._meter, self._later = meter, later
-        self._lines = {address: Line(loop, sock, self.fail) for address, sock in sockets.items()}
+        self._lines = {address: _Requests(loop, sock, self.fail) for address, sock in sockets.items()}
         self._coordinator = self._lines[coordinator]
         self._id, self._epoch = producer
         self._own_epochs = version >= OWN_EPOCHS
@@ -262,3 +194,30 @@ class TransactionalProducer:
         """Close all connections."""
         for line in self._lines.values():
             line.close()
+
+
+class _Requests:
+    """A producer's numbered requests to one broker, one after the other."""
+
+    def __init__(self, loop: Loop, sock: socket.socket, broken: Callable[[Exception], None]) -> None:
+        self._line = Line(loop, sock, self._taken, broken)
+        self._broken = broken
+        self._number = 0
+        self._answered: Callable[[bytes], None] | None = None
+
+    def ask(self, frame: Frame, answered: Callable[[bytes], None]) -> None:
+        self._number += 1
+        frame.number(self._number)
+        self._answered = answered
+        self._line.send(frame.data)
+
+    def _taken(self, answer: bytes) -> None:
+        answered, self._answered = self._answered, None
+        number = int.from_bytes(answer[:4], "big")
+        if answered is None or number != self._number:
+            self._broken(ValueError(f"answer {number} where {self._number} was expected"))
+            return
+        answered(answer)
+
+    def close(self) -> None:
+        self._line.close()

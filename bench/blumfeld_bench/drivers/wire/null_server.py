@@ -45,7 +45,7 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceResponse,
 )
-from blumfeld_bench.drivers.connecting import raise_descriptor_limit
+from blumfeld_bench.drivers.connections import raise_descriptor_limit
 from blumfeld_bench.drivers.frames import CLIENT_ID
 
 PRODUCE, FETCH, LIST_OFFSETS, METADATA, API_VERSIONS = 0, 1, 2, 3, 18

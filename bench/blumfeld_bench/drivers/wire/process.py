@@ -11,30 +11,26 @@ import time
 from time import monotonic_ns
 from typing import BinaryIO
 
-from blumfeld_bench.drivers.connecting import connect, connect_idle, live, say
+from blumfeld_bench.drivers.connections import connect, connect_idle
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.frames import fetch_frame, produce_pool
-from blumfeld_bench.drivers.meter import Meter
+from blumfeld_bench.drivers.load import DRAIN_NS, EVENTS_MAX, Load, live
+from blumfeld_bench.drivers.loop import SPIN_NS, SPIN_SHARE
 from blumfeld_bench.drivers.schedule import Schedule
-from blumfeld_bench.drivers.spec import LAP_NS, Begin, ProcessSpec, share
-from blumfeld_bench.drivers.wire.consuming import GRACE_NS, FetchSocket, IdleSocket
-from blumfeld_bench.drivers.wire.loop import SPIN_NS, SPIN_SHARE, Loop
-from blumfeld_bench.drivers.wire.producing import ProduceSocket, Producing
+from blumfeld_bench.drivers.spec import Begin, ProcessSpec, share
+from blumfeld_bench.drivers.wire.fetch_socket import GRACE_NS, FetchSocket, IdleSocket
+from blumfeld_bench.drivers.wire.produce_socket import ProduceSocket, Producing
 from blumfeld_bench.drivers.wire_client import EARLIEST, LATEST, Leader, WireClient
 
-DRAIN_NS = 15_000_000_000
 EVENTS_OPEN = 16
 """Events handled at a time while requests are due."""
-EVENTS_CLOSED = 512
 
 
-class WireLoad:
+class WireLoad(Load):
     """All connections of this process, through the phases of a step."""
 
     def __init__(self, spec: ProcessSpec, out: BinaryIO) -> None:
-        self._spec, self._step, self._out = spec, spec.step, out
-        self._loop = Loop()
-        self._meter = Meter()
+        super().__init__(spec, out)
         self._acked_ns = 0
         self._fetch_wait_ns = spec.step.consume.max_wait_ms * 1_000_000 if spec.step.consume else 0
         leaders = sorted(set(spec.leaders))
@@ -43,6 +39,7 @@ class WireLoad:
         self._idle = [IdleSocket(self._loop, self._meter, sock) for sock in connect_idle(spec)]
         self._readers = self._connect_readers()
         self._producing = self._connect_producers()
+        self._may_end = self._step.produce is None or bool(spec.requests_max)
 
     def _all_done(self) -> bool:
         """Whether the step has ended by itself: all requests of a limited number are answered, or existing data is read
@@ -54,22 +51,6 @@ class WireLoad:
         if self._step.produce is None and consume is not None and consume.start == "earliest":
             return all(reader.level or reader.broken for reader in self._readers)
         return False
-
-    def run(self, begin: Begin) -> None:
-        """Warm up, measure, drain, and report the counts."""
-        self._wait_for(begin.begin_ns)
-        self._meter.begin(begin)
-        self._loop.idle_ns = 0
-        self._start(begin)
-        if begin.measure_ns > begin.begin_ns:
-            self._pass(begin.measure_ns)
-        over = self._pass(begin.end_ns)
-        self._drain(begin.end_ns if not over else monotonic_ns())
-        say(self._out, self._meter.done())
-
-    def _wait_for(self, at_ns: int) -> None:
-        while (now := monotonic_ns()) < at_ns:
-            self._loop.serve(at_ns, EVENTS_CLOSED, now)
 
     def _start(self, begin: Begin) -> None:
         for reader in self._readers:
@@ -88,47 +69,21 @@ class WireLoad:
             seed, requests_per_s, produce.batch_records, begin.begin_ns, begin.end_ns
         )
 
-    def _pass(self, until_ns: int) -> bool:
-        """Work until ``until_ns`` and report laps. Return whether the step ended by itself before."""
-        lap_ns = min(until_ns, monotonic_ns() + LAP_NS)
-        producing = self._producing
-        scheduled = producing is not None and producing.schedule is not None
-        endless = self._step.produce is not None and not self._spec.requests_max
-        while True:
-            now = monotonic_ns()
-            if now >= lap_ns:
-                self._lap(now)
-                if now >= until_ns:
-                    return False
-                lap_ns = min(until_ns, now + LAP_NS)
-            if scheduled:
-                self._turn(now, lap_ns)
-            else:
-                self._loop.serve(lap_ns, EVENTS_CLOSED, now)
-            if endless:
-                continue
-            if self._all_done():
-                self._lap(monotonic_ns())
-                return True
-
     def _turn(self, now_ns: int, lap_ns: int) -> None:
         producing = self._producing
-        assert producing is not None
-        schedule = producing.schedule
-        assert schedule is not None
+        schedule = producing.schedule if producing is not None else None
+        if producing is None or schedule is None:
+            self._loop.serve(lap_ns, EVENTS_MAX, now_ns)
+            return
         if schedule.due_ns <= now_ns and not schedule.over:
             producing.offer_due(now_ns)
-        until = lap_ns if schedule.over else min(lap_ns, schedule.due_ns)
-        self._loop.serve(until, EVENTS_OPEN)
+        self._loop.serve(lap_ns if schedule.over else min(lap_ns, schedule.due_ns), EVENTS_OPEN)
 
-    def _lap(self, now_ns: int) -> None:
+    def _lap_ends(self) -> None:
         if self._producing is not None and self._producing.all_broken:
             raise DriverError(f"no connection is left: {self._meter.error}")
-        self._meter.idle_ns, self._loop.idle_ns = self._loop.idle_ns, 0
-        say(self._out, self._meter.lap(now_ns, self._step.produce is not None))
 
     def _drain(self, end_ns: int) -> None:
-        """Let open requests be answered and records arrive, for at most :data:`DRAIN_NS`."""
         producing = self._producing
         if producing is not None:
             producing.stop()
@@ -138,7 +93,7 @@ class WireLoad:
                 producing.offer_due(now)
             if self._drained(now, end_ns):
                 break
-            self._loop.serve(min(deadline, now + 2_000_000), EVENTS_CLOSED)
+            self._loop.serve(min(deadline, now + 2_000_000), EVENTS_MAX)
         if producing is not None:
             for sock in producing.sockets:
                 sock.give_up(monotonic_ns())
@@ -212,7 +167,7 @@ class WireLoad:
         """Close all connections."""
         for sock in (*self._idle, *self._readers, *(self._producing.sockets if self._producing else ())):
             sock.close()
-        self._loop.close()
+        super().close()
 
 
 if __name__ == "__main__":

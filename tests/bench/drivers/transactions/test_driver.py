@@ -18,12 +18,12 @@ from blumfeld.wire.messages.add_partitions_to_txn import (
 )
 from blumfeld.wire.messages.end_txn import EndTxnResponse
 from blumfeld.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from blumfeld_bench.drivers import make_driver
 from blumfeld_bench.drivers.contract import DriverError, Outcome, Task
+from blumfeld_bench.drivers.driver import make_driver
 from blumfeld_bench.drivers.meter import Meter
 from blumfeld_bench.drivers.transactions import process
 from blumfeld_bench.drivers.transactions.frames import AddPartitionsFrame, EndFrame, ProduceFrame
-from blumfeld_bench.drivers.transactions.setting_up import committed_records
+from blumfeld_bench.drivers.transactions.requests import committed_records
 from blumfeld_bench.drivers.wire_client import LATEST, WireClient
 from blumfeld_bench.workload import (
     Produce,

@@ -7,10 +7,9 @@ import os
 import pytest
 
 from blumfeld.testing.embedded import EmbeddedBroker
-from blumfeld_bench.drivers import make_driver
-from blumfeld_bench.drivers.connecting import may_go_first
+from blumfeld_bench.drivers.connections import may_go_first
 from blumfeld_bench.drivers.contract import DriverError, Task
-from blumfeld_bench.drivers.wire.driver import null_server
+from blumfeld_bench.drivers.driver import make_driver, null_server
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.result import Placement
 from blumfeld_bench.workload import Consume, Produce, Step

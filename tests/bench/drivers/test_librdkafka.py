@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.testing.embedded import EmbeddedBroker
-from blumfeld_bench.drivers import make_driver
 from blumfeld_bench.drivers.contract import DriverError, Task
+from blumfeld_bench.drivers.driver import make_driver
 from blumfeld_bench.workload import Consume, Produce, Step
 from tests.bench.drivers.running import count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer

@@ -1,4 +1,6 @@
-"""The wire driver: our own frames over plain sockets, in processes that do nothing else."""
+"""Load drivers: our own frames over sockets (``wire``; ``transactions`` for transactional producers), or librdkafka's
+clients, as a workload asks for. Each makes its load in processes that do nothing else.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +15,7 @@ from blumfeld_bench.drivers.children import Children
 from blumfeld_bench.drivers.contract import DriverError, Marks, Outcome, Progress, Task
 from blumfeld_bench.drivers.frames import FETCH_VERSION, PRODUCE_VERSION, STAMP_BYTES
 from blumfeld_bench.drivers.spec import ProcessSpec
+from blumfeld_bench.drivers.transactions.frames import api_versions
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.result import Ceiling
 from blumfeld_bench.workload import Produce, Step, Workload
@@ -89,11 +92,15 @@ class WireDriver:
     def close(self) -> None:
         """Do nothing: no process lives between steps."""
 
+    def _needed(self, step: Step) -> dict[int, int]:
+        """Return the versions by API key that the driver speaks in a step."""
+        return {0: PRODUCE_VERSION, 1: FETCH_VERSION}
+
     def _specs(self, task: Task) -> list[ProcessSpec]:
         with WireClient(task.host, task.port) as client:
-            versions = client.versions()
-            for key, version in ((0, PRODUCE_VERSION), (1, FETCH_VERSION)):
-                low, high = versions.get(key, (0, -1))
+            spoken = client.versions()
+            for key, version in self._needed(task.step).items():
+                low, high = spoken.get(key, (0, -1))
                 if not low <= version <= high:
                     raise DriverError(
                         f"the server speaks versions {low} to {high} of API key {key}; the driver needs {version}"
@@ -114,6 +121,51 @@ class WireDriver:
             )
             for index in range(self._workload.processes)
         ]
+
+
+class LibrdkafkaDriver(WireDriver):
+    """The client library that most applications use. A preload goes through the wire driver, as it isn't measured."""
+
+    module = "blumfeld_bench.drivers.librdkafka"
+
+    def ceiling(self, step: Step, seed: int) -> Ceiling:
+        """Return the ceiling of the writing side alone: the null server keeps no records, so that no group can read
+        there.
+
+        :raises DriverError: the step only reads
+        """
+        if step.produce is None:
+            raise DriverError(
+                f"step {step.name}: librdkafka's reading has no ceiling here, see its busy share"
+            )
+        return super().ceiling(msgspec.structs.replace(step, consume=None), seed)
+
+
+class TransactionsDriver(WireDriver):
+    """A closed loop of transactions, by the same program for every server."""
+
+    module = "blumfeld_bench.drivers.transactions.process"
+
+    def ceiling(self, step: Step, seed: int) -> Ceiling:
+        """Transactions have no ceiling: the null server knows none.
+
+        :raises DriverError: always
+        """
+        raise DriverError("the null server knows no transactions: see the driver's busy share")
+
+    def _needed(self, step: Step) -> dict[int, int]:
+        if step.produce is None or step.produce.transaction is None:
+            raise DriverError(f"step {step.name} has no transactions")
+        return super()._needed(step) | api_versions(step.produce.transaction.version)
+
+
+def make_driver(workload: Workload, goes_first: bool = False) -> WireDriver:
+    """Return the driver that the workload names.
+
+    :param goes_first: run the driver's processes before the server's (SCHED_RR)
+    """
+    kinds = {"wire": WireDriver, "librdkafka": LibrdkafkaDriver, "transactions": TransactionsDriver}
+    return kinds[workload.driver](workload, goes_first=goes_first)
 
 
 def _check(step: Step) -> None:

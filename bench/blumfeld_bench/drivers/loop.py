@@ -52,8 +52,9 @@ class Loop:
         if self._handlers.pop(sock.fileno(), None) is not None:
             self._epoll.unregister(sock.fileno())
 
-    def serve(self, until_ns: int, events_max: int, now_ns: int = 0) -> None:
-        """Handle ready sockets, at most ``events_max``. If none is ready, wait until ``until_ns``, to the microsecond.
+    def serve(self, until_ns: int, events_max: int, now_ns: int = 0) -> int:
+        """Handle ready sockets, at most ``events_max``; return their number. If none is ready, wait until ``until_ns``,
+        to the microsecond.
 
         :param now_ns: if given, nothing is due soon: wait at once, with one system call instead of two
         """
@@ -68,6 +69,7 @@ class Loop:
             handler = handlers.get(descriptor)
             if handler is not None:
                 handler(mask)
+        return len(events)
 
     def _wait(self, began: int, until_ns: int, events_max: int) -> list[tuple[int, int]]:
         now = began

@@ -12,7 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from blumfeld_bench.plan.schedule import Turn
-from blumfeld_bench.report.rows import NOTHING, figure_text
+from blumfeld_bench.report.table import NOTHING, figure_text
 from blumfeld_bench.result import Measured
 from blumfeld_bench.running.watcher import SessionPlan, Watcher
 from blumfeld_bench.statistics.cells import (
@@ -24,7 +24,6 @@ from blumfeld_bench.statistics.cells import (
     RATE,
     Measure,
 )
-from blumfeld_bench.watching.tally import Tally
 
 BARS = "▁▂▃▄▅▆▇█"
 SPARK_COLUMNS = 48
@@ -58,7 +57,7 @@ def watching(console: Console) -> Iterator[Watcher]:
         yield view
 
 
-class Lines(Tally):
+class Lines(Watcher):
     """A watcher that prints a line for each event: for logs and pipes."""
 
     def __init__(self, console: Console) -> None:
@@ -105,7 +104,7 @@ class Lines(Tally):
         self._console.print(Text(text), soft_wrap=True)
 
 
-class View(Tally):
+class View(Watcher):
     """A watcher that redraws a live view twice a second."""
 
     def render(self) -> RenderableType:

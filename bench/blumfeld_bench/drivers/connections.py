@@ -1,18 +1,15 @@
-"""Shared parts of both kinds of driver process: connections, idle connections, and the pipe to the parent."""
+"""What all driver processes share: connections, idle connections, and the pipe to the parent."""
 
 from __future__ import annotations
 
 import ctypes
-import gc
 import itertools
 import os
 import resource
-import signal
 import socket
 import struct
-import sys
 from collections.abc import Iterable, Iterator
-from typing import BinaryIO, Protocol
+from typing import BinaryIO
 
 import msgspec
 
@@ -20,70 +17,12 @@ from blumfeld.wire.api_table import ApiKey
 from blumfeld.wire.headers import put_request_header
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.frames import CLIENT_ID
-from blumfeld_bench.drivers.spec import Begin, Failed, ProcessSpec, Ready, Said, share
-from blumfeld_bench.usage import placement_of
+from blumfeld_bench.drivers.spec import ProcessSpec, Said, share
 
 CONNECT_TIMEOUT_S = 20.0
 AT_A_TIME = 32
 PR_SET_TIMERSLACK = 29
 NOT_FIRST = "the driver can't go first: SCHED_RR takes root, or CAP_SYS_NICE"
-
-
-class Load(Protocol):
-    """A process's share of a step, with all its connections made."""
-
-    def run(self, begin: Begin) -> None:
-        """Warm up, measure, drain, and report the counts.
-
-        :raises DriverError: the server went away for good
-        """
-        ...
-
-    def close(self) -> None:
-        """Close all connections."""
-        ...
-
-
-class MakeLoad(Protocol):
-    """A constructor of a load, which makes all its connections.
-
-    :raises DriverError: a connection can't be made
-    """
-
-    def __call__(self, spec: ProcessSpec, out: BinaryIO) -> Load:
-        """Make the load; ``out`` is the pipe to the parent."""
-        ...
-
-
-def live(make_load: MakeLoad) -> None:
-    """Run a driver process: read a spec, connect, wait for the start, run.
-
-    Ctrl-C is handled by the parent, which ends its children. A child ignores it, and fails at its next write once
-    nobody reads its pipe.
-    """
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    lines, out = sys.stdin.buffer, sys.stdout.buffer
-    raise_descriptor_limit()
-    sleep_precisely()
-    spec = msgspec.json.decode(lines.readline(), type=ProcessSpec)
-    try:
-        if spec.goes_first:
-            go_first()
-        load = make_load(spec, out)
-    except DriverError as error:
-        say(out, Failed(message=str(error)))
-        return
-    say(out, Ready(placement=placement_of()))
-    told = lines.readline()
-    if told:
-        gc.collect()
-        gc.freeze()
-        gc.disable()
-        try:
-            load.run(msgspec.json.decode(told, type=Begin))
-        except DriverError as error:
-            say(out, Failed(message=str(error)))
-    load.close()
 
 
 def say(out: BinaryIO, message: Said) -> None:

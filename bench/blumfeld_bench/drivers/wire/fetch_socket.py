@@ -15,8 +15,8 @@ from time import monotonic_ns
 from blumfeld.client.errors import error_name
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from blumfeld_bench.drivers.frames import first_value
+from blumfeld_bench.drivers.loop import EPOLLOUT, Loop
 from blumfeld_bench.drivers.meter import Meter
-from blumfeld_bench.drivers.wire.loop import EPOLLOUT, Loop
 
 BUFFER_BYTES = 262_144
 """Initial size of the receive buffer; it grows to the largest answer."""

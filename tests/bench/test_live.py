@@ -6,14 +6,12 @@ import pytest
 from rich.console import Console
 
 from blumfeld_bench.drivers.contract import Progress
+from blumfeld_bench.live import Lines, View, duration, spark, watching
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.result import Point, Result
 from blumfeld_bench.running.watcher import SessionPlan, Watcher
 from blumfeld_bench.statistics.cells import PRODUCE_P99, RATE
-from blumfeld_bench.statistics.verdict import Verdict
-from blumfeld_bench.watching.live import Lines, View, duration, spark, watching
-from blumfeld_bench.watching.tally import Tally
-from tests.bench.synthetic import OPEN, synthetic_result
+from tests.bench.synthetic import OPEN, comparison, synthetic_result
 
 
 def plan_of(result: Result, estimate_s: float = 100.0) -> SessionPlan:
@@ -49,9 +47,7 @@ def play(watcher: Watcher, result: Result) -> None:
                 for seen in one.series:
                     watcher.progress(Progress(elapsed_s=seen.at_s + 2, measuring=seen.at_s > 0, point=seen))
                 watcher.measured(one)
-    watcher.verdict_so_far(
-        [Verdict(step=OPEN.name, variant="uring", measure="rate", sentence="uring does more", different=True)]
-    )
+    watcher.verdict_so_far([comparison(0.71, 0.66, 0.78, different=True)])
 
 
 def drawn(view: View) -> str:
@@ -62,7 +58,7 @@ def drawn(view: View) -> str:
 
 def test_a_tally_keeps_medians_of_what_was_measured() -> None:
     result = synthetic_result(rounds=3, steps=(OPEN,))
-    tally = Tally()
+    tally = Watcher()
     play(tally, result)
     assert len(tally.rounds[OPEN.name, "uring"]) == 3
     assert tally.median(OPEN.name, "uring", RATE) == 1000
@@ -71,7 +67,7 @@ def test_a_tally_keeps_medians_of_what_was_measured() -> None:
 
 def test_time_left_counts_down_from_the_last_estimate_and_never_below_nothing() -> None:
     now = 50.0
-    tally = Tally(lambda: now)
+    tally = Watcher(lambda: now)
     plan = plan_of(synthetic_result(rounds=1), 100)
     tally.started(plan)
     now = 60.0
@@ -90,7 +86,7 @@ def test_the_view_says_where_it_is_and_what_came_out_so_far() -> None:
     for part in ("synthetic (quick)", "round 2 of 2", "epoll", "measuring", "records/s", "ack p99", "1,000"):
         assert part in text
     assert "█" in text
-    assert "uring does more" in text
+    assert "uring's ack p99 is 0.71× epoll's" in text
     assert "1 min 40 s left" in text
 
 

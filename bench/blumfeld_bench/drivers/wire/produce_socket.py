@@ -13,10 +13,10 @@ from time import monotonic_ns, time_ns
 
 from blumfeld.client.errors import error_name
 from blumfeld_bench.drivers.frames import ProduceFrame
+from blumfeld_bench.drivers.loop import EPOLLOUT, Loop
 from blumfeld_bench.drivers.meter import Meter
 from blumfeld_bench.drivers.schedule import Schedule
 from blumfeld_bench.drivers.spec import share
-from blumfeld_bench.drivers.wire.loop import EPOLLOUT, Loop
 
 RECEIVE_BYTES = 16384
 OFFERS_MAX = 64

@@ -1,4 +1,4 @@
-"""One process of the librdkafka driver: ``python -m blumfeld_bench.drivers.librdkafka.process``.
+"""One process of the librdkafka driver: ``python -m blumfeld_bench.drivers.librdkafka``.
 
 It makes the load with confluent-kafka: a Producer for each connection, real groups with ``subscribe``, and the
 library's own threads, batching and partitioner. Latency counts from the intended time to the delivery callback, or to
@@ -9,40 +9,146 @@ so records divided by the batch size are counted instead.
 
 from __future__ import annotations
 
+import random
 import struct
 import time
+from collections import deque
 from functools import partial
 from time import monotonic_ns
 from typing import Any, BinaryIO
 
-from confluent_kafka import Consumer, KafkaError, Message
+from confluent_kafka import Consumer, KafkaError, Message, Producer
 
-from blumfeld_bench.drivers.connecting import connect_idle, live, say
+from blumfeld_bench.drivers.connections import connect_idle
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.frames import STAMP_BYTES
-from blumfeld_bench.drivers.librdkafka.clients import Sender, consumer_config, records
+from blumfeld_bench.drivers.load import DRAIN_NS, Load, live
 from blumfeld_bench.drivers.meter import Meter
 from blumfeld_bench.drivers.schedule import Schedule
-from blumfeld_bench.drivers.spec import LAP_NS, Begin, ProcessSpec, share
-from blumfeld_bench.workload import Consume
+from blumfeld_bench.drivers.spec import Begin, ProcessSpec, share
+from blumfeld_bench.workload import Consume, Produce
 
 NAP_NS = 50_000
 OFFERS_MAX = 64
 CONSUME_MAX = 500
 JOIN_TIMEOUT_S = 60.0
-DRAIN_NS = 15_000_000_000
 QUIET_NS = 700_000_000
 """Silence, once all records are acknowledged, after which a consumer has received everything."""
 
 _STAMP = struct.Struct(">q")
 
 
-class LibrdkafkaLoad:
+BATCH_LINGER_MS = 5.0
+QUEUE_MESSAGES = 1_000_000
+POOL = 1024
+
+
+class Sender:
+    """One Producer, and the due records that its queue had no room for."""
+
+    def __init__(self, spec: ProcessSpec, produce: Produce, meter: Meter) -> None:
+        self._topic, self._meter = spec.topic, meter
+        self._producer = Producer(
+            {
+                "bootstrap.servers": f"{spec.host}:{spec.port}",
+                "acks": produce.acks,
+                "linger.ms": 0 if produce.batch_records == 1 else BATCH_LINGER_MS,
+                "batch.num.messages": produce.batch_records,
+                "batch.size": 100_000_000,
+                "message.max.bytes": 100_000_000,
+                "max.in.flight": produce.in_flight,
+                "queue.buffering.max.messages": QUEUE_MESSAGES,
+                "queue.buffering.max.kbytes": 2_097_151,
+                "socket.nagle.disable": True,
+                "retries": 0,
+                "log_level": 0,
+            }
+        )
+        self.outstanding = 0
+        self._over = False
+        self.waiting: deque[tuple[int, bytes | None, bytes]] = deque()
+        self._callback = self._delivered
+
+    def send(self, intended_ns: int, key: bytes | None, value: bytes) -> None:
+        """Hand a record to the library, or keep it until there is room."""
+        try:
+            self._producer.produce(
+                self._topic,
+                _STAMP.pack(intended_ns) + value[STAMP_BYTES:] if len(value) >= STAMP_BYTES else value,
+                key,
+                on_delivery=partial(self._callback, intended_ns, len(value)),
+            )
+            self.outstanding += 1
+        except BufferError:
+            self.waiting.append((intended_ns, key, value))
+
+    def serve(self) -> int:
+        """Run callbacks and return their number."""
+        served: int = self._producer.poll(0)
+        while self.waiting and len(self._producer) < QUEUE_MESSAGES // 2:
+            self.send(*self.waiting.popleft())
+        return served
+
+    def _delivered(self, intended_ns: int, size: int, error: KafkaError | None, _message: Message) -> None:
+        now = monotonic_ns()
+        self.outstanding -= 1
+        if self._over:
+            self._meter.ack(
+                intended_ns, now
+            )  # an undelivered record counts with its age, so that the tail shows it
+            return
+        if error is not None:
+            self._meter.fault(f"Produce: {error.name()}")
+            return
+        meter = self._meter
+        meter.ack(intended_ns, now)
+        meter.records += 1
+        meter.bytes += size
+
+    def give_up(self, now_ns: int) -> None:
+        """Count undelivered records as errors, with their age as latency: the drain is over."""
+        self._meter.fault("a record was not delivered before the drain ended", self.outstanding)
+        for intended_ns, _, _ in self.waiting:
+            self._meter.ack(intended_ns, now_ns)
+        self._over = True
+        self._producer.purge()
+        self._producer.poll(0)
+
+
+def consumer_config(spec: ProcessSpec, consume: Consume, group: str) -> dict[str, Any]:
+    """Return the settings of one consumer of a group: it commits nothing, and is told of the end of a partition."""
+    return {
+        "bootstrap.servers": f"{spec.host}:{spec.port}",
+        "group.id": group,
+        "auto.offset.reset": consume.start,
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "fetch.wait.max.ms": consume.max_wait_ms,
+        "fetch.min.bytes": consume.min_bytes,
+        "max.partition.fetch.bytes": consume.partition_max_bytes,
+        "fetch.queue.backoff.ms": 1,
+        "socket.nagle.disable": True,
+        "log_level": 0,
+    }
+
+
+def records(produce: Produce, seed: int) -> list[tuple[bytes | None, bytes]]:
+    """Return keys and values to be sent in turn, drawn by the seed; the library chooses the partition."""
+    draw = random.Random(seed)
+    records: list[tuple[bytes | None, bytes]] = []
+    for _ in range(POOL):
+        key = b"key-%08d" % draw.randrange(produce.keys) if produce.keys else None
+        records.append(
+            (key, draw.randbytes(draw.randint(produce.record_bytes_min, produce.record_bytes_max)))
+        )
+    return records
+
+
+class LibrdkafkaLoad(Load):
     """All clients of this process, through the phases of a step."""
 
     def __init__(self, spec: ProcessSpec, out: BinaryIO) -> None:
-        self._spec, self._step, self._out = spec, spec.step, out
-        self._meter = Meter()
+        super().__init__(spec, out)
         self._idle = connect_idle(spec)
         self._senders: list[Sender] = []
         self._records: list[tuple[bytes | None, bytes]] = []
@@ -57,22 +163,9 @@ class LibrdkafkaLoad:
         self._consumers = [] if consume is None else self._join(consume)
         self._schedule: Schedule | None = None
         self._sent = 0
-        self._idle_ns = 0
+        self._may_end = self._reads_what_is_there
         self._requests_of = produce.batch_records if produce is not None else 1
         self._left_over = 0
-
-    def run(self, begin: Begin) -> None:
-        """Warm up, measure, drain, and report the counts."""
-        while monotonic_ns() < begin.begin_ns:
-            self._serve()
-        self._meter.begin(begin)
-        self._idle_ns = 0
-        self._begin(begin)
-        if begin.measure_ns > begin.begin_ns:
-            self._pass(begin.measure_ns)
-        over = self._pass(begin.end_ns)
-        self._drain(begin.end_ns if not over else monotonic_ns())
-        say(self._out, self._meter.done())
 
     @property
     def _reads_what_is_there(self) -> bool:
@@ -82,7 +175,7 @@ class LibrdkafkaLoad:
         consume = self._step.consume
         return self._step.produce is None and consume is not None and consume.start == "earliest"
 
-    def _begin(self, begin: Begin) -> None:
+    def _start(self, begin: Begin) -> None:
         if self._reads_what_is_there:
             for consumer in self._consumers:
                 consumer.resume(consumer.assignment())
@@ -92,21 +185,12 @@ class LibrdkafkaLoad:
             seed = self._spec.seed * 1009 + self._spec.index
             self._schedule = Schedule(seed, rate, 1, begin.begin_ns, begin.end_ns)
 
-    def _pass(self, until_ns: int) -> bool:
-        """Work until ``until_ns`` and report laps. Return whether all data was read before."""
-        lap_ns = min(until_ns, monotonic_ns() + LAP_NS)
-        while True:
-            now = monotonic_ns()
-            if now >= lap_ns:
-                self._lap(now)
-                if now >= until_ns:
-                    return False
-                lap_ns = min(until_ns, now + LAP_NS)
-            if not (self._offer(now) + self._serve()):
-                self._nap(lap_ns)
-            if self._all_read():
-                self._lap(monotonic_ns())
-                return True
+    def _wait(self, until_ns: int, now_ns: int) -> None:
+        self._serve()
+
+    def _turn(self, now_ns: int, lap_ns: int) -> None:
+        if not (self._offer(now_ns) + self._serve()):
+            self._nap(lap_ns)
 
     def _offer(self, now_ns: int) -> int:
         """Send what is due, or, in a closed loop, as much as there is room for; return the number of records."""
@@ -161,21 +245,19 @@ class LibrdkafkaLoad:
                 meter.end_to_end(_STAMP.unpack_from(value)[0], now_ns)
         meter.fetches += 1
 
-    def _all_read(self) -> bool:
-        """Whether a step that only reads existing data has reached the end of all partitions."""
-        return self._reads_what_is_there and len(self._ends) >= self._assigned
+    def _all_done(self) -> bool:
+        """Whether the ends of all partitions were reached."""
+        return len(self._ends) >= self._assigned
 
     def _nap(self, until_ns: int) -> None:
         began = monotonic_ns()
         due = self._schedule.due_ns if self._schedule is not None else until_ns
         time.sleep(max(0, min(NAP_NS, due - began, until_ns - began)) / 1e9)
-        self._idle_ns += monotonic_ns() - began
+        self._loop.idle_ns += monotonic_ns() - began
 
-    def _lap(self, now_ns: int) -> None:
+    def _lap_ends(self) -> None:
         meter = self._meter
         meter.requests, self._left_over = divmod(meter.records + self._left_over, self._requests_of)
-        meter.idle_ns, self._idle_ns = self._idle_ns, 0
-        say(self._out, meter.lap(now_ns, self._step.produce is not None))
 
     def _drain(self, end_ns: int) -> None:
         deadline = end_ns + DRAIN_NS
@@ -234,6 +316,7 @@ class LibrdkafkaLoad:
             consumer.close()
         for sock in self._idle:
             sock.close()
+        super().close()
 
 
 if __name__ == "__main__":

@@ -1,1 +1,0 @@
-"""The driver that loads a server through librdkafka's clients."""

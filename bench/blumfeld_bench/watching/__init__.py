@@ -1,1 +1,0 @@
-"""Show a running bench: a tally of the run, and the live view."""
