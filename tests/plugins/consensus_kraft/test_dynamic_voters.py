@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from random import Random
 from typing import Any
 
 import pytest
@@ -18,56 +16,30 @@ from blumfeld.wire.messages import update_raft_voter as update
 from blumfeld.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
-from blumfeld_kit.fakes.loop import SimulatedLoop
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_kit.simulation.machine.host import Machine, address_of, plan_of
-from blumfeld_kit.simulation.network.network import Network
-from blumfeld_kit.simulation.trace import Trace
-from tests.plugins.consensus_kraft.test_three_nodes import CONTROLLER_PORT, Cluster
+from blumfeld_kit.simulation.machine.host import Machine, address_of
+from tests.plugins.consensus_kraft.test_three_nodes import CONTROLLER_PORT, Cluster, plan
 
 CLIENT = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
-SERVERS = ",".join(f"{address_of(one)}:{CONTROLLER_PORT}" for one in (1, 2, 3))
-
-
-def plan(node_id: int, keys: Mapping[str, object]) -> Any:
-    listeners = [
-        {"name": "PLAINTEXT", "bind": f"{address_of(node_id)}:9092", "inter_broker": True},
-        {"name": "CONTROLLER", "kind": "controller", "bind": f"{address_of(node_id)}:{CONTROLLER_PORT}"},
-    ]
-    sections = {
-        "node": {
-            "id": node_id,
-            "roles": ("broker", "controller"),
-            "data_dir": "/data",
-            "cluster_id": "4L6g3nShT-eMCtK--X86sw",
-        },
-        "network": {"plugin": "net_simulated", "listeners": listeners},
-    }
-    config = {"controller.quorum.bootstrap.servers": SERVERS, **keys}
-    return plan_of(config, "storage_local", node_id=node_id, sections=sections)
+QUORUM = {
+    "controller.quorum.bootstrap.servers": ",".join(
+        f"{address_of(one)}:{CONTROLLER_PORT}" for one in (1, 2, 3)
+    )
+}
 
 
 class DynamicCluster(Cluster):
     """Machines that are formatted for a dynamic quorum: node 1 is its first voter."""
 
     def __init__(self, seed: int = 1, nodes: int = 3, **keys: object) -> None:
-        self.loop = SimulatedLoop()
-        self.network = Network(self.loop, Random(f"network {seed}"), Trace(self.loop.time))
-        self.defects: list[BaseException] = []
-        self.keys = keys
-        self.seed = seed
-        self.machines = {one: self.formatted(one, standalone=one == 1) for one in range(1, nodes + 1)}
+        super().__init__(seed, brokers=nodes - 3, **keys)
+
+    def made(self, one: int, disk: int = 0) -> Machine:
+        return self.formatted(one, standalone=one == 1, disk=disk)
 
     def formatted(self, one: int, *, standalone: bool = False, disk: int = 0) -> Machine:
-        made = plan(one, self.keys)
-        machine = Machine(
-            self.seed * 100 + one * 10 + disk,
-            self.loop,
-            self.network,
-            made,
-            lambda _, error: self.defects.append(error),
-            lambda: None,
-        )
+        made = plan(one, keys=self.keys, quorum=QUORUM)
+        machine = self.machine(self.seed * 100 + one * 10 + disk, made)
         quorum = InitialQuorum(standalone=standalone, no_initial_controllers=not standalone)
         runtime = FakeRuntime(self.seed * 1000 + one * 10 + disk, disk=machine.disk)
         format_directories(made, runtime, Formatting(quorum=quorum))

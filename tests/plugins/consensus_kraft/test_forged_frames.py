@@ -268,8 +268,7 @@ class Attacked(DynamicCluster):
         assert not self.defects, self.defects[:3]
         assert self.state() == before
         self.check_records()
-        first = self.leader
-        assert first is not None
+        first = self.controller
         self.machines[first].crash(power_cut=False)
         self.until(lambda: self.leader is not None, 10)
         self.until(lambda: self.partition.leader >= 0, 10)
@@ -293,8 +292,7 @@ def cluster() -> Attacked:
 
 def ordinary(cluster: Attacked, kind: str, key: int) -> dict[str, list[Any]]:
     """The values of an ordinary request of a peer, by the names of its fields."""
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     raft = cluster.metadata(leader).replica.driver.raft
     epoch = raft.epoch
     partition, topic = cluster.partition, cluster.image.topics[TOPIC]

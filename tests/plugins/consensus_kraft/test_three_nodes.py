@@ -46,11 +46,16 @@ from tests.plugins.consensus_kraft.kraft_node import Events
 
 CONTROLLER_PORT = 9093
 CLIENT = OnBehalf(ANONYMOUS, "127.0.0.1", "test")
-VOTERS = ",".join(f"{one}@{address_of(one)}:{CONTROLLER_PORT}" for one in (1, 2, 3))
+QUORUM = {
+    "controller.quorum.voters": ",".join(f"{one}@{address_of(one)}:{CONTROLLER_PORT}" for one in (1, 2, 3))
+}
 
 
 def plan(
-    node_id: int, roles: tuple[str, ...] = ("broker", "controller"), keys: Mapping[str, object] | None = None
+    node_id: int,
+    roles: tuple[str, ...] = ("broker", "controller"),
+    keys: Mapping[str, object] | None = None,
+    quorum: Mapping[str, object] = QUORUM,
 ) -> Any:
     listeners = []
     if "broker" in roles:
@@ -62,12 +67,7 @@ def plan(
         "node": {"id": node_id, "roles": roles, "data_dir": "/data", "cluster_id": "4L6g3nShT-eMCtK--X86sw"},
         "network": {"plugin": "net_simulated", "listeners": listeners},
     }
-    return plan_of(
-        {"controller.quorum.voters": VOTERS, **(keys or {})},
-        "storage_local",
-        node_id=node_id,
-        sections=sections,
-    )
+    return plan_of({**quorum, **(keys or {})}, "storage_local", node_id=node_id, sections=sections)
 
 
 class Cluster:
@@ -79,18 +79,19 @@ class Cluster:
         self.defects: list[BaseException] = []
         self.network = network
         self.keys = keys
-        self.machines = {one: self.made(one, seed) for one in range(1, 4 + brokers)}
+        self.seed = seed
+        self.machines = {one: self.made(one) for one in range(1, 4 + brokers)}
 
-    def made(self, one: int, seed: int) -> Machine:
+    def made(self, one: int, disk: int = 0) -> Machine:
         """A machine with an empty disk."""
-        return Machine(
-            seed * 10 + one,
-            self.loop,
-            self.network,
-            plan(one, keys=self.keys) if one <= 3 else plan(one, ("broker",), self.keys),
-            lambda _, error: self.defects.append(error),
-            lambda: None,
-        )
+        made = plan(one, keys=self.keys) if one <= 3 else plan(one, ("broker",), self.keys)
+        return self.machine(self.seed * 10 + one + disk * 100, made)
+
+    def machine(self, seed: int, made: Any) -> Machine:
+        def defect(_: object, error: BaseException) -> None:
+            self.defects.append(error)
+
+        return Machine(seed, self.loop, self.network, made, defect, lambda: None)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)
@@ -134,6 +135,12 @@ class Cluster:
         known = {self.metadata(one).controller for one in self.alive}
         (first, *others) = known
         return None if others or first is None or first.node_id not in self.alive else first.node_id
+
+    @property
+    def controller(self) -> int:
+        """The leader, which there must be."""
+        assert self.leader is not None
+        return self.leader
 
     def create(
         self, at: int, name: str, behalf: OnBehalf | None = CLIENT, *, partitions: int = 2, replicas: int = 1
@@ -179,8 +186,7 @@ def test_every_node_creates_topics_of_its_own_accord(cluster: Cluster) -> None:
 
 def test_a_command_takes_round_trips(cluster: Cluster) -> None:
     """A fetch that waits at the leader gets the records when they are written, not when its wait is over (500 ms)."""
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     took_s = []
     for number in range(11):
         began = cluster.loop.time()
@@ -199,8 +205,7 @@ def test_metadata_that_cannot_be_read_ends_the_node(
     def unreadable(_record: object) -> None:
         raise DecodeError("unknown metadata record type 99")
 
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     monkeypatch.setattr(checkpoint, "decode_record", unreadable)
     request = CreateTopicsRequest(topics=[CreatableTopic(name="new", num_partitions=1, replication_factor=1)])
     cluster.metadata(leader).submit(request, 60_000)
@@ -212,8 +217,7 @@ def test_metadata_that_cannot_be_read_ends_the_node(
 def test_what_was_answered_outlives_the_leader(cluster: Cluster, power_cut: bool) -> None:
     """A killed process is noticed at once; a machine without power only by its silence."""
     assert cluster.create(4, "before") == 0
-    first = cluster.leader
-    assert first is not None
+    first = cluster.controller
     cluster.machines[first].crash(power_cut=power_cut)
     took_s = cluster.until(lambda: cluster.leader is not None)
     assert took_s < (7.0 if power_cut else 0.5)
@@ -228,8 +232,7 @@ def test_what_was_answered_outlives_the_leader(cluster: Cluster, power_cut: bool
 
 def test_a_minority_decides_nothing(cluster: Cluster) -> None:
     """And a leader that no majority fetches from steps down."""
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     for one in (1, 2, 3):
         if one != leader:
             cluster.machines[one].crash(power_cut=True)
@@ -247,8 +250,7 @@ def test_a_minority_decides_nothing(cluster: Cluster) -> None:
 
 
 def test_a_leader_that_stops_in_order_hands_over(cluster: Cluster) -> None:
-    first = cluster.leader
-    assert first is not None
+    first = cluster.controller
     cluster.run(cluster.machines[first].stop())
     assert cluster.until(lambda: cluster.leader is not None) < 0.5
 
@@ -256,8 +258,7 @@ def test_a_leader_that_stops_in_order_hands_over(cluster: Cluster) -> None:
 def test_a_node_that_stops_in_order_waits_for_no_heartbeat(cluster: Cluster) -> None:
     """The controller lets it go when the other brokers have read of it, and they tell at once: otherwise it waits for
     the next heartbeat of each, up to two seconds."""
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     assert cluster.create(leader, "led-by-all", partitions=8, replicas=3) == 0
     took_s = []
     for victim in [one for one in (1, 2, 3, 4) if one != leader]:
@@ -300,8 +301,7 @@ def fenced(cluster: Cluster, at: int) -> list[int]:
 
 @pytest.mark.parametrize("restart_s", [None, 0.05, 1.0])
 def test_a_dead_broker_is_fenced_at_once_and_comes_back(cluster: Cluster, restart_s: float | None) -> None:
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     victim = next(one for one in (4, 3, 2) if one != leader)
     cluster.wait(0.5)  # a broker opens its listener after it is unfenced
     cluster.machines[victim].crash(power_cut=False)
@@ -319,8 +319,7 @@ def test_a_broker_that_dies_right_after_its_start_is_fenced_at_once(seed: int) -
     """No voter may have reached its port. Its first heartbeat behind the opening of its listeners tells."""
     cluster = Cluster(seed, brokers=1)
     cluster.start()
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     cluster.machines[4].crash(power_cut=False)
     cluster.until(lambda: fenced(cluster, leader) == [4])
     cluster.start(4)
@@ -392,8 +391,7 @@ def test_the_broker_of_a_paused_controller_gets_no_new_session_from_the_next_one
 
 def test_silence_alone_fences_a_broker_when_its_session_ends(cluster: Cluster) -> None:
     """A paused process accepts connections, or doesn't answer; its port refuses nothing. The same without power."""
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     cluster.machines[4].pause()
     cluster.wait(5)
     assert fenced(cluster, leader) == []
@@ -415,15 +413,14 @@ def test_a_replica_that_the_log_cannot_bring_up_to_date_takes_a_snapshot(behind:
     """Its disk is new, or it was away while the log moved on."""
     cluster = Cluster(brokers=1, **SMALL_SNAPSHOTS)
     cluster.start(*(1, 2, 3) if behind == "new" and not voter else ())
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     victim = next(one for one in (3, 2) if one != leader) if voter else 4
     assert cluster.create(leader, "before") == 0
     if voter or behind == "old":
         cluster.wait(1)
         cluster.machines[victim].crash(power_cut=False)
     if voter and behind == "new":
-        cluster.machines[victim] = cluster.made(victim, seed=77)
+        cluster.machines[victim] = cluster.made(victim, disk=1)
     for number in range(60):
         assert cluster.create(leader, f"topic-{number}") == 0
     cluster.wait(2)
@@ -474,8 +471,7 @@ def processes(cluster: Cluster) -> dict[int, bytes]:
 def test_each_controller_registers_its_process_also_after_a_restart(cluster: Cluster) -> None:
     """A broker is no controller, and registers none."""
     cluster.until(lambda: all(controllers(cluster, one) == processes(cluster) for one in cluster.alive), 5)
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     image = cluster.metadata(leader).image
     assert isinstance(image, MetadataImage)
     for one in image.controllers.values():
@@ -496,8 +492,7 @@ def test_registrations_outlive_a_change_of_the_active_controller(cluster: Cluste
     assert victim is not None
     cluster.machines[victim].crash(power_cut=False)
     cluster.until(lambda: cluster.leader not in (None, victim))
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     assert set(controllers(cluster, leader)) == {1, 2, 3}
     cluster.start(victim)
     cluster.until(lambda: all(controllers(cluster, one) == processes(cluster) for one in cluster.alive), 5)
@@ -510,8 +505,7 @@ def test_followers_of_an_idle_controller_see_that_it_lives(cluster: Cluster) -> 
     cluster.wait(5)
     for one in cluster.alive:
         assert cluster.metadata(one).applied_offset - before[one] >= 8
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     for one in cluster.alive:
         if one != leader:
             cluster.machines[one].pause()
@@ -525,8 +519,7 @@ def test_a_leader_stays_while_a_voter_takes_a_snapshot() -> None:
     """Its last voter fetches no records for longer than the check of the quorum waits, only parts of a snapshot."""
     cluster = Cluster(**SMALL_SNAPSHOTS)
     cluster.start()
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     metadata = cluster.metadata(leader)
     for number in range(30):
         assert cluster.create(leader, f"topic-{number}") == 0
@@ -556,8 +549,7 @@ def test_a_running_replica_goes_on_behind_a_snapshot_too() -> None:
     """It was cut off while the log moved on. Its partitions follow: new ones open, those of deleted topics close."""
     cluster = Cluster(brokers=1, **SMALL_SNAPSHOTS)
     cluster.start()
-    leader = cluster.leader
-    assert leader is not None
+    leader = cluster.controller
     assert cluster.create(leader, "goes") == 0
     assert cluster.create(leader, "stays") == 0
     cluster.wait(1)

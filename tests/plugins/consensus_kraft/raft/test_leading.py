@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld_consensus_kraft.raft import effects
+from blumfeld_consensus_kraft.raft import effects, leading
 from blumfeld_consensus_kraft.raft.leading import CHECK_QUORUM_FACTOR, Leadership, Progress
 from blumfeld_consensus_kraft.raft.messages import EndEpoch
 from blumfeld_consensus_kraft.raft.roles import Leader, Resigned
@@ -195,3 +195,19 @@ def test_a_replica_was_caught_up_when_it_has_what_the_leader_had_at_its_fetch_be
     assert progress.last_caught_up_ms == 100.0
     progress.fetched(7, 9, 300.0)
     assert progress.last_caught_up_ms == 100.0
+
+
+def test_a_voter_takes_no_observers_place(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(leading, "OBSERVERS_MAX", 1)
+    leader = leadership(2, 3)
+    leader.fetched(ReplicaKey(7), 9, 9, NOW_MS)
+    leader.fetched(ReplicaKey(2), 9, 9, NOW_MS)
+    assert [one.key.id for one in leader.observers(NOW_MS)] == [7]
+
+
+def test_a_voter_that_fell_silent_is_told_again() -> None:
+    leader = leadership(2, 3)
+    for other in (2, 3):
+        leader.fetched(ReplicaKey(other), 4, 4, NOW_MS)
+    leader.fetched(ReplicaKey(3), 4, 4, NOW_MS + 200)
+    assert leader.silent_voters(NOW_MS + BEGIN_MS) == [2]

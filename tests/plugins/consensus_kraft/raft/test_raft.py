@@ -17,12 +17,7 @@ from blumfeld_consensus_kraft.raft.messages import (
     VoteAnswer,
     VoteRequest,
 )
-from blumfeld_consensus_kraft.raft.roles import (
-    Candidate,
-    Follower,
-    Prospective,
-    Unattached,
-)
+from blumfeld_consensus_kraft.raft.roles import Candidate, Follower, Leader, Prospective, Resigned, Unattached
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from tests.plugins.consensus_kraft.raft.one_replica import (
@@ -403,3 +398,19 @@ def test_an_observer_does_not_stand_when_an_epoch_ends() -> None:
     deadline_ms = replica.deadline_ms
     replica.told_of_the_end([OBSERVER], 1.0)
     assert replica.deadline_ms == deadline_ms
+
+
+def test_an_only_voter_that_resigned_leads_again_after_the_election_timeout() -> None:
+    replica = Replica("112", voters=voters_of(1))
+    replica.raft.resign(NOW_MS)
+    replica.raft.tick(NOW_MS + SETTINGS.election_timeout_ms - 1)
+    assert isinstance(replica.raft.role, Resigned)
+    replica.raft.tick(NOW_MS + SETTINGS.election_timeout_ms)
+    assert isinstance(replica.raft.role, Leader)
+    assert replica.raft.epoch == 4
+
+
+def test_an_observer_that_knows_no_other_node_asks_none() -> None:
+    replica = observer(voters=voters_of())
+    assert sent(replica.out) == []
+    assert sent(replica.raft.tick(NOW_MS)) == []
