@@ -36,7 +36,6 @@ CONFIG = {
     "group.consumer.min.session.timeout.ms": "1000",
     "group.consumer.min.heartbeat.interval.ms": "500",
 }
-MEMBER_ID_SINCE_VERSION = 1
 
 
 class ConsumerScript(MigrationScript):

@@ -9,7 +9,6 @@ import pytest
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.records import decode_record
 from blumfeld.spi.cluster import BROKER_RESOURCE, GROUP_RESOURCE, BrokerImage
-from blumfeld.spi.groups import SINCE_COMMIT
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import ConsumerGroupDescribeRequest
 from blumfeld.wire.messages.consumer_group_heartbeat import ConsumerGroupHeartbeatRequest
@@ -158,32 +157,6 @@ def test_a_tombstone_of_what_is_not_there_makes_no_group() -> None:
     made.log.items += ended.records
     made.reload()
     assert not shard_of(made).groups
-
-
-def test_offsets_are_kept_for_what_is_read_and_age_by_their_commits() -> None:
-    made = groups()
-    made.ask(first())
-    shard = shard_of(made)
-    assert shard.is_subscribed("g", "t")
-    assert not shard.is_subscribed("g", "u")
-    assert shard.offsets_idle_since("g") == SINCE_COMMIT
-    assert not shard.is_empty("g")
-    assert [(s.group_type, s.protocol_type, s.state) for s in shard.summaries()] == [
-        ("consumer", "consumer", "Stable")
-    ]
-
-
-def test_expired_timers_of_members_that_have_moved_on_do_nothing() -> None:
-    made = groups()
-    made.ask(first())
-    made.ask(first("n"))
-    made.ask(later())
-    written = len(made.log.items)
-    told = ConsumerGroupHeartbeatRequest(group_id="g", member_id="m", member_epoch=2, topic_partitions=[])
-    assert made.ask(told).member_epoch == 3
-    made.runtime.advance(2000)
-    assert "m" in shard_of(made).groups["g"].members
-    assert len(made.log.items) == written + 1
 
 
 # Settings

@@ -5,17 +5,15 @@ from __future__ import annotations
 import subprocess
 import sys
 
-import attrs
 import msgspec
 import pytest
 
 from blumfeld.spi.cluster import BrokerImage, TopicImage
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_groups_kip848.edit import Edit
-from blumfeld_groups_kip848.group import ConsumerGroup, Member, ResolvedRegex
+from blumfeld_groups_kip848.group import ConsumerGroup, Member
 from blumfeld_groups_kip848.targets import regex
 from blumfeld_groups_kip848.targets.subscriptions import (
-    NEW_TOPICS_INTERVAL_MS,
     TopicHashes,
     image_version,
     metadata_hash,
@@ -76,34 +74,7 @@ class TestExpressions:
         assert subprocess.run([sys.executable, "-c", code], check=False, timeout=90).returncode == 0
 
 
-class TestSubscriptions:
-    def test_they_are_counted_as_members_come_change_and_go(self) -> None:
-        edit = Edit(
-            group(Member("a", subscribed_topics=("t",)), Member("b", subscribed_topics=("t",))), NOW_MS
-        )
-        assert edit.group.subscriptions == {(("t",), ""): 2}
-        edit.put_member(Member("b", subscribed_topics=("u",)))
-        assert subscribed_topics(edit.group) == ("t", "u")
-        edit.remove_member("a")
-        assert edit.group.subscriptions == {(("u",), ""): 1}
-
-    def test_a_member_whose_assignment_comes_first_is_counted_once(self) -> None:
-        """Compaction may leave its records in that order."""
-        edit = Edit(group(Member("nothing")), NOW_MS)
-        edit.put_assignment(Member("a", epoch=1))
-        edit.put_member(Member("a", subscribed_topics=("t",)))
-        assert edit.group.subscriptions == {((), ""): 1, (("t",), ""): 1}
-
-
 class TestResolution:
-    def test_one_serves_all_members(self) -> None:
-        image = FakeImage({"t1": 1, "t2": 1, "x": 1})
-        members = (Member("a", subscribed_regex="t."), Member("b", subscribed_regex="t."))
-        after, changed, records = resolved(group(*members), image)
-        assert (changed, records) == (True, 1)
-        assert after.regexes == {"t.": ResolvedRegex(("t1", "t2"), image_version(image), NOW_MS)}
-        assert topics_of(after, members[0]) == ("t1", "t2")
-
     def test_internal_topics_are_topics(self) -> None:
         """As Kafka's coordinator has it: a client that wants none of them says so in its expression."""
         after, _, _ = resolved(
@@ -115,37 +86,6 @@ class TestResolution:
         image = FakeImage({"t1": 1})
         after, _, _ = resolved(group(Member("a", subscribed_regex="t.")), image)
         assert resolved(after, image, NOW_MS + REFRESH_MS - 1)[1:] == (False, 0)
-
-    def test_it_is_looked_at_again_after_the_interval(self) -> None:
-        """Kafka does too: what a member may see can change without a topic."""
-        image = FakeImage({"t1": 1})
-        after, _, _ = resolved(group(Member("a", subscribed_regex="t.")), image)
-        after, changed, records = resolved(after, image, NOW_MS + REFRESH_MS)
-        assert (changed, records) == (False, 1)
-        assert after.regexes["t."].resolved_at_ms == NOW_MS + REFRESH_MS
-
-    def test_new_topics_are_noticed(self) -> None:
-        image = FakeImage({"t1": 1})
-        after, _, _ = resolved(group(Member("a", subscribed_regex="t.")), image)
-        image.topics["t2"] = topic("t2", 1)
-        assert resolved(after, image, NOW_MS + NEW_TOPICS_INTERVAL_MS - 1)[1:] == (False, 0), "not at once"
-        after, changed, records = resolved(after, image, NOW_MS + NEW_TOPICS_INTERVAL_MS)
-        assert (changed, records) == (True, 1)
-        assert after.regexes["t."].topics == ("t1", "t2")
-
-    def test_a_topic_that_nobody_means_changes_nothing(self) -> None:
-        image = FakeImage({"t1": 1})
-        after, _, _ = resolved(group(Member("a", subscribed_regex="t.")), image)
-        image.topics["x"] = topic("x", 1)
-        assert resolved(after, image, NOW_MS + NEW_TOPICS_INTERVAL_MS)[1:] == (False, 1)
-
-    def test_what_nobody_has_any_more_is_forgotten(self) -> None:
-        image = FakeImage({"t1": 1})
-        after, _, _ = resolved(group(Member("a", subscribed_regex="t.")), image)
-        edit = Edit(after, NOW_MS)
-        edit.put_member(attrs.evolve(after.members["a"], subscribed_regex=""))
-        after, changed, records = resolved(edit.group, image)
-        assert (after.regexes, changed, records) == ({}, False, 1)
 
     def test_names_and_an_expression_add_up(self) -> None:
         member = Member("a", subscribed_topics=("t1", "x"), subscribed_regex="t.")

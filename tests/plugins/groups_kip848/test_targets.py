@@ -21,8 +21,6 @@ from blumfeld_groups_kip848.targets.assignment_spec import assignment_spec
 from blumfeld_groups_kip848.targets.computing import (
     BYTES_PER_DECISION,
     MEMBERS_PER_DECISION,
-    AssignmentDue,
-    AssignSlice,
     Targets,
 )
 from tests.coordinator.fakes import FakeImage, topic_id
@@ -129,80 +127,12 @@ def everything(group: ConsumerGroup) -> list[tuple[bytes, int]]:
 
 
 class TestSmallGroup:
-    def test_its_target_is_in_the_decision_that_made_it_necessary(self) -> None:
-        scene = Scene({"t": 3})
-        scene.change(reader("a"))
-        assert scene.group.target_epoch == scene.group.epoch == 1
-        assert scene.group.targets == {"a": {T: frozenset({0, 1, 2})}}
-        assert scene.group.target_time_ms == scene.now_ms
-        assert scene.timers == {}
-
-    def test_a_member_that_is_to_have_nothing_has_that_written(self) -> None:
-        """As Kafka does: its target is known to be empty, not unknown."""
-        scene = Scene({"t": 1})
-        scene.change(reader("a"), reader("b"))
-        assert scene.group.targets == {"a": {T: frozenset({0})}, "b": {}}
-
-    def test_only_what_changed_is_written(self) -> None:
-        scene = Scene({"t": 4})
-        scene.change(reader("a"), reader("b"))
-        scene.now_ms += INTERVAL_MS
-        scene.change(leaving=["b"])
-        scene.now_ms += INTERVAL_MS
-        scene.change(reader("c"), reader("d"))
-        before = len(scene.decisions[-1])
-        scene.now_ms += INTERVAL_MS
-        edit = Edit(scene.group, scene.now_ms)
-        edit.put_epoch(scene.group.epoch + 1, 0)
-        scene.targets.update(edit)
-        assert len(edit.records) == 2, "the two epochs"
-        assert before > 2
-
-    def test_the_next_waits_for_the_interval(self) -> None:
-        scene = Scene({"t": 2})
-        scene.change(reader("a"))
-        scene.now_ms += 300
-        scene.change(reader("b"))
-        assert scene.group.target_epoch == 1
-        assert isinstance(scene.fire(), AssignmentDue)
-        assert scene.now_ms == 101_000
-        assert scene.group.target_epoch == scene.group.epoch == 2
-        assert set(scene.group.targets) == {"a", "b"}
-
-    def test_without_an_interval_nothing_waits(self) -> None:
-        scene = Scene({"t": 2})
-        scene.settings.interval_ms = 0
-        scene.change(reader("a"))
-        scene.change(reader("b"))
-        assert scene.group.target_epoch == 2
-
     def test_a_clock_that_was_set_back_keeps_nobody_waiting(self) -> None:
         scene = Scene({"t": 2})
         scene.change(reader("a"))
         scene.now_ms -= 50_000
         scene.change(reader("b"))
         assert scene.group.target_epoch == 2
-
-    def test_an_empty_group_has_no_target_to_compute(self) -> None:
-        scene = Scene({"t": 2})
-        scene.change(reader("a"))
-        scene.now_ms += INTERVAL_MS
-        scene.change(leaving=["a"])
-        assert (scene.group.epoch, scene.group.target_epoch) == (2, 1)
-        assert scene.timers == {}
-
-    def test_what_is_due_when_all_have_left_comes_to_nothing(self) -> None:
-        scene = Scene({"t": 2})
-        scene.change(reader("a"))
-        scene.change(reader("b"))
-        scene.change(leaving=["a", "b"])
-        assert scene.settle() == 1
-        assert scene.decisions[-1] == []
-
-    def test_topics_that_do_not_exist_are_no_topics(self) -> None:
-        scene = Scene({"t": 2})
-        scene.change(reader("a", "nowhere", "t"))
-        assert everything(scene.group) == [(T, 0), (T, 1)]
 
 
 class TestWhichAssignor:
@@ -235,14 +165,6 @@ class TestLargeGroup:
         scene = Scene({"t": self.PARTITIONS})
         scene.change(*readers(self.MEMBERS))
         return scene
-
-    def test_its_target_comes_in_slices(self) -> None:
-        scene = self.scene()
-        assert scene.group.target_epoch == 0
-        assert scene.group.targets == {}
-        scene.settle()
-        assert scene.group.target_epoch == 1
-        assert everything(scene.group) == [(T, nth) for nth in range(self.PARTITIONS)]
 
     def test_its_records_come_in_several_decisions_the_epoch_last(self) -> None:
         scene = self.scene()
@@ -305,32 +227,6 @@ class TestLargeGroup:
         assert scene.group.target_epoch == 1
         assert scene.group.targets["is"] != {}
         assert everything(scene.group) == [(T, nth) for nth in range(self.PARTITIONS)]
-
-    def test_a_job_whose_timer_was_lost_goes_on_with_the_next_heartbeat(self) -> None:
-        scene = self.scene()
-        scene.timers.clear()
-        scene.ask()
-        scene.settle()
-        assert scene.group.target_epoch == 1
-
-    def test_after_a_reload_it_is_computed_anew(self) -> None:
-        """Half of a target is in the log, without its epoch."""
-        scene = self.scene()
-        while not scene.group.targets:
-            scene.fire()
-        scene.targets = Targets(bundled_assignors(), scene.settings, lambda: scene.image)  # type: ignore[arg-type]
-        scene.timers.clear()
-        scene.ask()
-        scene.settle()
-        assert scene.group.target_epoch == 1
-        assert everything(scene.group) == [(T, nth) for nth in range(self.PARTITIONS)]
-
-    def test_a_slice_of_a_group_that_has_no_job_does_nothing_twice(self) -> None:
-        scene = self.scene()
-        scene.settle()
-        scene.timers["late",] = (scene.now_ms, AssignSlice("g"))
-        scene.fire()
-        assert scene.decisions[-1] == []
 
 
 class Broken:
