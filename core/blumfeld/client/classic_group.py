@@ -164,7 +164,7 @@ def partitions_of(assignment: bytes) -> list[Place]:
 
 
 def _by_topic(partitions: Iterable[Place]) -> dict[str, list[int]]:
-    found: dict[str, list[int]] = {}
+    numbers: dict[str, list[int]] = {}
     for topic, index in sorted(partitions):
-        found.setdefault(topic, []).append(index)
-    return found
+        numbers.setdefault(topic, []).append(index)
+    return numbers

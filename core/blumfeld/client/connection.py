@@ -192,8 +192,8 @@ class ClientConnection:
             raise self._break(UnexpectedAnswerError("an answer came, and no request waits for one"))
         oldest = self._waiting[0]
         try:
-            found, at = response_body_offset(frame, oldest.api_key, oldest.version)
-            check_correlation_id(found, oldest.correlation_id)
+            got_id, at = response_body_offset(frame, oldest.api_key, oldest.version)
+            check_correlation_id(got_id, oldest.correlation_id)
         except DecodeError as error:
             raise self._break(error) from error.__cause__
         self._waiting.popleft()
@@ -237,8 +237,8 @@ def read_answer(
     :raises DecodeError: the frame is not this answer
     """
     view = frame if type(frame) is memoryview else memoryview(frame)
-    found, at = response_body_offset(view, api_key, version)
-    check_correlation_id(found, correlation_id)
+    got_id, at = response_body_offset(view, api_key, version)
+    check_correlation_id(got_id, correlation_id)
     if api_key == ApiKey.API_VERSIONS and view[at : at + 2] == _UNSUPPORTED_VERSION:
         version = 0
     return decode(response_class(api_key), view, version, at), version

@@ -250,14 +250,14 @@ def usable(definitions: Definitions, given: Mapping[str, str]) -> dict[str, Give
     Another release of Kafka may have written keys or values that our table doesn't know. They must not keep
     a broker from starting, so they are left out.
     """
-    found: dict[str, Given] = {}
+    values: dict[str, Given] = {}
     for name, value in given.items():
         try:
             parse(definitions.find(name), value)
         except ConfigError:
             continue
-        found[name] = value
-    return found
+        values[name] = value
+    return values
 
 
 def _refused(defn: ConfigDef, value: object) -> ConfigError:
@@ -316,21 +316,21 @@ def _bounded(defn: ConfigDef, number: float) -> int:
 def _list(defn: ConfigDef, value: Given) -> tuple[str, ...]:
     if isinstance(value, str):
         value = value.split(",") if value.strip() else []
-    if not isinstance(value, (list, tuple)) or not all(isinstance(one, str) for one in value):
+    if not isinstance(value, (list, tuple)) or not all(isinstance(item, str) for item in value):
         raise _refused(defn, value)
-    found = tuple(one.strip() for one in value)
+    items = tuple(item.strip() for item in value)
     if "d" in defn.flags:
-        found = tuple(dict.fromkeys(found))
-        if "" in found or (not found and "e" not in defn.flags):
+        items = tuple(dict.fromkeys(items))
+        if "" in items or (not items and "e" not in defn.flags):
             raise _refused(defn, value)
-    if defn.allowed and not all(one in defn.allowed for one in found):
+    if defn.allowed and not all(item in defn.allowed for item in items):
         raise _refused(defn, value)
-    return found
+    return items
 
 
 def _text(defn: ConfigDef, value: str) -> str:
     if not defn.allowed or value in defn.allowed:
         return value
-    if "c" in defn.flags and value.lower() in (one.lower() for one in defn.allowed):
+    if "c" in defn.flags and value.lower() in (word.lower() for word in defn.allowed):
         return value
     raise _refused(defn, value)

@@ -18,16 +18,16 @@ def ip_overrides(given: object) -> dict[str, int]:
 
     :raises ConfigError: an entry is malformed, or a count is negative
     """
-    found: dict[str, int] = {}
+    overrides: dict[str, int] = {}
     for entry in str(given or "").split(","):
         address, _, count = entry.strip().rpartition(":")
         if not entry.strip():
             continue
         try:
             connections = int(count)
-            found[str(ip_address(address.strip().strip("[]")))] = connections
+            overrides[str(ip_address(address.strip().strip("[]")))] = connections
         except ValueError:
             raise ConfigError(KEY, entry, _ALLOWED) from None
         if connections < 0:
             raise ConfigError(KEY, entry, _ALLOWED)
-    return found
+    return overrides

@@ -179,8 +179,8 @@ class BrokerConfig:
 
     def source(self, name: _Str) -> Source:
         """Returns the source of the value that :meth:`get` returns."""
-        found = self.synonyms(name)
-        return found[0].source if found else Source.DEFAULT
+        synonyms = self.synonyms(name)
+        return synonyms[0].source if synonyms else Source.DEFAULT
 
     def synonyms(self, name: _Str) -> tuple[Synonym, ...]:
         """Returns the layers of a broker key: the effective value first, then what would hold without it, and
@@ -226,7 +226,7 @@ class BrokerConfig:
         return value
 
     def _synonyms(self, names: tuple[_Str, ...]) -> tuple[Synonym, ...]:
-        found = [
+        synonyms = [
             Synonym(name, _shown(BROKER_CONFIGS.find(name), layer[name]), source)
             for source, layer in self._layers
             for name in names
@@ -235,8 +235,8 @@ class BrokerConfig:
         for name in names:
             defn = BROKER_CONFIGS.find(name)
             if defn.default is not None:
-                found.append(Synonym(name, _shown(defn, defn.default), Source.DEFAULT))
-        return tuple(found)
+                synonyms.append(Synonym(name, _shown(defn, defn.default), Source.DEFAULT))
+        return tuple(synonyms)
 
 
 def _parsed(given: Mapping[str, Given] | None) -> dict[str, Typed]:
@@ -352,8 +352,8 @@ class TopicConfig:
 
     def source(self, name: str) -> Source:
         """Returns the source of the value that :meth:`get` returns."""
-        found = self.synonyms(name)
-        return found[0].source if found else Source.DEFAULT
+        synonyms = self.synonyms(name)
+        return synonyms[0].source if synonyms else Source.DEFAULT
 
     def synonyms(self, name: str) -> tuple[Synonym, ...]:
         """Returns the layers of a topic key, the effective value first; each in the unit of its name.

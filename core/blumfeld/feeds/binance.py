@@ -34,8 +34,8 @@ class Message:
 
     def parsed(self) -> dict[str, Any]:
         """The JSON, numbers as they are written."""
-        found: dict[str, Any] = json.loads(self.value, parse_float=Decimal)
-        return found
+        fields: dict[str, Any] = json.loads(self.value, parse_float=Decimal)
+        return fields
 
 
 @attrs.frozen

@@ -63,11 +63,11 @@ a start needs only two of them.
 
 def command_for(name: str) -> Command | None:
     """Returns the function that decides on requests of this class, or ``None``."""
-    found = COMMANDS.get(name)
-    if found is None:
+    command = COMMANDS.get(name)
+    if command is None:
         return None
-    module = import_module(f"blumfeld.metadata.{found[0]}")
-    return cast("Command", getattr(module, found[1]))
+    module = import_module(f"blumfeld.metadata.{command[0]}")
+    return cast("Command", getattr(module, command[1]))
 
 
 class PeriodicCommand(NamedTuple):

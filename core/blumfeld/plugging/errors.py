@@ -123,11 +123,11 @@ def usable_part(raw: Any, hint: Any, path: str, problems: list[Problem]) -> Any:
     if isinstance(raw, Mapping) and (struct := _struct_in(hint)) is not None:
         return _usable_table(raw, struct, path, problems)
     if isinstance(raw, Mapping) and (value_hint := _inner_hint(hint, dict)) is not None:
-        parts = {key: usable_part(one, value_hint, f"{path}.{key}", problems) for key, one in raw.items()}
+        parts = {key: usable_part(inner, value_hint, f"{path}.{key}", problems) for key, inner in raw.items()}
         return {key: part for key, part in parts.items() if part is not LEFT_OUT}
     if isinstance(raw, list) and (item_hint := _inner_hint(hint, list)) is not None:
-        kept = [usable_part(one, item_hint, f"{path}[{nth}]", problems) for nth, one in enumerate(raw)]
-        return LEFT_OUT if any(one is LEFT_OUT for one in kept) else kept
+        kept = [usable_part(inner, item_hint, f"{path}[{nth}]", problems) for nth, inner in enumerate(raw)]
+        return LEFT_OUT if any(inner is LEFT_OUT for inner in kept) else kept
     try:
         msgspec.convert(raw, hint, strict=True)
     except msgspec.ValidationError as error:
@@ -176,7 +176,8 @@ def _inner_hint(hint: Any, container: type) -> Any:
     origin, arguments = get_origin(hint), get_args(hint)
     if origin in (Union, types.UnionType):
         return next(
-            (one for one in (_inner_hint(part, container) for part in arguments) if one is not None), None
+            (inner for inner in (_inner_hint(part, container) for part in arguments) if inner is not None),
+            None,
         )
     if origin is Annotated:
         return _inner_hint(arguments[0], container)
@@ -190,13 +191,13 @@ def _value_problem(error: msgspec.ValidationError, raw: object, path: str, hint:
     message, _, at = str(error).partition(" - at `$")
     steps = at.rstrip("`")
     full = path + steps if path else steps.lstrip(".")
-    found = _value_at(raw, steps)
+    value = _value_at(raw, steps)
     if message.startswith("Invalid enum value") and get_origin(hint) is Literal:
-        return Problem(full, shown(found), one_of(str(found), map(str, get_args(hint))))
+        return Problem(full, shown(value), one_of(str(value), map(str, get_args(hint))))
     wanted, _, _ = message.removeprefix("Expected ").partition(", got ")
     kinds, _, bounds = wanted.lstrip("`").partition("`")
     words = [_WORDS.get(kind.strip(), kind.strip()) for kind in kinds.split("|") if kind.strip() != "null"]
-    return Problem(full, shown(found), " or ".join(words) + bounds)
+    return Problem(full, shown(value), " or ".join(words) + bounds)
 
 
 def _value_at(raw: object, steps: str) -> object:

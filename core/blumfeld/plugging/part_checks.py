@@ -88,7 +88,7 @@ def _storage_problems(storage: Any) -> list[str]:
     name = log_class.__name__
     if missing := problems(log_class, PartitionLog):
         return [*lacks, *(f"its log_class {name}: {line}" for line in missing)]
-    if any(hasattr(log_class, one) for one in _own(SegmentedLog)) or storage.compacts:
+    if any(hasattr(log_class, member) for member in _own(SegmentedLog)) or storage.compacts:
         why = "compacts is true, and " if storage.compacts else ""
         lacks += [
             f"{why}its log_class {name} is no SegmentedLog: {o}" for o in problems(log_class, SegmentedLog)
@@ -110,16 +110,16 @@ def check_given(plugin: str, hook_name: str, answer: Any) -> None:
     """
     protocol = PROTOCOL_ITEMS.get(hook_name)
     if protocol is not None:
-        for one in answer:
-            if lacks := problems(one, protocol):
+        for item in answer:
+            if lacks := problems(item, protocol):
                 raise PluginContractError(
-                    f"plug-in {plugin}: {type(one).__name__} is no {protocol.__name__}: {'; '.join(lacks)}"
+                    f"plug-in {plugin}: {type(item).__name__} is no {protocol.__name__}: {'; '.join(lacks)}"
                 )
     kind = ITEMS.get(hook_name)
     if kind is None:
         return
-    for one in answer:
-        if not isinstance(one, kind):
+    for item in answer:
+        if not isinstance(item, kind):
             raise PluginContractError(
-                f"plug-in {plugin}: {hook_name} gave {one!r}, which is no {kind.__name__}"
+                f"plug-in {plugin}: {hook_name} gave {item!r}, which is no {kind.__name__}"
             )

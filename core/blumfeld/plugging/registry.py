@@ -46,9 +46,9 @@ class Registry:
     """All entry points of the group. Only :meth:`load` imports, and only the plug-in that is asked for."""
 
     def __init__(self, points: Iterable[EntryPoint] | None = None) -> None:
-        found = entry_points(group=GROUP) if points is None else points
+        installed = entry_points(group=GROUP) if points is None else points
         self._points: dict[str, list[EntryPoint]] = {}
-        for point in found:
+        for point in installed:
             self._points.setdefault(point.name, []).append(point)
 
     def names(self) -> list[str]:

@@ -21,13 +21,13 @@ def problems(part: Any, protocol: type[Any]) -> list[str]:
 
     :param part: an object; or a class, of which methods are checked and attributes are not: they come with ``__init__``
     """
-    found: list[str] = []
+    lines: list[str] = []
     for name, member in _members(protocol):
         if inspect.isfunction(member):
-            found += _method_problems(part, name, member)
+            lines += _method_problems(part, name, member)
         elif not isinstance(part, type) and not _has_attribute(part, name):
-            found.append(f"no {name}")
-    return found
+            lines.append(f"no {name}")
+    return lines
 
 
 def _members(protocol: type[Any]) -> Iterator[tuple[str, Any]]:
@@ -61,13 +61,13 @@ def _has_attribute(part: Any, name: str) -> bool:
 
 def _static(part: Any, name: str) -> Any:
     """The member without running a property, which may raise before a start; what a Protocol brings doesn't count."""
-    found = inspect.getattr_static(part, name, _NOTHING)
+    member = inspect.getattr_static(part, name, _NOTHING)
     kinds = part.__mro__ if isinstance(part, type) else type(part).__mro__
     for kind in kinds:
         if name in kind.__dict__:
-            stub = getattr(kind, "_is_protocol", False) and found is kind.__dict__[name]
-            return _NOTHING if stub else found
-    return found
+            stub = getattr(kind, "_is_protocol", False) and member is kind.__dict__[name]
+            return _NOTHING if stub else member
+    return member
 
 
 def _method_problems(part: Any, name: str, wanted: Any) -> Iterator[str]:
@@ -108,9 +108,9 @@ def _can_be_called(has: inspect.Signature, asked: inspect.Signature, *, unbound:
     given by place, others by name.
     """
     parameters = [*asked.parameters.values()][1:]  # without self
-    for given in (parameters, [one for one in parameters if one.default is one.empty]):
-        by_place = [one for one in given if one.kind is not one.KEYWORD_ONLY]
-        by_name = {one.name: one for one in given if one.kind is one.KEYWORD_ONLY}
+    for given in (parameters, [param for param in parameters if param.default is param.empty]):
+        by_place = [param for param in given if param.kind is not param.KEYWORD_ONLY]
+        by_name = {param.name: param for param in given if param.kind is param.KEYWORD_ONLY}
         try:
             has.bind(*([None] if unbound else []), *by_place, **by_name)
         except TypeError:
@@ -121,9 +121,9 @@ def _can_be_called(has: inspect.Signature, asked: inspect.Signature, *, unbound:
 def _shown(asked: inspect.Signature) -> str:
     """The arguments as a caller gives them."""
     names = []
-    for one in [*asked.parameters.values()][1:]:
-        if one.kind is one.KEYWORD_ONLY:
-            names.append(f"{one.name}=…")
+    for param in [*asked.parameters.values()][1:]:
+        if param.kind is param.KEYWORD_ONLY:
+            names.append(f"{param.name}=…")
         else:
-            names.append(one.name if one.default is one.empty else f"{one.name}?")
+            names.append(param.name if param.default is param.empty else f"{param.name}?")
     return f"({', '.join(names)})"

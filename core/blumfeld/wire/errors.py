@@ -221,8 +221,8 @@ _MESSAGES: dict[ErrorCode, str] = {
 
 def message_of(code: ErrorCode) -> str:
     """Returns a short sentence for people; empty only for ``NONE``."""
-    found = _MESSAGES.get(code)
-    return code.name.replace("_", " ").lower() if found is None else found
+    message = _MESSAGES.get(code)
+    return code.name.replace("_", " ").lower() if message is None else message
 
 
 def known_code(code: int) -> ErrorCode:

@@ -55,13 +55,13 @@ def errors_in(answer: object) -> Iterator[int]:
 
 
 def _places_of(kind: type) -> _Places:
-    found = _PLACES[kind] = _looked_up(kind)
-    return found
+    places = _PLACES[kind] = _looked_up(kind)
+    return places
 
 
 def _looked_up(kind: type) -> _Places:
     # A class of ours that extends a message's, such as a partition's answer that waits, has the places of the message.
-    generated = next((one for one in kind.__mro__ if one.__module__.startswith(_MESSAGES)), None)
+    generated = next((base for base in kind.__mro__ if base.__module__.startswith(_MESSAGES)), None)
     if generated is None or not issubclass(generated, (Message, Struct)):
         return _NOWHERE
     fields = fields_of(generated)

@@ -205,8 +205,8 @@ class Joining:
         return tuple((p.name, bytes(p.metadata)) for p in self.request.protocols)
 
     def _rebalance_timeout_ms(self) -> int:
-        asked = self.request.rebalance_timeout_ms
-        return self.request.session_timeout_ms if asked < 0 else asked
+        timeout_ms = self.request.rebalance_timeout_ms
+        return self.request.session_timeout_ms if timeout_ms < 0 else timeout_ms
 
 
 def put_back(group: Group, refused: ReplacementRefused, edit: Edit) -> None:

@@ -150,8 +150,8 @@ class ClassicGroups:
         group, member = self._member(request.group_id, request.member_id, request.group_instance_id)
         if request.generation_id != group.generation:
             raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
-        asked = ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name))
-        if any(None not in (given, ours) and given != ours for given, ours in asked):
+        claims = ((request.protocol_type, group.protocol_type), (request.protocol_name, group.protocol_name))
+        if any(None not in (given, ours) and given != ours for given, ours in claims):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         if group.state is State.PREPARING:
             raise BrokerError(ErrorCode.REBALANCE_IN_PROGRESS)

@@ -45,13 +45,13 @@ class DescribeApi:
         """Ask the shard of each group and merge the answers in the order of the request. A group with a topic
         that the client may not describe gets TOPIC_AUTHORIZATION_FAILED.
         """
-        asked = list(request.group_ids)
-        parts = [self._one(group_id, context) for group_id in asked]
+        group_ids = list(request.group_ids)
+        parts = [self._one(group_id, context) for group_id in group_ids]
         whole: Completion[Any] = Completion()
 
         def merge(_done: object) -> None:
             groups = []
-            for group_id, part in zip(asked, parts, strict=True):
+            for group_id, part in zip(group_ids, parts, strict=True):
                 group = _refused(group_id, part.error) if part.error else _visible(part.result(), context)
                 if request.include_authorized_operations and not group.error_code:
                     group.authorized_operations = authorized_operations(group_id, context)

@@ -109,16 +109,16 @@ class TurnSelector(TakenSelector):
         again, so that the time is counted from the last event.
         """
         poll = self._epoll.poll
-        found = poll(0, EVENTS_MAX)
-        if found or (timeout is not None and timeout <= 0):
-            return found
+        events = poll(0, EVENTS_MAX)
+        if events or (timeout is not None and timeout <= 0):
+            return events
         began = time.monotonic()
         awake_s = self.busy_poll_us / 1e6
         if timeout is not None:
             awake_s = min(awake_s, timeout)
         while (passed := time.monotonic() - began) < awake_s:
-            if found := poll(0, EVENTS_MAX):
-                return found
+            if events := poll(0, EVENTS_MAX):
+                return events
         return poll(None if timeout is None else max(0.0, timeout - passed), EVENTS_MAX)
 
     def close(self) -> None:

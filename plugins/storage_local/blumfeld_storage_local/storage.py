@@ -118,13 +118,13 @@ class LocalStorage:
         """Take the directories. Those that can't be used are offline; see :func:`starting.take_all`."""
         try:
             take_all(self._directories, cluster_id, node_id)
-            found = await find_all(self._directories)
+            logs = await find_all(self._directories)
         except BaseException:
             for directory in self._directories:
                 directory.leave()
             raise
-        self._where = found.logs
-        self._moves.found(found.moves)
+        self._where = logs.logs
+        self._moves.found(logs.moves)
         self._started = True
 
     def log_dirs(self) -> Sequence[LogDirInfo]:
@@ -133,7 +133,7 @@ class LocalStorage:
 
     def partitions(self) -> Sequence[tuple[TopicPartition, bytes]]:
         """Return every log that lies here, with its topic id; zero where a crash left none."""
-        return [found for directory in self._directories for found in directory.found.items()]
+        return [log for directory in self._directories for log in directory.found.items()]
 
     def previous_broker_epoch(self) -> int:
         """Return the broker epoch of the last clean stop, or -1 if the broker opened a log since; see KIP-966."""
@@ -326,15 +326,15 @@ class LocalStorage:
     def high_watermarks(self) -> dict[TopicPartition, int]:
         """Return the high watermarks of the last checkpoint."""
         self._check_started()
-        found: dict[TopicPartition, int] = {}
+        marks: dict[TopicPartition, int] = {}
         for directory in self._directories:
             if directory.online:
-                found |= {
+                marks |= {
                     partition: offset
                     for partition, offset in directory.checkpoints.high_watermarks.items()
                     if self._where.get(partition, directory) is directory
                 }
-        return found
+        return marks
 
     def checkpoint(self, high_watermarks: Iterable[tuple[TopicPartition, int]]) -> None:
         """Write recovery points, log starts and high watermarks.

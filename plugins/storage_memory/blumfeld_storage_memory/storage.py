@@ -326,13 +326,13 @@ class MemoryStorage:
         directory_id: bytes | None = None,
     ) -> PartitionLog:
         """Return the log as it was closed, or a new one."""
-        found = self._logs.get(partition)
-        if found is None:
-            found = self._logs[partition] = (
+        kept = self._logs.get(partition)
+        if kept is None:
+            kept = self._logs[partition] = (
                 topic_id,
                 MemoryLog(self._runtime, self._directory_id, config, listener),
             )
-        held, log = found
+        held, log = kept
         if held != topic_id:
             raise InconsistentTopicIdError(
                 f"the log of {partition} is of the topic {held.hex()}, not {topic_id.hex()}"

@@ -68,11 +68,11 @@ def pieces(ids: Sequence[str]) -> list[Sequence[str]]:
     """Cut ids into pieces of work."""
     cut: list[Sequence[str]] = []
     begin = characters = 0
-    for number, one in enumerate(ids):
-        characters += len(one)
+    for number, name in enumerate(ids):
+        characters += len(name)
         if characters > ID_CHARACTERS_AT_ONCE and number > begin:
             cut.append(ids[begin:number])
-            begin, characters = number, len(one)
+            begin, characters = number, len(name)
     cut.append(ids[begin:])
     return cut
 
@@ -87,4 +87,4 @@ def _compiled(pattern: str) -> Any:
 
 def _matches(compiled: Any, ids: Sequence[str]) -> list[bool]:
     fullmatch = compiled.fullmatch
-    return [fullmatch(one) is not None for one in ids]
+    return [fullmatch(name) is not None for name in ids]

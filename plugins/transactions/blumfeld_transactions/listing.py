@@ -156,11 +156,11 @@ class ListingApis:
         :raises BrokerError: COORDINATOR_LOAD_IN_PROGRESS if the shard has moved: a node that stops waits for one piece
         """
         matches: list[bool] = []
-        for some in pieces([one.transactional_id for one in listed]):
+        for some in pieces([listing.transactional_id for listing in listed]):
             if self._coordinator.epoch_of(partition) != epoch:
                 raise BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS)
             matches += yield from waited(self._patterns.matching(compiled, some))
-        return [one for one, does in zip(listed, matches, strict=True) if does]
+        return [listing for listing, does in zip(listed, matches, strict=True) if does]
 
     def _ask_shard(self, partition: int, epoch: int, filters: ListSome) -> Steps[deque[Completion[Any]]]:
         """Ask a shard for all its transactional ids, some at a time. The questions don't wait for each other's answers,
@@ -195,13 +195,13 @@ def _described(
     if done.error is not None:
         answer.error_code = getattr(done.error, "code", ErrorCode.UNKNOWN_SERVER_ERROR)
         return answer
-    found: Transaction = done.result()
-    answer.producer_id, answer.producer_epoch = found.producer_id, found.epoch
-    answer.transaction_state = found.state.text
-    answer.transaction_timeout_ms = found.timeout_ms
-    answer.transaction_start_time_ms = found.started_ms
+    transaction: Transaction = done.result()
+    answer.producer_id, answer.producer_epoch = transaction.producer_id, transaction.epoch
+    answer.transaction_state = transaction.state.text
+    answer.transaction_timeout_ms = transaction.timeout_ms
+    answer.transaction_start_time_ms = transaction.started_ms
     topics: dict[str, TopicData] = {}
-    for some in in_pieces(found.partitions, STEP_ELEMENTS):
+    for some in in_pieces(transaction.partitions, STEP_ELEMENTS):
         for topic, index in some:
             if topic in topics or context.authorize("Describe", "Topic", topic):
                 topics.setdefault(topic, TopicData(topic=topic)).partitions.append(index)
@@ -214,8 +214,8 @@ def describe_failed(request: DescribeTransactionsRequest, code: int, _message: s
     """Returns an answer with this error for each transactional id."""
     return DescribeTransactionsResponse(
         transaction_states=[
-            describe_transactions.TransactionState(transactional_id=one, error_code=code)
-            for one in request.transactional_ids
+            describe_transactions.TransactionState(transactional_id=name, error_code=code)
+            for name in request.transactional_ids
         ]
     )
 

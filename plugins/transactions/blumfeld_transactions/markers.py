@@ -114,11 +114,11 @@ class MarkerQueue:
             gone.append(at)
             if len(some) > most:
                 some, rest = some[:most], some[most:]
-            for one in some:
-                if one in taken:
-                    taken[one].append(at)
+            for order in some:
+                if order in taken:
+                    taken[order].append(at)
                 else:
-                    taken[one] = [at]
+                    taken[order] = [at]
             most -= len(some)
             if not most:
                 break
@@ -152,7 +152,7 @@ class MarkerSender:
     @property
     def waiting(self) -> int:
         """Number of markers that are not written yet."""
-        return sum(len(one.left) for one in self._pending.values())
+        return sum(len(pending.left) for pending in self._pending.values())
 
     def begin(self, partition: int, epoch: int, markers: WriteMarkers) -> None:
         """Write the markers of a transaction. A second order of the same shard for the same transaction is the first
@@ -160,8 +160,8 @@ class MarkerSender:
         order = Order(partition, epoch, markers.transactional_id, markers.producer_id, markers.epoch)
         if order in self._pending:
             return
-        one = self._pending[order] = Pending(order, markers)
-        self._queue(one, markers.partitions)
+        pending = self._pending[order] = Pending(order, markers)
+        self._queue(pending, markers.partitions)
 
     def _is_current(self, one: Pending) -> bool:
         """Whether the transaction is still to be ended by this shard. What a leadership that has ended ordered is
@@ -196,13 +196,13 @@ class MarkerSender:
         by_leader: dict[int, list[Partition]] = {}
         for at in partitions:
             topic = topics.get(at[0])
-            found = None if topic is None else topic.partitions.get(at[1])
-            if found is None:
+            known = None if topic is None else topic.partitions.get(at[1])
+            if known is None:
                 one.left.discard(at)  # the topic was deleted: there is nothing to end
-            elif found.leader in by_leader:
-                by_leader[found.leader].append(at)
+            elif known.leader in by_leader:
+                by_leader[known.leader].append(at)
             else:
-                by_leader[found.leader] = [at]
+                by_leader[known.leader] = [at]
         for node_id, some in by_leader.items():
             if node_id < 0:  # no leader
                 self._runtime.call_later(RETRY_MS, partial(self._queue, one, some))

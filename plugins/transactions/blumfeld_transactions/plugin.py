@@ -81,8 +81,8 @@ class Transactions:
 
     def _load(self, module: str) -> Sequence[ApiHandler]:
         loaded: Any = import_module(f"blumfeld_transactions.{module}")
-        found: Sequence[ApiHandler] = loaded.handlers(self._around, self._runtime)
-        return found
+        handlers: Sequence[ApiHandler] = loaded.handlers(self._around, self._runtime)
+        return handlers
 
     def init_producer_id(self, request: Message, context: RequestContext) -> Completion[Message]:
         """As :meth:`TransactionApis.init_producer_id`."""

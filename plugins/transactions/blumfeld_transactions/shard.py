@@ -265,21 +265,21 @@ class TransactionShard:
         return Decision(records=[self._record(asked.transactional_id, after)], reply=True)
 
     def _described(self, transactional_id: str) -> Transaction:
-        found = self._transactions.get(transactional_id)
-        if found is None:
+        transaction = self._transactions.get(transactional_id)
+        if transaction is None:
             raise BrokerError(ErrorCode.TRANSACTIONAL_ID_NOT_FOUND)
-        return found
+        return transaction
 
     def _listed(self, asked: ListSome, now_ms: int) -> list[tuple[str, Transaction]]:
         since_ms = now_ms - asked.open_longer_than_ms if asked.open_longer_than_ms >= 0 else None
         known = self._transactions
         return [
-            (transactional_id, one)
+            (transactional_id, transaction)
             for transactional_id in asked.transactional_ids
-            if (one := known.get(transactional_id)) is not None
-            and (asked.states is None or one.state in asked.states)
-            and (not asked.producer_ids or one.producer_id in asked.producer_ids)
-            and (since_ms is None or one.started_ms < since_ms)
+            if (transaction := known.get(transactional_id)) is not None
+            and (asked.states is None or transaction.state in asked.states)
+            and (not asked.producer_ids or transaction.producer_id in asked.producer_ids)
+            and (since_ms is None or transaction.started_ms < since_ms)
         ]
 
     def _abort_timed_out(self, asked: AbortTimedOut, now_ms: int) -> Decision:

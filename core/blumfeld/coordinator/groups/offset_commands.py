@@ -93,7 +93,7 @@ class OffsetCommands:
         return Decision()
 
     def _existing(self, request: OffsetCommitRequest, version: int) -> list[tuple[str, int]]:
-        named = [(self._topic(asked, version)[0], asked.partitions) for asked in request.topics]
+        named = [(self._topic(entry, version)[0], entry.partitions) for entry in request.topics]
         return [
             (topic.name, item.partition_index)
             for topic, partitions in named
@@ -112,10 +112,10 @@ class OffsetCommands:
             expire_ms = min(now_ms + request.retention_time_ms, INT64_MAX)
         records: list[CoordinatorRecord] = []
         response = OffsetCommitResponse()
-        for asked in request.topics:
-            topic, missing = self._topic(asked, version)
-            answer = OffsetCommitResponseTopic(name=asked.name, topic_id=asked.topic_id)
-            for partition in asked.partitions:
+        for entry in request.topics:
+            topic, missing = self._topic(entry, version)
+            answer = OffsetCommitResponseTopic(name=entry.name, topic_id=entry.topic_id)
+            for partition in entry.partitions:
                 code = missing or self._check_partition(topic, partition)
                 if code == ErrorCode.NONE and topic is not None:
                     committed = _committed(partition, topic.topic_id, now_ms, expire_ms)
@@ -186,20 +186,20 @@ class OffsetCommands:
         committed = self._store.of_group(request.group_id)
         records: list[CoordinatorRecord] = []
         response = OffsetDeleteResponse()
-        for asked in request.topics:
-            topic = self._image().topics.get(asked.name)
-            read = owner is not None and owner.is_subscribed(request.group_id, asked.name)
-            answer = OffsetDeleteResponseTopic(name=asked.name)
-            for item in asked.partitions:
+        for entry in request.topics:
+            topic = self._image().topics.get(entry.name)
+            read = owner is not None and owner.is_subscribed(request.group_id, entry.name)
+            answer = OffsetDeleteResponseTopic(name=entry.name)
+            for item in entry.partitions:
                 code = ErrorCode.NONE
                 if topic is None or item.partition_index not in topic.partitions:
                     code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
                 elif read:
                     code = ErrorCode.GROUP_SUBSCRIBED_TO_TOPIC
-                elif (asked.name, item.partition_index) in committed or self._pending.is_pending(
-                    request.group_id, (asked.name, item.partition_index)
+                elif (entry.name, item.partition_index) in committed or self._pending.is_pending(
+                    request.group_id, (entry.name, item.partition_index)
                 ):
-                    records.append(tombstone(request.group_id, asked.name, item.partition_index))
+                    records.append(tombstone(request.group_id, entry.name, item.partition_index))
                 answer.partitions.append(
                     OffsetDeleteResponsePartition(partition_index=item.partition_index, error_code=code)
                 )

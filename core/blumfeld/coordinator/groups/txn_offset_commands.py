@@ -54,10 +54,10 @@ class TxnOffsetCommands:
         self._check_member(request, version, now_ms)
         records: list[CoordinatorRecord] = []
         response = TxnOffsetCommitResponse()
-        for asked in request.topics:
-            topic = self._image().topics.get(asked.name)
-            answer = TxnOffsetCommitResponseTopic(name=asked.name)
-            for item in asked.partitions:
+        for entry in request.topics:
+            topic = self._image().topics.get(entry.name)
+            answer = TxnOffsetCommitResponseTopic(name=entry.name)
+            for item in entry.partitions:
                 code = self._check_partition(topic, item)
                 if code is ErrorCode.NONE and topic is not None:
                     records.append(_record(request.group_id, topic, item, now_ms))
@@ -99,11 +99,11 @@ class TxnOffsetCommands:
     def _existing(self, topics: list[TxnOffsetCommitRequestTopic]) -> list[tuple[str, int]]:
         known = self._image().topics
         return [
-            (asked.name, item.partition_index)
-            for asked in topics
-            if asked.name in known
-            for item in asked.partitions
-            if item.partition_index in known[asked.name].partitions
+            (entry.name, item.partition_index)
+            for entry in topics
+            if entry.name in known
+            for item in entry.partitions
+            if item.partition_index in known[entry.name].partitions
         ]
 
     def _check_partition(self, topic: TopicImage | None, asked: TxnOffsetCommitRequestPartition) -> ErrorCode:

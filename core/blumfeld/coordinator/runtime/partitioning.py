@@ -45,5 +45,5 @@ def partition_for(key: str, partition_count: int) -> int:
 def leader_for_key(image: ClusterImage, topic: str, key: str) -> int:
     """Returns the id of the broker whose coordinator has this key; -1 if no broker leads the partition, or the topic
     isn't there."""
-    found = image.topics.get(topic)
-    return -1 if found is None else found.partitions[partition_for(key, len(found.partitions))].leader
+    known = image.topics.get(topic)
+    return -1 if known is None else known.partitions[partition_for(key, len(known.partitions))].leader

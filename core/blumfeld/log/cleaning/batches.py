@@ -55,9 +55,9 @@ class Chunk(NamedTuple):
         :raises OSError: the CRC is wrong
         """
         at, length, crc = header[0], header[2], header[5]
-        found = crc32c(memoryview(self.data)[at + CRC_FROM : at + length + LOG_OVERHEAD_BYTES])
-        if found != crc:
-            self.bad(at, f"the batch's CRC is {found:08x}, its header says {crc:08x}")
+        computed = crc32c(memoryview(self.data)[at + CRC_FROM : at + length + LOG_OVERHEAD_BYTES])
+        if computed != crc:
+            self.bad(at, f"the batch's CRC is {computed:08x}, its header says {crc:08x}")
 
     def records(self, header: Header) -> tuple[bytes, int, int]:
         """Returns a buffer with the batch's uncompressed records, and their begin and end in it.
@@ -104,19 +104,19 @@ def chunks(source: Source, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
     """
     position, next_offset, wanted = 0, source.base_offset, chunk_bytes
     while position < source.size_bytes:
-        asked = min(wanted, source.size_bytes - position)
-        data = source.read(position, asked)
+        size_bytes = min(wanted, source.size_bytes - position)
+        data = source.read(position, size_bytes)
         headers: list[Header] = []
         chunk = Chunk(source, position, data, headers, 0)
-        if len(data) < asked:
+        if len(data) < size_bytes:
             chunk.bad(len(data), f"the segment ends here, not after {source.size_bytes} bytes")
         at, wanted = 0, chunk_bytes
-        while asked - at >= HEADER_BYTES:
+        while size_bytes - at >= HEADER_BYTES:
             header: Header = (at, *_unpack_header(data, at))
             base_offset, size, magic, delta = header[1], header[2] + LOG_OVERHEAD_BYTES, header[4], header[7]
             if magic != MAGIC or size < HEADER_BYTES:
                 chunk.bad(at, f"a batch of format {magic} and {size} bytes")
-            if at + size > asked:
+            if at + size > size_bytes:
                 wanted = max(chunk_bytes, size)
                 break
             if base_offset < next_offset or delta < 0 or base_offset + delta >= source.next_offset:
@@ -126,6 +126,6 @@ def chunks(source: Source, chunk_bytes: int = CHUNK_BYTES) -> Iterator[Chunk]:
             at += size
         if headers:
             yield chunk._replace(size_bytes=at)
-        elif max(wanted, asked + 1) > source.size_bytes - position:
-            chunk.bad(0, f"a batch is cut off: {asked} bytes are there")
+        elif max(wanted, size_bytes + 1) > source.size_bytes - position:
+            chunk.bad(0, f"a batch is cut off: {size_bytes} bytes are there")
         position += at

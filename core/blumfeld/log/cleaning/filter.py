@@ -146,12 +146,12 @@ class BatchFilter:
         horizon_ms = header[8] if header[6] & DELETE_HORIZON_BIT else None
         plain = chunk.records(header)
         walked = chunk.keys(header, plain)
-        found = self._part.map.get_many(walked.keys)
-        if not walked.without_key and not walked.tombstones and max(found) <= base_offset:
+        newest = self._part.map.get_many(walked.keys)
+        if not walked.without_key and not walked.tombstones and max(newest) <= base_offset:
             return None
         latest = self._part.latest_offset
         offsets = [base_offset + delta for delta in walked.deltas]
-        keep = [offset >= last or offset > latest for offset, last in zip(offsets, found, strict=True)]
+        keep = [offset >= last or offset > latest for offset, last in zip(offsets, newest, strict=True)]
         for index in walked.without_key:
             if offsets[index] <= latest:
                 keep[index] = False

@@ -114,7 +114,7 @@ class OffsetMap:
     def get_many(self, keys: Sequence[bytes]) -> list[int]:
         """Returns each key's offset, or -1."""
         table, slots, md5, words = self._table, self._slots, _md5, _words
-        found = []
+        offsets = []
         for key in keys:
             low, high = words(md5(key).digest())
             if not low:
@@ -123,13 +123,13 @@ class OffsetMap:
             word = table[at]
             while word:
                 if word == low and table[at + 1] == high:
-                    found.append(table[at + 2])
+                    offsets.append(table[at + 2])
                     break
                 at = (at // 3 + 1 + high % (slots - 1)) % slots * 3
                 word = table[at]
             else:
-                found.append(NOT_FOUND)
-        return found
+                offsets.append(NOT_FOUND)
+        return offsets
 
     def mark(self, from_offset: int, to_offset: int) -> bytearray:
         """Returns one byte for each offset of [``from_offset``, ``to_offset``): 1 if it is some key's last

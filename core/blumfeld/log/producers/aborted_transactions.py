@@ -71,13 +71,13 @@ class AbortedTransactions:
         """
         if not self._entries:
             return []
-        found = []
+        transactions = []
         for entry in self._entries[bisect_left(self._last_offsets, from_offset) :]:
             if entry.first_offset < to_offset:
-                found.append(entry)
+                transactions.append(entry)
             if entry.last_stable_offset >= to_offset:
                 break
-        return found
+        return transactions
 
     def between(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
         """Returns the transactions whose marker is in [``from_offset``, ``to_offset``), such as those of one

@@ -109,9 +109,9 @@ def decode_snapshot(data: bytes) -> list[ProducerEntry]:
     version, crc, count = _HEADER.unpack_from(data)
     if version != _VERSION:
         raise CorruptSnapshot(f"unknown version {version} of a producer snapshot: only 1 is allowed")
-    found = crc32c(memoryview(data)[_CRC_END:])
-    if found != crc:
-        raise CorruptSnapshot(f"the CRC is {found:08x}, the header says {crc:08x}")
+    computed = crc32c(memoryview(data)[_CRC_END:])
+    if computed != crc:
+        raise CorruptSnapshot(f"the CRC is {computed:08x}, the header says {crc:08x}")
     if len(data) != HEADER_BYTES + count * ENTRY_BYTES:
         raise CorruptSnapshot(f"{len(data)} bytes can't hold {count} entries")
     return [_decode_entry(fields) for fields in _ENTRY.iter_unpack(memoryview(data)[HEADER_BYTES:])]

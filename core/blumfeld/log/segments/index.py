@@ -146,7 +146,7 @@ class OffsetIndex(_Index[OffsetPosition]):
         The batch that holds ``offset`` starts there or later.
         """
         data, wanted, entry = self._data, offset - self.base_offset, _OFFSET_ENTRY.unpack_from
-        found, low, high = (0, 0), 0, len(data) // OFFSET_ENTRY_BYTES
+        floor, low, high = (0, 0), 0, len(data) // OFFSET_ENTRY_BYTES
         if high:
             # Batches of a topic are mostly alike in size, so interpolation mostly hits. Start there and
             # double the distance until the target lies between two probes.
@@ -157,7 +157,7 @@ class OffsetIndex(_Index[OffsetPosition]):
             while low <= at < high:
                 probe = entry(data, at * OFFSET_ENTRY_BYTES)
                 if probe[0] <= wanted:
-                    found, low = probe, at + 1
+                    floor, low = probe, at + 1
                     at += step
                 else:
                     high = at
@@ -167,10 +167,10 @@ class OffsetIndex(_Index[OffsetPosition]):
             middle = (low + high) >> 1
             probe = entry(data, middle * OFFSET_ENTRY_BYTES)
             if probe[0] <= wanted:
-                found, low = probe, middle + 1
+                floor, low = probe, middle + 1
             else:
                 high = middle
-        return OffsetPosition(self.base_offset + found[0], found[1])
+        return OffsetPosition(self.base_offset + floor[0], floor[1])
 
     def copy(self) -> OffsetIndex:
         """Returns an independent copy."""

@@ -265,12 +265,12 @@ def verify_epochs(data: bytes | None, name: str, segments: Sequence[SegmentSumma
 
 def first_epochs(segments: Iterable[SegmentSummary]) -> list[tuple[int, int]]:
     """Returns (leader epoch, its first offset), ascending: the minimum content of the checkpoint."""
-    found: list[tuple[int, int]] = []
+    epochs: list[tuple[int, int]] = []
     for summary in segments:
         for epoch, offset in summary.first_epochs:
-            if not found or epoch > found[-1][0]:
-                found.append((epoch, offset))
-    return found
+            if not epochs or epoch > epochs[-1][0]:
+                epochs.append((epoch, offset))
+    return epochs
 
 
 def verify_snapshot(data: bytes, name: str, offset: int, log_end_offset: int) -> Iterator[Finding]:

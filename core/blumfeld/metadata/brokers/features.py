@@ -97,8 +97,8 @@ def _update(state: ControllerState, update: FeatureUpdateKey) -> list[Message]:
         )
     image = state.image
     nodes: list[tuple[str, Sequence[BrokerFeature | ControllerFeature]]] = [
-        *((f"broker {one.broker_id}", one.features) for one in image.registrations.values()),
-        *((f"controller {one.controller_id}", one.features) for one in image.controllers.values()),
+        *((f"broker {member.broker_id}", member.features) for member in image.registrations.values()),
+        *((f"controller {member.controller_id}", member.features) for member in image.controllers.values()),
     ]
     for node, features in nodes:
         ranges = {f.name: (f.min_supported_version, f.max_supported_version) for f in features}

@@ -104,9 +104,9 @@ class MetadataImage:
     def controller_endpoints(self, listener: str) -> list[tuple[int, Endpoint]]:
         """Returns the registered controllers that have a listener of this name, by id."""
         return [
-            (one.controller_id, Endpoint(listener, at.host, at.port))
-            for _, one in sorted(self.controllers.items())
-            for at in one.end_points
+            (controller.controller_id, Endpoint(listener, at.host, at.port))
+            for _, controller in sorted(self.controllers.items())
+            for at in controller.end_points
             if at.name == listener
         ]
 
@@ -177,12 +177,12 @@ class MetadataImage:
 
     def section_records(self) -> dict[str, tuple[Message, ...]]:
         """Returns the records that the plug-ins' sections consist of, by section."""
-        found: dict[str, list[Message]] = {}
+        by_section: dict[str, list[Message]] = {}
         for record in self.kept.values():
             section = self.section_kinds.by_record.get(type(record))
             if section is not None:
-                found.setdefault(section.name, []).append(record)
-        return {name: tuple(records) for name, records in found.items()}
+                by_section.setdefault(section.name, []).append(record)
+        return {name: tuple(records) for name, records in by_section.items()}
 
     def __eq__(self, other: object) -> bool:
         """Whether both images describe the same cluster state; offsets and epochs don't count."""

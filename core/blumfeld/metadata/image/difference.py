@@ -47,7 +47,7 @@ def difference(old: MetadataImage, new: MetadataImage) -> Steps[Difference]:
             created.append(topic)
         number = len(changed)
         for part in _parts(topic):
-            changed += ((topic, one) for index, one in part.items() if there.get(index) != one)
+            changed += ((topic, entry) for index, entry in part.items() if there.get(index) != entry)
             looks += 1 + len(part)
             if looks >= SLICE_LOOKS:
                 looks = 0
@@ -90,15 +90,15 @@ def _collect(topic: TopicImage, gone: list[PartitionImage]) -> Steps[None]:
 
 
 def _differing(old: Mapping[Key, object], new: Mapping[Key, object]) -> Steps[tuple[Key, ...]]:
-    found: list[Key] = []
+    differing: list[Key] = []
     for looks, key in enumerate(old, start=1):
         if key not in new:
-            found.append(key)
+            differing.append(key)
         if not looks % SLICE_LOOKS:
             yield None
     for looks, (key, value) in enumerate(new.items(), start=1):
         if old.get(key) != value:
-            found.append(key)
+            differing.append(key)
         if not looks % SLICE_LOOKS:
             yield None
-    return tuple(found)
+    return tuple(differing)

@@ -212,10 +212,10 @@ class ImageStep:
         )
 
     def _registered(self, broker_id: int, broker_epoch: int) -> records.RegisterBrokerRecord:
-        found = self.image.registrations.get(broker_id)
-        if found is None or found.broker_epoch != broker_epoch:
+        registration = self.image.registrations.get(broker_id)
+        if registration is None or registration.broker_epoch != broker_epoch:
             raise BrokenMetadata(f"broker {broker_id} of epoch {broker_epoch} changes but is not registered")
-        return found
+        return registration
 
     def _set_broker(self, record: records.RegisterBrokerRecord) -> None:
         self.image.registrations[record.broker_id] = record

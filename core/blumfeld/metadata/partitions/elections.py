@@ -32,8 +32,10 @@ def without_broker(state: ControllerState, broker_id: int) -> Changes:
     If partitions are left, call it again when these records are in the image: what it has changed is no longer in the
     index, so it always begins at the front.
     """
-    found = state.image.index.in_sync(broker_id)
-    return _changes(state, _without(state.image, broker_id), along(found, all_of(found)), removed=broker_id)
+    partitions = state.image.index.in_sync(broker_id)
+    return _changes(
+        state, _without(state.image, broker_id), along(partitions, all_of(partitions)), removed=broker_id
+    )
 
 
 def without_lost_broker(state: ControllerState, broker_id: int) -> Changes:
@@ -70,11 +72,11 @@ def without_directories(
     def offline(partition: PartitionImage) -> bool:
         return broker_id in partition.isr and directory_of(partition, broker_id) in directories
 
-    found = state.image.index.in_sync(broker_id)
+    partitions = state.image.index.in_sync(broker_id)
     return _changes(
         state,
         _without(state.image, broker_id),
-        along(found, ahead or all_of(found)),
+        along(partitions, ahead or all_of(partitions)),
         offline,
         removed=broker_id,
     )
@@ -123,9 +125,9 @@ def with_preferred_leaders(state: ControllerState, ahead: Sweep | None = None) -
         first = partition.replicas[0]
         return usable(first, directory_of(partition, first))
 
-    found = state.image.index.not_preferred()
+    partitions = state.image.index.not_preferred()
     return _changes(
-        state, usable, along(found, ahead or all_of(found)), electable, election=Election.PREFERRED
+        state, usable, along(partitions, ahead or all_of(partitions)), electable, election=Election.PREFERRED
     )
 
 
@@ -133,8 +135,8 @@ def _elections(state: ControllerState, usable: Usable, ahead: Sweep | None) -> C
     def electable(partition: PartitionImage) -> bool:
         return any(usable(replica, directory_of(partition, replica)) for replica in partition.replicas)
 
-    found = state.image.index.led(NO_LEADER)
-    return _changes(state, usable, along(found, ahead or all_of(found)), electable)
+    partitions = state.image.index.led(NO_LEADER)
+    return _changes(state, usable, along(partitions, ahead or all_of(partitions)), electable)
 
 
 def _changes(
@@ -146,7 +148,7 @@ def _changes(
     lost: int | None = None,
     election: Election | None = None,
 ) -> Changes:
-    found: list[Message] = []
+    changes: list[Message] = []
     broker_config = effective_config(state)
     topic: TopicImage | None = None
     config: TopicConfig | None = None
@@ -160,7 +162,7 @@ def _changes(
             change.isr = [replica for replica in change.isr if replica != removed]
             record = change.record()
             if record is not None:
-                found.append(record)
-        if len(found) == SLICE_RECORDS or looks == SLICE_LOOKS:
-            return Changes(found, ahead)
-    return Changes(found, None)
+                changes.append(record)
+        if len(changes) == SLICE_RECORDS or looks == SLICE_LOOKS:
+            return Changes(changes, ahead)
+    return Changes(changes, None)

@@ -225,18 +225,18 @@ def delete_topics(
     """
     wanted = list(request.topics) or [DeleteTopicState(name=name) for name in request.topic_names]
     enabled = state.config.bool("delete.topic.enable")
-    found: list[tuple[DeleteTopicState, bytes | None, BrokerError | None]] = []
+    outcomes: list[tuple[DeleteTopicState, bytes | None, BrokerError | None]] = []
     for topic in wanted:
         try:
             if not enabled:
                 raise BrokerError(ErrorCode.TOPIC_DELETION_DISABLED)
-            found.append((topic, _wanted_id(state, topic), None))
+            outcomes.append((topic, _wanted_id(state, topic), None))
         except BrokerError as error:
-            found.append((topic, None, error))
-    times = Counter(topic_id for _, topic_id, _ in found if topic_id is not None)
+            outcomes.append((topic, None, error))
+    times = Counter(topic_id for _, topic_id, _ in outcomes if topic_id is not None)
     records: list[Message] = []
     results: dict[tuple[str | None, bytes], DeletableTopicResult] = {}
-    for topic, topic_id, refused in found:
+    for topic, topic_id, refused in outcomes:
         name = topic.name
         if topic_id is not None:
             name = state.image.topic_names[topic_id]
@@ -264,7 +264,7 @@ def _wanted_id(state: ControllerState, topic: DeleteTopicState) -> bytes:
         if topic.topic_id not in state.image.topic_names:
             raise BrokerError(ErrorCode.UNKNOWN_TOPIC_ID)
         return topic.topic_id
-    found = state.image.topics.get(topic.name or "")
-    if found is None:
+    known = state.image.topics.get(topic.name or "")
+    if known is None:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION)
-    return found.topic_id
+    return known.topic_id

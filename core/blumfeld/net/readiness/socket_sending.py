@@ -117,7 +117,7 @@ class SocketSendQueue(SendQueue):
         except OSError:
             self._read_region(region)
             return True
-        asked = min(left, PUSH_BYTES_MAX)
-        sent = sendfile(self._socket.fileno(), fd, region.position + at, asked)
+        size_bytes = min(left, PUSH_BYTES_MAX)
+        sent = sendfile(self._socket.fileno(), fd, region.position + at, size_bytes)
         self._region_taken(region, sent)
-        return sent == asked
+        return sent == size_bytes

@@ -36,11 +36,11 @@ async def resolve(runtime: Runtime, host: str, port: int, *, passive: bool) -> l
     flags = socket.AI_PASSIVE if passive else 0
     wanted = (host or None, port, socket.AF_UNSPEC, socket.SOCK_STREAM, 0)
     try:
-        found = socket.getaddrinfo(*wanted, flags | socket.AI_NUMERICHOST)
+        addresses = socket.getaddrinfo(*wanted, flags | socket.AI_NUMERICHOST)
     except socket.gaierror:
-        found = await runtime.offload(socket.getaddrinfo, *wanted, flags)
-    found.sort(key=lambda entry: entry[0] != socket.AF_INET)
-    return [(family, address) for family, _, _, _, address in found]
+        addresses = await runtime.offload(socket.getaddrinfo, *wanted, flags)
+    addresses.sort(key=lambda entry: entry[0] != socket.AF_INET)
+    return [(family, address) for family, _, _, _, address in addresses]
 
 
 async def listening(runtime: Runtime, host: str, port: int, backlog: int) -> tuple[socket.socket, int]:

@@ -121,9 +121,9 @@ def _message(entry: memoryview) -> _Message:
     offset, _, crc, magic, attributes = _ENTRY.unpack_from(entry)
     if magic not in (0, 1):
         raise UnsupportedMagic(magic)
-    found = zlib.crc32(entry[16:])
-    if found != crc:
-        raise CorruptBatch(f"the message's CRC is {found:08x}, its header says {crc:08x}")
+    computed = zlib.crc32(entry[16:])
+    if computed != crc:
+        raise CorruptBatch(f"the message's CRC is {computed:08x}, its header says {crc:08x}")
     at, timestamp = _ENTRY.size, NO_TIMESTAMP
     if magic == 1:
         if len(entry) < at + 16:

@@ -192,9 +192,9 @@ class RecordBatch:
 
         :raises CorruptBatch: it differs from the header's
         """
-        found = crc32c(self.data[CRC_FROM:])
-        if found != self.crc:
-            raise CorruptBatch(f"the batch's CRC is {found:08x}, its header says {self.crc:08x}")
+        computed = crc32c(self.data[CRC_FROM:])
+        if computed != self.crc:
+            raise CorruptBatch(f"the batch's CRC is {computed:08x}, its header says {self.crc:08x}")
 
     def assign_offset(self, base_offset: int, leader_epoch: int) -> None:
         """Patch offset and leader epoch into the bytes and into this view; the CRC stays valid.

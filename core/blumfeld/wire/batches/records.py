@@ -258,11 +258,11 @@ def _skip(at: int, length: int, least: int, end: int) -> int:
 
 
 def _headers(data: bytes, at: int, count: int) -> Headers:
-    found = []
+    headers = []
     for _ in range(count):
         length, at = read_varint(data, at)
         name = data[at : at + length].decode("utf-8", "surrogateescape")
         length, at = read_varint(data, at + length)
-        found.append((name, None if length < 0 else data[at : at + length]))
+        headers.append((name, None if length < 0 else data[at : at + length]))
         at += max(length, 0)
-    return tuple(found)
+    return tuple(headers)

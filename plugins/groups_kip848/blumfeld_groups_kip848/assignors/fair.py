@@ -141,7 +141,7 @@ def _search(
     load_max = holdings.load[source] - 2
     givers, offered = [source], set[bytes]()
     while givers:
-        found: list[int] = []
+        reached_now: list[int] = []
         for giver in givers:
             for topic_id in holdings.of(giver):
                 if topic_id in offered:
@@ -150,13 +150,13 @@ def _search(
                 for kind in kinds.readers[topic_id]:
                     if kind not in reached and kind not in settled:
                         reached[kind] = (giver, topic_id)
-                        found.append(kind)
+                        reached_now.append(kind)
                 yield from pace.look(len(kinds.readers[topic_id]))
             yield from pace.look(len(holdings.of(giver)))
-        least = kinds.least_of(found)
+        least = kinds.least_of(reached_now)
         if least is not None and least[0] <= load_max:
             return least[1]
-        givers = [member_id for kind in found for member_id in kinds.members[kind]]
+        givers = [member_id for kind in reached_now for member_id in kinds.members[kind]]
     return None
 
 

@@ -43,8 +43,8 @@ class ClassicJoining:
     @property
     def rebalance_timeout_ms(self) -> int:
         """The requested rebalance timeout. Version 0 has none; its session timeout stands in."""
-        asked = self._request.rebalance_timeout_ms
-        return self._request.session_timeout_ms if asked < 0 else asked
+        timeout_ms = self._request.rebalance_timeout_ms
+        return self._request.session_timeout_ms if timeout_ms < 0 else timeout_ms
 
     def replace_group(self) -> Decision:
         """Replace a group without members: the classic type makes a group of its own, and the KIP-848 group

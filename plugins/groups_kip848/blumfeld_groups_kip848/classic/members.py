@@ -114,8 +114,8 @@ class ClassicMembers:
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         member, classic = _member(edit.group, request)
         protocol, metadata = classic.protocols[0]
-        asked = ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, protocol))
-        if any(given not in (None, ours) for given, ours in asked):
+        claims = ((request.protocol_type, PROTOCOL_TYPE), (request.protocol_name, protocol))
+        if any(given not in (None, ours) for given, ours in claims):
             raise BrokerError(ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
         self._steps.start_session(edit, member)
         if member.epoch < edit.group.target_epoch and member.state is not MemberState.UNREVOKED_PARTITIONS:

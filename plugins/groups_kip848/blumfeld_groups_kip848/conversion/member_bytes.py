@@ -63,12 +63,14 @@ def assignment_bytes(assigned: Assigned | Owned, version: int, image: ClusterIma
 
 def by_topic_id(named: Iterable[Any], image: ClusterImage) -> Assigned:
     """Translate partitions of named topics (``topic``, ``partitions``) to partitions by topic id."""
-    found: dict[bytes, frozenset[int]] = {}
+    partitions: dict[bytes, frozenset[int]] = {}
     for item in named:
         topic = image.topics.get(item.topic)
         if topic is not None and item.partitions:
-            found[topic.topic_id] = found.get(topic.topic_id, frozenset()) | frozenset(item.partitions)
-    return found
+            partitions[topic.topic_id] = partitions.get(topic.topic_id, frozenset()) | frozenset(
+                item.partitions
+            )
+    return partitions
 
 
 def metadata_for(protocols: Iterable[tuple[str, bytes]], name: str | None) -> bytes:

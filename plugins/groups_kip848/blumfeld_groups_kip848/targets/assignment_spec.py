@@ -29,12 +29,12 @@ def assignment_spec(group: ConsumerGroup, image: ClusterImage) -> Generator[int,
     """An immutable description of the group for an assignor. The group may change meanwhile, because this
     generator yields between slices, as assignors do.
     """
-    found = [image.topics[name] for name in subscribed_topics(group) if name in image.topics]
-    ids = {topic.name: topic.topic_id for topic in found}
+    subscribed = [image.topics[name] for name in subscribed_topics(group) if name in image.topics]
+    ids = {topic.name: topic.topic_id for topic in subscribed}
     racks = rack_of_brokers(image)
     with_racks = bool(racks) and any(member.rack_id for member in group.members.values())
     topics: dict[bytes, AssignableTopic] = {}
-    for topic in found:
+    for topic in subscribed:
         topics[topic.topic_id] = _topic(topic, racks if with_racks else {})
         yield len(topic.partitions) if with_racks else 1
     members: dict[str, AssignableMember] = {}

@@ -47,7 +47,7 @@ def matching(regexes: Sequence[str], names: Iterable[str]) -> Mapping[str, tuple
         except (ExpressionError, re2.error):
             continue
         readable.append(regex)
-    found: dict[str, list[str]] = {regex: [] for regex in regexes}
+    topics: dict[str, list[str]] = {regex: [] for regex in regexes}
     if readable:
         try:
             expressions.Compile()
@@ -57,8 +57,8 @@ def matching(regexes: Sequence[str], names: Iterable[str]) -> Mapping[str, tuple
             return {regex: _matching_one(regex, known) for regex in regexes}
         for name in names:
             for nth in expressions.Match(name) or ():
-                found[readable[nth]].append(name)
-    return {regex: tuple(sorted(matched)) for regex, matched in found.items()}
+                topics[readable[nth]].append(name)
+    return {regex: tuple(sorted(matched)) for regex, matched in topics.items()}
 
 
 def _matching_one(regex: str, names: Sequence[str]) -> tuple[str, ...]:

@@ -50,9 +50,9 @@ class TopicHashes:
         known = self._known.get(topic.name)
         if known is not None and known[0] is topic:
             return known[1]
-        found = topic_hash(topic, racks)
-        self._known[topic.name] = (topic, found)
-        return found
+        digest = topic_hash(topic, racks)
+        self._known[topic.name] = (topic, digest)
+        return digest
 
 
 def metadata_hash(group: ConsumerGroup, image: ClusterImage, hashes: TopicHashes | None = None) -> int:

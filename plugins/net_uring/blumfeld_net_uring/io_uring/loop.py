@@ -74,19 +74,19 @@ class UringSelector(TakenSelector):
 
     def _select_busily(self, timeout_ns: int | None) -> None:
         ring = self.ring
-        found = 0
+        completions = 0
         if ring.queued or not ring.idle:
             ring.enter(0)
-            found = ring.reap()
-        if not found:
+            completions = ring.reap()
+        if not completions:
             now_ns = time.monotonic_ns()
             deadline_ns = None if timeout_ns is None else now_ns + timeout_ns
             end_ns = self._busy_until_ns if deadline_ns is None else min(self._busy_until_ns, deadline_ns)
             while now_ns < end_ns and ring.idle:
                 now_ns = time.monotonic_ns()
             ring.enter(None if deadline_ns is None else max(0, deadline_ns - now_ns))
-            found = ring.reap()
-        if found:
+            completions = ring.reap()
+        if completions:
             self._busy_until_ns = time.monotonic_ns() + self.busy_poll_us * 1000
 
     def _on_others(self, result: int, flags: int) -> None:
@@ -148,10 +148,10 @@ def uring_loop(without: Iterable[str] = ()) -> UringLoop:
     :raises RingUnavailable: there is no ring
     """
     names = names_of(without)
-    found = probe(names)
-    if found.why_not is not None:
-        raise RingUnavailable(found.why_not)
-    return UringLoop(Ring(setup_without=names), found)
+    features = probe(names)
+    if features.why_not is not None:
+        raise RingUnavailable(features.why_not)
+    return UringLoop(Ring(setup_without=names), features)
 
 
 def new_loop(without: Iterable[str] = ()) -> UringLoop | PlainLoop:

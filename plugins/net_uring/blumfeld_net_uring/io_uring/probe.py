@@ -108,14 +108,14 @@ def probe(without: Iterable[str] = ()) -> Probe:
     except RingUnavailable as refusal:
         return Probe(kernel, (), refusal.reason)
     try:
-        found = _features_of(ring)
+        features = _features_of(ring)
     except _Missing as missing:
         return Probe(kernel, (), str(missing))
     finally:
         ring.close()
     if "buffer ring" in left_out:
-        found.discard("multishot recv")  # multishot receives need a buffer group
-    return Probe(kernel, tuple(name for name in FEATURES if name in found and name not in left_out))
+        features.discard("multishot recv")  # multishot receives need a buffer group
+    return Probe(kernel, tuple(name for name in FEATURES if name in features and name not in left_out))
 
 
 def names_of(without: Iterable[str]) -> frozenset[str]:
@@ -137,24 +137,24 @@ def _features_of(ring: Ring) -> set[str]:
     operations = _operations_of(ring)
     if lacking := [name for name, number in _NEEDED.items() if number not in operations]:
         raise _Missing(f"the kernel's io_uring lacks {', '.join(lacking)}")
-    found = set(ring.setup)
+    features = set(ring.setup)
     if abi.OP_SPLICE in operations:
-        found.add("splice")
+        features.add("splice")
     if ring.features & abi.FEAT_RECVSEND_BUNDLE:
-        found.add("send bundle")
+        features.add("send bundle")
     if _accepts_multishot(ring):
-        found.add("multishot accept")
+        features.add("multishot accept")
     try:
         group = BufferGroup(ring, size_bytes=64, count_first=1, count_max=1)
     except OSError:
         pass
     else:
-        found.add("buffer ring")
+        features.add("buffer ring")
         if _receives_multishot(ring, group):
-            found.add("multishot recv")
+            features.add("multishot recv")
     if _cancels_by_descriptor(ring):
-        found.add("cancel by descriptor")
-    return found
+        features.add("cancel by descriptor")
+    return features
 
 
 def _operations_of(ring: Ring) -> set[int]:

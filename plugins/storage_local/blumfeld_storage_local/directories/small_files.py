@@ -94,19 +94,19 @@ class FoundLogs(msgspec.Struct):
 
 def find_logs(home: LogDirectory) -> FoundLogs:
     """List the logs in a log directory."""
-    found = FoundLogs()
+    logs = FoundLogs()
     for name in home.files.list_dir(home.path):
         parsed = parse_partition_dir(name)
         path = f"{home.path}/{name}"
         if parsed is None or not home.files.is_dir(path):
             continue
         if parsed.state is DirState.DELETE:
-            found.deleted.append(path)
+            logs.deleted.append(path)
         elif parsed.state is DirState.FUTURE:
-            found.futures.append((parsed.partition, path))
+            logs.futures.append((parsed.partition, path))
         elif parsed.state is DirState.CURRENT:
-            found.current[parsed.partition] = read_topic_id(home, path)
-    return found
+            logs.current[parsed.partition] = read_topic_id(home, path)
+    return logs
 
 
 def read_topic_id(home: LogDirectory, directory: str) -> bytes:

@@ -398,11 +398,11 @@ class LocalLog:
                 try:
                     await self._bring(cold)
                     end = min(end_offset, self.written_end_offset)
-                    found = self._read_now(offset, bytes_max, end, minimum_one_batch, tries_left > 0)
+                    read = self._read_now(offset, bytes_max, end, minimum_one_batch, tries_left > 0)
                 except ColdBytesError as more:
                     cold = more
                 else:
-                    done.complete(found)
+                    done.complete(read)
                     return
             raise OSError(errno.EAGAIN, "the bytes never came", self.directory)
         except Exception as error:  # a defect, too, is the read's: the request that waits for it is answered
@@ -539,7 +539,7 @@ class LocalLog:
                     segments, truncations = list(self._segments), self.truncations
                     timed = [self._timed(segment) for segment in segments]
                     try:
-                        found = await work(timed)
+                        place = await work(timed)
                     except (OSError, BrokerError) as error:
                         gone = isinstance(error, FileNotFoundError) or any(s.is_gone for s in segments)
                         if tries_left and (gone or self.truncations != truncations):
@@ -549,7 +549,7 @@ class LocalLog:
                     continue  # other bytes may stand behind the same names now
                 for segment, known in zip(segments, timed, strict=True):
                     segment.learn_highest(known.highest)
-                done.complete(found)
+                done.complete(place)
                 return
         except (
             Exception

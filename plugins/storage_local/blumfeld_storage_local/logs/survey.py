@@ -27,12 +27,12 @@ class LogSurvey(msgspec.Struct, frozen=True):
 
 def survey_log(files: Files, directory: str, topic_id: bytes = bytes(16)) -> LogSurvey:
     """Tidy up and list one log's directory. Blocks. Raises ``OSError``."""
-    found = tidy(files, directory)
-    if not found.bases:
-        return LogSurvey(found, 0, topic_id)
-    file = files.open(f"{directory}/{segment_name(found.bases[-1], Suffix.LOG)}", write=False)
+    on_disk = tidy(files, directory)
+    if not on_disk.bases:
+        return LogSurvey(on_disk, 0, topic_id)
+    file = files.open(f"{directory}/{segment_name(on_disk.bases[-1], Suffix.LOG)}", write=False)
     try:
-        return LogSurvey(found, file.size(), topic_id)
+        return LogSurvey(on_disk, file.size(), topic_id)
     finally:
         file.close()
 

@@ -59,9 +59,9 @@ def first_at_or_after(
             start = _start(files, segment, timestamp_ms, log_start_offset)
             for at in scan(file, start, segment.size_bytes):
                 if at.max_timestamp_ms >= timestamp_ms and at.last_offset >= log_start_offset:
-                    found = _record(_batch(file, at), timestamp_ms, log_start_offset, check)
-                    if found is not None:
-                        return found
+                    position = _record(_batch(file, at), timestamp_ms, log_start_offset, check)
+                    if position is not None:
+                        return position
     return None
 
 
@@ -106,8 +106,8 @@ def _highest_by_headers(
         return None
     with _opened(files, best[1]) as file:
         batch = _batch(file, best[2])
-    found = _record(batch, best[0], log_start_offset, check)
-    return found or _record(batch, -1, log_start_offset, check)
+    position = _record(batch, best[0], log_start_offset, check)
+    return position or _record(batch, -1, log_start_offset, check)
 
 
 def _highest(files: Files, segment: TimedSegment) -> TimestampPosition:
@@ -117,12 +117,12 @@ def _highest(files: Files, segment: TimedSegment) -> TimestampPosition:
                 files, segment.path_of, segment.base_offset, segment.next_offset
             )
         except (FileNotFoundError, CorruptIndex):
-            found = TimestampPosition(-1, segment.base_offset)
+            position = TimestampPosition(-1, segment.base_offset)
             with _opened(files, segment) as file:
                 for at in scan(file, 0, segment.size_bytes):
-                    if at.max_timestamp_ms > found.timestamp_ms:
-                        found = TimestampPosition(at.max_timestamp_ms, at.last_offset)
-            segment.highest = found
+                    if at.max_timestamp_ms > position.timestamp_ms:
+                        position = TimestampPosition(at.max_timestamp_ms, at.last_offset)
+            segment.highest = position
     return segment.highest
 
 

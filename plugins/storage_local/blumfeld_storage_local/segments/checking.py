@@ -98,11 +98,11 @@ class CheckedBytes:
     def add(self, start: int, end: int) -> None:
         """Remember that these bytes are whole batches."""
         kept = []
-        for one in self._ranges:
-            if one[0] <= end and start <= one[1]:
-                start, end = min(start, one[0]), max(end, one[1])
+        for span in self._ranges:
+            if span[0] <= end and start <= span[1]:
+                start, end = min(start, span[0]), max(end, span[1])
             else:
-                kept.append(one)
+                kept.append(span)
         if end >= self.from_here_on:
             self.from_here_on = min(start, self.from_here_on)
             self._ranges = kept

@@ -70,10 +70,10 @@ def rebuild_indexes(file: File, size_bytes: int, base_offset: int) -> RecoveredS
         while True:
             next(steps)
     except StopIteration as stop:
-        found: RecoveredSegment = stop.value
-    if found.end.problem is not None:
-        raise damaged(file, found.end.position, found.end.problem)
-    return found
+        recovered: RecoveredSegment = stop.value
+    if recovered.end.problem is not None:
+        raise damaged(file, recovered.end.position, recovered.end.problem)
+    return recovered
 
 
 def highest_timestamp(files: Files, path_of: PathOf, base_offset: int, next_offset: int) -> TimestampPosition:

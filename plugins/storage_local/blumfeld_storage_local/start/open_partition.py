@@ -62,18 +62,18 @@ async def open_partition(
             # Entries of a deleted log of this name would cut records off this one, so they must go before it serves.
             checkpoints.forget(partition)
             await checkpoints.save_soon()
-    found = survey.found
-    segments = _segments_of(home, directory, found.bases)
+    on_disk = survey.found
+    segments = _segments_of(home, directory, on_disk.bases)
     recovery = Recovery(home, segments, config, listener)
     start = checkpoints.log_starts.get(partition, 0)
     recovery_point = checkpoints.recovery_points.get(partition, 0)
     recover_from = len(segments) if clean else _first_to_recover(segments, recovery_point)
     for number, segment in enumerate(segments[:recover_from]):
-        if segment.base_offset in found.unindexed:
+        if segment.base_offset in on_disk.unindexed:
             await recovery.rebuild(number)
     await recovery.recover(recover_from)
     end_offset = checkpoints.recovery_points.get(partition, -1)
-    at_rest = clean and not found.unindexed and _rests(segments, survey.active_bytes, end_offset)
+    at_rest = clean and not on_disk.unindexed and _rests(segments, survey.active_bytes, end_offset)
     if not segments:
         segments.append(Segment(home.files, directory, start, start))
         segments[0].counted_by(home.open_files)

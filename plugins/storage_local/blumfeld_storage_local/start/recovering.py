@@ -43,11 +43,11 @@ class Recovery:
         :raises OSError: its bytes are damaged. Nothing is cut off, because flushed records are promised to last
         """
         segment = self._segments[at]
-        found = await self._walk(segment)
-        if found.end.problem is not None:
-            raise damaged(segment.file(), found.end.position, found.end.problem)
+        recovered = await self._walk(segment)
+        if recovered.end.problem is not None:
+            raise damaged(segment.file(), recovered.end.position, recovered.end.problem)
         segment.checked.from_here_on = 0
-        segment.set_indexes(found.offsets, found.times)
+        segment.set_indexes(recovered.offsets, recovered.times)
         await self._home.runtime.offload(segment.save_rebuilt_indexes)
         if not segment.index_unsaved:
             await self._home.runtime.offload(segment.sync_indexes)
@@ -59,26 +59,29 @@ class Recovery:
         """
         for at in range(start, len(self._segments)):
             segment = self._segments[at]
-            found = await self._walk(segment)
-            segment.set_indexes(found.offsets, found.times)
+            recovered = await self._walk(segment)
+            segment.set_indexes(recovered.offsets, recovered.times)
             segment.checked.from_here_on = 0  # whatever is not whole is cut off below
-            problem = found.end.problem
-            hole = at + 1 < len(self._segments) and found.end.next_offset < self._segments[at + 1].base_offset
+            problem = recovered.end.problem
+            hole = (
+                at + 1 < len(self._segments)
+                and recovered.end.next_offset < self._segments[at + 1].base_offset
+            )
             if problem is None and hole and not self._config.compacts:
                 problem = f"offsets up to {self._segments[at + 1].base_offset} are missing"
             if problem is not None:
                 self._home.events.warning(
                     "log cut after a crash",
                     file=segment.path(),
-                    end_offset=found.end.next_offset,
-                    bytes=segment.size_bytes - found.end.position,
+                    end_offset=recovered.end.next_offset,
+                    bytes=segment.size_bytes - recovered.end.position,
                     reason=problem,
                 )
-            kept = await self._home.runtime.offload(self._settle, at, found, problem is not None)
+            kept = await self._home.runtime.offload(self._settle, at, recovered, problem is not None)
             if kept:
                 self._home.events.warning("sound batches behind the cut are set aside", files=kept)
             if problem is not None:
-                segment.next_offset = found.end.next_offset
+                segment.next_offset = recovered.end.next_offset
                 return
             if at + 1 < len(self._segments):
                 segment.forget_indexes()
@@ -95,14 +98,14 @@ class Recovery:
         )
         while True:
             try:
-                found = await self._home.runtime.offload(_walk_on, steps)
+                recovered = await self._home.runtime.offload(_walk_on, steps)
             except LegacyFormat as error:
                 raise OSError(errno.EPROTONOSUPPORT, str(error), segment.path()) from error
             for batch in batches:
                 self._listener.recovered(batch)
             batches.clear()
-            if found is not None:
-                return found
+            if recovered is not None:
+                return recovered
 
     def _settle(self, at: int, found: RecoveredSegment, cut: bool) -> list[str]:
         """Cut the log after the last whole batch, and save the indexes.
