@@ -66,13 +66,13 @@ class LazyGroup(TyperGroup):
             return own
         if cmd_name in LAZY:
             return _load_lazy(cmd_name)
-        found = _plugin_commands().get(cmd_name)
-        if found is None and cmd_name in ELSEWHERE and not _is_installed(ELSEWHERE[cmd_name]):
+        command = _plugin_commands().get(cmd_name)
+        if command is None and cmd_name in ELSEWHERE and not _is_installed(ELSEWHERE[cmd_name]):
             name = ELSEWHERE[cmd_name]
-            told = f"blumfeld: {cmd_name} comes with the package {name}, which isn't installed: pip install {name}"
-            typer.echo(told, err=True)
+            line = f"blumfeld: {cmd_name} comes with the package {name}, which isn't installed: pip install {name}"
+            typer.echo(line, err=True)
             raise typer.Exit(1)
-        return found
+        return command
 
 
 def _is_installed(name: str) -> bool:
@@ -165,7 +165,7 @@ def plan(
         source = manifest or NO_FILE
         faults = Faults(source)
         loaded = load_manifest(manifest, overrides or (), data_dir, listen, faults)
-        planned = [make_plan(one, source, faults=faults) for one in node_manifests(loaded, source, faults)]
+        planned = [make_plan(node, source, faults=faults) for node in node_manifests(loaded, source, faults)]
         if len(planned) > 1:
             typer.echo(describe_nodes(planned))
         typer.echo(asyncio.run(describe(planned[0])), nl=False)
@@ -181,7 +181,7 @@ def plugins() -> None:
     registry = Registry()
     rows = []
     for name in registry.names():
-        origin = " and ".join(str(one) for one in registry.origins(name))
+        origin = " and ".join(str(distribution) for distribution in registry.origins(name))
         try:
             roles = ", ".join(registry.load_any(name).roles) or "commands"
         except (ManifestError, PluginContractError) as error:

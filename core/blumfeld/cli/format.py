@@ -72,7 +72,7 @@ def format_data_dir(
             release_version=release_version,
             ignore_formatted=ignore_formatted,
         )
-        plans = [make_plan(one, source, faults=faults) for one in node_manifests(loaded, source, faults)]
+        plans = [make_plan(node, source, faults=faults) for node in node_manifests(loaded, source, faults)]
         formatted = asyncio.run(_formatted(loaded, plans, formatting))
     except (ManifestError, PluginContractError) as error:
         for line in str(error).splitlines():

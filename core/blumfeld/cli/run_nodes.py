@@ -35,7 +35,7 @@ def run_nodes(manifest: Manifest, source: str, arguments: Sequence[str], faults:
     :raises PluginContractError: a plug-in broke its contract
     :raises StartError: a directory can't be used
     """
-    plans = [make_plan(one, source, faults=faults) for one in node_manifests(manifest, source, faults)]
+    plans = [make_plan(node, source, faults=faults) for node in node_manifests(manifest, source, faults)]
     gc.enable()
     try:
         asyncio.run(_prepare(manifest, plans))
@@ -67,7 +67,7 @@ async def _supervise(plans: Sequence[Plan], arguments: Sequence[str], logs: Even
     supervisor = Supervisor(
         nodes,
         logs.named("supervisor"),
-        partial(quorum_leader, [one for one in addresses if one[1]]),
+        partial(quorum_leader, [address for address in addresses if address[1]]),
         lambda: _say_ready(len(plans), addresses),
     )
     return await supervisor.run()
@@ -79,10 +79,10 @@ def _command(node_id: int, arguments: Sequence[str]) -> list[str]:
 
 
 def _client_address(plan: Plan) -> tuple[str, int]:
-    listener: Listener = next(one for one in plan.listeners if one.kind == "broker")
+    listener: Listener = next(candidate for candidate in plan.listeners if candidate.kind == "broker")
     return listener.advertised_host or listener.host, listener.advertised_port or listener.port
 
 
 def _say_ready(count: int, addresses: Sequence[tuple[str, int]]) -> None:
-    servers = ",".join(address_text(*one) for one in addresses if one[1])
+    servers = ",".join(address_text(*address) for address in addresses if address[1])
     print(f"blumfeld {__version__}: all {count} nodes serve; bootstrap.servers={servers}", flush=True)

@@ -41,7 +41,9 @@ def describe_nodes(plans: Sequence[Plan]) -> str:
     rows = [("node", "roles", "listeners", "data")]
     for plan in plans:
         node = plan.manifest.node
-        listeners = ", ".join(f"{one.name} {address_text(one.host, one.port)}" for one in plan.listeners)
+        listeners = ", ".join(
+            f"{listener.name} {address_text(listener.host, listener.port)}" for listener in plan.listeners
+        )
         rows.append((str(node.id), ", ".join(node.roles), listeners, " and ".join(node.directories)))
     head = f"{len(plans)} nodes from {plans[0].source}, a process each; `blumfeld run` starts all of them"
     return "\n".join([head, *_table(rows), "", "the first of them:"])
@@ -105,17 +107,19 @@ def _directory_rows(directories: Sequence[str]) -> Iterator[tuple[str, ...]]:
 def _plugin_rows(node: Node) -> Iterator[tuple[str, ...]]:
     driver = node.composition.transport.driver()
     for plugin in node.plan.plugins:
-        origin = " and ".join(str(one) for one in node.plan.registry.origins(plugin.name))
+        origin = " and ".join(str(distribution) for distribution in node.plan.registry.origins(plugin.name))
         notes = {"network": driver, "sink": "for `blumfeld archive`: the broker does nothing with it"}
         yield (plugin.role, plugin.name, origin, notes.get(plugin.role, ""))
 
 
 def _listener_row(listener: Listener) -> tuple[str, ...]:
     bound = address_text(listener.host, listener.port)
-    told = address_text(listener.advertised_host or listener.host, listener.advertised_port or listener.port)
+    advertised = address_text(
+        listener.advertised_host or listener.host, listener.advertised_port or listener.port
+    )
     port = "any free port" if listener.port == 0 else bound
     where = f"{listener.host}, any free port" if listener.port == 0 else bound
-    notes = [] if told in (bound, port) else [f"advertised as {told}"]
+    notes = [] if advertised in (bound, port) else [f"advertised as {advertised}"]
     if listener.inter_broker:
         notes.append("brokers come in by it")
     return (listener.name, listener.kind, where, ", ".join(notes))

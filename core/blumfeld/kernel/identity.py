@@ -37,8 +37,8 @@ def cluster_id_of(
         or a ``meta.properties`` can't be understood; or there is no cluster id, and the node may not begin a cluster
     :raises OSError: the first directory can't be read
     """
-    found = formatted_directories(runtime, data_dirs)
-    for path, meta in found.items():
+    formatted = formatted_directories(runtime, data_dirs)
+    for path, meta in formatted.items():
         others = []
         if wanted is not None and wanted != meta.cluster_id:
             others.append(f"of cluster {meta.cluster_id}, not {wanted} (node.cluster_id)")
@@ -46,7 +46,7 @@ def cluster_id_of(
             others.append(f"of node {meta.node_id}, not {node_id} (node.id)")
         if others:
             raise IdentityError(f"{path}: the directory is {', and '.join(others)}")
-    for meta in found.values():
+    for meta in formatted.values():
         return meta.cluster_id
     if wanted is None and not may_be_new:
         raise IdentityError(
@@ -62,7 +62,7 @@ def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[st
     :raises IdentityError: they contradict each other, or one can't be understood
     :raises OSError: the first directory can't be read
     """
-    found: dict[str, MetaProperties] = {}
+    formatted: dict[str, MetaProperties] = {}
     for nth, directory in enumerate(data_dirs):
         path = f"{directory}/{META_PROPERTIES}"
         try:
@@ -77,10 +77,10 @@ def formatted_directories(runtime: Runtime, data_dirs: Sequence[str]) -> dict[st
             meta = decode_meta_properties(data, path)
         except ValueError as error:
             raise IdentityError(str(error)) from error
-        for other_path, other in found.items():
+        for other_path, other in formatted.items():
             _check_together(path, meta, other_path, other)
-        found[path] = meta
-    return found
+        formatted[path] = meta
+    return formatted
 
 
 def _check_together(path: str, meta: MetaProperties, other_path: str, other: MetaProperties) -> None:

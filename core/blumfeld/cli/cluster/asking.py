@@ -158,8 +158,8 @@ async def quorum_leader(addresses: Sequence[tuple[str, int]]) -> int | None:
             if quorum is not None and quorum.leader_id >= 0:
                 return quorum.leader_id
     finally:
-        for one in asking:
-            one.cancel()
+        for task in asking:
+            task.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
     return None
 
@@ -176,8 +176,8 @@ class Answers(NamedTuple):
 
 async def ask_all(nodes: Sequence[NodeState]) -> list[Answers]:
     """Ask every node everything at once. A node that answers nothing isn't in the list."""
-    found = await asyncio.gather(*map(_ask_one, nodes))
-    return [answers for answers in found if any(one is not None for one in answers[1:])]
+    gathered = await asyncio.gather(*map(_ask_one, nodes))
+    return [answers for answers in gathered if any(part is not None for part in answers[1:])]
 
 
 async def _ask_one(node: NodeState) -> Answers:

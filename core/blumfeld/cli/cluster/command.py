@@ -145,9 +145,9 @@ def _check_serving(nodes: list[NodeState], deadline: float) -> None:
     while silent:
         paused = [node.id for node in silent if processes.state_of(node) == processes.PAUSED]
         if paused:
-            resume = " and ".join(f"`blumfeld cluster resume {one}`" for one in paused)
+            resume = " and ".join(f"`blumfeld cluster resume {node}`" for node in paused)
             raise ClusterError(f"not all nodes serve: {_named(paused)} paused. {resume} lets them go on")
-        answered = {one.node_id for one in asyncio.run(ask_all(silent))}
+        answered = {node.node_id for node in asyncio.run(ask_all(silent))}
         silent = [node for node in silent if node.id not in answered]
         if silent and time.monotonic() >= deadline:
             ids = [node.id for node in silent]
@@ -282,15 +282,15 @@ def stop(
     with _errors():
         state = load_state(directory)
         chosen = state.nodes if node_id is None else [state.node(node_id)]
-        running = {one.id: one for one in chosen if processes.state_of(one) != processes.DEAD}
-        controllers = [one.id for one in state.nodes if one.is_controller]
+        running = {node.id: node for node in chosen if processes.state_of(node) != processes.DEAD}
+        controllers = [node.id for node in state.nodes if node.is_controller]
         leader = None
         if len(running) > 1:
-            addresses = [(one.host, one.port) for one in running.values()]
+            addresses = [(node.host, node.port) for node in running.values()]
             leader = asyncio.run(quorum_leader(addresses))
         for group in stop_order(list(running), controllers, leader):
-            _end([running[one] for one in group], signal.SIGTERM)
-            typer.echo(f"stopped: {', '.join(f'node {one}' for one in group)}")
+            _end([running[node] for node in group], signal.SIGTERM)
+            typer.echo(f"stopped: {', '.join(f'node {node}' for node in group)}")
         if node_id is None:
             namespaces.remove(state)
         save_state(directory, state)

@@ -18,15 +18,15 @@ def addresses_of(text: str) -> list[Address]:
 
     :raises ClusterError: it is something else
     """
-    found = []
-    for one in text.split(","):
-        host, _, port = one.strip().rpartition(":")
+    addresses = []
+    for address in text.split(","):
+        host, _, port = address.strip().rpartition(":")
         if not host or not port.isdecimal() or not 0 < int(port) < 1 << 16:
             raise ClusterError(
-                f"--bootstrap: found {one.strip()!r}; allowed: HOST:PORT, or several with commas"
+                f"--bootstrap: found {address.strip()!r}; allowed: HOST:PORT, or several with commas"
             )
-        found.append((host.strip("[]"), int(port)))
-    return found
+        addresses.append((host.strip("[]"), int(port)))
+    return addresses
 
 
 async def discovered(addresses: Sequence[Address]) -> ClusterState:
@@ -47,9 +47,9 @@ async def discovered(addresses: Sequence[Address]) -> ClusterState:
 
 def nodes_of(metadata: MetadataResponse, quorum: DescribeQuorumResponse | None) -> list[NodeState]:
     """Return the brokers and the voters. A broker that isn't live has no address: replicas name it."""
-    brokers = {one.node_id: (one.host, one.port) for one in metadata.brokers}
+    brokers = {item.node_id: (item.host, item.port) for item in metadata.brokers}
     replicas = {
-        node_id for topic in metadata.topics for one in topic.partitions for node_id in one.replica_nodes
+        node_id for topic in metadata.topics for item in topic.partitions for node_id in item.replica_nodes
     }
     voters = _voters(quorum)
     return [
@@ -80,11 +80,11 @@ def _voters(quorum: DescribeQuorumResponse | None) -> dict[int, Address | None]:
     """Return the controller listener of each voter; ``None`` where the leader doesn't tell it (before version 2)."""
     if quorum is None:
         return {}
-    told = {node.node_id: node.listeners[0] for node in quorum.nodes if node.listeners}
+    listeners = {node.node_id: node.listeners[0] for node in quorum.nodes if node.listeners}
     voters = [
         one for topic in quorum.topics for partition in topic.partitions for one in partition.current_voters
     ]
     return {
-        one.replica_id: (at.host, at.port) if (at := told.get(one.replica_id)) is not None else None
+        one.replica_id: (at.host, at.port) if (at := listeners.get(one.replica_id)) is not None else None
         for one in voters
     }

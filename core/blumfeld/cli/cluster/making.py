@@ -144,12 +144,12 @@ def _node(plan: Plan, directory: Path, bridge: str | None) -> NodeState:
 def _is_voter(plan: Plan) -> bool:
     """Return whether the node has a controller listener: a node alone votes without one."""
     return "controller" in plan.manifest.node.roles and any(
-        one.kind == "controller" for one in plan.listeners
+        listener.kind == "controller" for listener in plan.listeners
     )
 
 
 def _address(plan: Plan, kind: str) -> tuple[str, int]:
-    listener = next(one for one in plan.listeners if one.kind == kind)
+    listener = next(candidate for candidate in plan.listeners if candidate.kind == kind)
     port = listener.advertised_port or listener.port
     if not port:
         raise ClusterError(

@@ -67,15 +67,15 @@ def _nodes(nodes: list[NodeView]) -> Table:
         "#lag",
     )
     table = _table("nodes", *columns)
-    for one in nodes:
+    for node in nodes:
         # A paused process accepts connections and answers none, and so does one that hangs or was cut off.
-        process = "running, no answer" if one.process == RUNNING and not one.answers else one.process
-        if one.process == UNKNOWN:
-            process = "answers" if one.answers else "no answer"
-        is_broker = "broker" in one.roles
-        counts = [str(one.leads), str(one.replicas), str(one.not_in_sync)] if is_broker else ["", "", ""]
-        lag = "" if one.lag is None else str(one.lag)
-        table.add_row(str(one.id), ", ".join(one.roles), one.address, process, _place(one), *counts, lag)
+        process = "running, no answer" if node.process == RUNNING and not node.answers else node.process
+        if node.process == UNKNOWN:
+            process = "answers" if node.answers else "no answer"
+        is_broker = "broker" in node.roles
+        counts = [str(node.leads), str(node.replicas), str(node.not_in_sync)] if is_broker else ["", "", ""]
+        lag = "" if node.lag is None else str(node.lag)
+        table.add_row(str(node.id), ", ".join(node.roles), node.address, process, _place(node), *counts, lag)
     return table
 
 
@@ -94,8 +94,8 @@ def _partitions(view: ClusterView) -> Table:
     table = _table(
         f"partitions that lack something{more}", "topic", "#partition", "#leader", "replicas", "in sync"
     )
-    for one in view.named:
-        leader = "none" if one.leader is None else str(one.leader)
-        replicas, isr = (" ".join(map(str, ids)) for ids in (one.replicas, one.isr))
-        table.add_row(one.topic, str(one.partition), leader, replicas, isr)
+    for partition in view.named:
+        leader = "none" if partition.leader is None else str(partition.leader)
+        replicas, isr = (" ".join(map(str, ids)) for ids in (partition.replicas, partition.isr))
+        table.add_row(partition.topic, str(partition.partition), leader, replicas, isr)
     return table

@@ -102,7 +102,7 @@ def _reports(path: str, *, deep: bool) -> list[LogReport]:
     foreign = foreign_to_kafka(path)
     if foreign:
         raise ValueError(foreign)
-    return [verify_partition(one, deep=deep) for one in partition_paths(path)]
+    return [verify_partition(partition, deep=deep) for partition in partition_paths(path)]
 
 
 def _data_directory(path: str) -> str:

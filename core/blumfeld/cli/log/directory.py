@@ -312,12 +312,12 @@ def _epochs(path: str) -> Listing:
 
 def _producers(path: str) -> Listing:
     """Producers in the newest readable snapshot."""
-    found = sorted(
+    producers = sorted(
         (f.base_offset for f in segment_files(path) if f.suffix is Suffix.PRODUCER_SNAPSHOT and not f.mark),
         reverse=True,
     )
     notes = []
-    for offset in found:
+    for offset in producers:
         name = f"{offset:020d}{Suffix.PRODUCER_SNAPSHOT.value}"
         try:
             listing = snapshot_listing(

@@ -136,8 +136,10 @@ class _Loader:
             elif inner == section.plugin:
                 self.faults.add([Problem(at, shown(inner), "another storage than the one that wraps it")])
             else:
-                for found in self._one("storage", inner, section.local_options, at=at, options_at=options_at):
-                    yield msgspec.structs.replace(found, role="local_storage")
+                for plugin in self._one(
+                    "storage", inner, section.local_options, at=at, options_at=options_at
+                ):
+                    yield msgspec.structs.replace(plugin, role="local_storage")
             yield outer
 
     def _one(

@@ -78,8 +78,8 @@ def initial_controllers(text: str) -> tuple[InitialController, ...]:
     except ConfigError as error:
         allowed = f"{error.allowed}; the form is {_CONTROLLER_FORM}"
         raise ManifestError("--initial-controllers", [Problem("", str(error.found), allowed)]) from None
-    found = map(InitialController, addresses, directory_ids)
-    return tuple(sorted(found, key=lambda one: one.address.voter_id))
+    controllers = map(InitialController, addresses, directory_ids)
+    return tuple(sorted(controllers, key=lambda one: one.address.voter_id))
 
 
 def _directory_id(entry: str, text: str) -> bytes:
@@ -135,11 +135,11 @@ def initial_voters(plan: Plan, quorum: InitialQuorum, directory_id: bytes) -> Vo
     return VotersRecord(
         voters=[
             _voter(
-                one.address.voter_id,
-                one.directory_id,
-                [Endpoint(name=name, host=one.address.host, port=one.address.port)],
+                voter.address.voter_id,
+                voter.directory_id,
+                [Endpoint(name=name, host=voter.address.host, port=voter.address.port)],
             )
-            for one in quorum.initial_controllers
+            for voter in quorum.initial_controllers
         ]
     )
 

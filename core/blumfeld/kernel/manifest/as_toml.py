@@ -25,7 +25,7 @@ def manifest_toml(manifest: Manifest) -> str:
 
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
-        pairs = (f"{_text(key)} = {_toml(one)}" for key, one in value.items() if one is not None)
+        pairs = (f"{_text(key)} = {_toml(item)}" for key, item in value.items() if item is not None)
         return "{ " + ", ".join(pairs) + " }"
     if isinstance(value, (list, tuple)):
         return "[" + ", ".join(map(_toml, value)) + "]"

@@ -130,21 +130,23 @@ def _of_sections(
         "broker.id": node.id,
         "process.roles": list(node.roles),
         "log.dirs": list(node.directories),
-        "listeners": [_address(one, one.host, one.port) for one in listeners],
+        "listeners": [_address(listener, listener.host, listener.port) for listener in listeners],
     }
     advertised = [
-        _address(one, one.advertised_host or one.host, one.advertised_port or one.port)
-        for one in listeners
-        if one.kind == "broker"
+        _address(
+            listener, listener.advertised_host or listener.host, listener.advertised_port or listener.port
+        )
+        for listener in listeners
+        if listener.kind == "broker"
     ]
     if advertised:  # Kafka takes no empty list; a controller alone advertises nothing to clients
         keys["advertised.listeners"] = advertised
-    controllers = [one.name for one in listeners if one.kind == "controller"]
+    controllers = [listener.name for listener in listeners if listener.kind == "controller"]
     if controllers:
         keys["controller.listener.names"] = controllers
     elif "controller" not in node.roles:  # a broker finds the controllers' endpoint by this name
         keys["controller.listener.names"] = given.get("controller.listener.names", ["CONTROLLER"])
-    inter_broker = next((one.name for one in listeners if one.inter_broker), None)
+    inter_broker = next((listener.name for listener in listeners if listener.inter_broker), None)
     if inter_broker is not None:
         keys["inter.broker.listener.name"] = inter_broker
     if node.rack is not None:

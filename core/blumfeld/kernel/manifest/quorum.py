@@ -64,8 +64,8 @@ def _controller_problems(
         yield Problem("network.listeners", "no listener of kind controller", allowed)
     elif len(voters) > 1 and all(_is_any_port(section) for section in reached):
         at = f"network.listeners[{sections.index(reached[0])}].bind"
-        told = next((f" ({voter.port} in {VOTERS})" for voter in voters if voter.voter_id == node_id), "")
-        yield Problem(at, shown(reached[0].bind), f"the port that the other voters are told{told}")
+        port = next((f" ({voter.port} in {VOTERS})" for voter in voters if voter.voter_id == node_id), "")
+        yield Problem(at, shown(reached[0].bind), f"the port that the other voters are told{port}")
 
 
 def _broker_problems(
@@ -104,8 +104,8 @@ def _is_any_port(section: ListenerSection) -> bool:
 
 
 def _list(manifest: Manifest, key: str) -> tuple[str, ...]:
-    found = _value(manifest, key)
-    return found if isinstance(found, tuple) else ()
+    value = _value(manifest, key)
+    return value if isinstance(value, tuple) else ()
 
 
 def _value(manifest: Manifest, key: str) -> Any:

@@ -261,8 +261,8 @@ class RealFiles:
 
     def space(self, path: str) -> tuple[int, int]:
         """Returns (total, usable) bytes of the file system that holds ``path``."""
-        found = os.statvfs(path)
-        return found.f_blocks * found.f_frsize, found.f_bavail * found.f_frsize
+        stats = os.statvfs(path)
+        return stats.f_blocks * stats.f_frsize, stats.f_bavail * stats.f_frsize
 
     def lock(self, path: str) -> Callable[[], None]:
         """Lock a file exclusively, with both kinds of lock that Linux has. Returns the function that releases it.

@@ -190,8 +190,8 @@ def _exchange(process: subprocess.Popen[bytes], data: bytes) -> bytes | None:
 def _import_paths(work: Callable[..., Any]) -> list[str]:
     """Returns the import paths for the worker. It runs without the import hooks of an editable install, so the folders
     of our package and the job's are added."""
-    found = dict.fromkeys(path for path in sys.path if path)
+    paths = dict.fromkeys(path for path in sys.path if path)
     for module in ("blumfeld", work.__module__.partition(".")[0]):
         for folder in getattr(sys.modules.get(module), "__path__", ()):
-            found.setdefault(os.path.dirname(os.path.abspath(folder)))
-    return list(found)
+            paths.setdefault(os.path.dirname(os.path.abspath(folder)))
+    return list(paths)

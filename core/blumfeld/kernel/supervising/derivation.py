@@ -74,10 +74,10 @@ def node_manifest(manifest: Manifest, node_id: int, source: str, faults: Faults 
     :raises ManifestError: without ``faults``: the manifest has no node with this id, or no nodes can be derived
     """
     derived = node_manifests(manifest, source, faults)
-    for one in derived:
-        if one.node.id == node_id:
-            return one
-    ids = ", ".join(str(one.node.id) for one in derived)
+    for node in derived:
+        if node.node.id == node_id:
+            return node
+    ids = ", ".join(str(node.node.id) for node in derived)
     collected = Faults(source) if faults is None else faults
     if collected.sound(*_READ):
         collected.add([Problem("--node", str(node_id), f"a node of {source}: {ids}")])
