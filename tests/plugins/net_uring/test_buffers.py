@@ -20,16 +20,9 @@ from blumfeld_net_uring.io_uring.buffers import (
     address_of_bytes,
 )
 from blumfeld_net_uring.io_uring.ring import Ring
-from tests.plugins.net_uring.ring_tools import Told, needs_ring, open_ring, run_until, turn
+from tests.plugins.net_uring.ring_tools import Told, needs_ring, run_until, turn
 
 Pair = tuple[socket.socket, socket.socket]
-
-
-@pytest.fixture
-def ring() -> Iterator[Ring]:
-    """8 entries, 16 completions."""
-    with open_ring() as ring:
-        yield ring
 
 
 @pytest.fixture

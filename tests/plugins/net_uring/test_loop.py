@@ -39,15 +39,6 @@ def loop() -> Iterator[UringLoop]:
 
 
 @pytest.fixture
-def pair() -> Iterator[Pair]:
-    near, far = socket.socketpair()
-    near.setblocking(False)
-    far.setblocking(False)
-    with near, far:
-        yield near, far
-
-
-@pytest.fixture
 def enters(monkeypatch: pytest.MonkeyPatch) -> list[tuple[int, int]]:
     """(submitted, waited for) of each io_uring_enter from now on."""
     seen: list[tuple[int, int]] = []
@@ -113,14 +104,6 @@ class TestAsyncio:
         assert loop.run_until_complete(done) == "signalled"
         loop.remove_signal_handler(signal.SIGALRM)
 
-    def test_a_refused_connection_is_told(self, loop: UringLoop) -> None:
-        with socket.create_server(("127.0.0.1", 0)) as server:
-            address = server.getsockname()
-        with socket.socket() as client:
-            client.setblocking(False)
-            with pytest.raises(ConnectionRefusedError):
-                loop.run_until_complete(loop.sock_connect(client, address))
-
     def test_a_reader_that_takes_little_is_called_again(self, loop: UringLoop, pair: Pair) -> None:
         """Readiness of the others is of a level, not of an edge."""
         near, far = pair
@@ -165,38 +148,9 @@ class TestAsyncio:
         assert turns.unregister(near).fileobj is near
         assert turns.select(0) == []
 
-    def test_it_may_run_in_another_thread_than_made_it(self, loop: UringLoop) -> None:
-        results: list[str] = []
-
-        async def main() -> str:
-            return await asyncio.sleep(0.001, "done")
-
-        thread = threading.Thread(target=lambda: results.append(loop.run_until_complete(main())))
-        thread.start()
-        thread.join()
-        assert results == ["done"]
-
 
 @needs_ring
 class TestTheTurn:
-    def test_a_completion_is_told_inside_select(self, loop: UringLoop, pair: Pair) -> None:
-        """What its callback defers runs in the same turn, after the other completions of it."""
-        near, far = pair
-        order: list[str] = []
-        buffers = [bytearray(1), bytearray(1)]
-
-        def completed(result: int, flags: int) -> None:
-            order.append("completed")
-            loop.call_soon(order.append, "deferred")
-            if order.count("completed") == 2:
-                loop.call_soon(loop.stop)
-
-        for buffer in buffers:
-            loop.ring.recv(loop.ring.attach(completed), near.fileno(), address_of(buffer), 1)
-        loop.call_soon(far.send, b"xy")
-        loop.run_forever()
-        assert order == ["completed", "completed", "deferred", "deferred"]
-
     def test_all_connections_of_a_turn_share_a_system_call(
         self, loop: UringLoop, enters: list[tuple[int, int]]
     ) -> None:
@@ -264,18 +218,24 @@ class TestTheTurn:
         assert enters == [(0, 0)] * 5
 
 
+def after_a_completion(loop: UringLoop, busy_poll_us: int) -> Told:
+    """A loop whose busy poll has begun: something has just completed."""
+    loop.busy_poll_us = busy_poll_us
+    told = Told(loop.ring)
+    loop.ring.nop(told.token)
+    loop.turns.select(None)
+    return told
+
+
 @needs_ring
 class TestBusyPoll:
     def test_in_the_window_it_does_not_sleep(
         self, loop: UringLoop, pair: Pair, enters: list[tuple[int, int]]
     ) -> None:
         near, far = pair
-        loop.busy_poll_us = 60_000_000
-        assert loop.turns.busy_poll_us == loop.busy_poll_us
         memory = bytearray(1)
-        told = Told(loop.ring)
-        loop.ring.nop(told.token)
-        loop.turns.select(None)
+        told = after_a_completion(loop, 60_000_000)
+        assert loop.turns.busy_poll_us == loop.busy_poll_us
         loop.ring.recv(told.token, near.fileno(), address_of(memory), 1)
         clock = time.pthread_getcpuclockid(threading.get_ident())
         used = time.clock_gettime(clock)
@@ -298,11 +258,8 @@ class TestBusyPoll:
 
     def test_after_the_window_it_sleeps(self, loop: UringLoop, pair: Pair) -> None:
         near, far = pair
-        loop.busy_poll_us = 1000
         memory = bytearray(1)
-        told = Told(loop.ring)
-        loop.ring.nop(told.token)
-        loop.turns.select(None)
+        told = after_a_completion(loop, 1000)
         loop.ring.recv(told.token, near.fileno(), address_of(memory), 1)
         timer = threading.Timer(0.1, far.send, (b"x",))
         timer.start()
@@ -313,24 +270,10 @@ class TestBusyPoll:
         assert time.thread_time() - used < 0.05
 
     def test_a_timer_ends_it(self, loop: UringLoop) -> None:
-        loop.busy_poll_us = 60_000_000
-        told = Told(loop.ring)
-        loop.ring.nop(told.token)
-        loop.turns.select(None)
+        after_a_completion(loop, 60_000_000)
         began = time.monotonic()
         loop.turns.select(0.02)
         assert 0.0199 <= time.monotonic() - began < 60
-
-    def test_asyncio_works_under_it(self) -> None:
-        async def main() -> str:
-            await asyncio.sleep(0.01)
-            return await asyncio.to_thread(lambda: "threaded")
-
-        with asyncio.Runner(loop_factory=uring_loop) as runner:
-            running = runner.get_loop()
-            assert isinstance(running, UringLoop)
-            running.busy_poll_us = 100
-            assert runner.run(main()) == "threaded"
 
 
 @needs_ring
@@ -347,18 +290,6 @@ class TestTheEnd:
             loop.close()
             assert loop.ring.in_flight == 0
         assert (open_descriptors(), ring_mappings()) == (descriptors, mappings)
-
-    def test_after_it_the_kernel_writes_nowhere(self, pair: Pair) -> None:
-        near, far = pair
-        memory = bytearray(10)
-        loop = uring_loop()
-        loop.ring.recv(Told(loop.ring).token, near.fileno(), address_of(memory), 10)
-        loop.run_until_complete(asyncio.sleep(0))
-        loop.close()
-        far.send(b"late")
-        assert memory == bytes(10)
-        assert near.recv(10) == b"late"
-        assert loop.ring.closed
 
     def test_a_closed_ring_is_an_error(self, loop: UringLoop) -> None:
         loop.close()

@@ -68,31 +68,33 @@ def test_a_plan_says_what_the_kernel_has_and_what_was_chosen() -> None:
     assert "multishot recv" not in made(Options(without=("multishot_recv",))).driver()
 
 
-def test_without_a_ring_it_serves_and_says_so(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("loop", "without", "why_not"),
+    [
+        (new_loop, ("io_uring",), "left out by configuration"),
+        pytest.param(
+            asyncio.new_event_loop,
+            (),
+            "the loop is not the plug-in's own",
+            marks=needs_ring,
+            id="another loop",
+        ),
+    ],
+)
+def test_without_a_ring_it_serves_and_says_so(
+    tmp_path: Path,
+    loop: Callable[[], asyncio.AbstractEventLoop],
+    without: tuple[str, ...],
+    why_not: str,
+) -> None:
     log = NoLog()
-    net = serving(tmp_path, log, new_loop, without=("io_uring",))
+    net = serving(tmp_path, log, loop, without=without)
     try:
         _, client = net.serve()
         client.send(b"x")
         assert client.frame() == b"x"
-        assert net.transport.driver() == "epoll (io_uring is not available: left out by configuration)"
+        assert net.transport.driver() == f"epoll (io_uring is not available: {why_not})"
         assert log.events == [("warning", "io_uring is not available: serving with epoll")]
-    finally:
-        net.finish()
-
-
-@needs_ring
-def test_under_another_loop_it_serves_and_says_so(tmp_path: Path) -> None:
-    log = NoLog()
-    net = serving(tmp_path, log, asyncio.new_event_loop)
-    try:
-        _, client = net.serve()
-        client.send(b"x")
-        assert client.frame() == b"x"
-        assert (
-            net.transport.driver() == "epoll (io_uring is not available: the loop is not the plug-in's own)"
-        )
-        assert [level for level, _ in log.events] == ["warning"]
     finally:
         net.finish()
 

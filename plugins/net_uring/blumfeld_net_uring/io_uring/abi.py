@@ -52,12 +52,8 @@ OP_ASYNC_CANCEL = 14
 OP_SEND = 26
 OP_RECV = 27
 OP_SPLICE = 30
-OP_SHUTDOWN = 34
 
 # Flags of an entry
-SQE_IO_DRAIN = 1 << 1
-SQE_IO_LINK = 1 << 2
-SQE_IO_HARDLINK = 1 << 3
 SQE_BUFFER_SELECT = 1 << 5
 
 POLL_ADD_MULTI = 1 << 0
@@ -81,8 +77,6 @@ ENTRY = struct.Struct("=BBHiQQIIQ24x")
 """opcode, flags, ioprio, fd, off, addr, len, operation's flags, user_data; the rest zero."""
 ENTRY_WITH_GROUP = struct.Struct("=BBHiQQIIQH22x")
 """As ``ENTRY``, with the buffer group."""
-ENTRY_WITH_SOURCE = struct.Struct("=BBHiQQIIQHHi16x")
-"""As ``ENTRY``, with buffer index, personality, and the descriptor that splice reads from."""
 
 COMPLETION_BYTES = 16
 COMPLETION = struct.Struct("=QiI")

@@ -27,10 +27,8 @@ from blumfeld_net_uring.io_uring.system import RingUnavailable
 
 __all__ = ["IGNORED", "Completed", "Ring", "RingUnavailable"]
 
-_ANYWHERE = 0xFFFFFFFFFFFFFFFF
 _pack = abi.ENTRY.pack_into
 _pack_group = abi.ENTRY_WITH_GROUP.pack_into
-_pack_source = abi.ENTRY_WITH_SOURCE.pack_into
 
 
 class Ring(Queues):
@@ -78,53 +76,18 @@ class Ring(Queues):
             group,
         )
 
-    def send(
-        self, token: int, fd: int, address: int, size: int, flags: int = 0, entry_flags: int = 0
-    ) -> None:
-        """Send bytes. ``flags`` as in ``send(2)``; ``entry_flags``: ``SQE_IO_LINK`` starts the next entry only
-        when this one has succeeded in full (with ``MSG_WAITALL``).
-        """
+    def send(self, token: int, fd: int, address: int, size: int, flags: int = 0) -> None:
+        """Send bytes. ``flags`` as in ``send(2)``."""
         tail = self._tail
         if tail - self._submitted > self._sq_mask:
             self.submit()
         self._tail = tail + 1
         at = (tail & self._sq_mask) << 6
-        _pack(self._sqes, at, abi.OP_SEND, entry_flags, 0, fd, 0, address, size, flags, token)
+        _pack(self._sqes, at, abi.OP_SEND, 0, 0, fd, 0, address, size, flags, token)
 
-    def sendmsg(self, token: int, fd: int, header: int, flags: int = 0, entry_flags: int = 0) -> None:
+    def sendmsg(self, token: int, fd: int, header: int, flags: int = 0) -> None:
         """Gather and send: ``header`` is the address of a ``struct msghdr``. It, its vector and the bytes stay."""
-        _pack(self._sqes, self._slot(), abi.OP_SENDMSG, entry_flags, 0, fd, 0, header, 1, flags, token)
-
-    def splice(
-        self,
-        token: int,
-        source: int,
-        offset: int | None,
-        into: int,
-        size: int,
-        flags: int = 0,
-        entry_flags: int = 0,
-    ) -> None:
-        """Move bytes between two descriptors, one of them a pipe. ``offset`` is a position in a file;
-        ``None`` for a pipe or socket.
-        """
-        at = _ANYWHERE if offset is None else offset
-        _pack_source(
-            self._sqes,
-            self._slot(),
-            abi.OP_SPLICE,
-            entry_flags,
-            0,
-            into,
-            _ANYWHERE,
-            at,
-            size,
-            flags,
-            token,
-            0,
-            0,
-            source,
-        )
+        _pack(self._sqes, self._slot(), abi.OP_SENDMSG, 0, 0, fd, 0, header, 1, flags, token)
 
     def poll_add(self, token: int, fd: int, events: int, multishot: bool = False) -> None:
         """Complete when one of ``select.POLL…`` holds; the result is the set that holds."""
@@ -143,7 +106,3 @@ class Ring(Queues):
         """Cancel all operations on a descriptor, from Linux 5.19. The result is their number."""
         flags = abi.CANCEL_ALL | abi.CANCEL_FD
         _pack(self._sqes, self._slot(), abi.OP_ASYNC_CANCEL, 0, 0, fd, 0, 0, 0, flags, token)
-
-    def shutdown(self, token: int, fd: int, how: int) -> None:
-        """``shutdown(2)``, in order with linked sends."""
-        _pack(self._sqes, self._slot(), abi.OP_SHUTDOWN, 0, 0, fd, 0, 0, how, 0, token)
