@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -145,12 +145,28 @@ def test_indexes_are_read_by_a_worker_too(node: Node, log: Log) -> None:
     at_once(ask(log, 2))
 
 
-def test_a_log_that_is_closed_meanwhile_fails_the_read(node: Node, log: Log) -> None:
+@pytest.mark.parametrize(
+    ("meanwhile", "error"),
+    [
+        pytest.param(lambda log: log.log.close(), OSError, id="the log is closed"),
+        pytest.param(
+            lambda log: log.log.drop_segments(19), OffsetOutOfRangeError, id="the segment is dropped"
+        ),
+        pytest.param(
+            lambda log: log.node.runtime.disk.inject(Fault(operation="read_ahead", path_part=FIRST)),
+            OSError,
+            id="the disk fails",
+        ),
+    ],
+)
+def test_what_happens_before_a_worker_has_read_fails_the_read(
+    node: Node, log: Log, meanwhile: Callable[[Log], object], error: type[Exception]
+) -> None:
     chill(node)
     cold = later(ask(log, 2))
-    log.log.close()
+    meanwhile(log)
     node.runtime.run_turn()
-    assert isinstance(cold.error, OSError)
+    assert isinstance(cold.error, error)
 
 
 def test_a_log_that_is_cut_meanwhile_is_read_as_it_is_then(node: Node, log: Log) -> None:
@@ -161,22 +177,6 @@ def test_a_log_that_is_cut_meanwhile_is_read_as_it_is_then(node: Node, log: Log)
     assert isinstance(gone.error, OffsetOutOfRangeError)
     assert there.result().end_offset == 5
     release(there.result().parts)
-
-
-def test_a_segment_that_is_dropped_meanwhile_is_out_of_range(node: Node, log: Log) -> None:
-    chill(node)
-    cold = later(ask(log, 2))
-    log.log.drop_segments(19)
-    node.runtime.run_turn()
-    assert isinstance(cold.error, OffsetOutOfRangeError)
-
-
-def test_a_disk_that_can_not_read_fails_the_read(node: Node, log: Log) -> None:
-    chill(node)
-    node.runtime.disk.inject(Fault(operation="read_ahead", path_part=FIRST))
-    cold = later(ask(log, 2))
-    node.runtime.run_turn()
-    assert isinstance(cold.error, OSError)
 
 
 def test_a_defect_fails_the_read_alone(node: Node, log: Log, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,21 +192,28 @@ def test_a_defect_fails_the_read_alone(node: Node, log: Log, monkeypatch: pytest
     assert type(cold.error) is IndexError
 
 
-def test_many_cold_readers_leave_workers_for_syncs(node: Node, log: Log) -> None:
-    node.runtime.run_turn()  # what the roll began
-    running, most = 0, 0
+def at_once_in_workers(node: Node, counted_work: object = None) -> Callable[[], int]:
+    """Count from now on; the answer is how many of that work, or of any, ran at once at the most."""
+    running = most = 0
     offload = node.runtime.offload
 
     async def counting(work: object, args: tuple[object, ...]) -> object:
         nonlocal running, most
-        running, most = running + 1, max(most, running + 1)
+        one = int(counted_work in (None, work))
+        running, most = running + one, max(most, running + one)
         try:
             return await offload(work, *args)  # type: ignore[arg-type]
         finally:
-            running -= 1
+            running -= one
 
-    node.runtime.offload_delay_ms = lambda: 10.0
     node.runtime.offload = lambda work, *args: counting(work, args)  # type: ignore[method-assign, assignment]
+    return lambda: most
+
+
+def test_many_cold_readers_leave_workers_for_syncs(node: Node, log: Log) -> None:
+    node.runtime.run_turn()  # what the roll began
+    most = at_once_in_workers(node)
+    node.runtime.offload_delay_ms = lambda: 10.0
     chill(node)
     node.runtime.disk.watch = lambda operation, path: (
         node.runtime.disk.cold.add(FIRST) if operation == "nop" else None
@@ -215,7 +222,7 @@ def test_many_cold_readers_leave_workers_for_syncs(node: Node, log: Log) -> None
     node.runtime.advance(1000)
     for one in cold:
         release(one.result().parts)
-    assert most == AT_ONCE_MAX
+    assert most() == AT_ONCE_MAX
 
 
 # Look-ups by time
@@ -276,26 +283,14 @@ def test_a_look_up_ends_when_its_log_is_closed(node: Node, log: Log, monkeypatch
 
 def test_look_ups_search_one_after_the_other(node: Node, log: Log) -> None:
     """A batch of 9 kB may take seconds to search. Four at once held producers up for 624 ms, and kept syncs waiting."""
-    running = most = 0
-    offload = node.runtime.offload
-
-    async def counting(work: object, args: tuple[object, ...]) -> object:
-        nonlocal running, most
-        searches = int(work is timestamp_search.first_at_or_after)
-        running, most = running + searches, max(most, running + searches)
-        try:
-            return await offload(work, *args)  # type: ignore[arg-type]
-        finally:
-            running -= searches
-
+    most = at_once_in_workers(node, timestamp_search.first_at_or_after)
     node.runtime.offload_delay_ms = lambda: 10.0
-    node.runtime.offload = lambda work, *args: counting(work, args)  # type: ignore[method-assign, assignment]
     answers = [log.log.offset_for_time(TIME_MS) for _ in range(4)]
     node.runtime.advance(1000)
     for answer in answers:
         assert isinstance(answer, Completion)
         assert answer.result() == TimestampOffset(TIME_MS, 0, 0)
-    assert most == 1
+    assert most() == 1
 
 
 def test_a_look_up_in_a_closed_log_fails(node: Node, log: Log) -> None:
