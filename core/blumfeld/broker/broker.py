@@ -14,7 +14,7 @@ from blumfeld.broker.composition import BrokerComposition
 from blumfeld.broker.fetch_sessions import FetchSessions
 from blumfeld.broker.membership.cluster_gauges import ClusterGauges
 from blumfeld.broker.membership.config_warnings import ConfigWarnings
-from blumfeld.broker.membership.following import ImageFollower
+from blumfeld.broker.membership.image_follower import ImageFollower
 from blumfeld.broker.membership.lifecycle import Lifecycle
 from blumfeld.broker.membership.log_directories import LogDirectories
 from blumfeld.broker.membership.lost_brokers import LostBrokers
@@ -22,7 +22,7 @@ from blumfeld.broker.ports import CoordinatorKind, Ports
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.hosting.pushes import PushedReplicas
 from blumfeld.broker.replicas.led_partitions import LedPartitions
-from blumfeld.broker.replicas.rules.looking_inside import LookingInside
+from blumfeld.broker.replicas.rules.record_inspection import RecordInspection
 from blumfeld.broker.serving.counts import NodeMetrics
 from blumfeld.broker.serving.dispatch import Dispatcher, Route
 from blumfeld.broker.serving.peer_client import TransportPeerClient
@@ -136,7 +136,7 @@ class Broker:
             membership=self.lifecycle,
             storage=composition.storage,
             fetch_sessions=self.fetch_sessions,
-            looking_inside=LookingInside(composition.runtime),
+            record_inspection=RecordInspection(composition.runtime),
             groups=lambda: self.groups,
             transactions=lambda: composition.transactions,
             producer_ids=self._next_producer_id,

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from blumfeld.broker.fetch_sessions import FetchSessions
     from blumfeld.broker.membership.lost_brokers import LostBrokers
     from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
-    from blumfeld.broker.replicas.rules.looking_inside import LookingInside
+    from blumfeld.broker.replicas.rules.record_inspection import RecordInspection
     from blumfeld.broker.waiting.parking import PurgatoryParking
     from blumfeld.client.envelope import Forwarded
     from blumfeld.spi.cluster import Membership
@@ -60,7 +60,7 @@ class Ports(NamedTuple):
     membership: Membership
     storage: LogStorage
     fetch_sessions: FetchSessions
-    looking_inside: LookingInside
+    record_inspection: RecordInspection
     groups: Callable[[], TransactionsEnded | None]
     """Returns the coordinator of groups; ``None`` in a composition without a group protocol."""
     transactions: Callable[[], TransactionCoordinator | None]

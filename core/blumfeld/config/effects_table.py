@@ -48,8 +48,8 @@ TRANSACTIONS = "blumfeld_transactions.plugin"
 UPKEEP = "blumfeld.broker.upkeep.retention"
 LIFECYCLE = "blumfeld.broker.membership.lifecycle"
 SHARD = "blumfeld.coordinator.groups.shard"
-KRAFT_OPENING = "blumfeld_consensus_kraft.opening"
-KRAFT_QUORUM = "blumfeld_consensus_kraft.quorum.making"
+KRAFT_OPENING = "blumfeld_consensus_kraft.opened_metadata"
+KRAFT_QUORUM = "blumfeld_consensus_kraft.quorum.driver_factory"
 KRAFT_SNAPSHOTS = "blumfeld_consensus_kraft.snapshots"
 THROTTLES = "blumfeld.broker.replicas.throttles"
 CLEANER = "blumfeld.broker.upkeep.cleaner"
@@ -286,8 +286,8 @@ BROKER_EFFECTS: tuple[EffectRow, ...] = (
     ("controller.quorum.append.linger.ms", WITHOUT, "metadata records of one turn of the event loop are written together", "How long the leader gathers metadata records before it writes them."),
     ("controller.quorum.request.timeout.ms", HONOURED, KRAFT_QUORUM, "How long a request between voters may take."),
     ("controller.quorum.retry.backoff.ms", HONOURED, KRAFT_QUORUM, "The pause before a request between voters is sent again."),
-    ("controller.quorum.auto.join.enable", HONOURED, "blumfeld_consensus_kraft.quorum.joining", "Whether a controller joins the quorum by itself."),
-    ("controller.quorum.fetch.snapshot.max.bytes", HONOURED, "blumfeld_consensus_kraft.quorum.catching_up", "The most bytes of one answer with a metadata snapshot."),
+    ("controller.quorum.auto.join.enable", HONOURED, "blumfeld_consensus_kraft.quorum.own_voter", "Whether a controller joins the quorum by itself."),
+    ("controller.quorum.fetch.snapshot.max.bytes", HONOURED, "blumfeld_consensus_kraft.quorum.snapshot_exchange", "The most bytes of one answer with a metadata snapshot."),
     ("controller.quorum.fetch.max.bytes", HONOURED, KRAFT_QUORUM, "The most bytes of one answer with metadata records."),
     ("metrics.num.samples", WITHOUT, NO_METRICS, "The samples that a metric is computed from."),
     ("metrics.sample.window.ms", WITHOUT, NO_METRICS, "The time that a sample of a metric covers."),

@@ -39,8 +39,8 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
 from blumfeld.wire.messages.metadata_records import AbortTransactionRecord
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.batching import Batch, batches_of
-from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, Unpublished, WaitingReply
+from blumfeld_consensus_kraft.batches import Batch, batches_of
+from blumfeld_consensus_kraft.publisher import Placed, Publisher, Reply, Unpublished, WaitingReply
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.registration import controller_registration
 

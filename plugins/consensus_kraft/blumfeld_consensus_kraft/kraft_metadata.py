@@ -22,10 +22,10 @@ from blumfeld.wire.messages.add_raft_voter import AddRaftVoterRequest
 from blumfeld.wire.messages.describe_quorum import DescribeQuorumRequest
 from blumfeld.wire.messages.remove_raft_voter import RemoveRaftVoterRequest
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.forwarding import Forwarder, OwnController
-from blumfeld_consensus_kraft.opening import open_metadata
-from blumfeld_consensus_kraft.publishing import Publisher, Reply, listener_defects
-from blumfeld_consensus_kraft.quorum.describing import describe_quorum, known_quorum
+from blumfeld_consensus_kraft.forwarder import Forwarder, OwnController
+from blumfeld_consensus_kraft.opened_metadata import open_metadata
+from blumfeld_consensus_kraft.publisher import Publisher, Reply, listener_defects
+from blumfeld_consensus_kraft.quorum.description import describe_quorum, known_quorum
 from blumfeld_consensus_kraft.quorum.membership import ConfiguredVoters
 from blumfeld_consensus_kraft.registration import ControllerRegistrar
 from blumfeld_consensus_kraft.replica import MetadataReplica

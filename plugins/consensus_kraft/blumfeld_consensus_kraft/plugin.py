@@ -46,7 +46,7 @@ class Plugin:
         assert isinstance(metadata, KraftMetadata)
         return quorum_handlers(
             lambda: metadata.replica.driver,
-            lambda: metadata.replica.catching_up,
+            lambda: metadata.replica.snapshot_exchange,
             lambda: metadata.replica.membership,
             metadata,
             composition.roles,

@@ -16,21 +16,21 @@ from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_consensus_kraft.active_controller import ActiveController
 from blumfeld_consensus_kraft.broker_watch import BrokerWatch
-from blumfeld_consensus_kraft.forwarding import Forwarder
-from blumfeld_consensus_kraft.loading import Loaded, placed_batch
-from blumfeld_consensus_kraft.opening import OpenedMetadata
-from blumfeld_consensus_kraft.publishing import Publisher
-from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
+from blumfeld_consensus_kraft.forwarder import Forwarder
+from blumfeld_consensus_kraft.opened_metadata import OpenedMetadata
+from blumfeld_consensus_kraft.publisher import Publisher
+from blumfeld_consensus_kraft.quorum.driver_factory import made_driver
 from blumfeld_consensus_kraft.quorum.farewell import hand_over
-from blumfeld_consensus_kraft.quorum.making import made_driver
+from blumfeld_consensus_kraft.quorum.log_reopener import LogReopener
 from blumfeld_consensus_kraft.quorum.membership import ConfiguredVoters, QuorumMembership
-from blumfeld_consensus_kraft.quorum.reopening import Reopening
+from blumfeld_consensus_kraft.quorum.snapshot_exchange import SnapshotExchange
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.messages import NO_LEADER
 from blumfeld_consensus_kraft.raft.roles import Follower
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.snapshots import Snapshots
+from blumfeld_consensus_kraft.stored_state import Loaded, placed_batch
 from blumfeld_consensus_kraft.voter import epoch_start
 
 RETRY_MS = 1_000
@@ -90,15 +90,15 @@ class MetadataReplica:
         )
         if loaded.bytes_since_snapshot:
             self.snapshots.committed(loaded.bytes_since_snapshot, loaded.last_timestamp_ms)
-        self._reopening = Reopening(
+        self._reopener = LogReopener(
             composition, self.log, self.driver, events, failed=lambda error: self._failed(error, True)
         )
-        self.catching_up = CatchingUp(
+        self.snapshot_exchange = SnapshotExchange(
             composition,
             self.driver,
             self.log,
             events,
-            self._reopening,
+            self._reopener,
             configured.listener,
             taken_over=self._taken_over,
         )
@@ -151,8 +151,8 @@ class MetadataReplica:
         self._forwarder.stop(closed)
         self._watch.stop()
         self.membership.stop()
-        self.catching_up.stop()
-        await self._reopening.stop()
+        self.snapshot_exchange.stop()
+        await self._reopener.stop()
         await self.log.settle()
         self.driver.stop()
         self._publisher.stop(closed)
@@ -218,7 +218,7 @@ class MetadataReplica:
 
     def leader_is(self, epoch: int, leader_id: int) -> None:
         """Send commands there from now on."""
-        self.catching_up.stop()
+        self.snapshot_exchange.stop()
         self._leader = (
             None if leader_id in (NO_LEADER, self._composition.node_id) else ControllerId(leader_id, epoch)
         )
@@ -249,7 +249,7 @@ class MetadataReplica:
         try:
             self.log.truncate_to(end_offset)
         except OSError as error:
-            self._reopening.broken_off(error, self._cut_broken_off)
+            self._reopener.broken_off(error, self._cut_broken_off)
             return
         self._was_cut()
         self.driver.log_changed()
@@ -265,7 +265,7 @@ class MetadataReplica:
 
     def download(self, effect: effects.Download) -> None:
         """Fetch a snapshot."""
-        self.catching_up.download(effect)
+        self.snapshot_exchange.download(effect)
 
     def _taken_over(self, loaded: Loaded) -> None:
         self._transaction_open = False

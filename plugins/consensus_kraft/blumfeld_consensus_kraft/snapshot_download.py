@@ -11,9 +11,9 @@ from blumfeld.spi.aux_files import AuxDraft
 from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_consensus_kraft.kept_snapshots import KeptSnapshots
-from blumfeld_consensus_kraft.loading import Loaded
-from blumfeld_consensus_kraft.snapshot_loading import load_snapshot
+from blumfeld_consensus_kraft.snapshot_image import load_snapshot
 from blumfeld_consensus_kraft.snapshot_source import SnapshotChunk
+from blumfeld_consensus_kraft.stored_state import Loaded
 
 SYNC_BYTES = 8 << 20
 """Bytes after which the file is synced, so that its commit is short."""

@@ -13,10 +13,10 @@ from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotResponse
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.kept_snapshots import KeptSnapshots
-from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.snapshot_download import SnapshotDownload
 from blumfeld_consensus_kraft.snapshot_server import chunk_of, snapshot_request
 from blumfeld_consensus_kraft.snapshot_source import CHUNK_BYTES_MAX
+from blumfeld_consensus_kraft.stored_state import Loaded
 
 LOST_MAX = 5
 """Requests in a row without an answer after which a download is given up. What came is kept for the same leader."""

@@ -16,7 +16,7 @@ from blumfeld.log.producers.state import ProducerState
 from blumfeld.spi.leader_epochs import EpochEntry
 from blumfeld.wire.batches.builder import build_empty_batch
 from blumfeld.wire.errors import BrokerError, CorruptBatch, ErrorCode
-from tests.broker.replicas.following import Cluster, Replica
+from tests.broker.replicas.replica_cluster import Cluster, Replica
 from tests.everyday import examples
 from tests.log.batches import batch_bytes, data_batch, marker
 
@@ -545,6 +545,6 @@ def test_the_end_of_an_epoch_is_that_of_offset_for_leader_epoch() -> None:
 
 
 def _batches(data: bytes) -> Any:
-    from tests.broker.replicas.following import batches_of
+    from tests.broker.replicas.replica_cluster import batches_of
 
     return iter(batches_of(data))

@@ -17,9 +17,9 @@ from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.messages.metadata_records import TopicRecord
-from blumfeld_consensus_kraft.loading import Loaded, load
-from blumfeld_consensus_kraft.opening import METADATA_PARTITION
+from blumfeld_consensus_kraft.opened_metadata import METADATA_PARTITION
 from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_consensus_kraft.stored_state import Loaded, load
 from blumfeld_kit.fakes.files import Adversary, FakeDisk
 from blumfeld_kit.fakes.loop import SimulatedLoop, SimulationError
 from blumfeld_kit.fakes.runtime import FakeRuntime

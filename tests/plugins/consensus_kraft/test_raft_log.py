@@ -15,7 +15,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import CorruptBatch
 from blumfeld_consensus_kraft.kept_snapshots import HOLD_MS
-from blumfeld_consensus_kraft.raft.fetching import divergence, needed_snapshot
+from blumfeld_consensus_kraft.raft.divergence import divergence, needed_snapshot
 from blumfeld_consensus_kraft.raft.messages import FetchRequest
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from blumfeld_consensus_kraft.snapshots import Snapshots

@@ -25,10 +25,10 @@ from blumfeld.wire.messages.raft_records import VotersRecord, VotersRecordVoter
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft import snapshot_download
 from blumfeld_consensus_kraft.kept_snapshots import HOLD_MS
-from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.snapshot_download import SnapshotDownload
-from blumfeld_consensus_kraft.snapshot_loading import load_snapshot
+from blumfeld_consensus_kraft.snapshot_image import load_snapshot
 from blumfeld_consensus_kraft.snapshot_source import CHUNK_BYTES_MAX, SnapshotChunk, SnapshotSource
+from blumfeld_consensus_kraft.stored_state import Loaded
 from blumfeld_kit.fakes.files import Fault
 from tests.everyday import first
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID

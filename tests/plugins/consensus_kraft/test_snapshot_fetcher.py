@@ -12,11 +12,11 @@ from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest, FetchSnapshotResponse
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft import snapshot_loading
-from blumfeld_consensus_kraft.loading import Loaded
+from blumfeld_consensus_kraft import snapshot_image
 from blumfeld_consensus_kraft.snapshot_fetcher import LOST_MAX, RETRY_MS, SnapshotFetcher
 from blumfeld_consensus_kraft.snapshot_server import KnownLeader, chunk_of, serve_snapshot, snapshot_request
 from blumfeld_consensus_kraft.snapshot_source import SnapshotSource
+from blumfeld_consensus_kraft.stored_state import Loaded
 from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID
 from tests.plugins.consensus_kraft.log_node import TIME_MS, LogNode, topics
 
@@ -107,14 +107,14 @@ def test_a_snapshot_is_fetched(pair: Pair) -> None:
 
 def test_the_leader_is_alive_while_a_large_image_is_made(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     """Or its follower would begin an election, because it fetches nothing meanwhile."""
-    monkeypatch.setattr(snapshot_loading, "READ_BYTES", 500)
+    monkeypatch.setattr(snapshot_image, "READ_BYTES", 500)
     pair.fetcher.fetch(1, 6, ID)
     pair.run()
     assert len(pair.alive) >= len(pair.asked) + len(DATA) // 500 - 1
 
 
 def test_a_stop_while_the_image_is_made_tells_nothing(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(snapshot_loading, "READ_BYTES", 500)
+    monkeypatch.setattr(snapshot_image, "READ_BYTES", 500)
     pair.follower.runtime.offload_delay_ms = lambda: 1.0
     pair.fetcher.fetch(1, 6, ID)
     parts = len(range(0, len(DATA), 1_000))

@@ -446,7 +446,7 @@ def test_only_the_leader_gives_snapshots(cluster: Cluster) -> None:
         )
         topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[asked])
         request = FetchSnapshotRequest(topics=[topic])
-        answer = cluster.run(cluster.machines[one].run(metadata.replica.catching_up.serve(request, 1)))
+        answer = cluster.run(cluster.machines[one].run(metadata.replica.snapshot_exchange.serve(request, 1)))
         assert isinstance(answer, FetchSnapshotResponse)
         expected = ErrorCode.SNAPSHOT_NOT_FOUND if one == cluster.leader else ErrorCode.NOT_LEADER_OR_FOLLOWER
         assert answer.topics[0].partitions[0].error_code == expected
@@ -538,7 +538,7 @@ def test_a_leader_stays_while_a_voter_takes_a_snapshot() -> None:
         )
         topic = RequestTopicSnapshot(name="__cluster_metadata", partitions=[asked])
         request = FetchSnapshotRequest(replica_id=others[0], topics=[topic], max_bytes=100)
-        cluster.run(cluster.machines[leader].run(metadata.replica.catching_up.serve(request, 1)))
+        cluster.run(cluster.machines[leader].run(metadata.replica.snapshot_exchange.serve(request, 1)))
         cluster.wait(1)
         assert metadata.replica.driver.raft.leadership is not None
     cluster.wait(5)

@@ -18,9 +18,9 @@ from blumfeld.broker.cluster import ClusterView
 from blumfeld.broker.composition import BrokerComposition
 from blumfeld.broker.membership.directory_assignments import DirectoryAssignments, Replica
 from blumfeld.broker.membership.lifecycle import Lifecycle
-from blumfeld.broker.replicas.giving_way import GivingWay
 from blumfeld.broker.replicas.hosting.partition_manager import PartitionManager
 from blumfeld.broker.replicas.partition import Partition
+from blumfeld.broker.replicas.troubled_replicas import TroubledReplicas
 from blumfeld.metadata.partitions.directories import (
     LOST_DIRECTORY,
     directory_of,
@@ -76,7 +76,7 @@ class LogDirectories:
             events=events,
         )
         self.assignments.taken = self._taken
-        self._giving_way = GivingWay()
+        self._giving_way = TroubledReplicas()
         self._look_timer: Timer | None = None
         self._repeated = RepeatedEvents(composition.runtime)
         hosted.opened.append(self._placed)

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 
 from blumfeld.broker.replicas.refused_writes import RefusedWrites
 from blumfeld.broker.replicas.rules.append_rules import AppendRules, RefusedAppends
-from blumfeld.broker.replicas.rules.conforming import as_required
 from blumfeld.broker.replicas.rules.fetched_batches import fetched_batches
+from blumfeld.broker.replicas.rules.required_form import as_required
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
 from blumfeld.broker.replicas.throttles import Throttles
 from blumfeld.broker.replicas.waiting_appends import ACKS_ALL, AppendWaiter, WaitingAppends

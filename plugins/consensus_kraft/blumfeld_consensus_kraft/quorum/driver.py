@@ -19,9 +19,8 @@ from blumfeld.spi.runtime import Runtime, Timer
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch import FetchRequest as WireFetch
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.quorum.endpoints import QuorumEndpoints, recorded_voters
-from blumfeld_consensus_kraft.quorum.parked import FetchLimits, ParkedFetches
+from blumfeld_consensus_kraft.quorum.parked_fetches import FetchLimits, ParkedFetches
 from blumfeld_consensus_kraft.quorum.wire_form import (
     FetchSettings,
     answer_from_wire,
@@ -47,6 +46,7 @@ from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterSet
 from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_consensus_kraft.stored_state import Loaded
 
 PERSIST_RETRY_MS = 1_000
 REFUSED_RETRY_MS = 1_000

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     from blumfeld.wire.messages.fetch import FetchRequest
     from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest
     from blumfeld.wire.messages.update_raft_voter import UpdateRaftVoterRequest
-    from blumfeld_consensus_kraft.quorum.catching_up import CatchingUp
     from blumfeld_consensus_kraft.quorum.membership import QuorumMembership
+    from blumfeld_consensus_kraft.quorum.snapshot_exchange import SnapshotExchange
 
 FETCH, VOTE, BEGIN, END, DESCRIBE, FETCH_SNAPSHOT = 1, 52, 53, 54, 55, 59
 ADD_VOTER, REMOVE_VOTER, UPDATE_VOTER = 80, 81, 82
@@ -37,14 +37,14 @@ DIRECTORIES_VERSION = 2
 
 def quorum_handlers(
     driver: Callable[[], RaftDriver],
-    catching_up: Callable[[], CatchingUp],
+    snapshot_exchange: Callable[[], SnapshotExchange],
     membership: Callable[[], QuorumMembership],
     metadata: ClusterMetadata,
     roles: tuple[str, ...],
 ) -> list[ApiHandler]:
     """Returns the handlers of a node.
 
-    :param driver: raises BrokerError before the node has joined, as ``catching_up`` does
+    :param driver: raises BrokerError before the node has joined, as ``snapshot_exchange`` does
     """
 
     def handle(request: Message, context: RequestContext) -> Completion[Message]:
@@ -55,7 +55,7 @@ def quorum_handlers(
     def snapshot(request: FetchSnapshotRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        return catching_up().serve(request, context.api_version)
+        return snapshot_exchange().serve(request, context.api_version)
 
     def describe(request: DescribeQuorumRequest, context: RequestContext) -> Completion[Message]:
         if not context.authorize("Describe", "Cluster", "kafka-cluster"):

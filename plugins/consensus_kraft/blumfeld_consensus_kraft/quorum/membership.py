@@ -1,7 +1,7 @@
 """The voters of this node's quorum: which set counts, and how it follows the log (KIP-853).
 
 A static quorum has the voters of ``controller.quorum.voters``. A dynamic one has those of the newest voter set in the
-log or in the snapshot before it, committed or not. ``changing.py`` adds and removes voters.
+log or in the snapshot before it, committed or not. ``voter_requests.py`` adds and removes voters.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.active_controller import ActiveController
 from blumfeld_consensus_kraft.control_records import recorded_changes
-from blumfeld_consensus_kraft.quorum.changing import VoterChanges
 from blumfeld_consensus_kraft.quorum.endpoints import (
     own_endpoints,
     recorded_voters,
     static_voters,
     voters_record,
 )
-from blumfeld_consensus_kraft.quorum.joining import OwnVoter
+from blumfeld_consensus_kraft.quorum.own_voter import OwnVoter
+from blumfeld_consensus_kraft.quorum.voter_requests import VoterChanges
 from blumfeld_consensus_kraft.raft.voters import (
     DYNAMIC_KRAFT_VERSION,
     ReplicaKey,

@@ -21,10 +21,9 @@ from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.checks import EPOCH_COUNTS, begin_error, end_error, fetch_error, vote_error
-from blumfeld_consensus_kraft.raft.due import Sender, due, is_flushed
-from blumfeld_consensus_kraft.raft.fetching import truncation_point, with_way_back
-from blumfeld_consensus_kraft.raft.granting import grants, hears_leader
-from blumfeld_consensus_kraft.raft.leading import Leadership
+from blumfeld_consensus_kraft.raft.divergence import truncation_point, with_way_back
+from blumfeld_consensus_kraft.raft.due_requests import Sender, due, is_flushed
+from blumfeld_consensus_kraft.raft.leadership import Leadership
 from blumfeld_consensus_kraft.raft.log_view import LogView
 from blumfeld_consensus_kraft.raft.messages import (
     NO_LEADER,
@@ -51,6 +50,7 @@ from blumfeld_consensus_kraft.raft.roles import (
     lacks_leader,
 )
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError, Settings, Stored
+from blumfeld_consensus_kraft.raft.vote_rules import grants, hears_leader
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory, VoterSet
 
 

@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
-from blumfeld_consensus_kraft.raft.leading import Leadership
+from blumfeld_consensus_kraft.raft.leadership import Leadership
 from blumfeld_consensus_kraft.raft.messages import NO_LEADER
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterSet
 

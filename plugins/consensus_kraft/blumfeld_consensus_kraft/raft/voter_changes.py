@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from blumfeld.wire.errors import ErrorCode
-from blumfeld_consensus_kraft.raft.leading import UNKNOWN
+from blumfeld_consensus_kraft.raft.leadership import UNKNOWN
 from blumfeld_consensus_kraft.raft.voters import (
     DYNAMIC_KRAFT_VERSION,
     NO_DIRECTORY,

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.wire.errors import ErrorCode
-from blumfeld_consensus_kraft.raft import effects, leading
-from blumfeld_consensus_kraft.raft.leading import OBSERVER_FORGOTTEN_MS, Leadership
+from blumfeld_consensus_kraft.raft import effects, leadership
+from blumfeld_consensus_kraft.raft.leadership import OBSERVER_FORGOTTEN_MS, Leadership
 from blumfeld_consensus_kraft.raft.messages import VoteAnswer, VoteRequest
 from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.settings import Settings, Stored
@@ -21,7 +21,7 @@ def observer(number: int) -> ReplicaKey:
     return ReplicaKey(7, number.to_bytes(16))
 
 
-def leadership() -> Leadership:
+def leader_of_three() -> Leadership:
     return Leadership(ReplicaKey(1), VOTERS, Settings(), 0, 0.0)
 
 
@@ -31,7 +31,7 @@ def known(leader: Leadership) -> int:
 
 
 def test_a_silent_observer_is_forgotten_although_nobody_describes_the_quorum() -> None:
-    leader = leadership()
+    leader = leader_of_three()
     leader.fetched(observer(1), 0, 1, 0.0)
     leader.fetched(observer(2), 0, 1, OBSERVER_FORGOTTEN_MS / 2)
     leader.fetched(observer(3), 0, 1, OBSERVER_FORGOTTEN_MS + 1.0)
@@ -40,8 +40,8 @@ def test_a_silent_observer_is_forgotten_although_nobody_describes_the_quorum() -
 
 
 def test_there_is_a_limit_and_the_longest_silent_goes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "OBSERVERS_MAX", 3)
-    leader = leadership()
+    monkeypatch.setattr(leadership, "OBSERVERS_MAX", 3)
+    leader = leader_of_three()
     for voter in (2, 3):
         leader.fetched(ReplicaKey(voter), 0, 1, 0.0)
     for number in range(3):
@@ -64,7 +64,7 @@ def test_a_part_of_a_snapshot_counts_as_a_fetch_of_a_voter() -> None:
         answer = VoteAnswer(ErrorCode.NONE, raft.epoch, -1, True)
         out = raft.answered(2, request, answer, 2_000.0)
         asked = [one.request for one in out if isinstance(one, effects.Send)]
-    check_ms = settings.fetch_timeout_ms * leading.CHECK_QUORUM_FACTOR
+    check_ms = settings.fetch_timeout_ms * leadership.CHECK_QUORUM_FACTOR
     raft.took_snapshot(ReplicaKey(2), 4_000.0)
     raft.tick(2_000.0 + check_ms)
     assert raft.leadership is not None

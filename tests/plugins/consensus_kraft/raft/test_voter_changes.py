@@ -7,7 +7,7 @@ import pytest
 from blumfeld.spi.cluster import Endpoint
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
-from blumfeld_consensus_kraft.raft.leading import CAUGHT_UP_MAX_MS, UNKNOWN
+from blumfeld_consensus_kraft.raft.leadership import CAUGHT_UP_MAX_MS, UNKNOWN
 from blumfeld_consensus_kraft.raft.messages import EndEpoch, FetchRequest
 from blumfeld_consensus_kraft.raft.roles import Leader, Prospective, Resigned, Unattached
 from blumfeld_consensus_kraft.raft.voter_changes import (

@@ -124,7 +124,7 @@ class Produce:
                 yield from self._verify(pending, context)
             else:
                 partition, batch, waiter = pending.looking.popleft()
-                looked = self._ports.looking_inside.look(batch, partition.config)
+                looked = self._ports.record_inspection.look(batch, partition.config)
                 if not looked.done:
                     yield looked
                 self._looked(partition, batch, waiter, looked)

@@ -48,7 +48,7 @@ class RejectedRecords(InvalidRecord):
 
 class TooMuchAtOnce(BrokerError):  # noqa: N818 - the words say what to do about it
     """A batch holds more records or bytes than the loop may check. Nothing was changed: give it to
-    ``broker/replicas/rules/looking_inside.py``."""
+    ``broker/replicas/rules/record_inspection.py``."""
 
     def __init__(self) -> None:
         super().__init__(ErrorCode.UNKNOWN_SERVER_ERROR, "the batch must be looked into off the loop")

@@ -11,7 +11,7 @@ from blumfeld.metadata.image.sections import NO_SECTIONS
 from blumfeld.spi.storage import PartitionLog
 from blumfeld.wire.messages.metadata_records import PartitionRecord, TopicRecord
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft import loading
+from blumfeld_consensus_kraft import stored_state
 
 PARTITIONS = 4_096
 TOPIC_ID = bytes(15) + b"\x7f"
@@ -59,8 +59,8 @@ def test_the_records_of_a_snapshot_are_not_held_together() -> None:
     tracemalloc.stop()
     assert len(records) == PARTITIONS + 1
 
-    def read() -> loading.Loaded:
-        return loading._newest_snapshot(log, "c", lambda text: None, NO_SECTIONS)
+    def read() -> stored_state.Loaded:
+        return stored_state._newest_snapshot(log, "c", lambda text: None, NO_SECTIONS)
 
     read()  # the first call compiles codecs, whose memory stays
     loaded, beyond = peak_bytes(read)

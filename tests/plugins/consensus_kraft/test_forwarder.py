@@ -20,7 +20,7 @@ from blumfeld.wire.messages.describe_quorum import (
     ResponseTopicData,
 )
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.forwarding import RETRY_MS, Forwarder, OwnController
+from blumfeld_consensus_kraft.forwarder import RETRY_MS, Forwarder, OwnController
 from blumfeld_kit.fakes import FakeRuntime
 
 TIMEOUT_MS = 5_000

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld.broker.replicas.giving_way import CALM_MS, PAUSE_MS, PAUSE_MS_MAX, GivingWay
+from blumfeld.broker.replicas.troubled_replicas import CALM_MS, PAUSE_MS, PAUSE_MS_MAX, TroubledReplicas
 from blumfeld.spi.storage import TopicPartition
 
 AT, OTHER = TopicPartition("t", 0), TopicPartition("t", 1)
@@ -13,7 +13,7 @@ def usable(_: TopicPartition) -> bool:
 
 
 def test_a_replica_gives_way_with_its_first_failed_write() -> None:
-    rules = GivingWay()
+    rules = TroubledReplicas()
     assert not rules.gives_way(AT)
     rules.bad(AT, 0.0)
     assert rules.gives_way(AT)
@@ -22,7 +22,7 @@ def test_a_replica_gives_way_with_its_first_failed_write() -> None:
 
 
 def test_it_comes_back_when_it_is_usable_and_was_well_for_a_pause() -> None:
-    rules = GivingWay()
+    rules = TroubledReplicas()
     rules.bad(AT, 0.0)
     rules.bad(AT, 500.0)
     assert rules.come_back(PAUSE_MS, usable) == []
@@ -34,7 +34,7 @@ def test_it_comes_back_when_it_is_usable_and_was_well_for_a_pause() -> None:
 
 def test_the_pause_doubles_with_each_return_that_fails_and_has_a_bound() -> None:
     """Leaders would else change once a second, for as long as a disk is over its quota."""
-    rules, now_ms, pauses = GivingWay(), 0.0, []
+    rules, now_ms, pauses = TroubledReplicas(), 0.0, []
     for _ in range(10):
         rules.bad(AT, now_ms)
         began_ms = now_ms
@@ -47,7 +47,7 @@ def test_the_pause_doubles_with_each_return_that_fails_and_has_a_bound() -> None
 
 
 def test_what_was_well_for_long_begins_anew() -> None:
-    rules = GivingWay()
+    rules = TroubledReplicas()
     rules.bad(AT, 0.0)
     assert rules.come_back(PAUSE_MS, usable) == [AT]
     assert not rules.is_idle
@@ -58,7 +58,7 @@ def test_what_was_well_for_long_begins_anew() -> None:
 
 
 def test_a_replica_that_left_is_forgotten() -> None:
-    rules = GivingWay()
+    rules = TroubledReplicas()
     rules.bad(AT, 0.0)
     rules.forget(AT)
     rules.forget(OTHER)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from functools import partial
 
 from blumfeld.spi.hooks import Composition, EventLog
-from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver, ReplicaOwner
 from blumfeld_consensus_kraft.quorum.endpoints import (
     QuorumEndpoints,
@@ -20,6 +19,7 @@ from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.settings import Settings, Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterChange, VoterHistory
 from blumfeld_consensus_kraft.raft_log import RaftLog
+from blumfeld_consensus_kraft.stored_state import Loaded
 
 FETCH_WAIT_MS = 500
 """The longest a leader keeps a fetch of metadata that has no news: Kafka's ``fetchMaxWaitMs`` of raft."""

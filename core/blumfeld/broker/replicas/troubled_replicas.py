@@ -24,7 +24,7 @@ class _Trouble(msgspec.Struct):
     """Time at which the replica came back; ``None`` while it gives way."""
 
 
-class GivingWay:
+class TroubledReplicas:
     """The replicas of a node that had trouble a while ago, or have it."""
 
     def __init__(self) -> None:

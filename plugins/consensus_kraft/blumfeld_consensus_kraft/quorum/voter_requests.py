@@ -23,7 +23,7 @@ from blumfeld.wire.messages.update_raft_voter import (
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.active_controller import ActiveController
 from blumfeld_consensus_kraft.control_records import voters_batch
-from blumfeld_consensus_kraft.publishing import Reply
+from blumfeld_consensus_kraft.publisher import Reply
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
 from blumfeld_consensus_kraft.quorum.endpoints import voters_record
 from blumfeld_consensus_kraft.raft.voter_changes import (

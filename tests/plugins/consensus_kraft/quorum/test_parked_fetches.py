@@ -10,7 +10,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError
 from blumfeld.wire.errors import ErrorCode
-from blumfeld_consensus_kraft.quorum.parked import FetchLimits, ParkedFetches
+from blumfeld_consensus_kraft.quorum.parked_fetches import FetchLimits, ParkedFetches
 from blumfeld_consensus_kraft.raft.messages import FetchAnswer, FetchRequest, SnapshotId
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from blumfeld_consensus_kraft.raft_log import RaftLog

@@ -13,7 +13,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import Composition, EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
 from blumfeld.spi.storage import LACKS
-from blumfeld_consensus_kraft.opening import open_log
+from blumfeld_consensus_kraft.opened_metadata import open_log
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
 from blumfeld_consensus_kraft.raft_log import RaftLog
 
@@ -21,7 +21,7 @@ REOPEN_MS = 1_000
 """Pause between two tries."""
 
 
-class Reopening:
+class LogReopener:
     """Closes and opens one log.
 
     :param failed: called with an error that is no lack of room: the log takes no more

@@ -19,7 +19,7 @@ from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import BrokerError
 from blumfeld.wire.primitives import DecodeError
-from blumfeld_consensus_kraft.loading import Loaded
+from blumfeld_consensus_kraft.stored_state import Loaded
 
 READ_BYTES = 1 << 20
 """Bytes that a worker reads at once."""

@@ -25,7 +25,7 @@ from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld.wire.primitives import DecodeError
 from blumfeld.wire.schema import Message
 from blumfeld_consensus_kraft.control_records import RecordedVoters, recorded_changes
-from blumfeld_consensus_kraft.publishing import Placed
+from blumfeld_consensus_kraft.publisher import Placed
 
 NO_EPOCH = -1
 OFFSET_MAX = 2**63 - 1

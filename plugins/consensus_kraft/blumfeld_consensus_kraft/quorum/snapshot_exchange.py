@@ -13,21 +13,21 @@ from blumfeld.wire.codec import leave_out
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.fetch_snapshot import FetchSnapshotRequest
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.loading import Loaded
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
-from blumfeld_consensus_kraft.quorum.reopening import Reopening
+from blumfeld_consensus_kraft.quorum.log_reopener import LogReopener
 from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_consensus_kraft.snapshot_fetcher import SnapshotFetcher
 from blumfeld_consensus_kraft.snapshot_server import KnownLeader, serve_snapshot
 from blumfeld_consensus_kraft.snapshot_source import SnapshotSource
+from blumfeld_consensus_kraft.stored_state import Loaded
 
 DOWNLOAD_RETRY_MS = 1_000
 """Pause after a download that failed, before the leader is asked again how to go on."""
 
 
-class CatchingUp:
+class SnapshotExchange:
     """Fetches snapshots for this replica, and serves them to others.
 
     :param taken_over: called with what a snapshot holds, when the log goes on behind it
@@ -39,7 +39,7 @@ class CatchingUp:
         driver: RaftDriver,
         log: RaftLog,
         events: EventLog,
-        reopening: Reopening,
+        reopening: LogReopener,
         listener: str,
         taken_over: Callable[[Loaded], None],
     ) -> None:
@@ -47,7 +47,7 @@ class CatchingUp:
         self._driver = driver
         self._log = log
         self._events = events
-        self._reopening = reopening
+        self._reopener = reopening
         self._listener = listener
         self._taken_over = taken_over
         self._timeout_ms = composition.config.int("controller.quorum.request.timeout.ms")
@@ -118,7 +118,7 @@ class CatchingUp:
         except ValueError as error:
             self._failed(epoch, error)
         except OSError as error:
-            self._reopening.broken_off(error, done, again=change)
+            self._reopener.broken_off(error, done, again=change)
         else:
             done()
 

@@ -10,7 +10,7 @@ from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.batches.record_batch import RecordBatch
 
 
-class LookingInside:
+class RecordInspection:
     """Checks the records of large batches in a worker thread, one batch at a time.
 
     One at a time, because each may need 100 MB, and the worker competes with the loop for the interpreter lock.

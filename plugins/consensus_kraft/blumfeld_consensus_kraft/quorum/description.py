@@ -17,7 +17,7 @@ from blumfeld.wire.messages.describe_quorum import (
 )
 from blumfeld_consensus_kraft.quorum.driver import RaftDriver
 from blumfeld_consensus_kraft.quorum.endpoints import own_endpoints
-from blumfeld_consensus_kraft.raft.leading import Progress
+from blumfeld_consensus_kraft.raft.leadership import Progress
 from blumfeld_consensus_kraft.raft_log import RaftLog
 
 

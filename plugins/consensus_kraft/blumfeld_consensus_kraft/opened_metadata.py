@@ -21,7 +21,7 @@ from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.messages.metadata_records import FeatureLevelRecord
 from blumfeld.wire.messages.raft_records import VotersRecord
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.loading import Loaded, load
+from blumfeld_consensus_kraft.stored_state import Loaded, load
 
 METADATA_PARTITION = TopicPartition(CLUSTER_METADATA_TOPIC, 0)
 

@@ -10,8 +10,8 @@ from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.messages import metadata_records as records
 from blumfeld.wire.messages.heartbeat import HeartbeatResponse
 from blumfeld.wire.schema import Message
-from blumfeld_consensus_kraft.loading import placed_batch
-from blumfeld_consensus_kraft.publishing import Placed, Publisher, Reply, WaitingReply
+from blumfeld_consensus_kraft.publisher import Placed, Publisher, Reply, WaitingReply
+from blumfeld_consensus_kraft.stored_state import placed_batch
 from blumfeld_kit.fakes import FakeRuntime
 
 

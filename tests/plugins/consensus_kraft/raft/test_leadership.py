@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld_consensus_kraft.raft import effects, leading
-from blumfeld_consensus_kraft.raft.leading import CHECK_QUORUM_FACTOR, Leadership, Progress
+from blumfeld_consensus_kraft.raft import effects, leadership
+from blumfeld_consensus_kraft.raft.leadership import CHECK_QUORUM_FACTOR, Leadership, Progress
 from blumfeld_consensus_kraft.raft.messages import EndEpoch
 from blumfeld_consensus_kraft.raft.roles import Leader, Resigned
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterSet
@@ -22,7 +22,7 @@ CHECK_MS = SETTINGS.fetch_timeout_ms * CHECK_QUORUM_FACTOR
 BEGIN_MS = SETTINGS.fetch_timeout_ms / 2
 
 
-def leadership(*others: int, epoch_start: int = 3) -> Leadership:
+def leader_of(*others: int, epoch_start: int = 3) -> Leadership:
     return Leadership(ME, voters_of(1, *others), SETTINGS, epoch_start, NOW_MS)
 
 
@@ -62,7 +62,7 @@ def committed(out: list[effects.Effect]) -> list[int]:
 )
 def test_committed_is_what_a_majority_flushed(own_flushed: int, ends: list[int], high_watermark: int) -> None:
     others = range(2, 2 + len(ends))
-    leader = leadership(*others)
+    leader = leader_of(*others)
     for other, end in zip(others, ends, strict=True):
         if end >= 0:
             leader.fetched(ReplicaKey(other), end, 10, NOW_MS)
@@ -98,7 +98,7 @@ def test_a_disk_that_is_no_voters_commits_nothing() -> None:
 
 
 def test_a_static_voter_is_its_node_whatever_directory_it_names() -> None:
-    leader = leadership(2, 3)
+    leader = leader_of(2, 3)
     leader.fetched(ReplicaKey(2, b"A" * 16), 9, 9, NOW_MS)
     assert leader.moved_high_watermark(9)
     assert leader.observers(NOW_MS) == []
@@ -109,14 +109,14 @@ def test_a_fetch_from_where_the_logs_diverge_says_nothing_of_a_flushed_end() -> 
     answer = replica.fetched_by(2, 9, 2)
     assert answer.diverging is not None
     assert committed(replica.out) == []
-    leadership = replica.raft.leadership
-    assert leadership is not None
-    assert leadership.progress(ReplicaKey(2)).end_offset == -1
+    leads = replica.raft.leadership
+    assert leads is not None
+    assert leads.progress(ReplicaKey(2)).end_offset == -1
 
 
 def test_a_reader_without_a_node_id_is_no_observer() -> None:
     """As in Kafka, whose tools read the metadata log as node -1."""
-    leader = leadership(2, 3)
+    leader = leader_of(2, 3)
     leader.fetched(ReplicaKey(-1), 9, 9, NOW_MS)
     assert leader.observers(NOW_MS) == []
 
@@ -140,7 +140,7 @@ def test_a_replica_that_leads_asks_to_be_woken() -> None:
 
 
 def test_each_check_needs_fetches_of_its_own() -> None:
-    leader = leadership(2, 3, 4, 5)
+    leader = leader_of(2, 3, 4, 5)
     for other in (2, 3):
         leader.fetched(ReplicaKey(other), 4, 4, NOW_MS)
     leader.fetched(ReplicaKey(2), 4, 4, NOW_MS + CHECK_MS - 1)
@@ -148,7 +148,7 @@ def test_each_check_needs_fetches_of_its_own() -> None:
 
 
 def test_observers_do_not_keep_a_leader() -> None:
-    leader = leadership(2, 3)
+    leader = leader_of(2, 3)
     leader.fetched(ReplicaKey(7), 4, 4, NOW_MS + 1_000)
     assert leader.quorum_is_lost(NOW_MS + CHECK_MS)
 
@@ -170,7 +170,7 @@ def test_a_leader_outside_of_its_voters_needs_a_majority_of_them() -> None:
 
 
 def test_a_leader_alone_never_loses_its_quorum() -> None:
-    assert not leadership().quorum_is_lost(NOW_MS + 10 * CHECK_MS)
+    assert not leader_of().quorum_is_lost(NOW_MS + 10 * CHECK_MS)
 
 
 # BeginQuorumEpoch and successors
@@ -198,15 +198,15 @@ def test_a_replica_was_caught_up_when_it_has_what_the_leader_had_at_its_fetch_be
 
 
 def test_a_voter_takes_no_observers_place(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(leading, "OBSERVERS_MAX", 1)
-    leader = leadership(2, 3)
+    monkeypatch.setattr(leadership, "OBSERVERS_MAX", 1)
+    leader = leader_of(2, 3)
     leader.fetched(ReplicaKey(7), 9, 9, NOW_MS)
     leader.fetched(ReplicaKey(2), 9, 9, NOW_MS)
     assert [one.key.id for one in leader.observers(NOW_MS)] == [7]
 
 
 def test_a_voter_that_fell_silent_is_told_again() -> None:
-    leader = leadership(2, 3)
+    leader = leader_of(2, 3)
     for other in (2, 3):
         leader.fetched(ReplicaKey(other), 4, 4, NOW_MS)
     leader.fetched(ReplicaKey(3), 4, 4, NOW_MS + 200)

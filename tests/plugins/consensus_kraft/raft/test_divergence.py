@@ -7,7 +7,7 @@ import pytest
 from blumfeld.spi.leader_epochs import EpochEnd
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_consensus_kraft.raft import effects
-from blumfeld_consensus_kraft.raft.fetching import divergence, needed_snapshot
+from blumfeld_consensus_kraft.raft.divergence import divergence, needed_snapshot
 from blumfeld_consensus_kraft.raft.messages import FetchAnswer, FetchRequest, SnapshotId
 from blumfeld_consensus_kraft.raft.roles import Prospective
 from blumfeld_consensus_kraft.raft.settings import BrokenQuorumError
