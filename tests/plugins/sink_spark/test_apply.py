@@ -22,6 +22,7 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import tables
 from blumfeld_sink_spark.testing.decoder_messages import FIRST_OFFSET, STAMP_US, batch
 from tests.everyday import examples
+from tests.plugins.sink_spark.results import changed
 
 SETTINGS = ArchiveSettings(topics=("ticks",))
 
@@ -172,9 +173,7 @@ def test_a_value_that_the_table_cannot_hold_rejects_the_message_whole(
 def test_a_null_where_none_may_be_rejects_the_message() -> None:
     def without_price(table: pa.Table) -> pa.Table:
         gone = [None if row["symbol"] == "GONE" else row["price"] for row in table.to_pylist()]
-        return table.set_column(
-            table.column_names.index("price"), "price", pa.array(gone, GIVEN.field("price").type)
-        )
+        return changed(table, price=gone)
 
     applied = apply(b"A 1", b"GONE 2", decoders=[Words(spoil=without_price)])
     assert errors(applied) == {1: "trades.price is missing"}
@@ -184,7 +183,7 @@ def test_a_number_too_big_for_its_column_rejects_the_message() -> None:
 
     def big(table: pa.Table) -> pa.Table:
         sides = [300 if row["symbol"] == "BIG" else 1 for row in table.to_pylist()]
-        return table.set_column(table.column_names.index("side"), "side", pa.array(sides, pa.int64()))
+        return changed(table, side=sides)
 
     values = [b"A 1"] * 50
     values[17] = b"BIG 1"
@@ -218,25 +217,25 @@ def test_what_says_nothing_about_the_message_is_no_reason_for_quarantine(raises:
     [
         (lambda table: table.drop_columns("row"), "no column row"),
         (
-            lambda table: table.set_column(0, "row", pa.array(["0"] * table.num_rows)),
+            lambda table: changed(table, row=pa.array(["0"] * table.num_rows)),
             "no column row of integers",
         ),
         (
-            lambda table: table.set_column(0, "row", pa.nulls(table.num_rows, pa.int32())),
+            lambda table: changed(table, row=[None] * table.num_rows),
             "message isn.t in the batch",
         ),
         (lambda table: table.drop_columns("price"), "needs the column price"),
         (lambda table: table.append_column("weather", pa.nulls(table.num_rows)), "no columns weather"),
         (
-            lambda table: table.set_column(0, "row", pa.array([9] * table.num_rows, pa.int32())),
+            lambda table: changed(table, row=[9] * table.num_rows),
             "message isn.t in the batch",
         ),
         (
-            lambda table: table.set_column(0, "row", pa.array([-1] * table.num_rows, pa.int32())),
+            lambda table: changed(table, row=[-1] * table.num_rows),
             "message isn.t in the batch",
         ),
         (
-            lambda table: table.set_column(4, "side", pa.array([[1]] * table.num_rows)),
+            lambda table: changed(table, side=pa.array([[1]] * table.num_rows)),
             "can't become int8",
         ),
     ],
@@ -301,7 +300,7 @@ def test_the_header_says_when_it_was_received() -> None:
 def test_an_event_without_a_time_has_that_of_its_receipt_to_the_nanosecond() -> None:
     rows = with_headers([("recv", b"1723161256000000012")], [("recv", b"1723161256000000034")])
     quotes = [b'{"u":%d,"s":"X","b":"1.5","B":"2","a":"2","A":"1"}' % nth for nth in (4, 5)]
-    rows = rows.set_column(1, rows.schema.field(1), pa.array(quotes, pa.binary()))
+    rows = changed(rows, value=quotes)
     settings = ArchiveSettings(topics=("ticks",), recv_header="recv")
     made = decode_rows([catalog.find("binance-spot")], rows, settings)
     for table in (made.tables["bbo"], made.sequences):
@@ -337,7 +336,7 @@ def test_raw_keeps_the_records_timestamp_whatever_the_header_says() -> None:
 def test_a_timestamp_beyond_all_time_is_no_reason_to_stop(micros: int) -> None:
     rows = batch([b"A 1"])
     stamps = pa.array([micros], pa.int64()).cast(rows.schema.field("timestamp").type)
-    made = decode_rows([Words()], rows.set_column(5, rows.schema.field(5), stamps), SETTINGS)
+    made = decode_rows([Words()], changed(rows, timestamp=stamps), SETTINGS)
     (stamp,) = made.tables["trades"].column("ts_recv").to_pylist()
     assert stamp == max(min(micros, (2**63 - 1) // 1000), -((2**63 - 1) // 1000)) * 1000
 

@@ -88,32 +88,104 @@ def everywhere(feed: list[Sent]) -> tuple[Levels, Sync]:
     return whole, sync
 
 
-def test_changes_that_a_snapshot_has_are_dropped() -> None:
-    """The first that is applied straddles its id."""
-    feed = [
-        change(1, 5, p1="1"),
-        snapshot(8, p5="5", p6="6"),
-        change(6, 7, p5="9"),
-        change(7, 9, p5="4"),
-        change(10, 11, p6="0", p7="7"),
-    ]
+RESTARTED = [
+    snapshot(15, -1, p100="1"),
+    change(None, 17, 15, p100="2"),
+    change(None, 3, 17, p100="3"),
+    change(None, 5, 3, p99="9"),
+    change(None, 6, 5, p100="0", p99="7"),
+]
+"""OKX's example of maintenance: the message that names 17 has the id 3."""
+WHOLE = [snapshot(8, p5="5", p1="1"), change(9, 9, p6="6"), snapshot(9, p6="6", p5="5")]
+NO_IDS = [change(None, None, p1="1"), snapshot(None, p5="5"), change(None, None, p6="6", p5="0")]
+
+
+@pytest.mark.parametrize(
+    ("feed", "levels", "dropped"),
+    [
+        pytest.param(
+            [
+                change(1, 5, p1="1"), snapshot(8, p5="5", p6="6"), change(6, 7, p5="9"), change(7, 9, p5="4"),
+                change(10, 11, p6="0", p7="7"),
+            ],
+            {"7": "7", "5": "4"},
+            1,
+            id="changes that a snapshot has are dropped, the first that is applied straddles its id",
+        ),
+        pytest.param(
+            [snapshot(8, p5="5"), change(3, 6, 2, p5="9"), change(7, 12, 6, p5="1"), change(15, 16, 12, p6="2")],
+            {"5": "1", "6": "2"},
+            1,
+            id="USD-M: after the straddling change each names the one before",
+        ),
+        pytest.param(
+            [snapshot(8, -1, p5="5"), change(None, 20, 8, p5="1"), change(None, 21, 20, p5="0")],
+            {},
+            0,
+            id="OKX: the first change names the snapshot",
+        ),
+        pytest.param(
+            [
+                change(6, 7, p5="9"), change(8, 9, p5="4"), change(10, 11, p6="6"), snapshot(8, p5="5"),
+                change(12, 12, p7="7"),
+            ],
+            {"5": "4", "6": "6", "7": "7"},
+            None,
+            id="a REST answer may be older than changes that came first",
+        ),
+        pytest.param(WHOLE, {"6": "6", "5": "5", "1": "1"}, None, id="a whole book takes no older snapshot"),
+        pytest.param(
+            [*WHOLE, snapshot(3, -1, p2="2"), change(None, 4, 3, p3="3")],
+            {"3": "3", "2": "2"},
+            None,
+            id="a venue's own snapshot that begins anew counts always",
+        ),
+        pytest.param([*WHOLE, snapshot(12, p2="2")], {"2": "2"}, None, id="a newer snapshot is the book"),
+        pytest.param(RESTARTED, {"99": "7"}, 0, id="a sequence may begin anew"),
+        pytest.param(
+            [*RESTARTED, change(None, 2, 6, p51="5"), change(None, 9, 2, p99="0")],
+            {"51": "5"},
+            0,
+            id="a sequence may begin anew twice",
+        ),
+        pytest.param(
+            [RESTARTED[0], *(message for message in RESTARTED[1:] for _ in range(2))],
+            {"99": "7"},
+            4,
+            id="doubled messages around a new sequence are dropped",
+        ),
+        pytest.param(
+            [
+                change(None, 900, 800, p1="1"), change(None, 2, 900, p2="2"), change(None, 4, 2, p3="3"),
+                snapshot(2, p9="9"), change(None, 5, 4, p4="4"),
+            ],
+            {"9": "9", "3": "3", "4": "4"},
+            None,
+            id="a late snapshot takes no changes of an older sequence",
+        ),
+        pytest.param(NO_IDS, {"6": "6"}, None, id="a venue without ids is followed as it comes"),
+        pytest.param([*NO_IDS, snapshot(None, p7="7")], {"7": "7"}, None, id="without ids each snapshot is the book"),
+    ],
+)  # fmt: skip
+def test_a_feed_without_a_hole_leads_to_its_book(
+    feed: list[Sent], levels: Levels, dropped: int | None
+) -> None:
+    found, sync = everywhere(feed)
+    assert (found, sync.breaks) == (levels, 0)
+    assert dropped in (None, sync.dropped)
+
+
+@pytest.mark.parametrize(
+    ("feed", "at"),
+    [
+        pytest.param([RESTARTED[0], *RESTARTED[2:]], 1, id="that begins anew in a hole"),
+        pytest.param([*RESTARTED[:2], *RESTARTED[3:]], 2, id="whose first message is not there"),
+    ],
+)
+def test_a_sequence_breaks_the_book_and_is_applied_all_the_same(feed: list[Sent], at: int) -> None:
+    """Small ids that the book hasn't seen aren't taken for old ones."""
     levels, sync = everywhere(feed)
-    assert (levels, sync.breaks, sync.dropped, sync.id) == ({"7": "7", "5": "4"}, 0, 1, 11)
-
-
-def test_a_chain_by_the_id_before() -> None:
-    """USD-M: after the straddling change each names the one before; OKX names the snapshot at once."""
-    usdm = [
-        snapshot(8, p5="5"),
-        change(3, 6, 2, p5="9"),
-        change(7, 12, 6, p5="1"),
-        change(15, 16, 12, p6="2"),
-    ]
-    assert everywhere(usdm)[0] == {"5": "1", "6": "2"}
-    assert everywhere(usdm)[1].breaks == 0
-    okx = [snapshot(8, -1, p5="5"), change(None, 20, 8, p5="1"), change(None, 21, 20, p5="0")]
-    assert everywhere(okx)[0] == {}
-    assert everywhere(okx)[1].breaks == 0
+    assert (levels, sync.breaks, sync.broken_at) == ({"99": "7"}, 1, at)
 
 
 @pytest.mark.parametrize(
@@ -140,77 +212,12 @@ def test_a_hole_breaks_the_book(feed: list[Sent]) -> None:
     assert (levels, sync.breaks, sync.broken_at) == ({"7": "7", "8": "8"}, 0, None)
 
 
-def test_changes_that_came_before_their_snapshot_are_applied_on_it() -> None:
-    """A REST answer may be older than changes that came first."""
-    feed = [
-        change(6, 7, p5="9"),
-        change(8, 9, p5="4"),
-        change(10, 11, p6="6"),
-        snapshot(8, p5="5"),
-        change(12, 12, p7="7"),
-    ]
-    levels, sync = everywhere(feed)
-    assert (levels, sync.breaks) == ({"5": "4", "6": "6", "7": "7"}, 0)
-
-
 def test_of_many_changes_the_last_are_kept() -> None:
     """``RECENT`` changes are kept. A snapshot that is older than all of them leaves a hole."""
     feed = [change(at, at, p5=str(at)) for at in range(1, 3 * RECENT)]
     late = snapshot(2 * RECENT + 10, p5="1")
     assert built([*feed, late], [RECENT // 2, RECENT, 2 * RECENT])[1].breaks == 0
     assert built([*feed, snapshot(5, p5="1")], [RECENT // 2, RECENT, 2 * RECENT])[1].breaks == 1
-
-
-def test_a_whole_book_takes_no_older_snapshot() -> None:
-    """One asked for again has nothing new, and less depth; a venue's own that begins anew counts always."""
-    feed = [snapshot(8, p5="5", p1="1"), change(9, 9, p6="6"), snapshot(9, p6="6", p5="5")]
-    assert everywhere(feed)[0] == {"6": "6", "5": "5", "1": "1"}
-    assert everywhere([*feed, snapshot(3, -1, p2="2"), change(None, 4, 3, p3="3")])[0] == {"3": "3", "2": "2"}
-    assert everywhere([*feed, snapshot(12, p2="2")])[0] == {"2": "2"}
-
-
-RESTARTED = [
-    snapshot(15, -1, p100="1"),
-    change(None, 17, 15, p100="2"),
-    change(None, 3, 17, p100="3"),
-    change(None, 5, 3, p99="9"),
-    change(None, 6, 5, p100="0", p99="7"),
-]
-"""OKX's example of maintenance: the message that names 17 has the id 3."""
-
-
-def test_a_sequence_may_begin_anew() -> None:
-    """The message names the one before and has a smaller id; those after it go on from there."""
-    levels, sync = everywhere(RESTARTED)
-    assert (levels, sync.breaks, sync.dropped, sync.id) == ({"99": "7"}, 0, 0, 6)
-    twice = [*RESTARTED, change(None, 2, 6, p51="5"), change(None, 9, 2, p99="0")]
-    assert everywhere(twice)[0] == {"51": "5"}
-    assert everywhere(twice)[1].breaks == 0
-
-
-def test_a_sequence_that_begins_anew_in_a_hole_breaks_the_book() -> None:
-    levels, sync = everywhere([RESTARTED[0], *RESTARTED[2:]])
-    assert (levels, sync.breaks, sync.broken_at) == ({"99": "7"}, 1, 1)
-
-
-def test_a_new_sequence_whose_first_message_is_not_there_breaks_the_book() -> None:
-    """A message without levels has no row. Small ids that nobody has seen aren't taken for old ones."""
-    levels, sync = everywhere([*RESTARTED[:2], *RESTARTED[3:]])
-    assert (levels, sync.breaks, sync.broken_at) == ({"99": "7"}, 1, 2)
-
-
-def test_doubled_messages_around_a_new_sequence_are_dropped() -> None:
-    """Each message twice, as two connections give them: the second one is old, also where the ids began anew."""
-    doubled = [RESTARTED[0], *(one for one in RESTARTED[1:] for _ in range(2))]
-    levels, sync = everywhere(doubled)
-    assert (levels, sync.breaks, sync.dropped) == ({"99": "7"}, 0, 4)
-
-
-def test_a_late_snapshot_takes_no_changes_of_an_older_sequence() -> None:
-    """Their ids say nothing beside those of the new one."""
-    feed = [change(None, 900, 800, p1="1"), change(None, 2, 900, p2="2"), change(None, 4, 2, p3="3")]
-    levels, sync = everywhere([*feed, snapshot(2, p9="9"), change(None, 5, 4, p4="4")])
-    assert (levels, sync.breaks) == ({"9": "9", "3": "3", "4": "4"}, 0)
 
 
 @settings(deadline=None, max_examples=examples(60))
@@ -227,13 +234,6 @@ def test_a_chain_with_new_sequences_is_applied_whole(
     cuts = data.draw(st.lists(st.integers(1, len(feed)), max_size=3))
     levels, sync = built(feed, [cut for cut in cuts if cut < len(feed)])
     assert (levels, sync.breaks, sync.dropped) == (wanted, 0, 0)
-
-
-def test_a_venue_without_ids_is_followed_as_it_comes() -> None:
-    """Each snapshot is the book."""
-    feed = [change(None, None, p1="1"), snapshot(None, p5="5"), change(None, None, p6="6", p5="0")]
-    assert everywhere(feed)[0] == {"6": "6"}
-    assert everywhere([*feed, snapshot(None, p7="7")])[0] == {"7": "7"}
 
 
 def test_before_a_snapshot_there_is_no_book() -> None:

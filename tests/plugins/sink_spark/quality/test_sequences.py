@@ -68,9 +68,54 @@ def everywhere(messages: list[Message]) -> list[tuple[str, int, int, int | None]
     return named(whole[1])
 
 
-def test_a_whole_feed_has_no_gaps() -> None:
-    feed = trades(range(1, 30)) + chained([5, 9, 14, 20]) + trades([3, 7, 90], stream="bbo")
-    assert everywhere(feed) == []
+DIFFS = chained([5, 9, 14, 20])
+REST = [Message(None, 7, None, "depth"), Message(None, None, None, "depth"), Message(1, 9, 4, "other")]
+"""A snapshot by REST has an id and none before it; messages without an id aren't looked at."""
+ANEW = [
+    *DIFFS[:2],
+    Message(10, 9, 9, "depth"),  # a heartbeat repeats an id
+    Message(3, 3, -1, "depth"),  # OKX begins a chain anew with a snapshot
+    Message(4, 4, 3, "depth"),
+    Message(1, 1, 4, "depth"),  # and with smaller ids after maintenance
+    Message(2, 2, 1, "depth"),
+]
+BOTH = [
+    message
+    for pair in zip(trades([1, 2, 4]), trades([1, 3, 4], symbol="ETHUSDT"), strict=True)
+    for message in pair
+]
+SWAPPED = [("gap", 101), ("gap_end", 102), ("out_of_order", 102)]
+LATE = [("gap", 101), ("out_of_order", 102), ("duplicate", 103), ("gap_end", 104), ("out_of_order", 104)]
+
+
+@pytest.mark.parametrize(
+    ("feed", "wanted"),
+    [
+        pytest.param(
+            [*trades(range(1, 30)), *DIFFS, *trades([3, 7, 90], stream="bbo")], [], id="a whole feed"
+        ),
+        pytest.param([*DIFFS[:2], DIFFS[3]], [("gap", 102)], id="a dropped diff"),
+        pytest.param(trades([1, 2, 3, 3, 4, 5]), [("duplicate", 103)], id="a doubled trade"),
+        pytest.param([*DIFFS[:3], *DIFFS[2:]], [("duplicate", 103)], id="a doubled diff"),
+        pytest.param(trades([1, 3, 2, 4]), SWAPPED, id="swapped trades"),
+        pytest.param([DIFFS[at] for at in (0, 2, 1, 3)], SWAPPED, id="swapped diffs"),
+        pytest.param(
+            trades([5, 8, 6, 6, 7, 9, 3]), [*LATE, ("out_of_order", 106)], id="a late trade that is doubled"
+        ),
+        pytest.param(
+            trades([5, 90, 90, 80, 91], stream="bbo"),
+            [("duplicate", 102), ("out_of_order", 103)],
+            id="ids that only grow may skip some",
+        ),
+        pytest.param(ANEW, [("reset", 103), ("reset", 105)], id="a chain that begins anew"),
+        pytest.param([*DIFFS[:2], *REST, DIFFS[2]], [], id="a snapshot by REST breaks no chain"),
+        pytest.param(BOTH, [("gap", 103), ("gap", 104)], id="streams are apart"),
+    ],
+)
+def test_findings_are_named_at_the_messages_that_reveal_them(
+    feed: list[Message], wanted: list[tuple[str, int]]
+) -> None:
+    assert [row[:2] for row in everywhere(feed)] == wanted
 
 
 @pytest.mark.parametrize("size", [10, 300])
@@ -80,33 +125,6 @@ def test_a_dropped_message_is_named(size: int) -> None:
     row = archived(feed, [7])[1][0]
     assert (row["expected"], row["got"], row["ts_event"], row["ts_before"]) == (7, 8, 8000, 6000)
     assert (row["topic"], row["k_partition"], row["venue"], row["symbol"]) == ("feed", 0, "test", "BTCUSDT")
-
-
-def test_a_dropped_diff_is_named() -> None:
-    """By the id that the next one says came before; how many are missing can't be known."""
-    feed = chained([5, 9, 14, 20])
-    assert everywhere([feed[0], feed[1], feed[3]]) == [("gap", 102, 101, None)]
-
-
-@pytest.mark.parametrize(
-    "make", [lambda: trades([1, 2, 3, 3, 4, 5]), lambda: _doubled(chained([5, 9, 14, 20]), 2)]
-)
-def test_a_doubled_message_is_named(make: Any) -> None:
-    assert everywhere(make()) == [("duplicate", 103, 102, None)]
-
-
-def _doubled(feed: list[Message], at: int) -> list[Message]:
-    return [*feed[: at + 1], feed[at], *feed[at + 1 :]]
-
-
-@pytest.mark.parametrize("feed", [trades([1, 3, 2, 4]), [chained([5, 9, 14, 20])[at] for at in (0, 2, 1, 3)]])
-def test_swapped_messages_are_both_named_and_the_gap_is_closed(feed: list[Message]) -> None:
-    """The early one leaves a gap, which the late one fills: in the same batch, or in a later one."""
-    assert [row[:3] for row in everywhere(feed)] == [
-        ("gap", 101, 100),
-        ("gap_end", 102, 101),
-        ("out_of_order", 102, 101),
-    ]
 
 
 def test_the_end_of_a_gap_says_of_which() -> None:
@@ -146,18 +164,6 @@ def test_the_state_of_an_older_version_goes_on() -> None:
     assert [(row["kind"], row["missing"]) for row in rows.to_pylist()] == [("out_of_order", -1)]
 
 
-def test_what_came_late_can_be_doubled_too() -> None:
-    """A hole is filled once; before the first message nothing is known."""
-    assert [row[0] for row in everywhere(trades([5, 8, 6, 6, 7, 9, 3]))] == [
-        "gap",
-        "out_of_order",
-        "duplicate",
-        "gap_end",
-        "out_of_order",
-        "out_of_order",
-    ]
-
-
 def test_what_comes_late_in_a_long_range_is_judged_by_what_was_before_it() -> None:
     """The task that reads the range can't know whether 3 or 2 came before it; the hole of 7 outlasts a range too."""
     feed = trades([1, 2, 4, 5, 6, *range(8, 200), 3, 2, 3, *range(200, 400), 7, 7])
@@ -175,23 +181,6 @@ def test_what_comes_late_in_a_long_range_is_judged_by_what_was_before_it() -> No
         rows = named(archived(feed, cuts)[1])
         assert rows[:2] == kinds
         assert [row[:2] for row in rows[2:]] == late
-
-
-def test_ids_that_only_grow_are_held_to_no_more() -> None:
-    """Best bid and ask skip ids, but never go back."""
-    assert [row[0] for row in everywhere(trades([5, 90, 90, 80, 91], stream="bbo"))] == [
-        "duplicate",
-        "out_of_order",
-    ]
-
-
-def test_a_venue_may_begin_a_chain_anew() -> None:
-    """OKX begins a chain anew with a snapshot (-1), and when ids fall after maintenance. A heartbeat repeats an id."""
-    feed = chained([5, 9, 9])
-    feed[2] = attrs.evolve(feed[2], prev=9)
-    feed += [Message(3, 3, -1, "depth"), Message(4, 4, 3, "depth"), Message(1, 1, 4, "depth")]
-    feed += [Message(2, 2, 1, "depth")]
-    assert [row[:3] for row in everywhere(feed)] == [("reset", 103, 102), ("reset", 105, 104)]
 
 
 WRONG = 1_746_194_730_000_123
@@ -319,26 +308,6 @@ def test_ids_that_went_with_lost_offsets_are_not_the_venues_loss() -> None:
     ]
     _, rows = stitch(state, [result_of(trades([12]), 152)])
     assert [row["kind"] for row in rows.to_pylist()] == ["gap"]
-
-
-def test_snapshots_by_rest_break_no_chain() -> None:
-    """They have an id, but none before it; messages without an id aren't looked at."""
-    feed = chained([5, 9, 14])
-    feed[2:2] = [
-        Message(None, 7, None, "depth"),
-        Message(None, None, None, "depth"),
-        Message(1, 9, 4, "other"),
-    ]
-    assert everywhere(feed) == []
-
-
-def test_streams_are_apart() -> None:
-    feed = [
-        one
-        for pair in zip(trades([1, 2, 4]), trades([1, 3, 4], symbol="ETHUSDT"), strict=True)
-        for one in pair
-    ]
-    assert everywhere(feed) == [("gap", 103, 101, 1), ("gap", 104, 102, 1)]
 
 
 def test_a_feed_that_is_all_wrong_is_named_briefly() -> None:

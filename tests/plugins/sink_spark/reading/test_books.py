@@ -16,6 +16,7 @@ from blumfeld_sink_spark.reading.market import books, deltas, snapshots
 from blumfeld_sink_spark.reading.producing.captures import messages
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
 from tests.plugins.sink_spark.command import refused, rows_said, said
+from tests.plugins.sink_spark.results import changed
 
 pytestmark = pytest.mark.archive
 
@@ -168,7 +169,7 @@ def test_snapshots_of_every_book_are_written_where_no_symbol_is_named(root: Path
 def test_a_book_is_of_one_topic(root: Path, tmp_path: Path) -> None:
     """A book comes from one partition, because several have no common order."""
     rows = captured([root.parent / "feed.gz"], "one")
-    other = rows.set_column(2, "topic", pa.repeat("two", len(rows)))
+    other = changed(rows, topic=["two"] * len(rows))
     archive(tmp_path / "topics", pa.concat_tables([rows, other]), decoders=("binance-usdm",))
     found = Committed.open(str(tmp_path / "topics"))
     with pytest.raises(
@@ -176,8 +177,8 @@ def test_a_book_is_of_one_topic(root: Path, tmp_path: Path) -> None:
     ):
         deltas.find(found, "BTCUSDT")
     assert deltas.find(found, "BTCUSDT", "two").topic == "two"
-    partition = pa.array([at % 2 for at in range(len(rows))], pa.int32())
-    archive(tmp_path / "split", rows.set_column(3, "partition", partition), decoders=("binance-usdm",))
+    split = changed(rows, partition=[at % 2 for at in range(len(rows))])
+    archive(tmp_path / "split", split, decoders=("binance-usdm",))
     found = Committed.open(str(tmp_path / "split"))
     with pytest.raises(ArchiveError, match="several partitions"):
         books.at(found, deltas.find(found, "BTCUSDT"), MIDNIGHT)

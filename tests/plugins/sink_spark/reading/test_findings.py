@@ -12,6 +12,7 @@ import pytest
 from blumfeld_sink_spark.reading.producing.captures import messages
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 from tests.plugins.sink_spark.command import rows_said, run
+from tests.plugins.sink_spark.results import changed
 
 pytestmark = pytest.mark.archive
 
@@ -81,7 +82,7 @@ def test_a_message_that_could_not_be_read_is_told_and_is_not_the_venues_loss(tmp
     rows = captured([write_capture(tmp_path / "feed")], "feed")
     values = rows["value"].to_pylist()
     values[12] = values[12].replace(b'"p":"', b'"p":"x')
-    rows = rows.set_column(1, rows.schema.field(1), pa.array(values, pa.binary()))
+    rows = changed(rows, value=values)
     archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm", "raw"))
     root = str(tmp_path / "archive")
     found = rows_said("gaps", root)
@@ -136,7 +137,7 @@ def test_a_trade_that_a_venue_sends_again_is_told_and_fails_no_check(tmp_path: P
     values = rows["value"].to_pylist()
     first = next(at for at, value in enumerate(values) if b'"e":"trade"' in value)
     values[first] = re.sub(rb'"T":\d+', b'"T":1723000000000', values[first])
-    rows = rows.set_column(1, rows.schema.field(1), pa.array(values, pa.binary()))
+    rows = changed(rows, value=values)
     archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm",))
     root = str(tmp_path / "archive")
     found = rows_said("gaps", root)
@@ -151,8 +152,7 @@ def test_a_header_that_holds_no_time_is_told(tmp_path: Path) -> None:
     pairs = rows["headers"].to_pylist()
     for at in range(40, 60):
         pairs[at] = [{"key": "recv_ns", "value": b"abc"}]
-    at = rows.schema.get_field_index("headers")
-    rows = rows.set_column(at, rows.schema.field(at), pa.array(pairs, rows.schema.field(at).type))
+    rows = changed(rows, headers=pairs)
     archive(tmp_path / "archive", rows, batch_rows=37, decoders=("binance-usdm",))
     output = run("gaps", tmp_path / "archive", "--json").output
     found = [(row["stream"], row["kind"], row["k_offset"]) for row in map(json.loads, output.splitlines())]

@@ -15,6 +15,7 @@ from blumfeld_sink_spark.reading.plots import depth, gaps, spread, throughput
 from blumfeld_sink_spark.reading.plots.windows import window_of
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, write_capture
 from tests.plugins.sink_spark.command import run, said
+from tests.plugins.sink_spark.results import changed
 
 pytestmark = pytest.mark.archive
 
@@ -28,8 +29,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     rows = captured([write_capture(folder / "feed.gz")], "ticks", recv_header="ns")
     missing = {3 + 4 * 5, 4 + 4 * 30, 4 + 4 * 31}
     rows = rows.filter(pa.array([nth not in missing for nth in range(rows.num_rows)]))
-    offsets = pa.array(range(rows.num_rows), pa.int64())
-    rows = rows.set_column(4, "offset", offsets).combine_chunks()
+    rows = changed(rows, offset=list(range(rows.num_rows))).combine_chunks()
     made = archive(folder / "archive", rows, decoders=("binance-usdm",), recv_header="ns", batch_rows=40)
     progress = folder / "archive" / "_progress" / "archive.jsonl"
     progress.parent.mkdir()

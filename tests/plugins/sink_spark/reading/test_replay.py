@@ -7,7 +7,6 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from blumfeld.testing import EmbeddedBroker
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.producing.pace import Pace
@@ -16,6 +15,7 @@ from blumfeld_sink_spark.reading.producing.replay import ReplayPlan, replay
 from blumfeld_sink_spark.reading.producing.topic_writer import Topic
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, rows_of, write_capture
 from tests.plugins.sink_spark.command import refused, rows_said, said
+from tests.plugins.sink_spark.results import changed
 from tests.plugins.sink_spark.topic_tools import read_topic
 
 pytestmark = pytest.mark.archive
@@ -30,8 +30,7 @@ def rows(tmp_path: Path) -> pa.Table:
     two = captured(
         [write_capture(tmp_path / "two.gz", seconds=25, symbol="ETHUSDT")], "ticks", recv_header="ns"
     )
-    partition = pa.repeat(pa.scalar(1, pa.int32()), two.num_rows)
-    return pa.concat_tables([one, two.set_column(3, "partition", partition)])
+    return pa.concat_tables([one, changed(two, partition=[1] * two.num_rows)])
 
 
 def raw_hashes(root: Path) -> dict[str, str]:
@@ -61,8 +60,7 @@ def test_records_of_a_range_go_by_their_offsets_though_their_stamps_jump_over_mi
     tmp_path: Path,
 ) -> None:
     plain = captured([write_capture(tmp_path / "feed.gz", seconds=5)], "ticks")
-    stamps = [(MIDNIGHT_S + (-1) ** nth * 5) * 10**6 for nth in range(plain.num_rows)]
-    rows = plain.set_column(5, "timestamp", pa.array(stamps, plain.schema.field("timestamp").type))
+    rows = changed(plain, timestamp=[(MIDNIGHT_S + (-1) ** nth * 5) * 10**6 for nth in range(plain.num_rows)])
     source = archived(tmp_path / "archive", rows, batch_rows=8)
     assert len(Committed.open(str(tmp_path / "archive")).files("raw")) == 2 * 3
     assert [one.offset for one in source.records()] == list(range(plain.num_rows))
@@ -83,17 +81,16 @@ def test_from_and_to_choose_by_the_records_stamp(tmp_path: Path, rows: pa.Table)
     assert len(found) == 2 * 2 * 4
 
 
-def test_a_replay_archived_again_gives_the_same_files(tmp_path: Path, rows: pa.Table) -> None:
+def test_a_replay_archived_again_gives_the_same_files(bootstrap: str, tmp_path: Path, rows: pa.Table) -> None:
     source = archived(tmp_path / "archive", rows)
-    with EmbeddedBroker() as broker:
-        target = Topic(broker.bootstrap_servers, "ticks-2")
-        done = replay(source, target, ReplayPlan(compression="lz4"))
-        sent = read_topic(broker.bootstrap_servers, "ticks-2", {0: 161, 1: 101})
-        assert (done.records, done.partitions, done.same_offsets) == (262, 2, True)
-        with pytest.raises(ArchiveError, match=r"ticks-2 isn't empty \(partition 0 ends at 161\)"):
-            replay(source, target, ReplayPlan())
-        replay(source, target, ReplayPlan(append=True))
-        assert target.ends() == {0: (0, 322), 1: (0, 202)}
+    target = Topic(bootstrap, "ticks-2")
+    done = replay(source, target, ReplayPlan(compression="lz4"))
+    sent = read_topic(bootstrap, "ticks-2", {0: 161, 1: 101})
+    assert (done.records, done.partitions, done.same_offsets) == (262, 2, True)
+    with pytest.raises(ArchiveError, match=r"ticks-2 isn't empty \(partition 0 ends at 161\)"):
+        replay(source, target, ReplayPlan())
+    replay(source, target, ReplayPlan(append=True))
+    assert target.ends() == {0: (0, 322), 1: (0, 202)}
     again = pa.concat_tables(
         rows_of([one for one in sent if one.partition == part], "ticks", part, headers=True)
         for part in (0, 1)
@@ -133,37 +130,34 @@ def test_of_several_topics_one_must_be_named(tmp_path: Path) -> None:
     ],
 )
 def test_holes_are_refused_unless_offsets_may_differ(
-    tmp_path: Path, rows: pa.Table, start: int, skipped: range, why: str
+    bootstrap: str, tmp_path: Path, rows: pa.Table, start: int, skipped: range, why: str
 ) -> None:
     one = rows.slice(0, 161)
-    offsets = pa.array(range(start, start + 161), pa.int64())
-    one = one.set_column(4, "offset", offsets).filter(pa.array([nth not in skipped for nth in range(161)]))
+    one = changed(one, offset=list(range(start, start + 161)))
+    one = one.filter(pa.array([nth not in skipped for nth in range(161)]))
     source = archived(tmp_path / "archive", one, batch_rows=500)
-    with EmbeddedBroker() as broker:
-        target = Topic(broker.bootstrap_servers, "again")
-        with pytest.raises(ArchiveError, match=why):
-            replay(source, target, ReplayPlan())
-        assert target.partitions() == 0  # nothing was made
-        done = replay(source, target, ReplayPlan(renumber=True))
-        assert target.ends() == {0: (0, 161 - len(skipped))}
+    target = Topic(bootstrap, f"holes-{start}")
+    with pytest.raises(ArchiveError, match=why):
+        replay(source, target, ReplayPlan())
+    assert target.partitions() == 0  # nothing was made
+    done = replay(source, target, ReplayPlan(renumber=True))
+    assert target.ends() == {0: (0, 161 - len(skipped))}
     assert not done.same_offsets
 
 
-def test_a_topic_with_fewer_partitions_is_refused(tmp_path: Path, rows: pa.Table) -> None:
+def test_a_topic_with_fewer_partitions_is_refused(bootstrap: str, tmp_path: Path, rows: pa.Table) -> None:
     source = archived(tmp_path / "archive", rows)
-    with EmbeddedBroker() as broker:
-        target = Topic(broker.bootstrap_servers, "narrow")
-        target.make(1)
-        with pytest.raises(ArchiveError, match="has 1 partitions and ticks had 2"):
-            replay(source, target, ReplayPlan())
-        with pytest.raises(SettingsError, match="2 or more"):
-            replay(source, Topic(broker.bootstrap_servers, "other"), ReplayPlan(partitions=1))
+    target = Topic(bootstrap, "narrow")
+    target.make(1)
+    with pytest.raises(ArchiveError, match="has 1 partitions and ticks had 2"):
+        replay(source, target, ReplayPlan())
+    with pytest.raises(SettingsError, match="2 or more"):
+        replay(source, Topic(bootstrap, "other"), ReplayPlan(partitions=1))
 
 
-def test_a_paced_replay_waits_for_each_stamp(tmp_path: Path, rows: pa.Table) -> None:
+def test_a_paced_replay_waits_for_each_stamp(bootstrap: str, tmp_path: Path, rows: pa.Table) -> None:
     source = archived(tmp_path / "archive", rows)
-    with EmbeddedBroker() as broker:
-        done = replay(source, Topic(broker.bootstrap_servers, "paced"), ReplayPlan(), pace=Pace(speed=100))
+    done = replay(source, Topic(bootstrap, "paced"), ReplayPlan(), pace=Pace(speed=100))
     assert done.records == 262
     assert 0.39 < done.seconds < 20
 
@@ -186,14 +180,15 @@ def test_a_file_that_is_gone_is_named(tmp_path: Path, rows: pa.Table) -> None:
         list(source.records())
 
 
-def test_the_command_replays_and_refuses_with_a_status(tmp_path: Path, rows: pa.Table) -> None:
+def test_the_command_replays_and_refuses_with_a_status(
+    bootstrap: str, tmp_path: Path, rows: pa.Table
+) -> None:
     archived(tmp_path / "archive", rows)
-    with EmbeddedBroker() as broker:
-        where = (tmp_path / "archive", "--bootstrap", broker.bootstrap_servers, "--to-topic", "again")
-        [told] = rows_said("replay", *where, "--speed", "max")
-        assert (told["from"], told["records"], told["same_offsets"]) == ("ticks", 262, True)
-        assert refused("replay", *where, "--speed", "max")[0] == 1
-        assert refused("replay", *where, "--speed", "fast")[0] == 2
-        span = ("--from", "2024-08-09", "--to", "2024-08-09T00:00:02")
-        said("replay", *where, "--append", "--speed", "max", *span)
-        assert Topic(broker.bootstrap_servers, "again").ends() == {0: (0, 169), 1: (0, 109)}
+    where = (tmp_path / "archive", "--bootstrap", bootstrap, "--to-topic", "again")
+    [told] = rows_said("replay", *where, "--speed", "max")
+    assert (told["from"], told["records"], told["same_offsets"]) == ("ticks", 262, True)
+    assert refused("replay", *where, "--speed", "max")[0] == 1
+    assert refused("replay", *where, "--speed", "fast")[0] == 2
+    span = ("--from", "2024-08-09", "--to", "2024-08-09T00:00:02")
+    said("replay", *where, "--append", "--speed", "max", *span)
+    assert Topic(bootstrap, "again").ends() == {0: (0, 169), 1: (0, 109)}

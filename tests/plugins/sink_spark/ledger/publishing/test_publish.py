@@ -284,7 +284,7 @@ def test_a_losing_writer_never_deletes_the_winners_files(store: ArchiveStore, mo
     counting = FailingStore(opened(f"{store.root}-count"), -1, Crash, after=False)
     winner.publish(counting)
     moves = [nth for nth, name in enumerate(counting.names) if name == "publish"]
-    losing = _LosingStore(store, moves[move], lambda: winner.publish(store))
+    losing = _Racing(store, lambda: winner.publish(store), at=moves[move])
     with pytest.raises(StoreError, match="no space left"):
         Work().publish(losing)
     (record,) = Ledger(store).load().records(QUERY)
@@ -319,30 +319,19 @@ def test_a_query_that_has_begun_the_same_offsets_is_in_the_way(store: ArchiveSto
 
 
 class _Racing(FailingStore):
-    """A store that runs another writer just before the record is written, or before another operation."""
+    """A store that runs another writer just before the record is written, or before another operation. With ``at`` that
+    is the operation of this number, which then finds the disk full.
+    """
 
     def __init__(
-        self, inner: ArchiveStore, other: Callable[[], object], before: str = "put_if_absent"
+        self, inner: ArchiveStore, other: Callable[[], object], before: str = "put_if_absent", at: int = -1
     ) -> None:
-        super().__init__(inner, -1, Crash, after=False)
-        self._other: Callable[[], object] | None = other
+        super().__init__(inner, at, no_space, after=False)
+        self._other: list[Callable[[], object]] = [other]
         self._before = before
 
     def _step(self, name: str, do: Callable[[], T]) -> T:
-        other, self._other = self._other, None if name == self._before else self._other
-        if name == self._before and other is not None:
-            other()
-        return super()._step(name, do)
-
-
-class _LosingStore(FailingStore):
-    """A store that runs another writer just before operation number ``at``, which then finds the disk full."""
-
-    def __init__(self, inner: ArchiveStore, at: int, let_in: Callable[[], object]) -> None:
-        super().__init__(inner, at, no_space, after=False)
-        self._let_in = let_in
-
-    def _step(self, name: str, do: Callable[[], T]) -> T:
-        if self.count == self._at:
-            self._let_in()
+        due = name == self._before if self._at < 0 else self.count == self._at
+        if due and self._other:
+            self._other.pop()()
         return super()._step(name, do)
