@@ -17,7 +17,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blumfeld.spi.decoders import Decoded, Decoder, Rejected
-from blumfeld_sink_spark import fitting, stamps
+from blumfeld_sink_spark import column_types, stamps
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError, words_of
 from blumfeld_sink_spark.range_counter import Fates
 from blumfeld_sink_spark.range_counts import NULL_VALUE, UNNAMED
@@ -264,14 +264,14 @@ class _Frame:
         :param start: index of the piece's first message in the batch
         :raises ArchiveError: a row names no message of the piece
         """
-        row = fitting.row_column(name, given)
+        row = column_types.row_column(name, given)
         key = (row.buffers()[1].address, row.offset, len(row), start)
         if key not in self.lineages or row.type != self.lineages[key][0].type or row.null_count:
             self.lineages[key] = (row, self._lineage(name, row, start))
         return self.lineages[key][1]
 
     def _lineage(self, name: str, row: pa.Array, start: int) -> _Lineage:
-        fitting.check_rows(name, row, self.rows.num_rows - start)
+        column_types.check_rows(name, row, self.rows.num_rows - start)
         place = row.cast(pa.int32())
         place = pc.add(place, pa.scalar(start, pa.int32())) if start else place
         partition = pa.repeat(pa.scalar(self.partition, pa.int32()), len(place))
@@ -292,7 +292,7 @@ def _make(decoder: Decoder, decoded: Decoded, start: int, frame: _Frame) -> _Mad
 
     :raises ArchiveError: the decoder itself is wrong
     """
-    faults: fitting.Faults = {}
+    faults: column_types.Faults = {}
     try:
         fitted = [
             (name, _fitted(name, given, frame.schema(name), start, frame, faults))
@@ -311,18 +311,18 @@ def _make(decoder: Decoder, decoded: Decoded, start: int, frame: _Frame) -> _Mad
 
 
 def _fitted(
-    name: str, given: pa.Table, schema: pa.Schema, start: int, frame: _Frame, faults: fitting.Faults
+    name: str, given: pa.Table, schema: pa.Schema, start: int, frame: _Frame, faults: column_types.Faults
 ) -> pa.Table:
     """Returns the table in ``schema`` with ``row`` as first column. ``faults`` has indices in the piece."""
     lineage = frame.lineage(name, given, start)
-    columns = fitting.fit(name, given, schema, faults)
+    columns = column_types.fit(name, given, schema, faults)
     columns["row"] = lineage.place
     columns["k_partition"] = lineage.partition
     columns["k_offset"] = columns["offset"] = lineage.offset
     if name == RAW:
         columns["ts_recv"] = frame.stamped.take(lineage.place)
     elif "ts_recv" in given.column_names:
-        columns["ts_recv"] = fitting.known_or(columns["ts_recv"], lineage.received)
+        columns["ts_recv"] = column_types.known_or(columns["ts_recv"], lineage.received)
     else:
         columns["ts_recv"] = lineage.received
     timeless = columns.get("ts_event_is_recv")
@@ -339,7 +339,9 @@ def _with_row(schema: pa.Schema) -> pa.Schema:
     return schema.insert(0, SEQUENCES.field("row"))
 
 
-def _rejected(decoded: Decoded, start: int, frame: _Frame, faults: fitting.Faults) -> dict[int, Rejected]:
+def _rejected(
+    decoded: Decoded, start: int, frame: _Frame, faults: column_types.Faults
+) -> dict[int, Rejected]:
     """Returns the first rejection of each message, by the message's index in the batch."""
     first: dict[int, Rejected] = {}
     for rejected in (*decoded.rejected, *(Rejected(row, faults[row]) for row in sorted(faults))):

@@ -22,7 +22,7 @@ from blumfeld_sink_spark.reading.producing.load import LoadPlan, Record, records
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 
 CREATE_TIME = 0
 MIDNIGHT_S = 1_723_161_600

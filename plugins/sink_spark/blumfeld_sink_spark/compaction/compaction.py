@@ -17,7 +17,7 @@ import msgspec
 
 from blumfeld_sink_spark.compaction.exchange import can_exchange
 from blumfeld_sink_spark.compaction.groups import Files, Group, left_alone, plan
-from blumfeld_sink_spark.compaction.merging import Inputs, Merged, UnlikeError, fingerprint_of, merge
+from blumfeld_sink_spark.compaction.merge import Inputs, Merged, UnlikeError, fingerprint_of, merge
 from blumfeld_sink_spark.compaction.swap import FileSwap, FolderSwap, Swap, clear, folder_of
 from blumfeld_sink_spark.errors import ArchiveError, LedgerConflictError
 from blumfeld_sink_spark.files.parquet import compression_of

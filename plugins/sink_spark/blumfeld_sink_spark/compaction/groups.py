@@ -7,8 +7,8 @@ from collections.abc import Iterable
 
 import attrs
 
-from blumfeld_sink_spark.files import naming
-from blumfeld_sink_spark.files.naming import FileName
+from blumfeld_sink_spark.files import file_names
+from blumfeld_sink_spark.files.file_names import FileName
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 from blumfeld_sink_spark.tables import DERIVED, GAPS
 
@@ -56,7 +56,7 @@ class Group:
     def path(self, number: int, parts: int) -> str:
         """Returns the path of the ``number``-th of ``parts`` new files, counted from 0."""
         part = number + 1 if parts > 1 else 0
-        path = naming.path_of(
+        path = file_names.path_of(
             self.table,
             self.date,
             None,
@@ -91,7 +91,7 @@ class Files:
             removed.update(record.removed)
         generations: dict[tuple[str, str, str, str], int] = {}
         for path, entry in named.items():
-            name = naming.parse(path)
+            name = file_names.parse(path)
             if name is not None:
                 generations[_key(entry)] = max(name.generation, generations.get(_key(entry), 0))
         return cls(tuple(named[path] for path in sorted(named.keys() - removed)), generations)
@@ -137,7 +137,7 @@ def _sorted_out(files: Files, before: str, table: str, target_bytes: int) -> tup
     found: _Small = {}
     reasons: Counter[str] = Counter()
     for entry in files.live:
-        name = naming.parse(entry.path)
+        name = file_names.parse(entry.path)
         if table and entry.table != table:
             continue
         if name is None or entry.table in (GAPS, *DERIVED):

@@ -9,11 +9,11 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.files import naming
+from blumfeld_sink_spark.files import file_names
 from blumfeld_sink_spark.files.output import Output
 from blumfeld_sink_spark.files.parquet import file_schema
+from blumfeld_sink_spark.files.parts import split
 from blumfeld_sink_spark.files.spill import SpillFile
-from blumfeld_sink_spark.files.splitting import split
 from blumfeld_sink_spark.records import StagedFile
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.tables import Table, tables
@@ -138,7 +138,7 @@ class TaskWriter:
         return self._outputs[key]
 
     def _create(self, key: tuple[str, str, str | None]) -> BinaryIO:
-        self._staged[key] = naming.staged_path(uuid.uuid4().hex)
+        self._staged[key] = file_names.staged_path(uuid.uuid4().hex)
         return self._store.create(self._staged[key])
 
     def _finish(self, key: tuple[str, str, str | None]) -> StagedFile:

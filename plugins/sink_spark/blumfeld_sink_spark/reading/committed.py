@@ -9,11 +9,11 @@ from typing import Any
 import attrs
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.files.naming import values_of
+from blumfeld_sink_spark.files.file_names import values_of
 from blumfeld_sink_spark.ledger.ledger import Ledger, nothing_at
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, OffsetRange
 from blumfeld_sink_spark.stores.contract import ArchiveStore
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from blumfeld_sink_spark.tables import DERIVED, tables
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.files.naming import is_old_place
+from blumfeld_sink_spark.files.file_names import is_old_place
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.tables import DERIVED, tables
 

@@ -16,8 +16,8 @@ import msgspec
 
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.records import OffsetRange, Seam
-from blumfeld_sink_spark.spark.topics import planning
-from blumfeld_sink_spark.spark.topics.planning import Offsets
+from blumfeld_sink_spark.spark.topics import offset_plans
+from blumfeld_sink_spark.spark.topics.offset_plans import Offsets
 
 IDENTITY = "archive.json"
 
@@ -103,7 +103,7 @@ class Checkpoint:
                 raise ArchiveError(
                     f"{self.path / IDENTITY} is gone; remove the checkpoint to go on from the ledger"
                 )
-            return planning.from_json(identity.starting)
+            return offset_plans.from_json(identity.starting)
         return parse_offsets(self._log(batch), str(self.path / "offsets" / str(batch)))
 
     def seams(self) -> tuple[Seam, ...]:
@@ -114,9 +114,9 @@ class Checkpoint:
     def planned(self, batch: int, fresh: int | None = None) -> tuple[OffsetRange, ...]:
         """Returns the ranges of a batch, from Spark's log.
 
-        :param fresh: see :func:`planning.ranges`
+        :param fresh: see :func:`offset_plans.ranges`
         """
-        return planning.ranges(self.offsets(batch - 1), self.offsets(batch), fresh)
+        return offset_plans.ranges(self.offsets(batch - 1), self.offsets(batch), fresh)
 
     def seconds_since_planned(self, batch: int) -> float:
         """Returns the age of a batch's plan; 0 where its file is gone. For people."""
@@ -145,7 +145,7 @@ def parse_offsets(text: str, name: str) -> Offsets:
     try:
         if lines[0] not in ("v1", "v2") or len(lines) < 3:
             raise ValueError(f"{lines[:1]}")
-        return planning.from_json(_source(json.loads(lines[2])))
+        return offset_plans.from_json(_source(json.loads(lines[2])))
     except (ValueError, IndexError, TypeError, AttributeError) as error:
         raise ArchiveError(f"{name} isn't an offset log of one Kafka source: {error}") from error
 

@@ -26,9 +26,9 @@ from blumfeld_sink_spark.spark.runtime.session import (
     make_class_archive,
     open_session,
 )
-from blumfeld_sink_spark.spark.topics import planning
+from blumfeld_sink_spark.spark.topics import offset_plans
 from blumfeld_sink_spark.spark.topics.client import Topics, TopicState
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 
 Grade = Literal["ok", "note", "failed"]
 
@@ -164,7 +164,7 @@ def _topics(settings: ArchiveSettings, states: list[TopicState]) -> list[Finding
             text=f"{topic}-{partition} had records and has none: retention goes by the records' own time; "
             "event times of the past need retention.ms=-1",
         )
-        for topic, partition in planning.vanished(state.earliest, state.latest)
+        for topic, partition in offset_plans.vanished(state.earliest, state.latest)
     ]
     return found
 
@@ -201,7 +201,7 @@ def _smoke(settings: ArchiveSettings, session: Session, reader: Reader, state: T
             checkpoint=str(Path(folder) / "_checkpoints" / "doctor"),
             name="doctor",
             reader=reader,
-            starting=msgspec.json.encode(planning.to_json(starting)).decode(),
+            starting=msgspec.json.encode(offset_plans.to_json(starting)).decode(),
             delta=False,
             iceberg="",
         )

@@ -14,12 +14,12 @@ import pyarrow.parquet as pq
 import pytest
 
 from blumfeld_sink_spark.compaction import compaction as compaction_module
-from blumfeld_sink_spark.compaction import merging as merging_module
+from blumfeld_sink_spark.compaction import merge as merging_module
 from blumfeld_sink_spark.compaction import swap as swap_module
 from blumfeld_sink_spark.compaction.compaction import Compaction, Done
 from blumfeld_sink_spark.compaction.exchange import can_exchange, exchange
 from blumfeld_sink_spark.compaction.groups import LARGE, OPEN, Files
-from blumfeld_sink_spark.compaction.merging import merge
+from blumfeld_sink_spark.compaction.merge import merge
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.ledger.checking.verify import verify
 from blumfeld_sink_spark.ledger.ledger import Ledger
@@ -28,7 +28,7 @@ from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import COMPACTION
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.stores.local import LocalStore
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from tests.plugins.sink_spark.compaction.archives import add_batch, archive
 from tests.plugins.sink_spark.files import tools
 from tests.plugins.sink_spark.results import changed, commit

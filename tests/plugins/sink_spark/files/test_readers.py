@@ -13,7 +13,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 import pytest
 
-from blumfeld_sink_spark.files import naming
+from blumfeld_sink_spark.files import file_names
 from blumfeld_sink_spark.files.writer import TaskWriter
 from tests.plugins.sink_spark.files import tools
 
@@ -32,7 +32,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     task.write({"trades": ROWS, "raw": tools.raw(300), "book_deltas": tools.book_deltas(400, levels=20)})
     for file in task.close():
         symbol = file.symbol if file.table != "raw" else None
-        path = root / naming.path_of(file.table, file.date, symbol, "t", 0, 0, COUNT)
+        path = root / file_names.path_of(file.table, file.date, symbol, "t", 0, 0, COUNT)
         path.parent.mkdir(parents=True, exist_ok=True)
         (root / file.staged).rename(path)
     return root

@@ -10,13 +10,13 @@ from typing import Any, BinaryIO, TypeVar
 
 import attrs
 
-from blumfeld_sink_spark.files import naming
+from blumfeld_sink_spark.files import file_names
 from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.publishing.publish import publish
 from blumfeld_sink_spark.records import CommitRecord, OffsetRange, StagedFile, TaskResult
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from tests.plugins.sink_spark.feeds import result_of, trades
 from tests.plugins.sink_spark.results import task_result
 
@@ -78,7 +78,7 @@ class Work:
 
     def _file(self, store: ArchiveStore, taken: OffsetRange, table: str, symbol: str) -> StagedFile:
         data = f"{taken} {table} {symbol} {self.version}".encode()
-        staged = naming.staged_path(uuid.uuid4().hex)
+        staged = file_names.staged_path(uuid.uuid4().hex)
         with store.create(staged) as file:
             file.write(data)
         return StagedFile(

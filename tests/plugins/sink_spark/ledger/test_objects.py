@@ -13,7 +13,7 @@ from blumfeld_sink_spark.ledger.checking.verify import verify
 from blumfeld_sink_spark.ledger.ledger import Ledger, record_path
 from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from tests.plugins.sink_spark.s3_server import s3_server
 
 from .ledger_tools import QUERY, Crash, FailingStore, Work, contents, named_files, no_space, published

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.ordered import ordered
 from blumfeld_sink_spark.records import FileEntry
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from tests.everyday import examples
 
 ROW = st.tuples(st.integers(-2, 9), st.integers(0, 1), st.integers(0, 5))

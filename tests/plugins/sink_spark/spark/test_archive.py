@@ -22,7 +22,7 @@ from blumfeld_sink_spark.spark.run.driver import archive
 from blumfeld_sink_spark.spark.run.progress import Back, BatchDone, Event, Notice, Waiting
 from blumfeld_sink_spark.spark.run.readers import Reader
 from blumfeld_sink_spark.spark.runtime.session import Session, connector_jars, open_session
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from tests.plugins.sink_spark.archive_tools import write_capture
 from tests.plugins.sink_spark.spark_tools import delete_records, make_topic, produce, send
 

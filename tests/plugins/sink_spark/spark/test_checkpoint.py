@@ -9,7 +9,7 @@ import pytest
 from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.spark.checkpoint import Checkpoint, Identity, parse_offsets
-from blumfeld_sink_spark.spark.run.beginning import check_state
+from blumfeld_sink_spark.spark.run.start_offsets import check_state
 
 
 def _identity() -> Identity:

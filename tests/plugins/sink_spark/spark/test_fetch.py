@@ -9,7 +9,7 @@ import pytest
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.rows import RAW_ROWS
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.topics import planning
+from blumfeld_sink_spark.spark.topics import offset_plans
 from blumfeld_sink_spark.spark.topics.client import Topics, client_config
 from tests.plugins.sink_spark.spark_tools import TIME_MS, delete_records, make_topic, produce, rows_of
 
@@ -60,7 +60,7 @@ def test_positions_are_resolved(bootstrap: str) -> None:
     topics = Topics(settings)
 
     def found(text: str) -> list[int]:
-        return list(topics.resolve(planning.parse_position(text, "starting")).values())
+        return list(topics.resolve(offset_plans.parse_position(text, "starting")).values())
 
     assert found("earliest") == [0, 0]
     assert found("latest") == [10, 0]

@@ -19,7 +19,7 @@ from blumfeld_sink_spark.spark.run.driver import archive
 from blumfeld_sink_spark.spark.runtime.session import connector_jars
 from blumfeld_sink_spark.spark.topics.client import Topics
 from blumfeld_sink_spark.spark.topics.consume import consume_range
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.sink_spark.command import run, said
 from tests.plugins.sink_spark.spark_tools import committed_end, make_topic, produce, rows_of

@@ -16,7 +16,7 @@ import pytest
 from blumfeld_sink_spark.errors import ArchiveError, SettingsError
 from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
 from blumfeld_sink_spark.stores.local import LocalStore
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 
 
 def object_store(kind: str, tmp_path: Path) -> ArchiveStore:

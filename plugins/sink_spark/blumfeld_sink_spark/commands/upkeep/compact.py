@@ -67,7 +67,7 @@ def _open(
     from blumfeld_sink_spark.ledger.formats import outbox
     from blumfeld_sink_spark.ledger.ledger import Ledger
     from blumfeld_sink_spark.ledger.writers.lease import Lease
-    from blumfeld_sink_spark.stores.opening import open_store
+    from blumfeld_sink_spark.stores.roots import open_store
     from blumfeld_sink_spark.tables import tables
 
     if table and table not in tables():

@@ -23,7 +23,7 @@ def command(
     """Show archived messages, running writers and lag. It needs neither Spark nor a broker."""
     from blumfeld_sink_spark.ledger.ledger import nothing_at
     from blumfeld_sink_spark.ledger.upkeep.status import status
-    from blumfeld_sink_spark.stores.opening import open_store
+    from blumfeld_sink_spark.stores.roots import open_store
 
     store = open_store(root)
     while True:

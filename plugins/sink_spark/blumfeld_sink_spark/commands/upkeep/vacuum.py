@@ -28,7 +28,7 @@ def command(
     """
     from blumfeld_sink_spark.errors import ArchiveError
     from blumfeld_sink_spark.ledger.upkeep.vacuum import plan, vacuum
-    from blumfeld_sink_spark.stores.opening import open_store
+    from blumfeld_sink_spark.stores.roots import open_store
 
     store, older_than_ms = open_store(root), milliseconds(older_than)
     if not store.folders(""):

@@ -45,7 +45,7 @@ def command(
     """
     from blumfeld_sink_spark.ledger.checking.verify import verify
     from blumfeld_sink_spark.ledger.ledger import nothing_at
-    from blumfeld_sink_spark.stores.opening import open_store
+    from blumfeld_sink_spark.stores.roots import open_store
 
     store = open_store(root)
     found = verify(store, deep=deep)

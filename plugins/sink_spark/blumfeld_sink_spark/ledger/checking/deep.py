@@ -93,7 +93,7 @@ def _within(entry: FileEntry, ranges: list[OffsetRange]) -> list[OffsetRange]:
     """Returns the ranges that a file's rows may come from: those within the range in its name, or all if its name has
     none.
     """
-    from blumfeld_sink_spark.files.naming import parse
+    from blumfeld_sink_spark.files.file_names import parse
 
     name = parse(entry.path)
     if name is None or name.partition < 0:

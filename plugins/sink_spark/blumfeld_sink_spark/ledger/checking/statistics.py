@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from blumfeld_sink_spark.files.naming import parse, values_of
-from blumfeld_sink_spark.files.splitting import date_of
+from blumfeld_sink_spark.files.file_names import parse, values_of
+from blumfeld_sink_spark.files.parts import date_of
 from blumfeld_sink_spark.records import FileEntry
 from blumfeld_sink_spark.tables import tables
 

@@ -21,7 +21,7 @@ import pyarrow as pa
 from deltalake import CommitProperties, DeltaTable, Schema, Transaction
 from deltalake.transaction import AddAction, RemoveAction
 
-from blumfeld_sink_spark.files.naming import values_of
+from blumfeld_sink_spark.files.file_names import values_of
 from blumfeld_sink_spark.records import CommitRecord, FileEntry
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.stores.contract import ArchiveStore

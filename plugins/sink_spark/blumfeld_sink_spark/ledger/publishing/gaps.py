@@ -12,10 +12,10 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from blumfeld_sink_spark.book.checksums import CHECKED
-from blumfeld_sink_spark.files import naming
+from blumfeld_sink_spark.files import file_names
 from blumfeld_sink_spark.files.hashed_file import HashedFile
 from blumfeld_sink_spark.files.parquet import open_writer, opened
-from blumfeld_sink_spark.files.splitting import split
+from blumfeld_sink_spark.files.parts import split
 from blumfeld_sink_spark.quality import stitch
 from blumfeld_sink_spark.quality.books import COLUMNS
 from blumfeld_sink_spark.records import CommitRecord, FileEntry, StagedFile, TaskResult
@@ -53,8 +53,8 @@ def stage(
     staged: list[str] = []
     try:
         for part in split(tables()[GAPS], rows) if rows.num_rows else ():
-            staged.append(naming.staged_path(uuid.uuid4().hex))
-            path = naming.gaps_path(part.date, part.symbol or "", draft.query, draft.batch)
+            staged.append(file_names.staged_path(uuid.uuid4().hex))
+            path = file_names.gaps_path(part.date, part.symbol or "", draft.query, draft.batch)
             found.append((staged[-1], _write(store, staged[-1], path, part, settings)))
     except OSError:
         for path in staged:

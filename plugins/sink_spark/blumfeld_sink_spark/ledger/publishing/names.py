@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from blumfeld_sink_spark.files import naming
+from blumfeld_sink_spark.files import file_names
 from blumfeld_sink_spark.records import OffsetRange, StagedFile
 from blumfeld_sink_spark.tables import tables
 
@@ -10,4 +10,6 @@ from blumfeld_sink_spark.tables import tables
 def final_path(file: StagedFile, taken: OffsetRange) -> str:
     """Returns the final path of a staged file with rows of this planned range."""
     symbol = file.symbol if tables()[file.table].by_symbol else None
-    return naming.path_of(file.table, file.date, symbol, file.topic, file.partition, taken.start, taken.end)
+    return file_names.path_of(
+        file.table, file.date, symbol, file.topic, file.partition, taken.start, taken.end
+    )

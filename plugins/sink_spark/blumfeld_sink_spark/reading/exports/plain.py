@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from blumfeld_sink_spark.files.naming import encode_symbol
+from blumfeld_sink_spark.files.file_names import encode_symbol
 from blumfeld_sink_spark.reading.exports import numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from blumfeld_sink_spark.reading.exports.tardis import CsvFile

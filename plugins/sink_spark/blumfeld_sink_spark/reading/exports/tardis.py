@@ -20,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.csv
 
-from blumfeld_sink_spark.files.naming import encode_symbol
+from blumfeld_sink_spark.files.file_names import encode_symbol
 from blumfeld_sink_spark.reading.exports import books, numbers
 from blumfeld_sink_spark.reading.exports.selection import Exported, Selection
 from blumfeld_sink_spark.reading.market.trades import of_market

@@ -25,7 +25,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from blumfeld_sink_spark.decoders.tables.parts import AGGREGATE
-from blumfeld_sink_spark.files.naming import folder_of
+from blumfeld_sink_spark.files.file_names import folder_of
 from blumfeld_sink_spark.files.parquet import open_writer, opened
 from blumfeld_sink_spark.quality.streams import is_constant
 from blumfeld_sink_spark.reading.committed import Committed

@@ -21,7 +21,7 @@ from blumfeld_sink_spark.book.change import Change
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import Sync
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.files.naming import folder_of, staged_path
+from blumfeld_sink_spark.files.file_names import folder_of, staged_path
 from blumfeld_sink_spark.files.parquet import TableWriter, open_writer
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.market import books, deltas

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from blumfeld_sink_spark.errors import ArchiveError
-from blumfeld_sink_spark.files.naming import encode_symbol
+from blumfeld_sink_spark.files.file_names import encode_symbol
 from blumfeld_sink_spark.reading.committed import Committed
 from blumfeld_sink_spark.reading.findings import read
 from blumfeld_sink_spark.reading.plots import style

@@ -25,7 +25,6 @@ from blumfeld_sink_spark.ledger.ledger import Ledger
 from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.settings import ArchiveSettings, absolute, forgone
 from blumfeld_sink_spark.spark import failures
-from blumfeld_sink_spark.spark.run.beginning import Beginning, begin
 from blumfeld_sink_spark.spark.run.patience import Patience
 from blumfeld_sink_spark.spark.run.progress import (
     Back,
@@ -38,13 +37,14 @@ from blumfeld_sink_spark.spark.run.progress import (
     batch_done,
 )
 from blumfeld_sink_spark.spark.run.readers import Choice, choose, stream
+from blumfeld_sink_spark.spark.run.start_offsets import Beginning, begin
 from blumfeld_sink_spark.spark.run.watchman import ANSWER_S, Watchman
 from blumfeld_sink_spark.spark.runtime.session import Session, is_local, open_session
 from blumfeld_sink_spark.spark.tasks.batch_writer import SINK, ArchiveSink
-from blumfeld_sink_spark.spark.topics import planning
+from blumfeld_sink_spark.spark.topics import offset_plans
 from blumfeld_sink_spark.spark.topics.client import START_PATIENCE_S, Topics
 from blumfeld_sink_spark.stores.contract import ArchiveStore
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 
 Mode = Literal["run", "once", "backfill"]
 OnProgress = Callable[[Event], None]
@@ -137,7 +137,7 @@ class _Run:
     def run(self) -> Totals:
         self.totals.query = self.beginning.identity.query
         self.totals.reader = self.choice.reader
-        self.totals.ends = planning.to_json(self.beginning.ends)
+        self.totals.ends = offset_plans.to_json(self.beginning.ends)
         self._ledger = Ledger(self.store)
         self._file = ProgressFile(self.settings)
         self._seen = self.beginning.last_batch

@@ -10,7 +10,7 @@ import msgspec
 
 from blumfeld_sink_spark.records import CommitRecord
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.topics import planning
+from blumfeld_sink_spark.spark.topics import offset_plans
 
 
 class Notice(msgspec.Struct, frozen=True, kw_only=True):
@@ -124,8 +124,8 @@ def batch_done(record: CommitRecord, spark: Mapping[str, Any]) -> BatchDone:
     for file in record.files:
         rows[file.table] = rows.get(file.table, 0) + file.rows
     source = spark["sources"][0] if spark.get("sources") else {}
-    ends = planning.from_json(offsets_of(source.get("endOffset")))
-    latest = planning.from_json(offsets_of(source.get("latestOffset")))
+    ends = offset_plans.from_json(offsets_of(source.get("endOffset")))
+    latest = offset_plans.from_json(offsets_of(source.get("latestOffset")))
     trigger_ms = (spark.get("durationMs") or {}).get("triggerExecution", 0)
     return BatchDone(
         query=record.query,
@@ -142,8 +142,8 @@ def batch_done(record: CommitRecord, spark: Mapping[str, Any]) -> BatchDone:
         bytes_out=sum(file.bytes for file in record.files),
         gaps=record.gaps,
         quarantined=record.quarantined,
-        ends=planning.to_json(ends),
-        lag=planning.to_json(planning.lag(ends, latest)),
+        ends=offset_plans.to_json(ends),
+        lag=offset_plans.to_json(offset_plans.lag(ends, latest)),
     )
 
 

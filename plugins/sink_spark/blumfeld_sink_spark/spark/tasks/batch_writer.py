@@ -27,7 +27,7 @@ from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.checkpoint import Checkpoint
 from blumfeld_sink_spark.spark.runtime.lean import leave_pandas_out
 from blumfeld_sink_spark.spark.topics.client import Topics, patience_s
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 
 SINK = "blumfeld_archive"
 
@@ -46,7 +46,7 @@ class Results(WriterCommitMessage):
 class ArchiveSink(DataSource):
     """``df.writeStream.format("blumfeld_archive")``.
 
-    Options: ``settings`` (JSON), ``query`` (the query's name in the ledger), ``fresh`` (see :func:`planning.ranges`;
+    Options: ``settings`` (JSON), ``query`` (the query's name in the ledger), ``fresh`` (see :func:`offset_plans.ranges`;
     empty is ``None``), ``reader`` (see :func:`planned_counts.counts_of`).
     """
 

@@ -1,7 +1,7 @@
 """The Python stream source. Its rows are the topics' raw rows, or, in the direct mode, the results of whole tasks.
 
 Spark runs the planning methods of the reader in one process beside the driver, and ``read`` in the workers. Offsets
-have the form of :mod:`planning`. One task reads one range of one partition.
+have the form of :mod:`offset_plans`. One task reads one range of one partition.
 """
 
 # ruff: noqa: N802 — Spark names these methods
@@ -26,9 +26,9 @@ from blumfeld_sink_spark.errors import ArchiveError
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.runtime.lean import leave_pandas_out
-from blumfeld_sink_spark.spark.topics import planning
+from blumfeld_sink_spark.spark.topics import offset_plans
 from blumfeld_sink_spark.spark.topics.client import Topics, patience_s
-from blumfeld_sink_spark.spark.topics.planning import Offsets
+from blumfeld_sink_spark.spark.topics.offset_plans import Offsets
 
 if TYPE_CHECKING:
     from blumfeld_sink_spark.range_counter import Skips
@@ -68,8 +68,8 @@ class TopicsSource(DataSource):
         ending = self.options.get("ending", "")
         return TopicsReader(
             self._settings,
-            planning.from_json(msgspec.json.decode(self.options["starting"])),
-            planning.from_json(msgspec.json.decode(ending)) if ending else None,
+            offset_plans.from_json(msgspec.json.decode(self.options["starting"])),
+            offset_plans.from_json(msgspec.json.decode(ending)) if ending else None,
             direct=self._direct,
         )
 
@@ -113,7 +113,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def initialOffset(self) -> dict[str, dict[str, int]]:
         """Returns the offsets that batch 0 begins at. They were resolved before the query and lie in the checkpoint."""
-        return planning.to_json(self._starting)
+        return offset_plans.to_json(self._starting)
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Returns the limit of a batch, ``max_offsets_per_trigger``; 0 is no limit."""
@@ -129,7 +129,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         :raises ArchiveError: a topic ends before ``start`` and stays so
         """
-        begin = planning.from_json(start)
+        begin = offset_plans.from_json(start)
         if self._target is None:
             self._ends()
         self._check_backwards(begin)
@@ -137,17 +137,17 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         fresh = [place for place in ends if place not in begin]
         earliest = self._client().earliest(fresh)
         rows = limit.max_rows if isinstance(limit, ReadMaxRows) else None
-        return planning.to_json(planning.next_ends(begin, ends, earliest, rows))
+        return offset_plans.to_json(offset_plans.next_ends(begin, ends, earliest, rows))
 
     def reportLatestOffset(self) -> dict[str, dict[str, int]] | None:
         """Returns the topics' ends as they were last asked for; Spark shows the lag by them."""
-        return planning.to_json(self._latest) if self._latest else None
+        return offset_plans.to_json(self._latest) if self._latest else None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Returns one range for each partition that has offsets to read."""
         return [
             RangePartition(each)
-            for each in planning.ranges(planning.from_json(start), planning.from_json(end))
+            for each in offset_plans.ranges(offset_plans.from_json(start), offset_plans.from_json(end))
         ]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -199,7 +199,7 @@ class TopicsReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return latest
         return {place: min(end, latest.get(place, end)) for place, end in sorted(self._ending.items())}
 
-    def _check_backwards(self, start: Mapping[planning.Place, int]) -> None:
+    def _check_backwards(self, start: Mapping[offset_plans.Place, int]) -> None:
         """Waits while a topic ends before ``start``. A broker that just came back may not know its end yet; a topic
         that was deleted and created again stays shorter.
 

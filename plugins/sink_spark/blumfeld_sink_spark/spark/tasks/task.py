@@ -17,7 +17,7 @@ from blumfeld_sink_spark.records import OffsetRange, TaskResult
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.tasks.skips_row import taken_off
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from blumfeld_sink_spark.tables import QUARANTINE
 
 BATCH_BYTES = 4 << 20

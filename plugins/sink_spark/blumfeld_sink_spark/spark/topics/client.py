@@ -13,8 +13,8 @@ import attrs
 from blumfeld.wire.errors import is_retriable
 from blumfeld_sink_spark.errors import ArchiveError, AwayError, SettingsError
 from blumfeld_sink_spark.settings import ArchiveSettings
-from blumfeld_sink_spark.spark.topics import planning
-from blumfeld_sink_spark.spark.topics.planning import Offsets, Place, Position
+from blumfeld_sink_spark.spark.topics import offset_plans
+from blumfeld_sink_spark.spark.topics.offset_plans import Offsets, Place, Position
 
 START_PATIENCE_S = 15.0
 """Time that a broker has for its first answer when an archive starts."""
@@ -88,11 +88,11 @@ class Topics:
 
     def earliest(self, places: Sequence[Place]) -> Offsets:
         """Returns the first offset that each partition still has."""
-        return self._offsets(dict.fromkeys(places, planning.EARLIEST))
+        return self._offsets(dict.fromkeys(places, offset_plans.EARLIEST))
 
     def latest(self, places: Sequence[Place]) -> Offsets:
         """Returns the end of each partition: by isolation level the last stable offset or the high watermark."""
-        return self._offsets(dict.fromkeys(places, planning.LATEST))
+        return self._offsets(dict.fromkeys(places, offset_plans.LATEST))
 
     def at_time(self, places: Sequence[Place], timestamp_ms: int) -> Offsets:
         """Returns the first offset with a record of this time or later; a partition's end where there is none."""
@@ -124,7 +124,10 @@ class Topics:
         return self._given(position.offsets)
 
     def _given(self, offsets: Mapping[Place, int]) -> Offsets:
-        ends = {planning.EARLIEST: self.earliest(list(offsets)), planning.LATEST: self.latest(list(offsets))}
+        ends = {
+            offset_plans.EARLIEST: self.earliest(list(offsets)),
+            offset_plans.LATEST: self.latest(list(offsets)),
+        }
         return {place: ends[offset][place] if offset in ends else offset for place, offset in offsets.items()}
 
     def _offsets(self, asked: Mapping[Place, int]) -> Offsets:
@@ -201,9 +204,9 @@ def _spec(time_ms: int) -> Any:
     from confluent_kafka import admin
 
     spec: Any = getattr(admin, "OffsetSpec")  # noqa: B009 — untyped
-    if time_ms == planning.EARLIEST:
+    if time_ms == offset_plans.EARLIEST:
         return spec.earliest()
-    return spec.latest() if time_ms == planning.LATEST else spec.for_timestamp(time_ms)
+    return spec.latest() if time_ms == offset_plans.LATEST else spec.for_timestamp(time_ms)
 
 
 def _matching(pattern: str, names: Mapping[str, Any]) -> list[str]:

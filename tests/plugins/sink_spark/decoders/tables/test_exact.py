@@ -16,7 +16,7 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from blumfeld_sink_spark import fitting
+from blumfeld_sink_spark import column_types
 from blumfeld_sink_spark.apply import decode_rows, decoders_for
 from blumfeld_sink_spark.decoders.tables.exact import DECIMAL, exact
 from blumfeld_sink_spark.settings import ArchiveSettings
@@ -336,9 +336,9 @@ def test_a_decoder_s_own_decimals_fit_to_the_last_digit_or_not_at_all(
     number = Decimal((int(value < 0), tuple(map(int, str(abs(value)))), -scale))
     given_kind = pa.decimal256(76, scale) if abs(value) >= 10**38 else pa.decimal128(38, scale)
     given = pa.array([f"{number:f}"]) if as_text else pa.array([number], given_kind)
-    faults: fitting.Faults = {}
+    faults: column_types.Faults = {}
     kind = pa.decimal128(*wanted)
-    (found,) = fitting.cast(
+    (found,) = column_types.cast(
         "price", pa.chunked_array([given]), kind, pa.chunked_array([[0]]), faults
     ).to_pylist()
     whole = number == 0 or number.adjusted() < wanted[0] - wanted[1]

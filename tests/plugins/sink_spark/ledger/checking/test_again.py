@@ -22,7 +22,7 @@ from blumfeld_sink_spark.records import CommitRecord, OffsetRange, RangeCount, S
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.tasks.task import TaskWork
 from blumfeld_sink_spark.spark.topics.fetch import read_range
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from tests.plugins.sink_spark.command import run
 from tests.plugins.sink_spark.ledger.ledger_tools import record_of
 from tests.plugins.sink_spark.spark_tools import make_topic

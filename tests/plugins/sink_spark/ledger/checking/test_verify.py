@@ -22,7 +22,7 @@ from blumfeld_sink_spark.ledger.checking.verify import against_broker, verify
 from blumfeld_sink_spark.ledger.ledger import CHECKPOINT, Ledger, record_path
 from blumfeld_sink_spark.range_counts import HIDDEN
 from blumfeld_sink_spark.records import CommitRecord, DecoderCount, FileEntry, Span
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 from tests.plugins.sink_spark.command import refused, run
 from tests.plugins.sink_spark.ledger.ledger_tools import Crash, FailingStore, Work, opened

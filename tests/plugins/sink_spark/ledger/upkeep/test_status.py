@@ -98,7 +98,7 @@ def test_neither_spark_nor_kafka_nor_arrow_is_imported_for_it(store: ArchiveStor
     code = (
         "import sys\n"
         "from blumfeld_sink_spark.ledger.upkeep.status import status\n"
-        "from blumfeld_sink_spark.stores.opening import open_store\n"
+        "from blumfeld_sink_spark.stores.roots import open_store\n"
         "status(open_store(sys.argv[1]), 0)\n"
         "print(sorted({'pyspark', 'pyarrow', 'numpy', 'confluent_kafka', 'obstore', 'pandas'} & set(sys.modules)))\n"
     )

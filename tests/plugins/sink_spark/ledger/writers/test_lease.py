@@ -16,7 +16,7 @@ from blumfeld_sink_spark.ledger.writers import lease
 from blumfeld_sink_spark.ledger.writers.lease import TTL_MS, Held, Lease
 from blumfeld_sink_spark.ledger.writers.owner import Owner, born
 from blumfeld_sink_spark.stores.contract import ArchiveStore
-from blumfeld_sink_spark.stores.opening import open_store
+from blumfeld_sink_spark.stores.roots import open_store
 from tests.plugins.sink_spark.ledger.ledger_tools import opened
 from tests.thread_ends import process_without_its_first_thread
 
@@ -112,7 +112,7 @@ def test_a_dead_process_of_this_host_is_taken_over_at_once(tmp_path: Path) -> No
     code = (
         "import os, sys\n"
         "from blumfeld_sink_spark.ledger.writers.lease import Lease\n"
-        "from blumfeld_sink_spark.stores.opening import open_store\n"
+        "from blumfeld_sink_spark.stores.roots import open_store\n"
         "Lease(open_store(sys.argv[1]), 'ticks').take()\n"
         "print('taken', flush=True)\n"
         "sys.stdin.read()\n"

@@ -15,9 +15,9 @@ from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.settings import ArchiveSettings
 from blumfeld_sink_spark.spark.checkpoint import Checkpoint, Identity
 from blumfeld_sink_spark.spark.run.progress import Event, Notice
-from blumfeld_sink_spark.spark.topics import planning
+from blumfeld_sink_spark.spark.topics import offset_plans
 from blumfeld_sink_spark.spark.topics.client import Topics, TopicState
-from blumfeld_sink_spark.spark.topics.planning import Offsets, Place
+from blumfeld_sink_spark.spark.topics.offset_plans import Offsets, Place
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 
 Tell = Callable[[Event], None]
@@ -49,7 +49,7 @@ def begin(settings: ArchiveSettings, mode: str, store: ArchiveStore, topics: Top
     ledger = Ledger(store).load()
     identity = checkpoint.identity()
     state = topics.state()
-    for topic, partition in planning.vanished(state.earliest, state.latest):
+    for topic, partition in offset_plans.vanished(state.earliest, state.latest):
         tell(
             Notice(
                 text=f"{topic}-{partition} begins and ends at offset {state.latest[topic, partition]}: it had records "
@@ -67,7 +67,7 @@ def begin(settings: ArchiveSettings, mode: str, store: ArchiveStore, topics: Top
     check_state(checkpoint, batch, identity.query)
     planned = checkpoint.last_planned()
     ends = checkpoint.offsets(planned)
-    ending = planning.from_json(identity.ending) if identity.ending is not None else None
+    ending = offset_plans.from_json(identity.ending) if identity.ending is not None else None
     return Beginning(
         identity=identity,
         last_batch=batch,
@@ -139,13 +139,13 @@ def _known(settings: ArchiveSettings, identity: Identity, checkpoint: Checkpoint
 
 
 def _new(settings: ArchiveSettings, mode: str, ledger: Ledger, topics: Topics, tell: Tell) -> Identity:
-    starting = topics.resolve(planning.parse_position(settings.starting, "starting"))
-    covered = planning.merged(
+    starting = topics.resolve(offset_plans.parse_position(settings.starting, "starting"))
+    covered = offset_plans.merged(
         each for topic in {topic for topic, _ in starting} for each in ledger.covered(topic)
     )
     ending: Offsets | None = None
     if mode == "backfill":
-        position = planning.parse_position(settings.ending or "latest", "ending")
+        position = offset_plans.parse_position(settings.ending or "latest", "ending")
         starting, ending = uncovered(starting, topics.resolve(position), covered, tell)
     elif covered:
         starting = behind(starting, covered, topics.earliest(list(starting)), tell)
@@ -155,8 +155,8 @@ def _new(settings: ArchiveSettings, mode: str, ledger: Ledger, topics: Topics, t
         root=full_root(settings.root),
         topics=settings.topics,
         topic_pattern=settings.topic_pattern,
-        starting=planning.to_json(starting),
-        ending=planning.to_json(ending) if ending is not None else None,
+        starting=offset_plans.to_json(starting),
+        ending=offset_plans.to_json(ending) if ending is not None else None,
         seams=ledger.seams(starting),
     )
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from blumfeld_sink_spark.files import naming
+from blumfeld_sink_spark.files import file_names
 
 DAY = "2024-08-09"
 
@@ -15,15 +15,18 @@ DAY = "2024-08-09"
     ("path", "wanted"),
     [
         (
-            naming.path_of("trades", DAY, "Y", "ticks", 3, 7, 42),
+            file_names.path_of("trades", DAY, "Y", "ticks", 3, 7, 42),
             f"trades/date={DAY}/Y/ticks+00003+{7:020}-{42:020}",
         ),
-        (naming.path_of("raw", DAY, None, "ticks", 0, 0, 1), f"raw/date={DAY}/ticks+00000+{0:020}-{1:020}"),
         (
-            naming.path_of("trades", DAY, "X", "ticks", -1, 0, 9, 2),
+            file_names.path_of("raw", DAY, None, "ticks", 0, 0, 1),
+            f"raw/date={DAY}/ticks+00000+{0:020}-{1:020}",
+        ),
+        (
+            file_names.path_of("trades", DAY, "X", "ticks", -1, 0, 9, 2),
             f"trades/date={DAY}/X/ticks+all+{0:020}-{9:020}.c2",
         ),
-        (naming.gaps_path(DAY, "A/B", "archive", 7), f"gaps/date={DAY}/A%2FB/archive+0000000007"),
+        (file_names.gaps_path(DAY, "A/B", "archive", 7), f"gaps/date={DAY}/A%2FB/archive+0000000007"),
     ],
     ids=["a file", "of a table without symbols", "of a compaction", "of gaps, by query and batch"],
 )
@@ -46,8 +49,8 @@ def test_a_file_has_the_agreed_name(path: str, wanted: str) -> None:
     ],
 )
 def test_a_symbol_is_encoded_where_it_must_be(symbol: str, part: str) -> None:
-    assert naming.encode_symbol(symbol) == part
-    assert naming.decode_symbol(part) == symbol
+    assert file_names.encode_symbol(symbol) == part
+    assert file_names.decode_symbol(part) == symbol
 
 
 @given(
@@ -60,9 +63,9 @@ def test_a_symbol_is_encoded_where_it_must_be(symbol: str, part: str) -> None:
 def test_a_path_says_what_it_was_made_of(
     symbol: str, topic: str, partition: int, start: int, generation: int
 ) -> None:
-    path = naming.path_of("trades", "2024-08-09", symbol, topic, partition, start, start + 1, generation)
+    path = file_names.path_of("trades", "2024-08-09", symbol, topic, partition, start, start + 1, generation)
     assert path.count("/") == 3
-    assert naming.parse(path) == naming.FileName(
+    assert file_names.parse(path) == file_names.FileName(
         "trades", "2024-08-09", symbol, topic, partition, start, start + 1, generation
     )
 
@@ -72,10 +75,10 @@ def test_a_path_says_what_it_was_made_of(
     ["gaps/date=2024-08-09/X/archive+0000000007.parquet", "_staging/ab.inprogress", "x.parquet", ""],
 )
 def test_other_paths_are_no_data_files(path: str) -> None:
-    assert naming.parse(path) is None
+    assert file_names.parse(path) is None
 
 
 def test_the_names_of_a_partition_sort_as_its_offsets() -> None:
     starts = [0, 9, 10, 99, 10**12]
-    paths = [naming.path_of("t", "d", None, "x", 0, start, start + 1) for start in starts]
+    paths = [file_names.path_of("t", "d", None, "x", 0, start, start + 1) for start in starts]
     assert paths == sorted(paths)

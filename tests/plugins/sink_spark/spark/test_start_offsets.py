@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from blumfeld_sink_spark.errors import LedgerConflictError
-from blumfeld_sink_spark.spark.run.beginning import behind, nothing_behind, uncovered
 from blumfeld_sink_spark.spark.run.progress import Event, Notice
+from blumfeld_sink_spark.spark.run.start_offsets import behind, nothing_behind, uncovered
 from blumfeld_sink_spark.spark.topics.client import TopicState
 
 P0, P1 = ("t", 0), ("t", 1)
