@@ -84,7 +84,7 @@ def test_other_venues_send_the_whole_book() -> None:
 
 
 def test_a_removal_is_a_row_of_its_message() -> None:
-    """What reads the changes needs no rule of the venue: exports, snapshots, plots."""
+    """Exports, snapshots and plots read the changes and need no rule of the venue."""
     feed = [[(-1, price, 1) for price in range(1, 11)], [(-1, 2, 3), (-1, 0, 1)], [(-1, 1, 2)]]
     *_, change = Sync().feed(rows_of(feed))
     found = [(row["k_offset"], int(row["price"] * 8), int(row["size"])) for row in change.rows.to_pylist()]

@@ -141,7 +141,7 @@ def test_a_finding_names_both_checksums_and_the_book() -> None:
 
 
 def test_a_book_that_fits_no_decimal_places_is_told_once() -> None:
-    """As where the venue changes its formula. Places aren't tried at every message."""
+    """A venue may change its formula. Places aren't tried at every message."""
     state, rows = told([re.sub(rb'"c":"[0-9]+"', b'"c":"7"', value) for value in exchange(STEADY).sent])
     assert [row["kind"] for row in rows] == ["checksum"]
     assert len(json.dumps(state)) < 2000

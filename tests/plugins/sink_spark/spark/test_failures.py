@@ -77,7 +77,7 @@ def test_kafkas_java_client_tells_the_same_errors(fact: dict[str, Any]) -> None:
 
 
 def test_a_python_worker_that_doesnt_start_in_time_can_pass_and_is_named() -> None:
-    """As Spark told it where a worker took over 10 s on a busy machine."""
+    """Spark told it so where a worker took over 10 s on a busy machine."""
     text = (
         "Job aborted due to stage failure: Task 0 in stage 0.0 failed 1 times, most recent failure: Lost task 0.0 in "
         "stage 0.0 (TID 0) (10.0.0.1 executor driver): org.apache.spark.SparkException: Python worker failed to "

@@ -1,4 +1,4 @@
-"""What Spark's processes do without, in a process of its own."""
+"""Spark's processes do without pandas; in a process of its own."""
 
 from __future__ import annotations
 

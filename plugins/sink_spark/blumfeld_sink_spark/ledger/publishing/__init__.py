@@ -1,1 +1,1 @@
-"""How a batch of staged files becomes a commit."""
+"""A batch of staged files becomes a commit."""

@@ -46,8 +46,8 @@ class Results(WriterCommitMessage):
 class ArchiveSink(DataSource):
     """``df.writeStream.format("blumfeld_archive")``.
 
-    Options: ``settings`` (JSON), ``query`` (the query's name in the ledger), ``fresh`` (see :func:`offset_plans.ranges`;
-    empty is ``None``), ``reader`` (see :func:`planned_counts.counts_of`).
+    Options: ``settings`` (JSON), ``query`` (the query's name in the ledger), ``fresh`` (of
+    :func:`offset_plans.ranges`; empty is ``None``), ``reader`` (see :func:`planned_counts.counts_of`).
     """
 
     @classmethod

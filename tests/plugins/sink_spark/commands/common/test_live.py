@@ -1,4 +1,4 @@
-"""What the archiving commands show, and how their options become settings; no Spark."""
+"""The lines that the archiving commands show, and the settings that their options become; no Spark."""
 
 from __future__ import annotations
 

@@ -369,7 +369,7 @@ def test_several_records_in_one_topic_are_a_union(registry: Registry) -> None:
 
 
 def test_the_records_of_a_union_may_be_references(registry: Registry) -> None:
-    """As the registry keeps them: each record is a subject of its own, the union has their names alone."""
+    """The registry keeps each record as a subject of its own, and the union has their names alone."""
     names = ["acme.md.TradeEvent", "acme.md.Quote"]
     schemas = [TRADE, {**QUOTE, "namespace": "acme.md"}]
     references = []

@@ -118,7 +118,7 @@ _AVRO = {
 
 
 def _avro_decimal(number: str) -> bytes:
-    """Whose schema declares fewer digits than it has: the decoder must not round to them."""
+    """Returns a decimal with more digits than its schema declares: the decoder must not round to them."""
     import io
 
     import fastavro

@@ -1,4 +1,4 @@
-"""Where the short way gives columns, they equal the parser's."""
+"""Columns that the short way gives equal the parser's."""
 
 from __future__ import annotations
 
