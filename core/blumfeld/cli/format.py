@@ -16,7 +16,7 @@ from blumfeld.kernel.formatting.quorum import InitialQuorum, initial_controllers
 from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
 from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
-from blumfeld.kernel.supervising.preparing import check_directories, format_nodes
+from blumfeld.kernel.supervising.preparation import check_directories, format_nodes
 from blumfeld.log.checkpoints import MetaProperties
 from blumfeld.plugging.errors import Faults, ManifestError, Problem
 from blumfeld.wire.errors import PluginContractError

@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from functools import partial
 
 from blumfeld import __version__
-from blumfeld.cli.cluster.asking import quorum_leader
+from blumfeld.cli.cluster.questions import quorum_leader
 from blumfeld.kernel.composing.plan import Plan, make_plan
 from blumfeld.kernel.description import address_text
 from blumfeld.kernel.manifest.sections import Manifest
 from blumfeld.kernel.node import StartError
 from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import node_manifests
-from blumfeld.kernel.supervising.preparing import prepare_nodes
+from blumfeld.kernel.supervising.preparation import prepare_nodes
 from blumfeld.kernel.supervising.supervisor import SupervisedNode, Supervisor, run_on_a_loop
 from blumfeld.kernel.watching.event_log import EventLogs, structlog_renderer
 from blumfeld.plugging.errors import Faults

@@ -25,7 +25,7 @@ PARTITION_METADATA = "partition.metadata"
 META_PROPERTIES = "meta.properties"
 CLEAN_SHUTDOWN = ".kafka_cleanshutdown"
 LAST_CLEAN_SHUTDOWN = ".last_cleanshutdown"
-"""Where the clean-shutdown file lies while a process runs, until that process opens a log of the broker's."""
+"""The place of the clean-shutdown file while a process runs, until that process opens a log of the broker's."""
 LOCK = ".lock"
 
 NO_BROKER_EPOCH = -1

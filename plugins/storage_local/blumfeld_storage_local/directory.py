@@ -19,7 +19,7 @@ from blumfeld_storage_local.worker_slots import WorkerSlots
 
 SYNC_BOUNDS_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
 SPACE_KEPT_MS = 1000
-"""How long the size of the file system counts as known."""
+"""The time for which the size of the file system counts as known."""
 
 
 _CANNOT_RESERVE = (errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.ENODEV)

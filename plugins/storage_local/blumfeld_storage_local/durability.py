@@ -21,7 +21,7 @@ _UNDONE = LACKS | {errno.EFBIG, errno.EINTR, errno.EAGAIN, errno.EINVAL}
 
 
 class Durability(msgspec.Struct, frozen=True):
-    """When the logs of a node are synced beyond what their topics ask for (``flush.messages``, ``flush.ms``)."""
+    """The syncs of a node's logs beyond what their topics ask for (``flush.messages``, ``flush.ms``)."""
 
     mode: FlushMode = "never"
     interval_ms: int = FLUSH_INTERVAL_MS

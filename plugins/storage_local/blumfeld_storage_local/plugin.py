@@ -21,7 +21,7 @@ class Options(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     """``[storage.options]``, for which Kafka has no key."""
 
     flush: FlushMode = "never"
-    """When written records are synced to the device, beyond what ``flush.messages`` and ``flush.ms`` of a topic ask
+    """Syncs of written records to the device, beyond what ``flush.messages`` and ``flush.ms`` of a topic ask
     for. ``never``: when the operating system wants; ``interval``: every ``flush_interval_ms``; ``every``: before they
     are acknowledged or seen by anyone, many requests with one sync."""
     flush_interval_ms: Annotated[int, msgspec.Meta(ge=1, le=3_600_000)] | None = None
@@ -46,7 +46,7 @@ class Plugin:
 
     @hookimpl
     def blumfeld_metrics(self) -> Sequence[Metric]:
-        """How long syncs take."""
+        """The duration of syncs."""
         return () if self._made is None else self._made.metrics()
 
     @hookimpl

@@ -25,8 +25,8 @@ from blumfeld.spi.storage import (
 )
 from blumfeld_storage_local.directories.checkpoint_round import CheckpointRound
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
-from blumfeld_storage_local.directories.placing import Place, choose
-from blumfeld_storage_local.directories.starting import find_all, previous_broker_epoch, take_all
+from blumfeld_storage_local.directories.directory_start import find_all, previous_broker_epoch, take_all
+from blumfeld_storage_local.directories.places import Place, choose
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.durability import FLUSH_NEVER, Durability
 from blumfeld_storage_local.logs.partition_log import LocalLog, LogCallbacks

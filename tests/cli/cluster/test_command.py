@@ -13,8 +13,8 @@ import pytest
 
 from blumfeld.cli.app import run_app
 from blumfeld.cli.cluster import command, namespaces
-from blumfeld.cli.cluster.asking import Answers
-from blumfeld.cli.cluster.making import new_cluster
+from blumfeld.cli.cluster.creation import new_cluster
+from blumfeld.cli.cluster.questions import Answers
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, load_state, save_state
 from blumfeld.testing.process import free_port
 

@@ -18,7 +18,7 @@ from blumfeld_kit.fakes.power import Adversary, Chance, FileFate, NoChance, Powe
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import Log, make_batch
 from blumfeld_storage_local.compaction.swap_plan import SWAP_PLAN, SwapPlan
-from blumfeld_storage_local.logs.tidying import tidy
+from blumfeld_storage_local.logs.leftovers import tidy
 from tests.plugins.storage_local.compaction_tools import (
     AFTER,
     DIRECTORY,

@@ -12,7 +12,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.fakes.files import Fault
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import CLUSTER_ID, NODE_ID, PARTITION, TOPIC_ID, Node
-from blumfeld_storage_local.directories.placing import MoveEnd, MoveMark, encode_marks
+from blumfeld_storage_local.directories.places import MoveEnd, MoveMark, encode_marks
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.storage import LocalStorage
 from tests.plugins.storage_local.local_node import Events, new_node, node_on_disk

@@ -15,9 +15,9 @@ import msgspec
 import typer
 
 from blumfeld.cli.cluster import namespaces, processes
-from blumfeld.cli.cluster.asking import ask_all, joined, quorum_leader
-from blumfeld.cli.cluster.discovering import addresses_of, discovered
-from blumfeld.cli.cluster.making import new_cluster
+from blumfeld.cli.cluster.creation import new_cluster
+from blumfeld.cli.cluster.discovery import addresses_of, discovered
+from blumfeld.cli.cluster.questions import ask_all, joined, quorum_leader
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState, load_state, save_state
 from blumfeld.cli.manifest import BAD_MANIFEST, NOT_STARTED
 from blumfeld.kernel.node import StartError

@@ -19,7 +19,7 @@ class NodeState(msgspec.Struct, kw_only=True):
     id: int
     roles: tuple[str, ...]
     host: str
-    """Where the node's broker listener is reached. A node that is a controller alone: its controller listener."""
+    """The host of the node's broker listener. A node that is a controller alone: that of its controller listener."""
     port: int
     manifest: str
     """Path of the node's own manifest, as TOML."""
@@ -29,7 +29,7 @@ class NodeState(msgspec.Struct, kw_only=True):
     started_ticks: int = 0
     """Start time of the process in the kernel's clock ticks since boot (field 22 of /proc/PID/stat)."""
     controller: tuple[str, int] | None = None
-    """Where the node's controller listener is reached; ``None`` if the node is no voter."""
+    """The address at which the node's controller listener is reached; ``None`` if the node is no voter."""
     namespace: str | None = None
     """Network namespace; ``None`` if the node shares the machine's network."""
     is_ours: bool = True

@@ -29,7 +29,7 @@ class FeedMessage(NamedTuple):
     value: bytes
     """JSON, unchanged."""
     received_ns: int
-    """When the client received it, ns since the epoch."""
+    """The time at which the client received it, ns since the epoch."""
 
 
 def synthetic_feed(count: int, seed: int) -> Iterator[FeedMessage]:

@@ -1,4 +1,4 @@
-"""When a segment rolls, and which segments retention deletes (Kafka's ``LogSegment``). Pure functions."""
+"""Rules of rolling a segment, and of the segments that retention deletes (Kafka's ``LogSegment``). Pure functions."""
 
 from __future__ import annotations
 

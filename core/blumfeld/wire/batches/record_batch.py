@@ -265,7 +265,7 @@ class RecordBatch:
 
     @property
     def delete_horizon_ms(self) -> int | None:
-        """When the cleaner may drop this batch's tombstones or marker; ``None`` before its first pass."""
+        """The time from which this batch's tombstones or marker may be dropped; ``None`` before its first pass."""
         return self.base_timestamp if self.attributes & DELETE_HORIZON_BIT else None
 
     @property

@@ -35,7 +35,7 @@ RENAMES_AT_ONCE = 32
 
 
 class _Then(Enum):
-    """What must come before the next step of a swap."""
+    """The step that must come before the next one of a swap."""
 
     SYNC = "the names so far must last"
     PAUSE = "the loop may look at something else"

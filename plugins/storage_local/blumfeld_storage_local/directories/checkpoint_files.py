@@ -16,7 +16,7 @@ from blumfeld.log.checkpoints import (
 )
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_storage_local.directories.placing import MOVE_MARKS, decode_marks, encode_marks
+from blumfeld_storage_local.directories.places import MOVE_MARKS, decode_marks, encode_marks
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.durability import can_be_undone
 

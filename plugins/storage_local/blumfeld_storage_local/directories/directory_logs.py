@@ -36,7 +36,7 @@ class DirectoryLogs:
         self.clean: dict[TopicPartition, None] = {}
         """Logs that were closed cleanly, and were not opened since."""
         self.surveys: dict[TopicPartition, LogSurvey] = {}
-        """What the start found in the directories of clean logs."""
+        """The contents of the directories of clean logs, as the start listed them."""
         self.futures: list[tuple[TopicPartition, str]] = []
         """Copies of interrupted moves that the start found: the log, and the path of its copy."""
         self.broker_epoch: int | None = None

@@ -51,16 +51,16 @@ Found = TimestampOffset | None
 FLUSH_NEVER_MS = 1 << 53
 """A ``flush.ms`` from here on is no interval: Kafka's default is 2**63-1."""
 COLD_TRIES_MAX = 8
-"""How often a read has cold bytes brought: its indexes, its own bytes, those at its limit. Then it reads anyway."""
+"""Times that a read has cold bytes brought: its indexes, its own bytes, those at its limit. Then it reads anyway."""
 SEARCH_TRIES_MAX = 5
-"""How often a search by time begins anew because the log was cut or compacted under it."""
+"""Times that a search by time begins anew because the log was cut or compacted under it."""
 SETTLE_SYNCS_MAX = 100
 """Syncs after which a cut-over gives up waiting for a log that settles."""
 _NEVER = 1 << 62
 
 
 class LogCallbacks(msgspec.Struct, frozen=True):
-    """What a log tells its storage."""
+    """The calls by which a log tells its storage of changes."""
 
     truncating: Callable[[TopicPartition, int], None]
     """Called before records from that offset on are dropped: the checkpoints must not promise them any more."""
@@ -71,7 +71,7 @@ class LogCallbacks(msgspec.Struct, frozen=True):
 
 
 class OpenedLog(msgspec.Struct, frozen=True, kw_only=True):
-    """What a log is made from, once its files are known to be sound."""
+    """The parts that a log is made from, once its files are known to be sound."""
 
     home: LogDirectory
     partition: TopicPartition
@@ -159,7 +159,7 @@ class LocalLog:
         self.names_unsynced = opened.names_unsynced
         self.topic_id_unsynced = opened.topic_id_unsynced
         self.truncations = 0
-        """How often the log was truncated."""
+        """The number of truncations of the log."""
         self._segments = segments
         self._listener = opened.listener
         self._callbacks = opened.callbacks

@@ -13,11 +13,11 @@ import msgspec
 from blumfeld.log.segments.file_names import Suffix, partition_dir, segment_name
 from blumfeld.spi.runtime import Files
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_storage_local.logs.tidying import FoundSegments, tidy
+from blumfeld_storage_local.logs.leftovers import FoundSegments, tidy
 
 
 class LogSurvey(msgspec.Struct, frozen=True):
-    """What lies in one log's directory."""
+    """The files of one log's directory."""
 
     found: FoundSegments
     active_bytes: int

@@ -11,8 +11,8 @@ in further rounds, until little is left. Then comes the cut-over, while writes w
 6. the old directory becomes ``-delete``.
 
 Each step is durable before the next begins. So a start after a crash finds the log in exactly one place, with all that
-was ever acknowledged (:mod:`blumfeld_storage_local.directories.starting`). After an error before step 5 the log stays
-where it is.
+was ever acknowledged (:mod:`blumfeld_storage_local.directories.directory_start`). After an error before step 5 the log
+stays where it is.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.runtime import Timer
 from blumfeld.spi.storage import LogMove, TopicPartition
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
-from blumfeld_storage_local.directories.placing import MoveEnd, MoveMark
+from blumfeld_storage_local.directories.places import MoveEnd, MoveMark
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.durability import can_be_undone
 from blumfeld_storage_local.logs.partition_log import LocalLog, Original

@@ -9,7 +9,7 @@ from blumfeld.log.segments.file_names import DirState
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.storage import LogMove, TopicPartition
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
-from blumfeld_storage_local.directories.starting import Wanted
+from blumfeld_storage_local.directories.directory_start import Wanted
 from blumfeld_storage_local.logs.partition_log import LocalLog
 from blumfeld_storage_local.relocation.log_move import Move, future_path
 from blumfeld_storage_local.segments.segment import Segment

@@ -22,7 +22,7 @@ AHEAD_BYTES = 4 << 20
 WARM_BYTES_MAX = 16 << 20
 """Bytes of a segment that count as cached without a look: the newest that were read ahead."""
 WARM_MS = 10_000.0
-"""How long they count so. Later the kernel may have dropped them."""
+"""The time for which they count so. Later the kernel may have dropped them."""
 WINDOWS_MAX = 1024
 """Segments for which such bytes are remembered."""
 _NOT_YET = 1 << 62

@@ -17,7 +17,7 @@ REPLAY_BYTES = 1 << 20
 """Bytes per read while every batch is wanted."""
 
 REPAIR = "stop the node, then run `blumfeld log DIR --repair`"
-"""What to do about damage, for messages."""
+"""Advice about damage, for messages."""
 
 _HEADER = struct.Struct(">qiibIhiqq")
 

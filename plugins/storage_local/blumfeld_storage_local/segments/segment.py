@@ -16,7 +16,7 @@ from blumfeld.spi.runtime import File, Files, Runtime
 from blumfeld.spi.storage import SegmentInfo
 from blumfeld.wire.batches.record_batch import MAGIC, RecordBatch
 from blumfeld_storage_local.durability import can_be_undone
-from blumfeld_storage_local.segments.checking import (
+from blumfeld_storage_local.segments.checked_bytes import (
     MAGIC_AT,
     CheckedBytes,
 )
@@ -96,7 +96,7 @@ class Segment:
         self._synced_bytes = -1
         """Bytes that a sync has covered; -1 while this process has not written to the segment."""
         self.cuts = 0
-        """How often the file was truncated."""
+        """The number of truncations of the file."""
         self._offsets: OffsetIndex | None = None
         self._times: TimeIndex | None = None
         self._highest: TimestampPosition | None = None
@@ -460,12 +460,12 @@ class OpenFiles:
         self._syncing = False
 
     def __len__(self) -> int:
-        """How many files are open."""
+        """The number of open files."""
         return len(self._open)
 
     @property
     def mapped(self) -> int:
-        """How many segments have their indexes mapped."""
+        """The number of segments whose indexes are mapped."""
         return len(self._mapped)
 
     def opened(self, segment: Segment) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from blumfeld_storage_local.segments.checking import CHECK_BYTES, Checked, check_headers
+from blumfeld_storage_local.segments.checked_bytes import CHECK_BYTES, Checked, check_headers
 from blumfeld_storage_local.segments.scan import damaged
 from blumfeld_storage_local.segments.segment import Segment
 

@@ -22,12 +22,12 @@ from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
 from blumfeld_storage_local.directories.small_files import NO_TOPIC_ID, read_topic_id
 from blumfeld_storage_local.directory import LogDirectory
 from blumfeld_storage_local.durability import FLUSH_UNASKED
+from blumfeld_storage_local.logs.leftovers import FoundSegments
 from blumfeld_storage_local.logs.partition_log import LocalLog, LogCallbacks, OpenedLog
 from blumfeld_storage_local.logs.survey import LogSurvey, survey_log
-from blumfeld_storage_local.logs.tidying import FoundSegments
 from blumfeld_storage_local.segment_list import SegmentList
 from blumfeld_storage_local.segments.segment import Segment
-from blumfeld_storage_local.start.recovering import Recovery
+from blumfeld_storage_local.start.recovery import Recovery
 from blumfeld_storage_local.sync.new_logs import write_topic_id
 
 _ALL = 1 << 62

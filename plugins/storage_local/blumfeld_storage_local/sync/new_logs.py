@@ -47,7 +47,7 @@ class NewLogs:
         self._syncing: Completion[None] | None = None
 
     def __len__(self) -> int:
-        """How many logs wait for their sync."""
+        """The number of logs that wait for their sync."""
         return len(self._unsynced)
 
     def add(self, directory: str) -> None:

@@ -33,7 +33,7 @@ round with no more than these."""
 
 
 class Flushed(Protocol):
-    """What a flusher asks of its log. The wall between floors: log directories stand on this one, and logs on those."""
+    """The log, as its flusher uses it: a wall between floors. Log directories stand on this one, and logs on those."""
 
     directory: str
     flushed_end_offset: int
@@ -308,7 +308,7 @@ class SyncRounds:
         self._running = False
         self._error: OSError | None = None
         self.rounds = 0
-        """How many rounds have begun."""
+        """The number of rounds that have begun."""
 
     def join(self, flusher: Flusher) -> None:
         """Sync this log in the next round. Once a sync has failed, the log fails at once."""

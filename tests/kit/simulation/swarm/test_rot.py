@@ -14,7 +14,7 @@ from blumfeld_kit.fakes.files import FakeDisk
 from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
 from blumfeld_kit.simulation.swarm import Shape, Swarm, SwarmFailure
 from blumfeld_kit.simulation.swarm.rot import Rot
-from blumfeld_storage_local.start import recovering
+from blumfeld_storage_local.start import recovery
 from tests.kit.simulation.clients.test_oracle import AT, a_ledger
 
 SHAPE = Shape(seed=67, clients=12, seconds=60.0, workload="rot")
@@ -43,7 +43,7 @@ def test_a_recovery_that_cuts_too_much_is_found(monkeypatch: pytest.MonkeyPatch)
         end = msgspec.structs.replace(found.end, position=0, next_offset=args[2])
         return msgspec.structs.replace(found, end=end)
 
-    monkeypatch.setattr(recovering, "recover_segment", too_much)
+    monkeypatch.setattr(recovery, "recover_segment", too_much)
     with pytest.raises(SwarmFailure, match="the log is cut, where no bit has flipped"):
         Swarm(SHAPE, Rot()).run()
 

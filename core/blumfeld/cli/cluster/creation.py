@@ -20,7 +20,7 @@ from blumfeld.kernel.manifest.sections import NO_FILE, Manifest
 from blumfeld.kernel.node import StartError
 from blumfeld.kernel.runtime.short_lived import short_lived_runtime
 from blumfeld.kernel.supervising.derivation import PORT_STEP, node_manifests
-from blumfeld.kernel.supervising.preparing import prepare_nodes
+from blumfeld.kernel.supervising.preparation import prepare_nodes
 from blumfeld.plugging.errors import Faults, ManifestError, Problem
 
 NODES = 3

@@ -33,7 +33,7 @@ class Checked(NamedTuple):
     end: int
     """Position up to which the walk found whole batches."""
     problem: str | None
-    """What is wrong at :attr:`end`; ``None`` if nothing is."""
+    """The problem at :attr:`end`; ``None`` if nothing is."""
 
 
 def check_headers(file: File, position: int, enough: int, size: int, next_offset: int) -> Checked:
@@ -65,7 +65,7 @@ def check_headers(file: File, position: int, enough: int, size: int, next_offset
 
 
 class CheckedBytes:
-    """Which bytes of one segment are known to be whole batches."""
+    """The bytes of one segment that are known to be whole batches."""
 
     __slots__ = ("_ranges", "damaged_at", "from_here_on")
 

@@ -21,7 +21,7 @@ MOVE_MARKS = "blumfeld-move-checkpoint"
 
 
 class MoveEnd(StrEnum):
-    """How a move ended, as the directory that the log leaves tells it."""
+    """The end of a move, as the directory that the log leaves tells it."""
 
     DONE = "done"
     """The copy is whole and durable. It counts if it has the log's name."""

@@ -1,7 +1,7 @@
 """Start with several log directories: take those that work, and find the one in which each log lies.
 
 A crash within a move may leave two copies of a log. Marks tell which one counts
-(:mod:`blumfeld_storage_local.directories.placing`).
+(:mod:`blumfeld_storage_local.directories.places`).
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import msgspec
 from blumfeld.log.segments.file_names import DirState, marked_partition_dir, partition_dir
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_storage_local.directories.directory_logs import DirectoryLogs
-from blumfeld_storage_local.directories.placing import Copy, MoveEnd, MoveMark, current
+from blumfeld_storage_local.directories.places import Copy, MoveEnd, MoveMark, current
 
 
 class Wanted(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class Wanted(msgspec.Struct, frozen=True):
 
 
 class Whereabouts(msgspec.Struct):
-    """Where each log lies, and which moves are wanted."""
+    """The place of each log, and the moves that are wanted."""
 
     logs: dict[TopicPartition, DirectoryLogs]
     moves: dict[TopicPartition, Wanted]

@@ -14,7 +14,7 @@ from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead, WriteOutcome
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
-from blumfeld_storage_local.segments.checking import NOWHERE, CheckedBytes, check_headers
+from blumfeld_storage_local.segments.checked_bytes import NOWHERE, CheckedBytes, check_headers
 from blumfeld_storage_local.segments.segment import COPY_BYTES_MAX
 from tests.plugins.storage_local.local_node import Events
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from blumfeld.cli.cluster import asking
-from blumfeld.cli.cluster.asking import Answers, KnownMetadata, KnownQuorum, ask_all, joined, quorum_leader
+from blumfeld.cli.cluster import questions
+from blumfeld.cli.cluster.questions import Answers, KnownMetadata, KnownQuorum, ask_all, joined, quorum_leader
 from blumfeld.cli.cluster.state import ClusterState, NodeState
 from blumfeld.cli.cluster.view import Place
 from blumfeld.client.errors import NoCommonVersionError
@@ -114,8 +114,8 @@ def serve(monkeypatch: pytest.MonkeyPatch) -> Serve:
             connections.append(FakeConnection(answers))
             return connections[-1]
 
-        monkeypatch.setattr(asking, "opened", opened)
-        monkeypatch.setattr(asking, "ANSWER_S_MAX", 0.05)
+        monkeypatch.setattr(questions, "opened", opened)
+        monkeypatch.setattr(questions, "ANSWER_S_MAX", 0.05)
         return connections
 
     return put

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from blumfeld.cli.cluster import asking
-from blumfeld.cli.cluster.discovering import addresses_of, discovered, nodes_of
+from blumfeld.cli.cluster import questions
+from blumfeld.cli.cluster.discovery import addresses_of, discovered, nodes_of
 from blumfeld.cli.cluster.processes import UNKNOWN, state_of
 from blumfeld.cli.cluster.state import ClusterError, NodeState
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
@@ -28,7 +28,7 @@ from blumfeld.wire.messages.metadata import (
     MetadataResponsePartition,
     MetadataResponseTopic,
 )
-from tests.cli.cluster.test_asking import FakeConnection
+from tests.cli.cluster.test_questions import FakeConnection
 
 
 def metadata(*brokers: int, replicas: tuple[int, ...] = ()) -> MetadataResponse:
@@ -85,7 +85,7 @@ def test_the_first_broker_that_answers_is_believed(monkeypatch: pytest.MonkeyPat
             }
         )
 
-    monkeypatch.setattr(asking, "opened", opened)
+    monkeypatch.setattr(questions, "opened", opened)
     state = asyncio.run(discovered([("h", 1), ("h", 2)]))
     assert [one.id for one in state.nodes] == [1, 2]
     with pytest.raises(ClusterError, match=r"no broker answered at h:1 within 2 s. Name the broker listener"):

@@ -7,7 +7,7 @@ import pytest
 from blumfeld.log.checkpoints import MalformedFile
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.primitives import uuid_text
-from blumfeld_storage_local.directories.placing import (
+from blumfeld_storage_local.directories.places import (
     Copy,
     MoveEnd,
     MoveMark,

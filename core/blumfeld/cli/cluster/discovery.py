@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 
-from blumfeld.cli.cluster.asking import ANSWER_S_MAX, asked, known_metadata, quorum_answer
+from blumfeld.cli.cluster.questions import ANSWER_S_MAX, asked, known_metadata, quorum_answer
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState
 from blumfeld.wire.messages.describe_quorum import DescribeQuorumResponse
 from blumfeld.wire.messages.metadata import MetadataResponse

@@ -13,7 +13,7 @@ from blumfeld.kernel.formatting.directories import AlreadyFormatted, Formatting
 from blumfeld.kernel.manifest.sections import Manifest, read_manifest
 from blumfeld.kernel.runtime.asyncio_runtime import AsyncioRuntime
 from blumfeld.kernel.supervising.derivation import node_manifests
-from blumfeld.kernel.supervising.preparing import format_nodes, prepare_nodes
+from blumfeld.kernel.supervising.preparation import format_nodes, prepare_nodes
 from blumfeld.log.checkpoints import decode_meta_properties
 from blumfeld.log.quorum_state import QuorumState, encode_quorum_state
 from blumfeld.spi.runtime import Runtime
