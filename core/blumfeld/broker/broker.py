@@ -71,13 +71,7 @@ class Broker:
         self.cluster = ClusterView(composition)
         self.events = composition.log("broker")
         self.parking = PurgatoryParking(composition.runtime, self.events)
-        self.partitions = PartitionManager(
-            node_id=composition.node_id,
-            runtime=composition.runtime,
-            counts=self.parking.counts,
-            events=self.events,
-            cluster=self.cluster,
-        )
+        self.partitions = PartitionManager(composition, self.parking.counts, self.events, self.cluster)
         self.cluster.follow_config(self.partitions.throttles.reconfigure)
         self.replicas = PushedReplicas(self.partitions, composition.metadata.replica_driver)
         self.local_partitions = LedPartitions(self.partitions, self.events)
@@ -380,7 +374,7 @@ class Broker:
         await self.lifecycle.register()
         self.cluster.reconfigure()
         threads_per_dir = self.cluster.config.int("num.recovery.threads.per.data.dir")
-        self.partitions.start(composition.storage, composition.replication, threads_per_dir)
+        self.partitions.start(threads_per_dir)
         self._follower.start()
         if not composition.single_node:
             self._lost.start()

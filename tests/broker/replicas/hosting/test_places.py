@@ -44,6 +44,7 @@ def image(*directories: bytes) -> PartitionImage:
 def places(*found: TopicPartition, offline: str = "", preferred: bytes | None = None) -> Places:
     storage = Found(*found)
     made = Places(cast("LogStorage", storage), 1, {} if preferred is None else {AT: preferred})
+    made.start()
     if offline:
         storage.fail_directory(offline)
         made.changed()

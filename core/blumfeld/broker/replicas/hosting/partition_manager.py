@@ -14,6 +14,7 @@ from errno import EIO
 from msgspec.structs import replace
 
 from blumfeld.broker.cluster import ClusterView
+from blumfeld.broker.composition import BrokerComposition
 from blumfeld.broker.replicas.hosting.places import Places
 from blumfeld.broker.replicas.hosting.strays import strays
 from blumfeld.broker.replicas.partition import Partition
@@ -27,14 +28,10 @@ from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.repeated_events import RepeatedEvents
-from blumfeld.spi.replication import Replication
-from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.scheduler import Lane
 from blumfeld.spi.storage import (
     LACKS,
     InconsistentTopicIdError,
-    LastingStorage,
-    LogStorage,
     PartitionLog,
     TopicPartition,
     lasting,
@@ -55,13 +52,12 @@ class PartitionManager:
 
     def __init__(
         self,
-        *,
-        node_id: int,
-        runtime: Runtime,
+        composition: BrokerComposition,
         counts: WaitCounts,
         events: EventLog,
         cluster: ClusterView,
     ) -> None:
+        node_id, runtime, storage = composition.node_id, composition.runtime, composition.storage
         self.by_name: dict[str, dict[int, Partition]] = {}
         self.by_id: dict[bytes, dict[int, Partition]] = {}
         self.generation = 0
@@ -82,10 +78,10 @@ class PartitionManager:
         self.throttles = Throttles(cluster.config, node_id)
         self._node_id = node_id
         self._runtime = runtime
-        self._storage: LogStorage
-        self._lasting: LastingStorage | None
+        self._composition = composition
+        self._storage = storage
+        self._lasting = lasting(storage)
         """The same object, if the storage keeps its logs over a restart."""
-        self._replication: Replication
         self._counts = counts
         self._events = events
         self._cluster = cluster
@@ -93,7 +89,6 @@ class PartitionManager:
         """Replicas to open, with topic id and newest image, also while they are being opened."""
         self._offline: dict[TopicPartition, tuple[bytes, PartitionImage]] = {}
         """Replicas that could not be opened, with topic id and image. They answer KAFKA_STORAGE_ERROR."""
-        self._places: Places
         self._opening: dict[TopicPartition, None] = {}
         self._openers = 0
         self._openers_max = OPENED_AT_ONCE_MAX
@@ -102,6 +97,7 @@ class PartitionManager:
         """Those that wait until a log is open."""
         self._high_watermarks: dict[TopicPartition, int] = {}
         self._preferred: dict[TopicPartition, bytes] = {}
+        self._places = Places(storage, node_id, self._preferred)
         self._failed_directories: dict[bytes, None] = {}
         self.stopped = True
         """No replica can be hosted: before the start, and after the stop."""
@@ -161,18 +157,15 @@ class PartitionManager:
         """Number of replicas that can't be written now: the last write failed, or the log isn't open."""
         return len(self.refused_writes) + len(self._offline)
 
-    def start(self, storage: LogStorage, replication: Replication, threads_per_dir: int) -> None:
+    def start(self, threads_per_dir: int) -> None:
         """Begin to host replicas: read the checkpointed high watermarks. Storage and replication must have started.
 
         :param threads_per_dir: ``num.recovery.threads.per.data.dir``: logs to open at once for each directory
         """
-        online = sum(one.online for one in storage.log_dirs())
+        online = sum(one.online for one in self._storage.log_dirs())
         self._openers_max = max(1, min(threads_per_dir * online, OPENED_AT_ONCE_MAX))
-        self._storage = storage
-        self._replication = replication
-        self._lasting = lasting(storage)
         self._high_watermarks = {} if self._lasting is None else self._lasting.high_watermarks()
-        self._places = Places(storage, self._node_id, self._preferred)
+        self._places.start()
         self._offline.clear()
         self._failed_directories.clear()
         self.stopped = False
@@ -481,7 +474,7 @@ class PartitionManager:
 
     def _lead_or_follow(self, partition: Partition, image: PartitionImage) -> None:
         try:
-            partition.apply(image, self._node_id, self._replication)
+            partition.apply(image, self._node_id, self._composition.replication)
         except Exception as defect:
             at = str(partition.partition)  # the other replicas must not wait for a defect of the replication
             self._events.error("replica neither leads nor follows", partition=at, exc_info=defect)

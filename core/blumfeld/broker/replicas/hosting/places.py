@@ -26,10 +26,15 @@ class Places:
         self._storage = storage
         self._node_id = node_id
         self._preferred = preferred
-        kept = lasting(storage)
-        self._found = {} if kept is None else dict(kept.partitions())
+        self._found: dict[TopicPartition, bytes] = {}
+        """Logs that were found at the start."""
         self._online: dict[bytes, str] = {}
         self._offline: list[str] = []
+
+    def start(self) -> None:
+        """Read from the storage, which has started, where its logs lie and which directories are online."""
+        kept = lasting(self._storage)
+        self._found = {} if kept is None else dict(kept.partitions())
         self.changed()
 
     def changed(self) -> None:
