@@ -341,12 +341,6 @@ def test_a_timestamp_beyond_all_time_is_no_reason_to_stop(micros: int) -> None:
     assert stamp == max(min(micros, (2**63 - 1) // 1000), -((2**63 - 1) // 1000)) * 1000
 
 
-def test_nothing_gives_nothing() -> None:
-    applied = apply()
-    assert (applied.tables, applied.sequences.num_rows) == ({}, 0)
-    assert apply(decoders=[]).sequences.schema == SEQUENCES
-
-
 LINES = st.tuples(st.sampled_from("AB"), st.decimals(-10_000, 10_000, places=3)).map(
     lambda line: f"{line[0]} {line[1]}"
 )

@@ -129,19 +129,6 @@ def test_small_files_become_one_sorted_file(store: LocalStore, way: str) -> None
     assert compact(store) == []
 
 
-def test_the_records_name_what_came_and_what_went(store: LocalStore, way: str) -> None:
-    archive(store)
-    before = live_paths(store)
-    done = compact(store)
-    records = list(Ledger(store).load().records(COMPACTION))
-    assert [record.batch for record in records] == [0, 1, 2]
-    assert sorted(path for record in records for path in record.removed) == sorted(before)
-    assert all(record.ranges == () and record.messages == 0 for record in records)
-    assert sum(entry.rows for record in records for entry in record.files) == sum(
-        one.group.rows for one in done
-    )
-
-
 def test_late_rows_join_what_was_compacted(store: LocalStore, way: str) -> None:
     archive(store)
     compact(store)

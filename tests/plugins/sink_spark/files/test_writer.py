@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import hashlib
 import io
 from itertools import pairwise
 from pathlib import Path
@@ -78,13 +77,6 @@ def test_raw_rows_with_headers_and_tombstones_come_back(tmp_path: Path) -> None:
     assert file.symbol == ""
 
 
-def test_what_is_said_of_a_file_is_what_lies_there(tmp_path: Path) -> None:
-    for file in write(tmp_path, [{"trades": tools.trades(1000, symbols=SYMBOLS), "raw": tools.raw(10)}]):
-        data = (tmp_path / file.staged).read_bytes()
-        assert file.bytes == len(data)
-        assert file.sha256 == hashlib.sha256(data).hexdigest()
-
-
 def test_each_date_and_symbol_has_its_file_in_the_order_of_the_rows(tmp_path: Path) -> None:
     rows = tools.trades(3000, symbols=SYMBOLS, start=tools.MIDNIGHT - 1500 * 10**9)
     files = write(tmp_path, [{"trades": rows}])
@@ -121,12 +113,6 @@ def test_bytes_do_not_depend_on_the_batches_nor_on_what_was_spilled(
         cut = write(tmp_path_factory.mktemp("cut"), batches, row_group_rows=128, memory_bytes=memory)
     assert [file.sha256 for file in cut] == [file.sha256 for file in whole]
     assert [file.ts_max for file in cut] == [file.ts_max for file in whole]
-
-
-def test_row_groups_are_cut_by_their_count(tmp_path: Path) -> None:
-    (file,) = write(tmp_path, [{"trades": tools.trades(1000)}], row_group_rows=300)
-    found = pq.ParquetFile(tmp_path / file.staged).metadata
-    assert [found.row_group(place).num_rows for place in range(found.num_row_groups)] == [300, 300, 300, 100]
 
 
 @pytest.mark.parametrize("batch_rows", [1, 37, 500])

@@ -67,14 +67,6 @@ def same(one: Ledger, other: Ledger) -> None:
         assert one.covered(topic) == other.covered(topic)
 
 
-def test_an_empty_place_is_an_empty_ledger(store: ArchiveStore) -> None:
-    ledger = Ledger(store).load()
-    assert ledger.queries() == []
-    assert ledger.last("q") is None
-    assert ledger.covered("t") == ()
-    assert list(ledger.records("q")) == []
-
-
 @pytest.mark.parametrize("count", [1, CHECKPOINT_EVERY - 1, CHECKPOINT_EVERY, 3 * CHECKPOINT_EVERY + 7])
 def test_what_is_opened_is_what_was_written(store: ArchiveStore, count: int) -> None:
     written = filled(store, count)
@@ -145,15 +137,6 @@ def test_a_writer_sees_what_others_commit_when_it_loads(store: ArchiveStore) -> 
     mine.load()
     with pytest.raises(LedgerConflictError, match=r"t-0 30..40 overlaps 30..40, which query r has committed"):
         mine.append(late)
-
-
-def test_of_two_that_append_the_same_batch_one_is_told_no(store: ArchiveStore) -> None:
-    first, second = Ledger(store).load(), Ledger(store).load()
-    one = record_of("q", 0, OffsetRange("t", 0, 0, 5))
-    other = record_of("q", 0, OffsetRange("t", 0, 0, 7))
-    assert first.append(one)
-    assert not second.append(other)
-    assert Ledger(store).load().last("q") == one
 
 
 @pytest.mark.parametrize(

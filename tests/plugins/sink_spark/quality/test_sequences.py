@@ -140,13 +140,6 @@ def test_the_end_of_a_gap_says_of_which() -> None:
         assert (end["ts_event"], end["k_offset"]) == (4000, 104)
 
 
-def test_a_gap_of_which_something_stays_missing_stays_open() -> None:
-    rows = archived(trades([1, 5, 3, 2, 6, 3]))[1]
-    assert [(row["kind"], row["missing"]) for row in rows] == [
-        ("gap", 3), ("out_of_order", -1), ("out_of_order", -1), ("duplicate", None)
-    ]  # fmt: skip
-
-
 def test_a_gap_that_is_forgotten_is_never_closed() -> None:
     """After more gaps than a stream remembers, the missing message of the first gap is late and closes nothing."""
     ids = [*range(1, 2 * HOLES + 9, 2), 2]
@@ -326,13 +319,6 @@ def test_a_feed_sent_again_is_taken_up_where_it_goes_on() -> None:
         rows = archived(feed, cuts)[1]
         assert {row["kind"] for row in rows[:-1]} == {"duplicate", "more"}
         assert named(rows[-1:]) == [("gap", 910, 909, 1)]
-
-
-def test_a_venue_that_counts_from_one_again_is_followed() -> None:
-    """The chain follows the new count after one batch at most."""
-    feed = trades([*range(5000, 5100), *range(1, 1000)])
-    rows = archived(feed, [100, 400])[1]
-    assert all(row["k_offset"] < 600 for row in rows)
 
 
 def test_lost_offsets_are_named() -> None:

@@ -108,17 +108,6 @@ def test_every_command_reads_it(
     assert any(is_old_place(f"{folder}/x") for folder in folders)
 
 
-def test_files_of_before_the_column_are_merged_with_nulls(root: Path) -> None:
-    said("compact", root, "--before", "2024-08-10")
-    archive = Committed.open(str(root))
-    (entry,) = [one for one in archive.files("trades") if one.date == "2024-08-08"]
-    with archive.open_file(entry) as source:
-        import pyarrow.parquet as pq
-
-        rows = pq.read_table(source)
-    assert rows["ts_sent"].null_count == rows.num_rows == 40
-
-
 def test_aggregates_have_a_table_of_their_own_and_stand_in_where_there_is_nothing_else(
     tmp_path: Path,
 ) -> None:

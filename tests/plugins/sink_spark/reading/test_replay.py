@@ -74,13 +74,6 @@ def test_by_time_partitions_go_side_by_side_and_each_keeps_its_order(tmp_path: P
     assert [one.partition for one in found[:120]].count(1) > 20
 
 
-def test_from_and_to_choose_by_the_records_stamp(tmp_path: Path, rows: pa.Table) -> None:
-    source = archived(tmp_path / "archive", rows)
-    found = list(source.records(MIDNIGHT_S * NS, (MIDNIGHT_S + 2) * NS))
-    assert {one.timestamp_ms // 1000 for one in found} == {MIDNIGHT_S, MIDNIGHT_S + 1}
-    assert len(found) == 2 * 2 * 4
-
-
 def test_a_replay_archived_again_gives_the_same_files(bootstrap: str, tmp_path: Path, rows: pa.Table) -> None:
     source = archived(tmp_path / "archive", rows)
     target = Topic(bootstrap, "ticks-2")

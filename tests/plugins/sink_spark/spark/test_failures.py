@@ -23,20 +23,18 @@ Caused by: something.Else: of no interest
 """
 
 
-def test_our_own_refusal_is_told_in_its_own_words() -> None:
-    line = "blumfeld_sink_spark.errors.ArchiveError: t-0 begins at offset 5 now: 0 to 5 are lost"
-    found = as_archive_error(WORKER.format(line=line))
-    assert (type(found), str(found)) == (ArchiveError, "t-0 begins at offset 5 now: 0 to 5 are lost")
-
-
-def test_a_conflict_stays_one() -> None:
-    line = "blumfeld_sink_spark.errors.LedgerConflictError: another writer"
-    assert isinstance(as_archive_error(WORKER.format(line=line)), LedgerConflictError)
-
-
-def test_a_refusal_of_the_store_is_ours_too() -> None:
-    line = "blumfeld_sink_spark.stores.contract.StoreError: /a: writing x: no space left"
-    assert str(as_archive_error(WORKER.format(line=line))) == "/a: writing x: no space left"
+@pytest.mark.parametrize(
+    ("error", "kind", "text"),
+    [
+        ("errors.ArchiveError", ArchiveError, "t-0 begins at offset 5 now: 0 to 5 are lost"),
+        ("errors.LedgerConflictError", LedgerConflictError, "another writer"),
+        ("stores.contract.StoreError", ArchiveError, "/a: writing x: no space left"),
+        ("errors.AwayError", AwayError, "127.0.0.1:9 doesn't answer"),
+    ],
+)
+def test_our_own_refusal_is_told_in_its_own_words(error: str, kind: type[ArchiveError], text: str) -> None:
+    found = as_archive_error(WORKER.format(line=f"blumfeld_sink_spark.{error}: {text}"))
+    assert (type(found), str(found)) == (kind, text)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +54,6 @@ def test_the_connectors_failures_are_explained(sign: str, told: str) -> None:
 @pytest.mark.parametrize(
     "line",
     [
-        "blumfeld_sink_spark.errors.AwayError: 127.0.0.1:9 doesn't answer",
         "org.apache.kafka.common.errors.TimeoutException: y",
         "java.util.concurrent.TimeoutException: Cannot fetch record for offset 5 in 3000 milliseconds",
     ],

@@ -111,15 +111,6 @@ def test_a_seam_run_again_finds_the_same_whatever_was_committed_since(tmp_path: 
     assert batch.publish(busy, seams=seams) == expected
 
 
-def test_a_batch_that_is_run_again_gives_the_record_that_is_there(store: ArchiveStore) -> None:
-    first = Work().publish(store)
-    before = contents(store)
-    again = attrs.evolve(Work()).publish(store)
-    assert again == first
-    assert contents(store) == before
-    assert not list(store.list("_staging"))
-
-
 def test_a_batch_without_offsets_is_a_commit_too(store: ArchiveStore) -> None:
     record = Work(ranges=()).publish(store, results=[])
     assert record.files == ()

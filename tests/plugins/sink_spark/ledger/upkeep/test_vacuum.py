@@ -64,16 +64,6 @@ def age(store: ArchiveStore, by_ms: int) -> None:
         os.utime(full, ns=(0, full.stat().st_mtime_ns - by_ms * 1_000_000))
 
 
-def test_what_is_left_goes_and_the_archive_stays(store: ArchiveStore) -> None:
-    kept, gone = crashed(store)
-    assert len(gone) == 2 + 8  # staging, intent, and the files of two partitions with their gaps
-    age(store, 2 * HOUR_MS)
-    found = vacuum(store, now_ms=now_ms(), older_than_ms=HOUR_MS)
-    assert sorted(item.path for item in found.items) == gone
-    assert contents(store) == kept
-    Work().next().publish(store)
-
-
 def test_without_its_ledger_an_archive_is_left_alone(store: ArchiveStore) -> None:
     Work().publish(store)
     age(store, 2 * HOUR_MS)

@@ -68,14 +68,6 @@ def test_two_writers_of_one_process_are_two(store: ArchiveStore) -> None:
         Lease(store, "ticks").take()
 
 
-def test_one_that_was_given_back_is_free(store: ArchiveStore, clock: Clock) -> None:
-    with Lease(store, "ticks", now_ms=clock):
-        assert [held.name for held in lease.every(store) if held.is_live(clock.now_ms)] == ["ticks"]
-    assert not any(held.is_live(clock.now_ms) for held in lease.every(store))
-    with Lease(store, "ticks", now_ms=clock):
-        pass
-
-
 def test_another_host_is_waited_for_until_it_runs_out(store: ArchiveStore, clock: Clock) -> None:
     first = Lease(store, "ticks", elsewhere(), now_ms=clock)
     first.take()
