@@ -9,40 +9,27 @@ import subprocess
 import tempfile
 from html import unescape
 from pathlib import Path
+from typing import Any
 
-import attrs
-
-CHROMIUM = next((found for name in ("chromium", "chromium-browser") if (found := shutil.which(name))), None)
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 TIMEOUT_S = 300
 FLAGS = (
-    "--headless",
-    "--no-sandbox",
-    "--disable-gpu",
-    "--disable-quic",
-    "--no-first-run",
-    "--disable-background-networking",
-    "--disable-component-update",
-    "--disable-sync",
-    "--hide-scrollbars",
-    "--enable-logging=stderr",
+    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
+    "--disable-component-update --disable-sync --hide-scrollbars --enable-logging=stderr"
 )
 PROBE = """
 <script>
-addEventListener("load", () => {
-  const boxes = [...document.querySelectorAll("figure svg")].map(one => {
+addEventListener("load", () => parent.postMessage(JSON.stringify({
+  boxes: [...document.querySelectorAll("figure svg")].map(one => {
     const box = one.getBoundingClientRect();
-    return {name: one.querySelector("title").textContent, width: box.width, height: box.height};
-  });
-  const probe = {
-    boxes,
-    text: document.body.innerText,
-    page_width: document.documentElement.scrollWidth,
-    window_width: innerWidth,
-    ids: [...document.querySelectorAll("[id]")].map(one => one.id),
-    asked: performance.getEntriesByType("resource").map(one => one.name),
-  };
-  parent.postMessage(JSON.stringify(probe), "*");
-});
+    return [one.querySelector("title").textContent, box.width, box.height];
+  }),
+  text: document.body.innerText,
+  page_width: document.documentElement.scrollWidth,
+  window_width: innerWidth,
+  ids: [...document.querySelectorAll("[id]")].map(one => one.id),
+  asked: performance.getEntriesByType("resource").map(one => one.name),
+}), "*"));
 </script>
 """
 FRAME = """<!DOCTYPE html>
@@ -60,54 +47,18 @@ addEventListener("message", message => {
 HEIGHT = 2000
 
 
-@attrs.frozen
-class Box:
-    """A drawing as it is laid out, in CSS pixels."""
-
-    name: str
-    width: float
-    height: float
-
-
-@attrs.frozen
-class Seen:
-    """What the browser made of a page."""
-
-    boxes: list[Box]
-    text: str
-    page_width: float
-    """More than the window's is a page that must be pushed sideways."""
-    window_width: float
-    ids: list[str]
-    asked: list[str]
-    """What it loaded beside the page."""
-    complaints: list[str]
-    """Lines of its console."""
-
-
-def look(page: Path, folder: Path, width: int = 1280) -> Seen:
-    """Open a copy of the page, with a probe in it."""
+def look(page: Path, folder: Path, width: int = 1280) -> dict[str, Any]:
+    """What the probe in a copy of the page sees, in CSS pixels, and ``complaints``: the lines of the console. A page
+    that is wider than its window must be pushed sideways.
+    """
     copy, frame = folder / "probed.html", folder / "frame.html"
     copy.write_text(page.read_text().replace("</body>", PROBE + "</body>"))
     frame.write_text(FRAME % (copy.as_uri(), width, HEIGHT))
     with tempfile.TemporaryDirectory(prefix="blumfeld-browser-", ignore_cleanup_errors=True) as profile:
-        done = subprocess.run(
-            [
-                str(CHROMIUM),
-                *FLAGS,
-                f"--user-data-dir={profile}",
-                f"--window-size={max(width, 500)},{HEIGHT}",
-                "--dump-dom",
-                frame.as_uri(),
-            ],
-            capture_output=True,
-            text=True,
-            timeout=TIMEOUT_S,
-            check=True,
-        )
+        window = [f"--user-data-dir={profile}", f"--window-size={max(width, 500)},{HEIGHT}", "--dump-dom"]
+        command = [str(CHROMIUM), *FLAGS.split(), *window, frame.as_uri()]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S, check=True)
     found = re.search(r'<pre id="probe">(.*?)</pre>', done.stdout, re.DOTALL)
     assert found, "the page's probe did not run"
-    probe = json.loads(unescape(found.group(1)))
     complaints = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
-    boxes = [Box(**one) for one in probe.pop("boxes")]
-    return Seen(boxes=boxes, complaints=complaints, **probe)
+    return {**json.loads(unescape(found.group(1))), "complaints": complaints}

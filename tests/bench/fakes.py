@@ -73,8 +73,6 @@ class FakeDriver:
 
 
 class Heard(Watcher):
-    """A watcher's diary."""
-
     def __init__(self) -> None:
         super().__init__()
         self.said: list[str] = []

@@ -192,7 +192,6 @@ def _series(
 
 
 def histogram(latencies_ns: np.ndarray) -> str:
-    """As a driver keeps it."""
     whole = HdrHistogram(1, LONGEST_NS, 3)
     for value in latencies_ns:
         whole.record_value(int(value))

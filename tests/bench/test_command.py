@@ -26,7 +26,6 @@ Ran = list[dict[str, Any]]
 
 
 def bench(*arguments: str) -> tuple[int, str]:
-    """Exit status, and all that was printed."""
     done = CliRunner().invoke(app, list(arguments))
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done.exit_code, done.output

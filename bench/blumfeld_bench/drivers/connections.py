@@ -7,14 +7,13 @@ import itertools
 import os
 import resource
 import socket
-import struct
 from collections.abc import Iterable, Iterator
 from typing import BinaryIO
 
 import msgspec
 
-from blumfeld.wire.api_table import ApiKey
-from blumfeld.wire.headers import put_request_header
+from blumfeld.client.frames import request_frame
+from blumfeld.wire.messages.api_versions import ApiVersionsRequest
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.frames import CLIENT_ID
 from blumfeld_bench.drivers.spec import ProcessSpec, Said, share
@@ -81,12 +80,12 @@ def connect(addresses: Iterable[tuple[str, int]]) -> list[socket.socket]:
 
     :raises DriverError: a connection was refused, or the server closed it
     """
-    hello = put_request_header(ApiKey.API_VERSIONS, 0, 1, CLIENT_ID)
+    hello = request_frame(ApiVersionsRequest(), 0, 1, CLIENT_ID)
     socks: list[socket.socket] = []
     for some in _chunks(addresses):
         fresh = [_connect(address) for address in some]
         for sock in fresh:
-            sock.sendall(struct.pack(">i", len(hello)) + hello)
+            sock.sendall(hello)
         for sock in fresh:
             _hear(sock)
             sock.setblocking(False)

@@ -17,14 +17,14 @@ from collections.abc import Sequence
 
 from crc32c import crc32c
 
+from blumfeld.client.frames import request_frame
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import CRC_FROM, HEADER_BYTES
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.batches.varint import read_varint
-from blumfeld.wire.codec import encode
-from blumfeld.wire.headers import put_request_header
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
+from blumfeld.wire.schema import Message
 from blumfeld_bench.workload import Produce
 
 PRODUCE_VERSION = 7
@@ -49,12 +49,25 @@ _TIMES_AT = 27
 _CRC_AT = 17
 
 
-class ProduceFrame:
+class Frame:
     """One request, ready to be sent again and again. A send must be complete, or have its own copy, before the next
     patch.
     """
 
-    __slots__ = ("_batch", "_batch_at", "_stamp_at", "data", "partition", "records", "value_bytes")
+    __slots__ = ("data",)
+
+    def __init__(self, request: Message, version: int) -> None:
+        self.data = bytearray(request_frame(request, version, 0, CLIENT_ID))
+
+    def number(self, correlation_id: int) -> None:
+        """Write the correlation id into the frame."""
+        _I32.pack_into(self.data, _CORRELATION_AT, correlation_id)
+
+
+class ProduceFrame(Frame):
+    """One Produce request of one batch for one partition."""
+
+    __slots__ = ("_batch", "_batch_at", "_stamp_at", "partition", "records", "value_bytes")
 
     def __init__(self, topic: str, partition: int, acks: int, records: Sequence[Record]) -> None:
         batch = bytes(build_batch(records))
@@ -64,18 +77,13 @@ class ProduceFrame:
             timeout_ms=REQUEST_TIMEOUT_MS,
             topic_data=[TopicProduceData(name=topic, partition_data=[partition_data])],
         )
-        body = put_request_header(0, PRODUCE_VERSION, 0, CLIENT_ID) + encode(request, PRODUCE_VERSION)
-        self.data = bytearray(_I32.pack(len(body)) + body)
+        super().__init__(request, PRODUCE_VERSION)
         self.partition = partition
         self.records = len(records)
         self.value_bytes = sum(len(record.value or b"") for record in records)
         self._batch_at = len(self.data) - len(batch)
         self._batch = memoryview(self.data)[self._batch_at :]
         self._stamp_at = self._batch_at + first_value(self._batch, HEADER_BYTES)[0]
-
-    def number(self, correlation_id: int) -> None:
-        """Write the correlation id into the frame."""
-        _I32.pack_into(self.data, _CORRELATION_AT, correlation_id)
 
     def stamp(self, intended_ns: int, timestamp_ms: int) -> None:
         """Write the intended time into the first value, the batch's timestamps, and the CRC."""
@@ -145,8 +153,7 @@ def fetch_frame(
         max_bytes=max(52_428_800, partition_max_bytes),
         topics=[FetchTopic(topic=topic, partitions=wanted)],
     )
-    body = put_request_header(1, FETCH_VERSION, 0, CLIENT_ID) + encode(request, FETCH_VERSION)
-    data = bytearray(_I32.pack(len(body)) + body)
+    data = Frame(request, FETCH_VERSION).data
     # version 11, from behind: no rack (2), no forgotten topics (4), then 28 bytes for each partition
     first = len(data) - 6 - 28 * len(wanted)
     return data, {index: first + 28 * place + 8 for place, index in enumerate(offsets)}

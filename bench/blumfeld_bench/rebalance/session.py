@@ -23,15 +23,16 @@ from blumfeld_bench.drivers.connections import raise_descriptor_limit
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.schedule import Turn, turns_of
-from blumfeld_bench.plan.variants import MANIFEST_FILE, VariantSpec
+from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.rebalance.cell import Cell
 from blumfeld_bench.rebalance.members.crowd import Crowd, undisturbed
 from blumfeld_bench.rebalance.members.member import Group
 from blumfeld_bench.rebalance.members.ownership import Ownership
 from blumfeld_bench.rebalance.result import Failure, RebalanceResult, Sample
 from blumfeld_bench.rebalance.settings import KIP_848, Settings, differences, filled
+from blumfeld_bench.running.clusters import ServerCluster, started
 from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.running.servers import Server, ServerError, start_server
+from blumfeld_bench.running.servers import Server, ServerError
 from blumfeld_bench.usage import Totals, totals
 
 HOST = "127.0.0.1"
@@ -88,19 +89,11 @@ def place_of(spec: VariantSpec, settings: Settings, folder: Path) -> Iterator[Pl
     :raises UnequalError: the server did not take the settings
     :raises DriverError: the server refused a topic, or its cluster has other brokers
     """
-    variant = spec.variant
-    if variant.kind == "running":
-        yield _set_up(spec, settings, spec.port, None)
-        return
-    files = {} if variant.manifest is None else {MANIFEST_FILE: variant.manifest}
-    server = start_server(variant.label, variant.command, folder, port=spec.port, files=files)
-    try:
-        yield _set_up(spec, settings, server.port, server)
-    finally:
-        server.stop()
+    with started(spec, folder) as server:
+        yield _set_up(spec, settings, spec.port if server is None else server.port, server)
 
 
-def _set_up(spec: VariantSpec, settings: Settings, port: int, server: Server | None) -> Place:
+def _set_up(spec: VariantSpec, settings: Settings, port: int, server: Server | ServerCluster | None) -> Place:
     wanted = settings.server()
     with WireClient(HOST, port, CLIENT_TIMEOUT_S) as client:
         config = client.broker_config(list(wanted))

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
@@ -90,6 +91,25 @@ def start_variant(
         return start_server(variant.label, variant.command, folder, port=spec.port, files=files, cores=cores)
     places = node_places([LOOPBACK] * variant.nodes, spec.port)
     return start_cluster(variant.label, variant.command, folder, places, files=files, cores=cores)
+
+
+@contextmanager
+def started(
+    spec: VariantSpec, folder: Path, cores: frozenset[int] | None = None
+) -> Iterator[Server | ServerCluster | None]:
+    """Yield a variant's server with fresh data below ``folder``, None for one that somebody else started. It is stopped
+    afterwards, and its data is removed.
+
+    :raises ServerError: a process did not start
+    """
+    if spec.variant.kind == "running":
+        yield None
+        return
+    server = start_variant(spec, folder, cores)
+    try:
+        yield server
+    finally:
+        server.stop()
 
 
 def start_cluster(

@@ -14,7 +14,7 @@ from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Measured, Usage
-from blumfeld_bench.running.clusters import ServerCluster, start_variant
+from blumfeld_bench.running.clusters import ServerCluster, started
 from blumfeld_bench.running.servers import Server, drop_from_page_cache
 from blumfeld_bench.usage import Totals, placement_of, summed, used
 from blumfeld_bench.workload import Consume, Produce, Step, Workload
@@ -78,18 +78,11 @@ def server_of(
     :raises ServerError: the server did not start
     :raises DriverError: the server refused the topic, or has fewer brokers than the topic needs
     """
-    variant = spec.variant
-    topic = f"bench-{folder.parent.name}-{folder.name}" if variant.kind == "running" else "bench"
-    if variant.kind == "running":
-        _make_topic(spec.port, topic, workload)
-        yield Place(spec.port, topic, None)
-        return
-    server = start_variant(spec, folder, cores)
-    try:
-        _make_topic(server.port, topic, workload)
-        yield Place(server.port, topic, server)
-    finally:
-        server.stop()
+    with started(spec, folder, cores) as server:
+        port = spec.port if server is None else server.port
+        topic = f"bench-{folder.parent.name}-{folder.name}" if server is None else "bench"
+        _make_topic(port, topic, workload)
+        yield Place(port, topic, server)
 
 
 def _make_topic(port: int, name: str, workload: Workload) -> None:

@@ -11,26 +11,22 @@ import os
 import time
 from collections.abc import Callable, Iterator, Sequence
 
-from blumfeld.client.blocking import BlockingConnection
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
-from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest, CreateTopicsResponse
+from blumfeld_bench.drivers.frames import Frame
 from blumfeld_bench.drivers.transactions.frames import (
     OWN_EPOCHS,
     AddPartitionsFrame,
     EndFrame,
-    Frame,
     ProduceFrame,
 )
 from blumfeld_bench.drivers.transactions.producer import RETRIABLE
 from blumfeld_bench.drivers.transactions.requests import begin_producer
-from campaigns.bench.counting.lockstep import RECORD_BYTES, TIMEOUT_S, connect, receive
+from campaigns.bench.counting.lockstep import RECORD_BYTES, connect, make_topic
 
 TOPIC = "many"
 PARTITIONS = 100
 WARM_UP_REQUESTS = 64
-CREATE_VERSION = 5
 RETRIES = 100
 RETRY_S = 0.05
 """A leader needs a moment after its topic was created, and a marker may be under way yet."""
@@ -45,12 +41,12 @@ class ManyPartitions:
     warm_up_requests = WARM_UP_REQUESTS
 
     def __init__(self, port: int, connections: int) -> None:
-        make_topic(port)
+        make_topic(port, TOPIC, PARTITIONS)
         self._sockets = [connect(port) for _ in range(connections)]
         self._frame = frame = produce_frame(None, 2, transactional=False)
         for _ in range(RETRIES):
-            self._sockets[0].sendall(frame.data)
-            if not frame.codes(receive(self._sockets[0])):
+            self._sockets[0].send(bytes(frame.data))
+            if not frame.codes(bytes(self._sockets[0].receive())):
                 break
             time.sleep(RETRY_S)
 
@@ -58,9 +54,9 @@ class ManyPartitions:
         """See :meth:`Load.run <campaigns.bench.counting.lockstep.Load.run>`."""
         for _ in range(count // len(self._sockets)):
             for sock in self._sockets:
-                sock.sendall(self._frame.data)
+                sock.send(bytes(self._frame.data))
             for sock in self._sockets:
-                codes = self._frame.codes(receive(sock))
+                codes = self._frame.codes(bytes(sock.receive()))
                 if codes:
                     raise RuntimeError(f"produce was answered with {codes}")
 
@@ -79,7 +75,7 @@ class Transactions:
     version = 2
 
     def __init__(self, port: int, connections: int) -> None:
-        make_topic(port)
+        make_topic(port, TOPIC, PARTITIONS)
         self._producers = [_Producer(port, f"counted-{at}", self.version) for at in range(connections)]
 
     def run(self, count: int) -> None:
@@ -132,13 +128,13 @@ class _Producer:
             yield
 
     def _ask(self, frame: Frame, codes: Callable[[bytes], Sequence[int]]) -> Iterator[None]:
-        self._socket.sendall(frame.data)
+        self._socket.send(bytes(frame.data))
         yield
         tries = RETRIES
-        while (found := set(codes(receive(self._socket)))) and found <= RETRIABLE and tries:
+        while (found := set(codes(bytes(self._socket.receive())))) and found <= RETRIABLE and tries:
             tries -= 1
             time.sleep(RETRY_S)
-            self._socket.sendall(frame.data)
+            self._socket.send(bytes(frame.data))
         if found:
             raise RuntimeError(f"{type(frame).__name__} was answered with {sorted(found)}")
         yield
@@ -166,16 +162,3 @@ def produce_frame(transactional_id: str | None, version: int, *, transactional: 
         record = Record(offset=0, timestamp=now_ms, key=None, value=os.urandom(RECORD_BYTES))
         batches[index] = bytes(build_batch([record], transactional=transactional))
     return ProduceFrame(transactional_id, TOPIC, batches, version)
-
-
-def make_topic(port: int) -> None:
-    """Create the topic, if it isn't there.
-
-    :raises RuntimeError: it was refused
-    """
-    with BlockingConnection("127.0.0.1", port, "test", TIMEOUT_S) as client:
-        topic = CreatableTopic(name=TOPIC, num_partitions=PARTITIONS, replication_factor=1)
-        answer = client.ask(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse, CREATE_VERSION)
-    code = answer.topics[0].error_code
-    if code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
-        raise RuntimeError(f"the topic was refused with error {code}")

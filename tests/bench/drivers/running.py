@@ -12,23 +12,18 @@ from blumfeld_bench.workload import Step, Workload
 
 
 class Watch:
-    """Marks and progress, as they came."""
-
     def __init__(self) -> None:
         self.marks: list[str] = []
         self.seen: list[Progress] = []
 
     def measuring_begins(self) -> None:
-        """Noted."""
         self.marks.append("begins")
 
     def measuring_ended(self) -> None:
-        """Noted."""
         self.marks.append("ended")
 
 
 def workload(step: Step, driver: Literal["wire", "librdkafka"] = "wire", processes: int = 1) -> Workload:
-    """One with one step."""
     return Workload(name="test", description="for a test", driver=driver, processes=processes, steps=(step,))
 
 
@@ -42,7 +37,6 @@ def run(
     watch: Watch | None = None,
     goes_first: bool = False,
 ) -> Outcome:
-    """One step against the server on this port of loopback."""
     watch = watch or Watch()
     made = make_driver(workload(step, driver, processes), goes_first)
     try:
@@ -53,11 +47,9 @@ def run(
 
 
 def percentile_ms(histogram: str | None, percentile: float) -> float:
-    """Of an encoded histogram of ns."""
     assert histogram is not None
     return float(HdrHistogram.decode(histogram).get_value_at_percentile(percentile)) / 1e6
 
 
 def count(histogram: str | None) -> int:
-    """Latencies in it."""
     return 0 if histogram is None else int(HdrHistogram.decode(histogram).get_total_count())

@@ -55,7 +55,6 @@ class ScriptedServer(NullServer):
         os.close(self._stop_to)
 
     def produce_answer(self, number: int) -> bytes:
-        """As asked for."""
         self.produced += 1
         self._first = self._first or time.monotonic()
         if self._stall_s and time.monotonic() - self._first >= self._stall_at_s:

@@ -36,7 +36,6 @@ def batch_of(frame: ProduceFrame) -> tuple[int, RecordBatch]:
 
 
 def test_a_patched_frame_is_a_valid_request() -> None:
-    """The correlation id, the stamp, the timestamps and the CRC are all where a broker looks for them."""
     frame = ProduceFrame("ticks", 3, 1, [Record(key=b"k", value=bytes(200), timestamp=1)] * 2)
     frame.number(77)
     frame.stamp(123_456_789, 1_700_000_000_000)
@@ -68,7 +67,6 @@ def test_a_pool_has_the_sizes_and_keys_that_were_asked_for_by_the_seed() -> None
 
 
 def test_a_fetch_frame_s_offsets_are_where_it_says() -> None:
-    """So that a later position can be patched in."""
     data, places = fetch_frame("t", {4: 10, 7: 20}, 500, 1, 1_048_576)
     struct.pack_into(">q", data, places[7], 99)
     frame = memoryview(bytes(data))[4:]

@@ -14,7 +14,6 @@ from tests.bench.drivers.wire.test_driver import TRIES, port_of
 
 
 def test_a_group_receives_what_is_produced_at_a_rate() -> None:
-    """Each record once, from its intended time."""
     produce = Produce(connections=2, rate_per_s=400, record_bytes_min=64, record_bytes_max=200, keys=10)
     step = Step(name="ends", produce=produce, consume=Consume(members=2), warm_up_s=0.2, measure_s=0.4)
     with EmbeddedBroker() as broker:
@@ -25,7 +24,6 @@ def test_a_group_receives_what_is_produced_at_a_rate() -> None:
 
 
 def test_a_stall_shows_in_its_tail_too() -> None:
-    """As in the wire driver's."""
     step = Step(name="open", produce=Produce(rate_per_s=200), warm_up_s=0.1, measure_s=1.0)
     with ScriptedServer(stall_at_s=0.3, stall_s=0.5) as server:
         outcome = run(server.port, step, driver="librdkafka")
@@ -35,7 +33,6 @@ def test_a_stall_shows_in_its_tail_too() -> None:
 
 @pytest.mark.slow
 def test_catching_up_ends_when_all_is_read() -> None:
-    """All of it, by two groups, and no more."""
     step = Step(name="catch-up", consume=Consume(start="earliest", groups=2), warm_up_s=0, measure_s=20)
     with EmbeddedBroker() as broker:
         port = port_of(broker)

@@ -18,7 +18,6 @@ from blumfeld_bench.workload import load_workload, shipped
 
 
 def taken(schedule: Schedule) -> list[tuple[int, int]]:
-    """Intended and due times of all of it."""
     times = []
     while not schedule.over:
         times.append((schedule.intended_ns, schedule.due_ns))
@@ -83,7 +82,6 @@ def test_the_loop_wakes_when_it_should() -> None:
 
 @pytest.mark.parametrize(("total", "processes"), [(1, 3), (7, 2), (16, 4), (0, 2)])
 def test_shares_cover_everything_once(total: int, processes: int) -> None:
-    """And differ by one at most."""
     shares = [share(total, index, processes) for index in range(processes)]
     assert [each for part in shares for each in part] == list(range(total))
     assert max(map(len, shares)) - min(map(len, shares)) <= 1
@@ -104,9 +102,3 @@ def test_shipped_workloads_are_short_and_small(name: str) -> None:
         written += produce.rate_per_s * produce.record_bytes_max * (step.warm_up_s + step.measure_s)
     assert seconds <= 60
     assert written <= 2_000_000_000
-
-
-def test_all_workloads_of_the_issue_are_shipped() -> None:
-    """By their names."""
-    wanted = {"ticks", "firehose", "fanout", "connections", "catch-up", "replicated"}
-    assert wanted <= set(shipped())

@@ -11,7 +11,6 @@ from blumfeld_bench.running.servers import free_port
 
 
 def test_it_makes_a_topic_and_finds_its_leaders() -> None:
-    """Every partition has one, and its first offset is 0."""
     with EmbeddedBroker() as broker, WireClient(broker.host, broker.port) as client:
         assert client.broker_count() == 1
         assert client.versions()[0][1] >= 7
@@ -33,25 +32,13 @@ def test_it_makes_a_topic_and_finds_its_leaders() -> None:
 def test_a_refusal_has_the_broker_s_name_of_it(
     name: str, replication_factor: int, config: dict[str, str], error: str
 ) -> None:
-    """As DriverError."""
     with EmbeddedBroker() as broker, WireClient(broker.host, broker.port) as client:
         client.create_topic("there", 1)
         with pytest.raises(DriverError, match=error):
             client.create_topic(name, 1, replication_factor, config)
 
 
-def test_a_topic_without_leaders_is_waited_for_and_then_told() -> None:
-    """The last answer is in the message."""
-    with (
-        EmbeddedBroker() as broker,
-        WireClient(broker.host, broker.port) as client,
-        pytest.raises(DriverError, match=r"nowhere has no leaders yet.*UNKNOWN_TOPIC_OR_PARTITION"),
-    ):
-        client.wait_for_leaders("nowhere", 0.2)
-
-
 def test_nobody_there_is_told() -> None:
-    """With the address."""
     port = free_port()
     with pytest.raises(DriverError, match=f"127.0.0.1:{port}"):
         WireClient("127.0.0.1", port)

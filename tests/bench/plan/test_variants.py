@@ -28,7 +28,6 @@ def test_a_manifest_is_described_as_plan_would(tmp_path: Path) -> None:
 
 
 def test_overrides_are_checked_kept_and_shown_in_the_label(tmp_path: Path) -> None:
-    """Values with spaces and quotes come through as the shell would have passed them."""
     path = manifest(tmp_path)
     text = f"{path} --set storage.plugin=storage_memory --set 'config.\"log.flush.interval.messages\"=1'"
     variant = parse_variant(text).variant

@@ -38,7 +38,6 @@ TRIES = 4
 
 
 def config_of(settings: Settings) -> dict[str, object]:
-    """For an embedded broker."""
     return {
         key: int(value) if value.isdigit() else value.split(",") for key, value in settings.server().items()
     }

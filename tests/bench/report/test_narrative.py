@@ -143,7 +143,6 @@ def test_a_cell_says_its_marks_and_shares() -> None:
 
 
 def test_the_line_of_a_run_says_who_ran_where() -> None:
-    """Scheduler class and cores of both sides; a driver that goes first is a caution too."""
     fair = Placement(policy="SCHED_OTHER", cores=(0, 1))
     first = Placement(policy="SCHED_RR", cores=(1,))
     result = synthetic_result(ceiling=1.0)
@@ -159,7 +158,6 @@ def test_the_line_of_a_run_says_who_ran_where() -> None:
 
 
 def test_a_driver_that_was_late_itself_is_a_caution() -> None:
-    """Its lateness is in the latencies that are shown."""
     result = synthetic_result(ceiling=1.0)
     late = tuple(replace(one, driver=replace(one.driver, late_us_p99=1e9)) for one in result.measured)
     placed = replace(result, measured=late)

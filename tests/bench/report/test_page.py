@@ -15,7 +15,7 @@ from blumfeld_bench.report.plots import median_series, ratio_ticks, short
 from blumfeld_bench.result import Point, Result
 from blumfeld_bench.statistics.cells import cells_of
 from blumfeld_bench.statistics.verdict import conclude
-from tests.bench.browser import CHROMIUM, Seen, look
+from tests.bench.browser import CHROMIUM, look
 from tests.bench.synthetic import CLOSED, OPEN, synthetic_result
 from tests.everyday import first
 
@@ -142,7 +142,6 @@ def test_ticks_of_ratios_have_room_and_hold_1(low: float, high: float) -> None:
 
 
 def test_a_result_without_series_calls_or_ceilings_still_makes_a_page(tmp_path: Path) -> None:
-    """One variant, one round, one step, measured alone."""
     bare = synthetic_result(labels=("alone",), rounds=1, steps=(OPEN,), system_calls=False)
     measured = tuple(msgspec.structs.replace(one, series=()) for one in bare.measured)
     written = write_report(msgspec.structs.replace(bare, measured=measured, ceilings=()), tmp_path)
@@ -173,16 +172,16 @@ def test_a_variant_that_measured_nothing_leaves_the_others_drawn(result: Result)
 @pytest.mark.parametrize("width", first(1, [400, 1280]))
 def test_a_real_browser_shows_the_page_whole(folder: Path, tmp_path: Path, width: int) -> None:
     """No complaint, nothing loaded, every drawing has a size, and a phone needn't push the page sideways."""
-    seen: Seen = look(folder / "index.html", tmp_path, width)
-    assert seen.complaints == []
-    assert seen.asked == []
-    assert len(seen.boxes) == len(list(folder.glob("*.png")))
-    assert all(box.width > 250 and box.height > 60 for box in seen.boxes), seen.boxes
-    assert seen.window_width == width
-    assert seen.page_width <= width
-    assert len(seen.ids) == len(set(seen.ids))
+    seen = look(folder / "index.html", tmp_path, width)
+    assert seen["complaints"] == []
+    assert seen["asked"] == []
+    assert len(seen["boxes"]) == len(list(folder.glob("*.png")))
+    assert all(wide > 250 and high > 60 for _, wide, high in seen["boxes"]), seen["boxes"]
+    assert seen["window_width"] == width
+    assert seen["page_width"] <= width
+    assert len(seen["ids"]) == len(set(seen["ids"]))
     for text in ("What came out", "Keep in mind", "as fast as it goes", LABELS[2], "Machine, variants"):
-        assert text in seen.text
+        assert text in seen["text"]
 
 
 @pytest.mark.skipif(CHROMIUM is None, reason="there is no Chromium on this machine")
@@ -194,6 +193,6 @@ def test_the_probe_sees_what_is_wrong_with_a_page(tmp_path: Path) -> None:
         "<div style='width: 3000px'>wide</div><script>console.error('broken')</script></body>"
     )
     seen = look(bad, tmp_path, 400)
-    assert [(box.name, box.width) for box in seen.boxes] == [("gone", 0)]
-    assert seen.page_width >= 3000
-    assert any("broken" in line for line in seen.complaints)
+    assert [box[:2] for box in seen["boxes"]] == [["gone", 0]]
+    assert seen["page_width"] >= 3000
+    assert any("broken" in line for line in seen["complaints"])

@@ -27,7 +27,6 @@ print(flush=True); sys.stdin.readline()
 
 
 def test_a_server_is_up_when_it_answers_and_gone_when_stopped(tmp_path: Path) -> None:
-    """With the child that it forked, and its data; what it printed is kept."""
     server = start_server("small", SMALL, tmp_path / "s", files={"manifest.toml": "x"})
     try:
         assert answers(server.port)

@@ -18,7 +18,6 @@ from tests.bench.synthetic import CATCH_UP, CLOSED, OPEN, histogram, synthetic_r
 
 
 def changed(result: Result, **fields: object) -> Result:
-    """The same, with these fields in every measured step."""
     return msgspec.structs.replace(
         result, measured=tuple(msgspec.structs.replace(one, **fields) for one in result.measured)
     )

@@ -40,7 +40,6 @@ def test_the_tools_last_line_is_the_one_without_its_warm_up() -> None:
 
 
 def test_a_setting_is_compared_with_our_own_figure_in_it() -> None:
-    """Medians of rounds; each setting has a base of its own."""
     samples = [
         replace(
             SAMPLE, server=server, round=nth, pinned=pinned, p99_us=p99 * (1 + nth % 2) * (2 if pinned else 1)

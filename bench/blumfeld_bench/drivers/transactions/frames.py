@@ -16,8 +16,7 @@ from crc32c import crc32c
 
 from blumfeld.wire.api import ApiKey
 from blumfeld.wire.batches.record_batch import CRC_FROM
-from blumfeld.wire.codec import decode, encode
-from blumfeld.wire.headers import put_request_header
+from blumfeld.wire.codec import decode
 from blumfeld.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnRequest,
     AddPartitionsToTxnResponse,
@@ -30,8 +29,7 @@ from blumfeld.wire.messages.produce import (
     ProduceResponse,
     TopicProduceData,
 )
-from blumfeld.wire.schema import Message
-from blumfeld_bench.drivers.frames import CLIENT_ID, REQUEST_TIMEOUT_MS
+from blumfeld_bench.drivers.frames import REQUEST_TIMEOUT_MS, Frame
 
 OWN_EPOCHS = 2
 """First ``transaction.version`` that gives each transaction an epoch of its own (KIP-890)."""
@@ -41,9 +39,7 @@ ADD_PARTITIONS_VERSION = 3
 PARTITIONS_MAX = 126
 """Most partitions of a request whose count takes one byte in the answer."""
 
-_I32 = struct.Struct(">i")
 _U32 = struct.Struct(">I")
-_CORRELATION_AT = 8
 _CRC_AT = 17
 _PRODUCER_AT = 43
 _PRODUCER = struct.Struct(">qhi")  # producer id, epoch, base sequence
@@ -52,20 +48,6 @@ _END_PRODUCER_FROM_END = 12  # producer id, epoch, committed, tags
 _END_ANSWER = struct.Struct(">4xx4xh")
 _END_ANSWER_PRODUCER = struct.Struct(">qh")
 _BODY_AT = 5  # correlation id, tags of the header
-
-
-class Frame:
-    """One request, ready to be sent again and again."""
-
-    def __init__(self, request: Message, version: int) -> None:
-        key = request.meta.key
-        assert key is not None
-        body = put_request_header(key, version, 0, CLIENT_ID) + encode(request, version)
-        self.data = bytearray(_I32.pack(len(body)) + body)
-
-    def number(self, correlation_id: int) -> None:
-        """Write the correlation id into the frame."""
-        _I32.pack_into(self.data, _CORRELATION_AT, correlation_id)
 
 
 class ProduceFrame(Frame):

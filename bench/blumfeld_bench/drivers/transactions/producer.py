@@ -12,6 +12,7 @@ import attrs
 
 from blumfeld.client.errors import error_name
 from blumfeld.wire.errors import ErrorCode
+from blumfeld_bench.drivers.frames import Frame
 from blumfeld_bench.drivers.line import Line
 from blumfeld_bench.drivers.loop import Loop
 from blumfeld_bench.drivers.meter import Meter
@@ -19,7 +20,6 @@ from blumfeld_bench.drivers.transactions.frames import (
     OWN_EPOCHS,
     AddPartitionsFrame,
     EndFrame,
-    Frame,
     ProduceFrame,
 )
 

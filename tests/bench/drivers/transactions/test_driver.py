@@ -41,7 +41,6 @@ PARTITIONS = 6
 
 
 def step_of(version: int, producers: int = 2, partitions: int = 3) -> Step:
-    """A short load."""
     transaction = Transaction(partitions=partitions, version=2 if version else 0)
     produce = Produce(connections=producers, batch_records=4, acks=-1, transaction=transaction)
     return Step(name=f"v{version}", produce=produce, warm_up_s=0, measure_s=0.4)
@@ -49,7 +48,6 @@ def step_of(version: int, producers: int = 2, partitions: int = 3) -> Step:
 
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
-    """The port of a broker that has the plug-in and the topic."""
     with EmbeddedBroker() as broker:
         found = int(broker.bootstrap_servers.rpartition(":")[2])
         with WireClient("127.0.0.1", found) as client:
@@ -59,7 +57,6 @@ def port() -> Iterator[int]:
 
 
 def run(port: int, step: Step) -> Outcome:
-    """One step."""
     workload = Workload(
         name="test", description="", driver="transactions", topic=Topic(partitions=PARTITIONS), steps=(step,)
     )
@@ -104,7 +101,6 @@ class _Spec:
 
 
 def test_a_broker_without_the_plug_in_is_told_so() -> None:
-    """By the version that it lacks."""
     with EmbeddedBroker(manifest={"transactions": {"plugin": "none"}}) as broker:
         found = int(broker.bootstrap_servers.rpartition(":")[2])
         with pytest.raises(DriverError, match="API key 26; the driver needs 5"):
@@ -112,7 +108,6 @@ def test_a_broker_without_the_plug_in_is_told_so() -> None:
 
 
 def test_a_batch_is_sealed_for_its_producer() -> None:
-    """Producer, epoch, sequence and CRC are right in each batch of the request."""
     record = [Record(key=None, value=b"x", timestamp=1)]
     batches = {index: bytes(build_batch(record, transactional=True)) for index in (4, 5)}
     frame = ProduceFrame("id", "t", batches, 2)
@@ -138,7 +133,6 @@ def test_error_codes_of_produce_are_found(bad: int | None) -> None:
 
 @pytest.mark.parametrize("bad", [None, 0, 2])
 def test_error_codes_of_add_partitions_are_found(bad: int | None) -> None:
-    """As of Produce."""
     frame = AddPartitionsFrame("id", (1, 0), "topic", range(3))
     parts = [
         AddPartitionsToTxnPartitionResult(partition_index=at, partition_error_code=51 if at == bad else 0)
@@ -155,7 +149,6 @@ def test_error_codes_of_add_partitions_are_found(bad: int | None) -> None:
 
 
 def test_the_next_epoch_comes_with_the_commit() -> None:
-    """From v5 on; an error has none."""
     answer = EndTxnResponse(producer_id=7, producer_epoch=3)
     assert EndFrame("id", 2).outcome(HEADER + encode(answer, 5)) == (0, (7, 3))
     assert EndFrame("id", 0).outcome(HEADER + encode(answer, 4)) == (0, None)
@@ -185,6 +178,5 @@ produce = {{ {produce} }}
     ],
 )
 def test_a_workload_that_can_not_be_run_is_refused(driver: str, produce: str, said: str) -> None:
-    """With what is wrong."""
     with pytest.raises(WorkloadError, match=said):
         parse_workload(TEXT.format(driver=driver, produce=produce), "w.toml")

@@ -48,14 +48,12 @@ def group() -> Group:
 
 
 def reply(message: Message) -> bytes:
-    """As it comes off the wire, without its length."""
     version, key = VERSIONS[type(message)], type(message).meta.key
     assert key is not None
     return response_header(key, response_is_flexible(key, version)) + encode(message, version)
 
 
 def sent(frame: bytes | None, expected: type[R]) -> R:
-    """What a member sent."""
     assert frame is not None
     assert int.from_bytes(frame[:4], "big") == len(frame) - 4
     header = request_header(memoryview(frame)[4:])

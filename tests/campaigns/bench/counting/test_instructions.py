@@ -32,13 +32,11 @@ STRACE_SUMMARY = """\
 
 
 def test_a_strace_summary_is_read_with_and_without_errors(tmp_path: Path) -> None:
-    """The total is no system call."""
     (tmp_path / "summary").write_text(STRACE_SUMMARY)
     assert calls_by_name(tmp_path / "summary") == {"futex": 7, "epoll_wait": 1024}
 
 
 def test_a_profile_of_several_threads_is_the_sum(tmp_path: Path) -> None:
-    """Callgrind writes a total for each part."""
     (tmp_path / "profile").write_text("events: Ir\nsummary: 7\n\ntotals: 12\nevents: Ir\ntotals: 30\n")
     assert total_instructions(tmp_path / "profile") == 42
 
@@ -54,12 +52,10 @@ def test_what_both_counts_have_in_common_is_not_in_the_rate() -> None:
     ("requests", "connections", "rounded"), [(1024, 16, 1024), (1, 16, 16), (129, 128, 256)]
 )
 def test_requests_come_in_whole_turns(requests: int, connections: int, rounded: int) -> None:
-    """Each connection sends as many as the others."""
     assert whole_turns(requests, connections) == rounded
 
 
 def test_the_table_compares_rows_of_the_same_connections_with_the_first_server() -> None:
-    """Ours is 1.5 times the floor at 16, and half of it at 1."""
     costs = [Cost("ours", 16, 75_000, {"sendto": 1.0}), Cost("ours", 1, 50_000, {})]
     costs += [Cost("floor", 16, 50_000, {}), Cost("floor", 1, 100_000, {})]
     console = Console(width=120)
@@ -91,7 +87,6 @@ def test_requests_over_many_partitions_are_answered_by_a_broker(make: MakeLoad) 
 
 
 def test_an_error_in_an_answer_is_not_counted_as_work() -> None:
-    """Without the topic."""
     with EmbeddedBroker() as broker:
         load = Produce(int(broker.bootstrap_servers.rpartition(":")[2]), 1)
         with pytest.raises(RuntimeError, match="error 3"):

@@ -26,7 +26,6 @@ def test_a_batch_has_just_so_many_bytes(size_bytes: int) -> None:
 
 
 def test_both_write_the_same_bytes_in_as_many_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Five turns of three batches to each of two partitions."""
     written: dict[str, list[int]] = {"bare": [], "engine": []}
     for name, contestant in (("bare", Bare(APPEND, tmp_path)), ("engine", Engine(APPEND, tmp_path))):
         with contestant.working() as work:
@@ -39,7 +38,6 @@ def test_both_write_the_same_bytes_in_as_many_files(tmp_path: Path, monkeypatch:
 
 
 def test_both_send_the_same_bytes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every region, one after the other, and from the start again."""
     monkeypatch.setattr("campaigns.bench.storage.engine_contestants.KEPT_BYTES", 4 << 20)
     sent: list[tuple[str, int, int]] = []
     sendfile = os.sendfile
@@ -75,7 +73,6 @@ def test_an_engine_that_takes_twice_as_long_has_half_the_rate() -> None:
 
 
 def test_a_turn_is_what_is_timed() -> None:
-    """Opening and clearing up are not."""
     clock = [0.0]
 
     class Slow:
@@ -100,7 +97,6 @@ def test_a_turn_is_what_is_timed() -> None:
     ids=lambda shape: shape.name,
 )
 def test_every_kind_is_measured(shape: Shape, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Briefly; and a table is made of it. Nothing is left in the folder."""
     monkeypatch.setattr("campaigns.bench.storage.engine.WARM_UP_TURNS", 2)
     monkeypatch.setattr("campaigns.bench.storage.engine_contestants.KEPT_BYTES", 4 << 20)
     found = measure(shape, tmp_path, "storage_local", rounds=1, stretch_s=1e-9)
