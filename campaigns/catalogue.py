@@ -1,28 +1,27 @@
-"""Every campaign by name: what it shows, how long it takes, what it runs. ``python -m campaigns`` prints this list."""
+"""Every campaign by name: its sentence, how long it takes, the commands it runs. ``python -m campaigns`` prints this.
+
+Each block of the text is a campaign: its name, its duration and what it needs beside ``make setup``; its sentence; its
+commands. A command is a module (a path that ends in ``.py`` is a script) and the words that always stand in its command
+line. The defaults between ``[`` and ``]`` give way as soon as the person names an option. ``?--option=name`` is an
+option whose value is a reference program: it is added where the program is found, unless the person names it. A
+``{name}`` stands for a reference; a default whose reference is absent is left out, a fixed word is an error then.
+"""
 
 from __future__ import annotations
 
+import shlex
+
 import attrs
 
-CLI = "blumfeld.cli.main"
 RESULTS = "bench-results"
-"""Where results go unless an option says otherwise; it is made when a run names it."""
-JAVA = "Java and Kafka"
-ARCHIVE = "make archive-setup"
+"""Folder of results unless an option says otherwise; it is made when a run names it."""
 
 
 @attrs.frozen
 class Run:
-    """One process of a campaign.
-
-    ``fixed`` always stands in its command line. ``defaults`` give way as soon as the person names an option.
-    ``references`` are options whose value is a reference program: each is added where the program is found, unless
-    the person names that option. A ``{name}`` in ``fixed`` or ``defaults`` stands for a reference. An option in
-    ``defaults`` whose reference is absent is left out; one in ``fixed`` is an error.
-    """
+    """One process of a campaign."""
 
     module: str
-    """What ``python -m`` runs; a path that ends in ``.py`` is a script."""
     fixed: tuple[str, ...] = ()
     defaults: tuple[str, ...] = ()
     references: tuple[tuple[str, str], ...] = ()
@@ -37,331 +36,197 @@ class Campaign:
     duration: str
     runs: tuple[Run, ...]
     needs: str = ""
-    """What must be there beside ``make setup``; empty if nothing."""
 
 
-PEER = (("--peer", "peer"),)
-CAPTURE = (("--capture", "capture"),)
+def _campaigns(text: str) -> tuple[Campaign, ...]:
+    return tuple(map(_campaign, text.strip().split("\n\n")))
 
 
-def _bench(name: str, sentence: str, duration: str, *runs: Run, needs: str = "") -> Campaign:
-    return Campaign(name, sentence, duration, runs, needs)
+def _campaign(block: str) -> Campaign:
+    head, sentence, *commands = block.replace("\n    ", " ").splitlines()
+    name, duration, needs = (*(part.strip() for part in head.split("|")), "")[:3]
+    return Campaign(name, sentence.strip(), duration, tuple(map(_run, commands)), needs)
 
 
-def _archive(name: str, sentence: str, duration: str, run: Run) -> Campaign:
-    return Campaign(name, sentence, duration, (run,), ARCHIVE)
+def _run(command: str) -> Run:
+    module, *words = shlex.split(command)
+    own = [word for word in words if not word.startswith("?")]
+    at = own.index("[") if "[" in own else len(own)
+    options = (word[1:].partition("=") for word in words if word.startswith("?"))
+    references = tuple((option, name) for option, _, name in options)
+    return Run(module, tuple(own[:at]), tuple(own[at + 1 : -1]), references)
 
 
-CLIENTS_AND_FAULTS = (
-    Campaign(
-        "clients",
-        "Unmodified Kafka clients against this build: the matrix.",
-        "10 min",
-        (Run("campaigns.clients", references=PEER),),
-        "Java, Go, Node, kcat; those that are absent are left out",
-    ),
-    Campaign(
-        "migration",
-        "Live groups of real clients roll from the classic protocol to KIP-848 and back.",
-        "10 min",
-        (Run("campaigns.clients.migration", references=PEER),),
-    ),
-    Campaign(
-        "kgo-suite",
-        "The test suite of franz-go's package kgo against three nodes of this build.",
-        "10 min",
-        (Run("campaigns.kgo_suite", defaults=("--out", f"{RESULTS}/kgo-suite.json"), references=PEER),),
-        "Go",
-    ),
-    Campaign(
-        "bad-input",
-        "What the broker answers to malformed frames, requests, batches and start-up arguments.",
-        "1 min",
-        (Run("campaigns.bad_input"),),
-    ),
-    Campaign(
-        "connection-faults",
-        "Clients that are killed, slow, half-closed, idle or too many: nothing leaks, others are served.",
-        "10 min",
-        (Run("campaigns.connection_faults"),),
-    ),
-    Campaign(
-        "stalls",
-        "The largest request of each API: how long other connections wait meanwhile, beside Kafka.",
-        "20 min",
-        (Run("campaigns.stalls", defaults=("--out", f"{RESULTS}/stalls.json"), references=PEER),),
-    ),
-    Campaign(
-        "crash",
-        "Crashes of a storage at every file operation, and kill -9 of a broker under load.",
-        "10 min",
-        (Run("campaigns.crash"),),
-    ),
-    Campaign(
-        "cluster-faults",
-        "Three nodes under load, killed, paused, stopped, cut off: how long nothing is acknowledged, what is lost.",
-        "15 min",
-        (Run("campaigns.cluster", defaults=("--out", f"{RESULTS}/cluster-faults.json"), references=PEER),),
-        JAVA,
-    ),
-    Campaign(
-        "metadata-scale",
-        "Start, fail-over of the controller and catch-up of a broker with up to a million partitions, beside Kafka.",
-        "40 min",
-        (
-            Run(
-                "campaigns.metadata_scale",
-                defaults=("--out", f"{RESULTS}/metadata-scale.json"),
-                references=PEER,
-            ),
-        ),
-        JAVA,
-    ),
-    Campaign(
-        "simulation",
-        "A broker with clients, kills, power cuts and full disks on virtual time, by seed.",
-        "15 min",
-        (Run("blumfeld_kit.simulation", defaults=("--seeds", "0-19", "--hours", "1")),),
-    ),
-    Campaign(
-        "swarms",
-        "Three nodes with clients on virtual time, under faults of every class that each seed draws.",
-        "5 min",
-        (Run(CLI, fixed=("simulate",), defaults=("--seeds", "0-199", "--seconds", "120")),),
-    ),
-    Campaign(
-        "rot",
-        "The same while bits flip below the checksums of batches: nothing else is lost, and nothing in silence.",
-        "5 min",
-        (
-            Run(
-                CLI, fixed=("simulate", "--workload", "rot"), defaults=("--seeds", "0-199", "--seconds", "60")
-            ),
-        ),
-    ),
-    Campaign(
-        "groups",
-        "Group members of both protocols on virtual time, by seed, with an oracle.",
-        "10 min",
-        (Run("campaigns.groups", defaults=("--seeds", "0-19", "--minutes", "10")),),
-    ),
-    Campaign(
-        "group-kills",
-        "A broker killed in the middle of rebalances and commits of real clients.",
-        "15 min",
-        (Run("campaigns.group_kills", defaults=("--seeds", "0-9")),),
-    ),
-    Campaign(
-        "transaction-kills",
-        "Real clients copy a market feed in transactions while brokers and clients are killed.",
-        "40 min",
-        (
-            Run(
-                "campaigns.transactions",
-                defaults=("--out", f"{RESULTS}/transaction-kills.json"),
-                references=(*CAPTURE, *PEER),
-            ),
-        ),
-        "a capture; Java and Kafka, Go",
-    ),
-    Campaign(
-        "oracle",
-        "The slow tests: Apache Kafka reads what we wrote and answers what we answer.",
-        "30 min",
-        (Run("pytest", fixed=("-q", "-m", "slow")),),
-        JAVA,
-    ),
-    Campaign(
-        "mutants",
-        "Planted bugs, each of which must turn the tests red.",
-        "40 min",
-        (Run("tools/mutants.py"),),
-    ),
-)
+CLIENTS_AND_FAULTS = _campaigns("""
+clients | 10 min | Java, Go, Node, kcat; those that are absent are left out
+  Unmodified Kafka clients against this build: the matrix.
+  campaigns.clients ?--peer=peer
+
+migration | 10 min
+  Live groups of real clients roll from the classic protocol to KIP-848 and back: two columns of the matrix.
+  campaigns.clients --columns migration,migration-cooperative ?--peer=peer
+
+kgo-suite | 10 min | Go
+  The test suite of franz-go's package kgo against three nodes of this build.
+  campaigns.kgo_suite [ --out bench-results/kgo-suite.json ] ?--peer=peer
+
+bad-input | 1 min
+  What the broker answers to malformed frames, requests and batches.
+  campaigns.bad_input
+
+connection-faults | 10 min
+  Clients that are killed, slow, half-closed, idle or too many: nothing leaks, others are served.
+  campaigns.connection_faults
+
+stalls | 20 min
+  The largest request of each API: how long other connections wait meanwhile, beside Kafka.
+  campaigns.stalls [ --out bench-results/stalls.json ] ?--peer=peer
+
+crash | 10 min
+  Crashes of a storage at every file operation, and kill -9 of a broker under load.
+  campaigns.crash
+
+cluster-faults | 15 min | Java and Kafka
+  Three nodes under load, killed, paused, stopped, cut off: how long nothing is acknowledged, what is lost.
+  campaigns.cluster [ --out bench-results/cluster-faults.json ] ?--peer=peer
+
+metadata-scale | 40 min | Java and Kafka
+  Start, fail-over of the controller and catch-up of a broker with up to a million partitions, beside Kafka.
+  campaigns.metadata_scale [ --out bench-results/metadata-scale.json ] ?--peer=peer
+
+simulation | 15 min
+  A broker with clients, kills, power cuts and full disks on virtual time, by seed.
+  blumfeld_kit.simulation [ --seeds 0-19 --hours 1 ]
+
+swarms | 5 min
+  Three nodes with clients on virtual time, under faults of every class that each seed draws.
+  blumfeld.cli.main simulate [ --seeds 0-199 --seconds 120 ]
+
+rot | 5 min
+  The same while bits flip below the checksums of batches: nothing else is lost, and nothing in silence.
+  blumfeld.cli.main simulate --workload rot [ --seeds 0-199 --seconds 60 ]
+
+groups | 10 min
+  Group members of both protocols on virtual time, by seed, with an oracle.
+  campaigns.groups [ --seeds 0-19 --minutes 10 ]
+
+group-kills | 15 min
+  kill -9 of a broker under a producer and groups of real clients, in the middle of commits and rebalances.
+  campaigns.group_kills [ --seeds 0-9 ]
+
+transaction-kills | 40 min | a capture; Java and Kafka, Go
+  Real clients copy a market feed in transactions while brokers and clients are killed.
+  campaigns.transactions [ --out bench-results/transaction-kills.json ] ?--capture=capture ?--peer=peer
+
+oracle | 30 min | Java and Kafka
+  The slow tests: Apache Kafka reads what we wrote and answers what we answer.
+  pytest -q -m slow
+
+mutants | 40 min
+  Planted bugs, each of which must turn the tests red.
+  tools/mutants.py
+""")
 """Campaigns that show that promises are kept."""
 
-ARCHIVES = (
-    _archive(
-        "archive",
-        "One feed from a running broker into files, and what DuckDB, Polars, pyarrow and Spark read in them.",
-        "5 min",
-        Run("campaigns.archive", ("golden", "--reader", "auto"), references=CAPTURE),
-    ),
-    _archive(
-        "archive-kills",
-        "Driver, workers, JVM and broker killed while it archives.",
-        "30 min",
-        Run("campaigns.archive", ("kills",), ("--kills", "20"), PEER),
-    ),
-    _archive(
-        "archive-oracle",
-        "Books beside the exchange's own best bid and ask, and gaps beside its numbering.",
-        "10 min",
-        Run("campaigns.archive", ("oracle",), references=(*CAPTURE, ("--capture", "spot"))),
-    ),
-    _archive(
-        "archive-bad-input",
-        "Surroundings it can't work with: what is said, and that nothing is lost.",
-        "10 min",
-        Run("campaigns.archive", ("bad-input",)),
-    ),
-    _archive(
-        "archive-bench",
-        "Rate and size beside Spark's connector, from_json and Parquet sink; needs a capture and archive-jars.",
-        "20 min",
-        Run("campaigns.archive", ("bench",), ("--out", f"{RESULTS}/archive.json"), CAPTURE),
-    ),
-    Campaign(
-        "archive-jars",
-        "Fetch the Kafka connector that fits pyspark 4.3 into ~/.m2, for `--reader jvm`.",
-        "1 min",
-        (Run("campaigns.archive.jars"),),
-        "Maven",
-    ),
-)
+ARCHIVES = _campaigns("""
+archive | 5 min | make archive-setup
+  One feed from a running broker into files, and what DuckDB, Polars, pyarrow and Spark read in them.
+  campaigns.archive golden --reader auto ?--capture=capture
+
+archive-kills | 30 min | make archive-setup
+  Driver, workers, JVM and broker killed while it archives.
+  campaigns.archive kills [ --kills 20 ] ?--peer=peer
+
+archive-oracle | 10 min | make archive-setup
+  Books beside the exchange's own best bid and ask, and gaps beside its numbering.
+  campaigns.archive oracle ?--capture=capture ?--capture=spot
+
+archive-bad-input | 10 min | make archive-setup
+  Surroundings it can't work with: what is said, and that nothing is lost.
+  campaigns.archive bad-input
+
+archive-bench | 20 min | make archive-setup
+  Rate and size beside Spark's connector, from_json and Parquet sink; needs a capture and archive-jars.
+  campaigns.archive bench [ --out bench-results/archive.json ] ?--capture=capture
+
+archive-jars | 1 min | Maven
+  Fetch the Kafka connector that fits pyspark 4.3 into ~/.m2, for `--reader jvm`.
+  campaigns.archive.jars
+""")
 """Campaigns of the archive."""
 
-BENCHES = (
-    _bench(
-        "closed-loop",
-        "Produce in a closed loop, interleaved with bare servers and Kafka.",
-        "20 min",
-        Run(
-            "campaigns.bench.closed_loop",
-            fixed=("--loadgen", "{loadgen}"),
-            defaults=(
-                *("--variant", "default --label epoll"),
-                *("--variant", "default --set network.plugin=net_uring --label io_uring"),
-                *("--floor", "{floor_epoll}", "--small-floor", "{floor_ring}"),
-            ),
-            references=PEER,
-        ),
-        needs="a C compiler, a load generator",
-    ),
-    _bench(
-        "compare",
-        "Every workload of `blumfeld bench`, this build beside Kafka 4.3.1 and 4.4.0.",
-        "over 1 h",
-        Run("campaigns.bench.compare", fixed=("--peer", "{peer}")),
-        needs=JAVA,
-    ),
-    _bench(
-        "fairness",
-        "Whether the bench favours a server: one load in four settings, with Kafka's own tool beside it.",
-        "20 min",
-        Run(
-            "campaigns.bench.fairness",
-            fixed=("--peer", "{peer}"),
-            defaults=("--out", f"{RESULTS}/fairness.json"),
-        ),
-        needs=JAVA,
-    ),
-    _bench(
-        "transports",
-        "epoll beside io_uring from 1 to 2,000 connections, and sendfile beside copying.",
-        "40 min",
-        Run(
-            CLI,
-            (
-                *(
-                    "bench",
-                    "default --label epoll",
-                    "default --set network.plugin=net_uring --label io_uring",
-                ),
-                *("--workload", "turn", "--out", f"{RESULTS}/turn.json"),
-            ),
-            ("--rounds", "5"),
-        ),
-        Run(
-            CLI,
-            (
-                *("bench", "default --label sendfile"),
-                "default --set network.options.file_regions=copy --label copy",
-                *("--workload", "catch-up", "--out", f"{RESULTS}/regions.json"),
-            ),
-            ("--rounds", "5"),
-        ),
-    ),
-    _bench(
-        "rebalance",
-        "What a rebalance costs: eager, cooperative, KIP-848, this build beside Kafka; --quick for a look.",
-        "20 min",
-        Run("campaigns.bench.rebalance", fixed=("--peer", "{peer}")),
-        needs=JAVA,
-    ),
-    _bench(
-        "decisions",
-        "The longest turn of a controller in a cluster of 10⁵ and 10⁶ partitions: a change, a fencing, a snapshot.",
-        "5 min",
-        Run("campaigns.bench.decisions", defaults=("--out", f"{RESULTS}/decisions.json")),
-    ),
-    _bench(
-        "instructions",
-        "Instructions and system calls of one produce request, beside bare servers.",
-        "3 min",
-        Run(
-            "campaigns.bench.counting.instructions",
-            defaults=("--floor", "{floor_epoll}", "--floor", "{floor_ring}"),
-        ),
-        Run("campaigns.bench.counting.instructions", defaults=("--set", "network.plugin=net_uring")),
-        needs="valgrind, strace",
-    ),
-    _bench(
-        "steps",
-        "Instructions of one produce request, step by step through the broker.",
-        "5 min",
-        Run("campaigns.bench.counting.steps"),
-        needs="valgrind",
-    ),
-    _bench(
-        "codec",
-        "The wire codec beside kio's and kafka-python's, on the same bytes.",
-        "3 min",
-        Run("campaigns.bench.codec.contest"),
-    ),
-    _bench(
-        "engine",
-        "Append and read rate of the log engine alone, beside a bare loop of system calls.",
-        "5 min",
-        Run("campaigns.bench.storage.engine"),
-    ),
-    _bench(
-        "compaction",
-        "Log compaction beside Kafka's cleaner on the same log.",
-        "15 min",
-        Run("campaigns.bench.storage.compaction", references=PEER),
-    ),
-    _bench(
-        "while-compacting",
-        "What a producer feels while the cleaner works.",
-        "3 min",
-        Run("campaigns.bench.storage.while_compacting"),
-    ),
-    _bench(
-        "recovery",
-        "A start after a kill and after a clean stop on a full directory, beside Kafka on the same bytes.",
-        "15 min",
-        Run("campaigns.bench.starts.recovery", references=PEER),
-    ),
-    _bench(
-        "startup",
-        "Start-up to the first answer, and idle memory, beside Kafka.",
-        "2 min",
-        Run("campaigns.bench.starts.startup", references=PEER),
-    ),
-    _bench(
-        "group-load",
-        "How long a killed node takes to have 10,000 groups of 100 offsets back, beside Kafka.",
-        "10 min",
-        Run("campaigns.bench.starts.group_load", references=PEER),
-    ),
-    _bench(
-        "assignment",
-        "What heartbeats feel while 10,000 partitions are dealt to 1,000 members again and again.",
-        "3 min",
-        Run("campaigns.bench.assignment"),
-    ),
-)
+BENCHES = _campaigns("""
+closed-loop | 20 min | a C compiler, a load generator
+  Produce in a closed loop, interleaved with bare servers and Kafka.
+  campaigns.bench.closed_loop --loadgen {loadgen} [ --variant "default --label epoll" --variant
+    "default --set network.plugin=net_uring --label io_uring" --floor {floor_epoll} --small-floor
+    {floor_ring} ] ?--peer=peer
+
+compare | over 1 h | Java and Kafka
+  Every workload of `blumfeld bench`, this build beside Kafka 4.3.1 and 4.4.0.
+  campaigns.bench.compare --peer {peer}
+
+fairness | 20 min | Java and Kafka
+  Whether the bench favours a server: one load in four settings, with Kafka's own tool beside it.
+  campaigns.bench.fairness --peer {peer} [ --out bench-results/fairness.json ]
+
+transports | 40 min
+  epoll beside io_uring from 1 to 2,000 connections, and sendfile beside copying.
+  blumfeld.cli.main bench "default --label epoll" "default --set network.plugin=net_uring --label io_uring"
+    --workload turn --out bench-results/turn.json [ --rounds 5 ]
+  blumfeld.cli.main bench "default --label sendfile"
+    "default --set network.options.file_regions=copy --label copy" --workload catch-up --out
+    bench-results/regions.json [ --rounds 5 ]
+
+rebalance | 20 min | Java and Kafka
+  What a rebalance costs: eager, cooperative, KIP-848, this build beside Kafka; --quick for a look.
+  campaigns.bench.rebalance --peer {peer}
+
+decisions | 5 min
+  The longest turn of a controller in a cluster of 10⁵ and 10⁶ partitions: a change, a fencing, a snapshot.
+  campaigns.bench.decisions [ --out bench-results/decisions.json ]
+
+instructions | 3 min | valgrind, strace
+  Instructions and system calls of one produce request, beside bare servers.
+  campaigns.bench.counting.instructions [ --floor {floor_epoll} --floor {floor_ring} ]
+  campaigns.bench.counting.instructions [ --set network.plugin=net_uring ]
+
+steps | 5 min | valgrind
+  Instructions of one produce request, step by step through the broker.
+  campaigns.bench.counting.steps
+
+codec | 3 min
+  The wire codec beside kio's and kafka-python's, on the same bytes.
+  campaigns.bench.codec.contest
+
+engine | 5 min
+  Append and read rate of the log engine alone, beside a bare loop of system calls.
+  campaigns.bench.storage.engine
+
+compaction | 15 min
+  Log compaction beside Kafka's cleaner on the same log.
+  campaigns.bench.storage.compaction ?--peer=peer
+
+while-compacting | 3 min
+  What a producer feels while the cleaner works.
+  campaigns.bench.storage.while_compacting
+
+recovery | 15 min
+  A start after a kill and after a clean stop on a full directory, beside Kafka on the same bytes.
+  campaigns.bench.starts.recovery ?--peer=peer
+
+startup | 2 min
+  Start-up to the first answer, and idle memory, beside Kafka.
+  campaigns.bench.starts.startup ?--peer=peer
+
+group-load | 10 min
+  How long a killed node takes to have 10,000 groups of 100 offsets back, beside Kafka.
+  campaigns.bench.starts.group_load ?--peer=peer
+
+assignment | 3 min
+  What heartbeats feel while 10,000 partitions are dealt to 1,000 members again and again.
+  campaigns.bench.assignment
+""")
 """Measurements that no verb of ``blumfeld bench`` makes alone."""
 
 CAMPAIGNS = {one.name: one for one in (*CLIENTS_AND_FAULTS, *ARCHIVES, *BENCHES)}

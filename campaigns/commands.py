@@ -55,7 +55,7 @@ def _arguments(run: Run, options: Sequence[str], references: References) -> list
 
 
 def _without(fixed: Sequence[str], named: set[str]) -> list[str]:
-    """What is fixed, less the options with one value that the person names."""
+    """Return the fixed words, less the options with one value that the person names."""
     left: list[str] = []
     words = iter(fixed)
     for word in words:

@@ -63,7 +63,9 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, tuple[
 
 
 def save(path: Path | None, value: object) -> None:
-    """Write a result as JSON, unless there is no path."""
+    """Write a result as JSON, unless there is no path; the file is replaced whole or not at all."""
     if path is not None:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+        draft = path.with_name(path.name + ".part")
+        draft.write_bytes(msgspec.json.format(msgspec.json.encode(value), indent=1) + b"\n")
+        draft.replace(path)

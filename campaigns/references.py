@@ -25,7 +25,7 @@ PLACES: Mapping[str, str] = {
     "capture": "market-data/hftbacktest/usdm/btcusdt_20240808.gz",
     "spot": "market-data/hftbacktest/spot/btcusdt_2024080*.gz",
 }
-"""Where each reference lies in the folder, as a glob pattern."""
+"""Path of each reference in the folder, as a glob pattern."""
 
 
 def default_folder() -> Path:

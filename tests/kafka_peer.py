@@ -4,18 +4,15 @@ isn't there.
 
 from __future__ import annotations
 
-import os
 import shutil
-import socket
 import subprocess
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
-from blumfeld_bench.running.servers import free_port
+from blumfeld.testing.process import LOOPBACK, NodeProcess, free_port
 from tests.shared_facts import shared_path
 
 TOOL_SECONDS_MAX = 180
@@ -52,30 +49,11 @@ def kafka_on(
     :param settings: ``key=value``, laid over its configuration
     :param port: its own, for a restart at the same address; the controller's is the one after it
     """
-    port, log = port or free_pair(), directory / "kafka.log"
-    with log.open("w") as out:
-        command = [peer, "start", str(directory), str(port), *settings]
-        environment = {**os.environ, "KAFKA_PEER_VERSION": version}
-        process = subprocess.Popen(command, stdout=out, stderr=out, env=environment)
-        try:
-            deadline = time.monotonic() + START_SECONDS_MAX
-            while "Kafka Server started" not in log.read_text():
-                assert process.poll() is None, log.read_text()[-3000:]
-                assert time.monotonic() < deadline, log.read_text()[-3000:]
-                time.sleep(0.2)
-            yield f"127.0.0.1:{port}"
-        finally:
-            process.kill() if kill else process.terminate()
-            try:
-                process.wait(30)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait(10)
-
-
-def free_pair() -> int:
-    """A port that was free a moment ago, as was the one after it: the controller's."""
-    while True:
-        port = free_port()
-        with suppress(OSError), socket.create_server(("127.0.0.1", port + 1)):
-            return port
+    port = port or free_port(adjacent=2)
+    command = ["env", f"KAFKA_PEER_VERSION={version}", peer, "start", str(directory), str(port), *settings]
+    kafka = NodeProcess("Kafka", command, directory / "kafka.log", (LOOPBACK, port), START_SECONDS_MAX)
+    try:
+        kafka.start()
+        yield kafka.address
+    finally:
+        kafka.kill() if kill else kafka.stop()

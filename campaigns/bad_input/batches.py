@@ -8,23 +8,18 @@ from collections.abc import Callable, Sequence
 
 from crc32c import crc32c
 
-from blumfeld.spi.internal_topics import OFFSETS_TOPIC
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.compression.payload import compress
-from blumfeld.wire.errors import ErrorCode
-from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
     ProduceRequest,
-    ProduceResponse,
     TopicProduceData,
 )
 from campaigns.bad_input.case import Case
-from campaigns.bad_input.target import CLOSED, Target, good_batch, name_of
-from campaigns.raw_connection import ConnectionEnded
+from campaigns.bad_input.target import CLOSED, Target, good_batch
 
 BOMB_BYTES = 200 * 1024 * 1024
 """Beyond our bound of 100 MiB, and still less than 1 MiB when lz4 has packed it."""
@@ -103,78 +98,13 @@ def _acks_0(target: Target) -> str:
         return CLOSED if connection.ends() else "not closed"
 
 
-def _unknown_id(target: Target) -> str:
-    data = PartitionProduceData(records=bytes(good_batch(b"x")))
-    topics = [TopicProduceData(topic_id=b"\x01" * 16, partition_data=[data])]
-    answer = target.ask(ProduceRequest(acks=-1, timeout_ms=1000, topic_data=topics), 13, ProduceResponse)
-    return name_of(answer.responses[0].partition_responses[0].error_code)
-
-
-def _one_good_one_bad(target: Target) -> str:
-    """A bad partition in a request does no harm to a good one beside it."""
-    topics = [
-        TopicProduceData(
-            name=target.topic, partition_data=[PartitionProduceData(records=bytes(good_batch(b"x")))]
-        ),
-        TopicProduceData(
-            name="no-such-topic", partition_data=[PartitionProduceData(records=bytes(good_batch(b"y")))]
-        ),
-    ]
-    answer = target.ask(ProduceRequest(acks=-1, timeout_ms=5000, topic_data=topics), 9, ProduceResponse)
-    codes = {t.name: t.partition_responses[0].error_code for t in answer.responses}
-    return f"{name_of(codes[target.topic])}, {name_of(codes['no-such-topic'])}"
-
-
-def _sequences(*steps: tuple[int, int, int]) -> Callable[[Target], str]:
-    """Batches of an idempotent producer, (epoch, first sequence, records) each; the answer to the last."""
-
-    def act(target: Target) -> str:
-        producer_id = target.producer_id().producer_id
-        code = ErrorCode.NONE
-        offsets = []
-        for epoch, sequence, count in steps:
-            batch = good_batch(
-                *[b"%d" % n for n in range(count)],
-                producer_id=producer_id,
-                producer_epoch=epoch,
-                base_sequence=sequence,
-            )
-            answer = target.produce(batch)
-            offsets.append(answer.base_offset)
-            code = ErrorCode(answer.error_code)
-        if code is ErrorCode.NONE:
-            return "the first one's offset" if offsets[-1] == offsets[0] else f"offset {offsets[-1]}"
-        return code.name
-
-    return act
-
-
-def _transactional(target: Target) -> str:
-    batch = good_batch(b"x", producer_id=1, producer_epoch=0, base_sequence=0, transactional=True)
-    data = PartitionProduceData(records=bytes(batch))
-    topics = [TopicProduceData(name=target.topic, partition_data=[data])]
-    request = ProduceRequest(transactional_id="tx", acks=-1, timeout_ms=1000, topic_data=topics)
-    find = FindCoordinatorRequest(key_type=1, coordinator_keys=["tx"])
-    for _ in range(200):
-        target.ask(find, 4, FindCoordinatorResponse)  # makes the coordinator's topic
-        try:
-            answer = target.ask(request, 9, ProduceResponse)
-        except ConnectionEnded:
-            return CLOSED
-        found = name_of(answer.responses[0].partition_responses[0].error_code)
-        if found != "NOT_ENOUGH_REPLICAS":
-            return found
-        time.sleep(0.05)
-    return "no coordinator"
-
-
 def _of_time(timestamp_ms: Callable[[], int]) -> Callable[[], bytearray]:
     return lambda: build_batch([Record(b"k", b"v", (), timestamp_ms())])
 
 
 def cases() -> Sequence[Case]:
     """All of them."""
-    return (*_broken(), *_refused(), *_of_producers(), *_looked_into())
+    return (*_broken(), *_refused(), *_looked_into())
 
 
 def _broken() -> Sequence[Case]:
@@ -226,44 +156,6 @@ def _refused() -> Sequence[Case]:
             lambda target: target.refusal(good_batch(b"x"), acks=5),
         ),
         Case("Produce: a wrong CRC with acks 0", CLOSED, _acks_0),
-        Case(
-            "Produce: an unknown topic",
-            "UNKNOWN_TOPIC_OR_PARTITION",
-            lambda target: target.refusal(good_batch(b"x"), topic="no-such-topic"),
-        ),
-        Case(
-            "Produce: an unknown partition",
-            "UNKNOWN_TOPIC_OR_PARTITION",
-            lambda target: target.refusal(good_batch(b"x"), partition=77),
-        ),
-        Case("Produce: an unknown topic id", "UNKNOWN_TOPIC_ID", _unknown_id),
-        Case(
-            "Produce: a good topic and an unknown one", "NONE, UNKNOWN_TOPIC_OR_PARTITION", _one_good_one_bad
-        ),
-        Case(
-            f"Produce: into {OFFSETS_TOPIC}",
-            "INVALID_TOPIC_EXCEPTION",
-            lambda target: target.refusal(good_batch(b"x"), topic=OFFSETS_TOPIC),
-        ),
-    )
-
-
-def _of_producers() -> Sequence[Case]:
-    """Idempotent and transactional producers."""
-    return (
-        Case("Produce: a sequence skipped", "OUT_OF_ORDER_SEQUENCE_NUMBER", _sequences((0, 0, 3), (0, 5, 1))),
-        Case("Produce: the same batch again", "the first one's offset", _sequences((0, 0, 3), (0, 0, 3))),
-        Case("Produce: an old producer epoch", "INVALID_PRODUCER_EPOCH", _sequences((1, 0, 1), (0, 1, 1))),
-        Case(
-            "Produce: a new epoch with sequence 5",
-            "OUT_OF_ORDER_SEQUENCE_NUMBER",
-            _sequences((0, 0, 1), (1, 5, 1)),
-        ),
-        Case(
-            "Produce: a batch of a transaction that nobody began",
-            "INVALID_PRODUCER_ID_MAPPING",
-            _transactional,
-        ),
     )
 
 

@@ -48,7 +48,7 @@ def _byte_by_byte(target: Target) -> str:
 
 
 def _good_then_garbage(target: Target) -> str:
-    """What came before the nonsense on a connection is answered; what comes behind it is not."""
+    """A request before the nonsense on a connection is answered; one behind it is not."""
     with target.connect() as connection:
         good = connection.request(ApiVersionsRequest(), 0)
         frame = struct.pack(">i", len(good)) + good

@@ -1,4 +1,4 @@
-"""A broker under attack: raw requests, and a book of what it has acknowledged."""
+"""A broker under attack: raw requests, and the records that it has acknowledged."""
 
 from __future__ import annotations
 
@@ -16,7 +16,6 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from blumfeld.wire.messages.produce import (
     PartitionProduceData,
@@ -38,15 +37,15 @@ NEW_TOPIC_S = 60.0
 
 
 class Target:
-    """A broker. ``topic`` is a plain one for the cases; ``ledger_topic`` is touched by good requests only."""
+    """A broker. ``topic`` is a plain one for the cases; ``acknowledged_topic`` is touched by good requests only."""
 
     def __init__(self, address: str, tag: str) -> None:
         self.address = address
         self.tag = tag
         self.topic = f"{tag}-plain"
-        self.ledger_topic = f"{tag}-ledger"
+        self.acknowledged_topic = f"{tag}-acknowledged"
         self._acknowledged: list[bytes] = []
-        for topic in (self.topic, self.ledger_topic):
+        for topic in (self.topic, self.acknowledged_topic):
             self.make_topic(topic)
 
     def connect(self, timeout_s: float = 60.0) -> RawConnection:
@@ -105,13 +104,13 @@ class Target:
         return name_of(answer.error_code)
 
     def frame(self, payload: bytes) -> str:
-        """What comes of a frame for which no answer is expected."""
+        """Send a frame for which no answer is expected; return how that ended."""
         with self.connect() as connection:
             connection.send_frame(payload)
             return CLOSED if connection.ends() else "not closed"
 
     def bytes_on_the_wire(self, data: bytes) -> str:
-        """What comes of bytes, frame or not."""
+        """Send bytes, frame or not; return how that ended."""
         with self.connect() as connection:
             try:
                 connection.send(data)
@@ -119,16 +118,11 @@ class Target:
                 return CLOSED
             return CLOSED if connection.ends() else "not closed"
 
-    def producer_id(self, transactional_id: str | None = None) -> InitProducerIdResponse:
-        """What InitProducerId says."""
-        request = InitProducerIdRequest(transactional_id=transactional_id, transaction_timeout_ms=60_000)
-        return self.ask(request, 4, InitProducerIdResponse)
-
     def round_trip(self) -> str:
         """Produce a record with acks=all, and fetch it: empty if that worked, else what did not."""
         value = f"{self.tag} {len(self._acknowledged)}".encode()
         try:
-            answer = self.produce(good_batch(value), topic=self.ledger_topic)
+            answer = self.produce(good_batch(value), topic=self.acknowledged_topic)
             if answer.error_code:
                 return f"produce: {name_of(answer.error_code)}"
             if answer.base_offset != len(self._acknowledged):
@@ -140,7 +134,7 @@ class Target:
         return "" if found == [value] else f"fetch: {found!r}"
 
     def lost(self) -> str:
-        """Read the whole ledger: empty if all that was acknowledged is there, once and in order."""
+        """Read all acknowledged records: empty if they are there, once and in order."""
         found: list[bytes] = []
         while more := self.values(len(found)):
             found += more
@@ -150,13 +144,13 @@ class Target:
 
     @property
     def acknowledged(self) -> int:
-        """How many records the ledger has."""
+        """The number of records that it has acknowledged."""
         return len(self._acknowledged)
 
     def values(self, offset: int) -> list[bytes]:
-        """The values of the ledger from an offset, as many as come."""
+        """Return the values of acknowledged records from an offset, as many as come."""
         wanted = FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20)
-        topics = [FetchTopic(topic=self.ledger_topic, partitions=[wanted])]
+        topics = [FetchTopic(topic=self.acknowledged_topic, partitions=[wanted])]
         answer = self.ask(FetchRequest(max_wait_ms=0, topics=topics), FETCH_VERSION, FetchResponse)
         if not answer.responses:
             return []

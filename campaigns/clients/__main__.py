@@ -14,11 +14,14 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.kernel.supervising.derivation import NODES_MAX
-from campaigns.clients.brokers import start_brokers
+from blumfeld.testing.cluster import cluster_of_this_build
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.checks.columns import COLUMNS_OF
+from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.clients.java import PEER_VARIABLE
 from campaigns.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
+from campaigns.endings import sigterm_unwinds
+from campaigns.terminal import BAD_INPUT, console_of
 
 COLOURS = {"ok": "green", "failed": "bold red", "not offered": "dim"}
 
@@ -28,44 +31,42 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = _parser().parse_args(arguments)
     names = given.only.replace(",", " ").split() or list(CLIENTS)
     columns = given.columns.replace(",", " ").split() or list(ALL_COLUMNS)
-    console = Console(width=None if sys.stdout.isatty() else 160)
+    console = console_of(160)
     for kind, wanted, known in (("client", names, CLIENTS), ("column", columns, ALL_COLUMNS)):
         unknown = [name for name in wanted if name not in known]
         if unknown:
             console.print(f"no {kind} {', '.join(unknown)}; there are {', '.join(known)}")
-            return 2
+            return BAD_INPUT
     if given.peer:
         os.environ[PEER_VARIABLE] = given.peer
     with ExitStack() as stack:
-        bootstrap = given.bootstrap or started(stack, console, given.nodes)
+        stack.enter_context(sigterm_unwinds())
+        bootstrap = given.bootstrap
+        if not bootstrap:
+            folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-"))
+            cluster = cluster_of_this_build(given.nodes, Path(folder), [NO_REBALANCE_DELAY])
+            stack.callback(cluster.stop)
+            cluster.start()
+            bootstrap = cluster.addresses
         rows = run_matrix(names, columns, bootstrap, lambda *cell: _say(console, *cell))
     for table in _tables(rows):
         console.print(table)
     for line in remarks(rows):
-        console.print(f"– {line}", highlight=False, style="dim", markup=False)
+        console.print(f"– {line}", style="dim", markup=False)
     wrong = problems(rows)
     for line in wrong:
-        console.print(f"✗ {line}", highlight=False, style="red", markup=False)
+        console.print(f"✗ {line}", style="red", markup=False)
     ran = sum(len(row.cells) for row in rows)
     passed = sum(cell.verdict == "ok" for row in rows for cell in row.cells.values())
     clients = sum(row.absent is None for row in rows)
-    console.print(f"{clients} clients, {passed} checks passed, {len(wrong)} failed", highlight=False)
+    console.print(f"{clients} clients, {passed} checks passed, {len(wrong)} failed")
     return 1 if wrong or not ran else 0
-
-
-def started(stack: ExitStack, console: Console, nodes: int = 1) -> str:
-    """Brokers of this build until the stack ends; their addresses."""
-    folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-clients-"))
-    brokers, bootstrap = start_brokers(nodes, Path(folder))
-    stack.callback(brokers.stop)
-    console.print(brokers.ready_line, highlight=False)
-    return bootstrap
 
 
 def _say(console: Console, row: Row, column: str, cell: Cell) -> None:
     mark, colour = MARKS[cell.verdict], COLOURS[cell.verdict]
     line = f"{row.name:16} {column:12} [{colour}]{mark}[/] {cell.seconds:5.1f} s"
-    console.print(line, highlight=False)
+    console.print(line)
 
 
 def _tables(rows: list[Row]) -> Iterator[Table]:

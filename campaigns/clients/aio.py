@@ -6,10 +6,9 @@ import asyncio
 import sys
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
-from importlib.util import find_spec
 from typing import Any, TypeVar
 
-from campaigns.clients.brokers import REPLICAS
+from blumfeld.testing.cluster import REPLICAS
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,
@@ -19,7 +18,7 @@ from campaigns.clients.client import (
     Consumed,
 )
 from campaigns.clients.live_members import MemberSpec
-from campaigns.clients.records import Received, Sample, Traits, Turn
+from campaigns.clients.records import AS_USUAL, Received, Sample, Sending, Traits, Turn
 
 T = TypeVar("T")
 
@@ -28,19 +27,9 @@ class AioKafka(Client):
     """Each call runs a loop of its own."""
 
     name = "aiokafka"
+    package = "aiokafka"
+    install = "pip install aiokafka cramjam"
     traits = Traits(null_key_and_value=False, deletes_groups=False)
-
-    @classmethod
-    def absent(cls) -> str | None:
-        """It is in the extra ``test``."""
-        return None if find_spec("aiokafka") else "pip install aiokafka cramjam"
-
-    @classmethod
-    def version(cls) -> str:
-        """Its own."""
-        import aiokafka
-
-        return str(aiokafka.__version__)
 
     def cluster(self) -> ClusterView:
         """By the admin client."""
@@ -53,15 +42,7 @@ class AioKafka(Client):
 
         return self._with_admin(ask)
 
-    def produce(
-        self,
-        topic: str,
-        samples: Sequence[Sample],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """Every future must be good."""
 
         async def send() -> None:
@@ -69,9 +50,9 @@ class AioKafka(Client):
 
             async with AIOKafkaProducer(
                 bootstrap_servers=self.bootstrap,
-                compression_type=None if codec == "none" else codec,
-                acks=acks if acks == "all" else int(acks),
-                enable_idempotence=idempotent,
+                compression_type=None if how.codec == "none" else how.codec,
+                acks=how.acks if how.acks == "all" else int(how.acks),
+                enable_idempotence=how.idempotent,
                 linger_ms=20,
             ) as producer:
                 futures = [
@@ -150,30 +131,6 @@ class AioKafka(Client):
         from aiokafka import AIOKafkaProducer
 
         return AIOKafkaProducer(bootstrap_servers=self.bootstrap, transactional_id=transactional_id)
-
-    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
-        """Two consumers as two tasks of a loop; ``when_started`` runs in a thread."""
-
-        async def read() -> list[Consumed]:
-            shares: list[Consumed] = [[], []]
-            done = asyncio.Event()
-
-            async def member(mine: Consumed) -> None:
-                async with self._consumer(topic, group) as consumer:
-                    while not done.is_set():
-                        await _take(consumer, mine, 200)
-                    await consumer.commit()
-
-            members = [asyncio.create_task(member(share)) for share in shares]
-            await asyncio.to_thread(when_started)
-            deadline = time.monotonic() + WAIT_S
-            while sum(map(len, shares)) < count and time.monotonic() < deadline:
-                await asyncio.sleep(0.05)
-            done.set()
-            await asyncio.gather(*members)
-            return shares
-
-        return self._run(read())
 
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By ``aio_member``."""

@@ -1,21 +1,27 @@
-"""What the matrix asks of a client. A client module says how it is done with that client, and nothing more."""
+"""The interface of a client of the matrix. A client module says how it is done with that client, and nothing more."""
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from importlib import import_module
+from importlib.util import find_spec
+from pathlib import Path
 from typing import ClassVar, NoReturn
 
 from campaigns.clients.live_members import MemberSpec, Protocol
-from campaigns.clients.records import Received, Sample, Traits, Turn, numbered_samples
+from campaigns.clients.records import AS_USUAL, Received, Sample, Sending, Traits, Turn, numbered_samples
 from campaigns.clients.verdicts import CheckFailed as CheckFailed
 from campaigns.clients.verdicts import NotOffered as NotOffered
 
 WAIT_S = 40.0
 """How long a client may wait for records or answers before it gives up."""
 SESSION_TIMEOUT_MS = 10_000
+NO_REBALANCE_DELAY = 'config."group.initial.rebalance.delay.ms"=0'
+"""The one setting of the brokers that is not the default: three seconds for each new group would be most of a run."""
 BROKERS_DEFAULT = -1
 """As number of replicas: ``default.replication.factor`` of the brokers (KIP-464)."""
 
@@ -36,11 +42,14 @@ class Client:
     """One client library or program. Every method may raise anything: the cell then shows it as failed.
 
     Records are sent in the order given and are acknowledged when ``produce`` returns (except with acks 0).
-    ``consume`` and ``share`` belong to a consumer group, begin where it has committed or else at the
-    beginning, commit what they return and leave the group.
+    ``consume`` belongs to a consumer group: it begins where the group has committed or else at the beginning, commits
+    what it returns and leaves the group.
     """
 
     name: ClassVar[str]
+    package: ClassVar[str] = ""
+    """Python package of a client in Python, which is in the extra ``test``, and the command that installs it."""
+    install: ClassVar[str] = ""
     traits: ClassVar[Traits] = Traits()
     why_not: ClassVar[Mapping[str, str]] = {}
     """Columns that the client does not offer, and the reason."""
@@ -68,39 +77,27 @@ class Client:
     @classmethod
     def absent(cls) -> str | None:
         """Why the client can't run on this machine, and what to install; None if it can."""
-        return None
+        return None if find_spec(cls.package) else cls.install
 
     @classmethod
     def version(cls) -> str:
         """The client's own version."""
-        raise NotImplementedError
+        return str(import_module(cls.package).__version__)
 
     def cluster(self) -> ClusterView:
-        """What Metadata says."""
+        """Return the brokers and topics of Metadata."""
         self.no("metadata")
 
-    def produce(
-        self,
-        topic: str,
-        samples: Sequence[Sample],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
-        """Send records. ``acks`` is ``0``, ``1`` or ``all``."""
+    def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
+        """Send records."""
         raise NotImplementedError
 
     def consume(self, topic: str, group: str, count: int) -> Consumed:
         """The next ``count`` records of the group, in the order in which they came."""
         raise NotImplementedError
 
-    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
-        """Two members at once: start them, call ``when_started``, and return what each got of ``count`` in all."""
-        self.no("group")
-
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
-        """What starts a :class:`~.members.Member`, and its stdin.
+        """Return the command that starts a :class:`~.live_members.Member`, and its stdin.
 
         :raises NotOffered: the client has no such member
         """
@@ -159,7 +156,7 @@ class Client:
         self.no("groups")
 
     def group_state(self, group: str) -> str:
-        """What DescribeGroups calls the state of the group, such as ``Stable`` or ``Empty``."""
+        """Return the state of the group as DescribeGroups names it, such as ``Stable`` or ``Empty``."""
         self.no("groups")
 
     def delete_group(self, group: str) -> None:
@@ -182,7 +179,7 @@ class Client:
 
 
 def run_program(command: Sequence[str], stdin: bytes | None = None, timeout_s: float = WAIT_S) -> bytes:
-    """What a program prints on stdout.
+    """Run a program; return its stdout.
 
     :raises CheckFailed: it ended with another status than 0, or not in time
     """
@@ -198,3 +195,9 @@ def run_program(command: Sequence[str], stdin: bytes | None = None, timeout_s: f
 def _tail(printed: bytes | None) -> str:
     lines = (printed or b"").decode(errors="replace").strip().splitlines()
     return " / ".join(lines[-3:])[-300:]
+
+
+def cache_folder(name: str) -> Path:
+    """Return the folder where a client may install programs: outside of the checkout, below the user's cache."""
+    root = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(root, "blumfeld-clients", name)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib import import_module
-from importlib.util import find_spec
 from typing import Any
 
 from campaigns.clients.client import (
@@ -20,14 +18,15 @@ from campaigns.clients.client import (
     Consumed,
 )
 from campaigns.clients.live_members import MemberSpec, Protocol
-from campaigns.clients.members.threads import share_by_threads
-from campaigns.clients.records import Received, Sample, Turn
+from campaigns.clients.records import AS_USUAL, Received, Sample, Sending, Turn
 
 
 class ConfluentKafka(Client):
     """The most used client outside the JVM."""
 
     name = "confluent-kafka"
+    package = "confluent_kafka"
+    install = "pip install confluent-kafka"
     protocols = ("classic", "consumer")
     assignors = ("range", "roundrobin", "cooperative-sticky", "uniform")
 
@@ -36,13 +35,8 @@ class ConfluentKafka(Client):
         self._one_admin: Any = None
 
     @classmethod
-    def absent(cls) -> str | None:
-        """It is in the extra ``test``."""
-        return None if find_spec("confluent_kafka") else "pip install confluent-kafka"
-
-    @classmethod
     def version(cls) -> str:
-        """Of the binding and of librdkafka."""
+        """The versions of the binding and of librdkafka."""
         import confluent_kafka
 
         return f"{confluent_kafka.__version__} (librdkafka {confluent_kafka.libversion()[0]})"
@@ -53,15 +47,7 @@ class ConfluentKafka(Client):
         brokers = [(b.id, b.host, b.port) for b in found.brokers.values()]
         return ClusterView(brokers, {name: len(t.partitions) for name, t in found.topics.items()})
 
-    def produce(
-        self,
-        topic: str,
-        samples: Sequence[Sample],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """Every delivery report must be good."""
         from confluent_kafka import Producer
 
@@ -74,9 +60,9 @@ class ConfluentKafka(Client):
         producer = Producer(
             {
                 "bootstrap.servers": self.bootstrap,
-                "compression.type": codec,
-                "acks": acks,
-                "enable.idempotence": idempotent,
+                "compression.type": how.codec,
+                "acks": how.acks,
+                "enable.idempotence": how.idempotent,
                 "linger.ms": 20,
                 "message.timeout.ms": int(WAIT_S * 1000),
             }
@@ -150,18 +136,6 @@ class ConfluentKafka(Client):
         consumer.commit(asynchronous=False)
         consumer.close()
         return got
-
-    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
-        """Two consumers in two threads."""
-
-        def member(mine: Consumed, done: threading.Event) -> None:
-            consumer = self._consumer(topic, group)
-            while not done.is_set():
-                _take(consumer, mine, 0.2)
-            consumer.commit(asynchronous=False)
-            consumer.close()
-
-        return share_by_threads(member, count, when_started)
 
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By ``confluent_member``."""

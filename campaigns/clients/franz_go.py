@@ -10,12 +10,12 @@ from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
-from campaigns.clients.client import CheckFailed, run_program
+from campaigns.clients.client import CheckFailed, cache_folder, run_program
 from campaigns.clients.json_program import JsonProgram
-from campaigns.clients.members.processes import cache_folder
+from campaigns.clients.verdicts import NoClientError
 
 GO_FOLDERS = ("/usr/local/go/bin", "/usr/lib/go/bin")
-"""Where Go's own installers put it, without touching anyone's PATH."""
+"""Folders of Go's own installers, which touch nobody's PATH."""
 BUILD_S = 300.0
 BINARY = "franz_go_client"
 
@@ -54,8 +54,18 @@ class FranzGo(JsonProgram):
 
     @classmethod
     def command(cls) -> list[str]:
-        """What was built."""
+        """The program that was built."""
         return [str(_binary())]
+
+
+def franz_go_command() -> list[str]:
+    """Return what runs franz-go's program, which is built if it isn't there yet.
+
+    :raises NoClientError: it can't be built
+    """
+    if absent := FranzGo.absent():
+        raise NoClientError(f"franz-go: {absent}")
+    return FranzGo.command()
 
 
 def _source() -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import re
 import shutil
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
@@ -24,8 +24,8 @@ from campaigns.clients.client import (
     run_program,
 )
 from campaigns.clients.live_members import MemberSpec, Protocol
-from campaigns.clients.members.processes import share_by_processes
-from campaigns.clients.records import Headers, Received, Sample, Traits, Turn
+from campaigns.clients.records import AS_USUAL, Headers, Received, Sample, Sending, Traits, Turn
+from campaigns.clients.verdicts import NoClientError
 
 PEER_VARIABLE = "KAFKA_PEER"
 TOOLS = "org.apache.kafka.tools."
@@ -61,7 +61,7 @@ class JavaTools(Client):
 
     @classmethod
     def version(cls) -> str:
-        """What the tools say."""
+        """The version that the tools print."""
         return _tool(TOOLS + "TopicCommand", "--version").decode().split()[-1]
 
     def cluster(self) -> ClusterView:
@@ -75,18 +75,10 @@ class JavaTools(Client):
         found = re.findall(r"^Topic: (\S+)\s.*PartitionCount: (\d+)", described, re.MULTILINE)
         return ClusterView(brokers, {topic: int(count) for topic, count in found})
 
-    def produce(
-        self,
-        topic: str,
-        samples: Sequence[Sample],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """By ConsoleProducer, a line a record."""
-        options = ["--topic", topic, "--compression-codec", codec, "--request-required-acks", acks]
-        options += ["--command-property", f"enable.idempotence={str(idempotent).lower()}"]
+        options = ["--topic", topic, "--compression-codec", how.codec, "--request-required-acks", how.acks]
+        options += ["--command-property", f"enable.idempotence={str(how.idempotent).lower()}"]
         for name, value in (
             ("parse.key", "true"),
             ("parse.headers", "true"),
@@ -122,11 +114,6 @@ class JavaTools(Client):
         program = str(files("campaigns.clients") / "java_client" / "TransactionalProducer.java")
         command = [os.environ[PEER_VARIABLE], "tool", program, verb, self.bootstrap, topic, transactional_id]
         return run_program(command, "\n".join(lines).encode(), JVM_S).decode()
-
-    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
-        """Two ConsoleConsumers."""
-        command = self._consumer(topic, group)
-        return share_by_processes([command, command], _records, count, when_started)
 
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By VerifiableConsumer, or a program of ours where the broker is to resolve a regular expression."""
@@ -244,13 +231,24 @@ class JavaTools(Client):
 
 
 class ConsoleTools(JavaTools):
-    """The same programs, for the columns of :mod:`.tool_checks`."""
+    """The same programs, for the columns of Kafka's tools."""
 
     name = "kafka-tools"
 
 
+def java_command(peer: Path | None, program: str) -> list[str]:
+    """Return what runs a program of ``java_client/`` with Kafka's classes; the program's arguments follow it.
+
+    :param peer: the script that runs Kafka's classes
+    :raises NoClientError: it isn't given
+    """
+    if peer is None:
+        raise NoClientError("the Java client needs --peer, the script that runs Kafka's classes")
+    return [str(peer.resolve()), "tool", str(files("campaigns.clients") / "java_client" / program)]
+
+
 def ask_tool(bootstrap: str, tool: str, *options: str) -> str:
-    """What one of Kafka's tools prints on stdout.
+    """Run one of Kafka's tools; return its stdout.
 
     :raises CheckFailed: it ended with another status than 0, or not in time
     """

@@ -7,9 +7,8 @@ arguments are the same for all, so this module is all there is of such a client 
 from __future__ import annotations
 
 import json
-import tempfile
 from base64 import b64decode, b64encode
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from campaigns.clients.client import (
@@ -21,16 +20,15 @@ from campaigns.clients.client import (
     run_program,
 )
 from campaigns.clients.live_members import MemberSpec
-from campaigns.clients.members.processes import share_by_processes
-from campaigns.clients.records import Received, Sample, Turn
+from campaigns.clients.records import AS_USUAL, Received, Sample, Sending, Turn
 
 
 class JsonProgram(Client):
-    """What all such clients do the same way."""
+    """The operations of all such clients."""
 
     @classmethod
     def command(cls) -> list[str]:
-        """What starts the program."""
+        """Return the command that starts the program."""
         raise NotImplementedError
 
     def cluster(self) -> ClusterView:
@@ -38,22 +36,14 @@ class JsonProgram(Client):
         found = self.ask("cluster")
         return ClusterView([(b[0], b[1], b[2]) for b in found["brokers"]], dict(found["topics"]))
 
-    def produce(
-        self,
-        topic: str,
-        samples: Sequence[Sample],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """All in one operation."""
         self.ask(
             "produce",
             topic=topic,
-            codec=codec,
-            acks=-1 if acks == "all" else int(acks),
-            idempotent=idempotent,
+            codec=how.codec,
+            acks=-1 if how.acks == "all" else int(how.acks),
+            idempotent=how.idempotent,
             samples=[_row(sample) for sample in samples],
         )
 
@@ -84,14 +74,6 @@ class JsonProgram(Client):
         """With a commit at the end."""
         found = self.ask("consume", count=count, waitMs=int(WAIT_S * 1000), **self._member(topic, group))
         return [_record(row) for row in found["records"]]
-
-    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
-        """Two processes."""
-        with tempfile.NamedTemporaryFile("w", suffix=".json") as request:
-            request.write(self.request("follow", **self._member(topic, group)))
-            request.flush()
-            command = ["sh", "-c", f'exec "$@" <{request.name}', "sh", *self.command()]
-            return share_by_processes([command, command], _printed, count, when_started)
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By the admin client."""
@@ -142,7 +124,7 @@ class JsonProgram(Client):
         return self.command(), self.request("member", **{**given, "protocol": spec.protocol, **more})
 
     def ask(self, operation: str, **arguments: Any) -> Any:
-        """What the program answers.
+        """Ask the program; return its answer.
 
         :raises CheckFailed: it ended with another status than 0, or not in time
         """
@@ -190,7 +172,3 @@ def _record(row: dict[str, Any]) -> Received:
         tuple((name, _bytes(value)) for name, value in row["headers"]),
         row["timestamp"],
     )
-
-
-def _printed(output: bytes) -> Consumed:
-    return [_record(json.loads(line)) for line in output.splitlines()]

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import sys
-import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
-from importlib.util import find_spec
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from campaigns.clients.client import (
@@ -19,28 +17,17 @@ from campaigns.clients.client import (
 )
 from campaigns.clients.live_members import MemberSpec
 from campaigns.clients.members.kafka_python_member import learn_topic
-from campaigns.clients.members.threads import share_by_threads
-from campaigns.clients.records import Received, Sample, Traits, Turn
+from campaigns.clients.records import AS_USUAL, Received, Sample, Sending, Traits, Turn
 
 
 class KafkaPython(Client):
     """Its codecs other than gzip come with its extras lz4, snappy and zstd."""
 
     name = "kafka-python"
+    package = "kafka"
+    install = "pip install 'kafka-python[lz4,snappy,zstd]'"
     traits = Traits(null_headers=False, null_key_and_value=False)
     assignors = ("range", "roundrobin", "cooperative-sticky")
-
-    @classmethod
-    def absent(cls) -> str | None:
-        """It is in the extra ``test``."""
-        return None if find_spec("kafka") else "pip install 'kafka-python[lz4,snappy,zstd]'"
-
-    @classmethod
-    def version(cls) -> str:
-        """Its own."""
-        import kafka
-
-        return str(kafka.__version__)
 
     def cluster(self) -> ClusterView:
         """By the admin client."""
@@ -49,24 +36,16 @@ class KafkaPython(Client):
             topics = {t["name"]: len(t["partitions"]) for t in admin.describe_topics()}
         return ClusterView(brokers, topics)
 
-    def produce(
-        self,
-        topic: str,
-        samples: Sequence[Sample],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """Every future must be good."""
         from kafka import KafkaProducer
 
         with _Closing(
             KafkaProducer(
                 bootstrap_servers=self.bootstrap,
-                compression_type=None if codec == "none" else codec,
-                acks=acks if acks == "all" else int(acks),
-                enable_idempotence=idempotent,
+                compression_type=None if how.codec == "none" else how.codec,
+                acks=how.acks if how.acks == "all" else int(how.acks),
+                enable_idempotence=how.idempotent,
                 linger_ms=20,
             )
         ) as producer:
@@ -142,17 +121,6 @@ class KafkaPython(Client):
                 _take(consumer, got, 500)
             consumer.commit()
         return got
-
-    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
-        """Two consumers in two threads."""
-
-        def member(mine: Consumed, done: threading.Event) -> None:
-            with _Closing(self._consumer(topic, group)) as consumer:
-                while not done.is_set():
-                    _take(consumer, mine, 200)
-                consumer.commit()
-
-        return share_by_threads(member, count, when_started)
 
     def member_command(self, spec: MemberSpec) -> tuple[Sequence[str], str]:
         """By ``kafka_python_member``."""

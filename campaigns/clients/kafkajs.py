@@ -8,9 +8,8 @@ from importlib.resources import files
 from pathlib import Path
 from typing import ClassVar
 
-from campaigns.clients.client import CheckFailed, run_program
+from campaigns.clients.client import CheckFailed, cache_folder, run_program
 from campaigns.clients.json_program import JsonProgram
-from campaigns.clients.members.processes import cache_folder
 from campaigns.clients.records import Traits
 
 PACKAGES = ("kafkajs@2", "kafkajs-snappy@1", "zstd-codec@0.1")
@@ -52,7 +51,7 @@ class KafkaJs(JsonProgram):
 
     @classmethod
     def version(cls) -> str:
-        """Of kafkajs and node."""
+        """The versions of kafkajs and node."""
         described = Path(cache_folder("kafkajs"), "node_modules", "kafkajs", "package.json").read_text()
         node = run_program(["node", "--version"]).decode().strip()
         return f"{json.loads(described)['version']} (node {node.removeprefix('v')})"

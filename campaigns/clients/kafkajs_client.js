@@ -137,14 +137,6 @@ async function consume(kafka, request) {
   return { records: got }
 }
 
-// Prints each record as it comes, until SIGTERM.
-async function follow(kafka, request) {
-  const consumer = await member(kafka, request, async (_, record) => void console.log(JSON.stringify(record)))
-  await new Promise((resolve) => process.once('SIGTERM', resolve))
-  await leave(consumer)
-  process.exit(0)
-}
-
 const say = (name, fields) => console.log(JSON.stringify({ name, timestamp: Date.now(), ...fields }))
 
 // Tells what becomes of it as Kafka's VerifiableConsumer does, and commits after each batch, until SIGTERM.
@@ -200,7 +192,6 @@ const operations = {
   transact,
   fence,
   consume,
-  follow,
   cluster: (kafka) => withAdmin(kafka, async (admin) => ({
     brokers: (await admin.describeCluster()).brokers.map((b) => [b.nodeId, b.host, b.port]),
     topics: (await admin.fetchTopicMetadata()).topics.map((t) => [t.name, t.partitions.length]),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from itertools import groupby
 from typing import ClassVar
 
@@ -15,13 +15,12 @@ from campaigns.clients.client import (
     Consumed,
     run_program,
 )
-from campaigns.clients.members.processes import share_by_processes
-from campaigns.clients.records import Headers, Received, Sample, Traits
+from campaigns.clients.records import AS_USUAL, Headers, Received, Sample, Sending, Traits
 
 RECORD_END = b"\x1e\x1d\x1e"
 KEY_END = b"\x1f\x1d\x1f"
 FORMAT = r"%p %o %T %K %S %h\n%k%s\n"
-"""What a consumed record is printed as: lengths first, then the bytes of key and value."""
+"""The format of a consumed record: lengths first, then the bytes of key and value."""
 GROUP_SETTINGS = (
     "auto.offset.reset=earliest",
     f"session.timeout.ms={SESSION_TIMEOUT_MS}",
@@ -47,7 +46,7 @@ class Kcat(Client):
 
     @classmethod
     def version(cls) -> str:
-        """Of kcat and of its librdkafka."""
+        """The versions of kcat and of its librdkafka."""
         found = re.search(r"Version (\S+) .*librdkafka (\S+)", run_program(["kcat", "-V"]).decode())
         return f"{found[1]} (librdkafka {found[2]})" if found else "unknown"
 
@@ -62,18 +61,11 @@ class Kcat(Client):
         ]
         return ClusterView(brokers, {t["topic"]: len(t["partitions"]) for t in found["topics"]})
 
-    def produce(
-        self,
-        topic: str,
-        samples: Sequence[Sample],
-        *,
-        codec: str = "none",
-        acks: str = "all",
-        idempotent: bool = False,
-    ) -> None:
+    def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """A call for each run of records that share headers and shape, partition after partition."""
-        options = ["-P", "-t", topic, "-z", codec, "-X", f"topic.acks={'-1' if acks == 'all' else acks}"]
-        options += ["-X", f"enable.idempotence={str(idempotent).lower()}"]
+        acks = "-1" if how.acks == "all" else how.acks
+        options = ["-P", "-t", topic, "-z", how.codec, "-X", f"topic.acks={acks}"]
+        options += ["-X", f"enable.idempotence={str(how.idempotent).lower()}"]
         for (partition, headers, keyed, dead), run in groupby(
             sorted(samples, key=lambda s: s.partition), _shape
         ):
@@ -92,11 +84,6 @@ class Kcat(Client):
         isolation = ("-X", f"isolation.level={self.isolation}")
         printed = self._kcat("-G", group, "-c", str(count), *isolation, *GROUP_OPTIONS, topic)
         return _records(printed)
-
-    def share(self, topic: str, group: str, count: int, when_started: Callable[[], None]) -> list[Consumed]:
-        """Two processes, ended by SIGTERM when all has come."""
-        command = ["kcat", "-b", self.bootstrap, "-G", group, *GROUP_OPTIONS, topic]
-        return share_by_processes([command, command], _records, count, when_started)
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By -Q, for the one partition that the check asks about."""

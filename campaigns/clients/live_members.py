@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import json
 import signal
-import subprocess
 import tempfile
 import threading
 import time
@@ -19,6 +18,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
+from campaigns.clients.programs import Program
 from campaigns.clients.verdicts import CheckFailed
 
 Protocol = Literal["classic", "consumer"]
@@ -28,7 +28,7 @@ LEAVE_S = 30.0
 
 @dataclass(frozen=True)
 class MemberSpec:
-    """What a member is to be. With ``regex`` the topic is a regular expression (RE2, matching whole names).
+    """The specification of a member. With ``regex`` the topic is a regular expression (RE2, matching whole names).
 
     ``assignor`` is the client's own for a classic member and the broker's for a KIP-848 one; empty is the default.
     """
@@ -76,7 +76,7 @@ class Commitment:
 
 @dataclass
 class Story:
-    """What a member has told so far."""
+    """The story that a member has told so far."""
 
     ownerships: list[Ownership] = field(default_factory=list)
     consumptions: list[Consumption] = field(default_factory=list)
@@ -113,77 +113,47 @@ class Story:
             self.owned -= set(places)
 
 
-class Member:
+class Member(Program):
     """A member's process. What it tells is read by a thread as it comes."""
 
     def __init__(self, command: Sequence[str], stdin: str = "", name: str = "member") -> None:
-        self.name = name
         self.story = Story()
-        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - closed when the member has ended
-        self._process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors
-        )
-        assert self._process.stdin is not None
-        self._process.stdin.write(stdin.encode())
-        self._process.stdin.close()
-        self._reader = threading.Thread(target=self._read, daemon=True)
-        self._reader.start()
+        self._errors = tempfile.TemporaryFile()  # noqa: SIM115 - read as long as somebody may ask
+        super().__init__(name, command, stdin, self._hear_event, self._hear_end, self._errors)
+        self.finish()
 
     @property
     def owned(self) -> frozenset[TopicPartition]:
-        """What it has now."""
+        """The partitions that it has now."""
         return frozenset(self.story.owned)
-
-    @property
-    def alive(self) -> bool:
-        """Whether its process runs."""
-        return self._process.poll() is None
 
     def stop(self) -> None:
         """Let it leave in good order, and wait.
 
         :raises CheckFailed: it does not end, or with another status than 0 or of SIGTERM
         """
-        self._process.terminate()
-        self._end()
+        self.signal(signal.SIGTERM)
+        if not self.await_end(LEAVE_S):
+            self.kill()
         # Java ends with 128 + SIGTERM when a signal has run its shutdown hooks.
-        if self._process.returncode not in (0, -signal.SIGTERM, 128 + signal.SIGTERM):
-            raise CheckFailed(f"{self.name} ended with status {self._process.returncode}: {self.errors()}")
-
-    def kill(self) -> None:
-        """SIGKILL: it says good-bye to nobody. Harmless when it has ended."""
-        self._process.kill()
-        self._end()
+        if self.status not in (0, -signal.SIGTERM, 128 + signal.SIGTERM):
+            raise CheckFailed(f"{self.name} ended with status {self.status}: {self.errors()}")
 
     def errors(self) -> str:
         """The last of what it printed on stderr."""
-        if self._errors.closed:
-            return self._last
         self._errors.seek(0)
         lines = self._errors.read().decode(errors="replace").strip().splitlines()
         return " / ".join(lines[-3:])[-400:]
 
-    def _end(self) -> None:
+    def _hear_event(self, line: str) -> None:
         try:
-            self._process.wait(LEAVE_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        self._reader.join(5)
-        assert self._process.stdout is not None
-        self._process.stdout.close()
-        self._last = self.errors()
-        self._errors.close()
+            event = json.loads(line)
+        except ValueError:
+            return
+        if isinstance(event, dict):
+            self.story.tell(event)
 
-    def _read(self) -> None:
-        assert self._process.stdout is not None
-        for line in self._process.stdout:
-            try:
-                event = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(event, dict):
-                self.story.tell(event)
+    def _hear_end(self) -> None:
         self.story.ended(int(time.time() * 1000))
 
 

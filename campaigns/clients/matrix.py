@@ -23,7 +23,7 @@ MARKS = {OK: "✓", FAILED: "✗", NOT_OFFERED: "–"}
 
 @dataclass(frozen=True)
 class Cell:
-    """What came of one check of one client."""
+    """The result of one check of one client."""
 
     verdict: str
     note: str

@@ -24,6 +24,19 @@ class Sample:
 
 
 @dataclass(frozen=True)
+class Sending:
+    """How a producer sends."""
+
+    codec: str = "none"
+    acks: str = "all"
+    """``0``, ``1`` or ``all``."""
+    idempotent: bool = False
+
+
+AS_USUAL = Sending()
+
+
+@dataclass(frozen=True)
 class Turn:
     """One transaction of a producer: what it sends, and how it ends."""
 
@@ -51,7 +64,7 @@ class Received:
 
 @dataclass(frozen=True)
 class Traits:
-    """What a client can say of a record. The default: everything."""
+    """Traits of a client: the parts of a record that it can say. The default: everything."""
 
     text_only: bool = False
     """Keys, values and headers pass a text interface: no arbitrary bytes, no separators, nothing empty."""
@@ -138,7 +151,7 @@ def numbered_samples(count: int, partitions: int, size_bytes: int = 40, first: i
 
 
 def differences(sent: Sequence[Sample], got: Sequence[Received], traits: Traits, now_ms: int) -> list[str]:
-    """What is not as it was sent: nothing, if partition by partition the same records came in the same order.
+    """Name all differences: none, if partition by partition the same records came in the same order.
 
     Offsets must be without a hole. Where the client can't set a time, it must be of the last minutes.
     """

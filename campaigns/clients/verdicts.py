@@ -18,3 +18,7 @@ def require(truth: bool, otherwise: str) -> None:
     """
     if not truth:
         raise CheckFailed(otherwise)
+
+
+class NoClientError(Exception):
+    """A client can't be run here; the message says what is absent."""

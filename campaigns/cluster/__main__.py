@@ -15,35 +15,31 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from blumfeld.testing.cluster import LOOPBACK, node_places
-from campaigns.clients.programs import NoClientError
-from campaigns.cluster.contenders import LAYOUTS, Contender, kafka, this_build
+from blumfeld.cli.cluster.state import ClusterError
+from blumfeld.testing.cluster import LOOPBACK, Cluster, node_places
+from blumfeld.testing.process import NodeError
+from campaigns.clients.load.groups import Groups
+from campaigns.clients.load.load import TOPIC, NoLoadError
+from campaigns.clients.load.producers import Librdkafka, Make, with_log
+from campaigns.cluster.contenders import KAFKA, LAYOUTS, OURS, Contender, contenders_of, this_build
 from campaigns.cluster.disks import Disks, NoDisksError
 from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, NETWORK, BadFaultError, Fault, plan_of
-from campaigns.cluster.groups import Groups
-from campaigns.cluster.load import NoLoadError
-from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
-from campaigns.cluster.nodes import Cluster, NodeError
-from campaigns.cluster.producers import CLIENTS, Make, maker_of
+from campaigns.cluster.namespaces import Namespaces
 from campaigns.cluster.report import (
     CampaignReport,
     ContenderReport,
     account_table,
-    class_table,
     distribution_table,
     fault_table,
-    save,
 )
 from campaigns.cluster.rounds import DATA, Run, Settings
 from campaigns.cluster.storm import FACULTIES, Wave, waves
 from campaigns.endings import sigterm_unwinds
+from campaigns.figures import save
+from campaigns.terminal import console_of, print_wrong, refused
 
-BAD_INPUT = 2
 DISK_MB = 700
 PRODUCER_LOG = "producer.log"
-WRONG_SHOWN = 20
-OURS = "blumfeld"
-KAFKA = "kafka"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -52,13 +48,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: SIGTERM came; all nodes and namespaces have ended then
     """
     given = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = console_of()
     try:
         faults, needs_wires, needs_disks = _plan(given)
         contenders = _contenders(given)
-        maker_of(given.client, given.peer)
-    except (BadFaultError, NoClientError, ValueError) as error:
-        return _refused(str(error))
+    except (BadFaultError, ValueError) as error:
+        return refused("cluster-faults", error)
     settings = Settings(
         partitions=given.partitions, rate_per_s=given.rate, down_s=given.down_s, settle_s=given.settle_s
     )
@@ -66,8 +61,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         stack.enter_context(sigterm_unwinds())
         try:
             wires = stack.enter_context(Namespaces(len(LAYOUTS[given.layout]))) if needs_wires else None
-        except NoNamespacesError as error:
-            return _refused(str(error))
+        except ClusterError as error:
+            return refused("cluster-faults", error)
         folder = given.folder or Path(
             stack.enter_context(tempfile.TemporaryDirectory(prefix="blumfeld-cluster-"))
         )
@@ -81,9 +76,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     if needs_disks
                     else None
                 )
-                log_path = cluster.folder / PRODUCER_LOG if given.storm_s else None
-                make_producer = maker_of(given.client, given.peer, log_path)
-                groups = Groups(cluster.addresses, given.partitions) if given.storm_s else None
+                make_producer = with_log(cluster.folder / PRODUCER_LOG) if given.storm_s else Librdkafka
+                groups = Groups(cluster.addresses, TOPIC, given.partitions) if given.storm_s else None
                 report = _run(
                     contender, cluster, faults, settings, wires, disks, groups, make_producer, console
                 )
@@ -91,17 +85,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                     disks.keep(folder / contender.name / "kept")
             except (NodeError, NoLoadError, NoDisksError) as error:
                 absent.append(contender.name)
-                console.print(f"[red]✗ {contender.name}: {escape(str(error))}[/]", highlight=False)
+                console.print(f"[red]✗ {contender.name}: {escape(str(error))}[/]")
                 continue
             reports.append(report)
             console.print(fault_table(report))
-            _print_wrong(report, console)
-            if given.out is not None:
-                save(_campaign(settings, given, reports), given.out)
+            print_wrong(console, report.wrong)
+            save(given.out, _campaign(settings, given, reports))
     if reports:
-        console.print(class_table(reports))
-        if (distributions := distribution_table(reports)).row_count:
-            console.print(distributions)
+        console.print(distribution_table(reports))
         console.print(account_table(reports))
     return 0 if not absent and all(report.is_good for report in reports) else 1
 
@@ -150,10 +141,10 @@ def _run(
     make_producer: Make,
     console: Console,
 ) -> ContenderReport:
-    console.print(f"{contender.name}: faults on {len(cluster.nodes)} nodes", highlight=False)
+    console.print(f"{contender.name}: faults on {len(cluster.nodes)} nodes")
 
     def say(line: str) -> None:
-        console.print(escape(line), highlight=False)
+        console.print(escape(line))
 
     try:
         return Run(contender, cluster, settings, wires, say, make_producer, disks, groups).run(faults)
@@ -170,22 +161,13 @@ def _contenders(given: argparse.Namespace) -> list[Contender]:
     :raises ValueError: there is none, a name is unknown, or --manifest or --set would have no effect
     """
     names = given.only.split(",") if given.only else [OURS, *([KAFKA] if given.peer else [])]
-    found = []
-    for name in names:
-        if name == OURS:
-            found.append(this_build(given.manifest, given.set))
-        elif name == KAFKA and given.peer:
-            found.append(kafka(given.peer))
-        else:
-            raise ValueError(
-                f"--only: found {name}; allowed: {OURS}, and {KAFKA} where --peer names its script"
-            )
+    contenders = contenders_of(names, this_build(given.manifest, given.set), given.peer)
     if OURS not in names and (given.manifest is not None or given.set):
         raise ValueError(
             f"--manifest and --set change the nodes of {OURS}, and --only {given.only} runs none of them. "
             f"Leave them out, or name {OURS} in --only, too"
         )
-    return found
+    return contenders
 
 
 def _campaign(
@@ -196,22 +178,9 @@ def _campaign(
         partitions=settings.partitions,
         rate_per_s=settings.rate_per_s,
         down_s=settings.down_s,
-        client=given.client,
         layout=given.layout,
         contenders=tuple(reports),
     )
-
-
-def _print_wrong(report: ContenderReport, console: Console) -> None:
-    for line in report.wrong[:WRONG_SHOWN]:
-        console.print(f"[red]✗ {escape(line)}[/]", highlight=False)
-    if len(report.wrong) > WRONG_SHOWN:
-        console.print(f"[red]… and {len(report.wrong) - WRONG_SHOWN} more[/]", highlight=False)
-
-
-def _refused(reason: str) -> int:
-    print(f"campaigns cluster-faults: {reason}", file=sys.stderr)
-    return BAD_INPUT
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -238,7 +207,6 @@ def _parser() -> argparse.ArgumentParser:
         default="combined",
         help="three nodes, or three brokers and three controllers",
     )
-    parser.add_argument("--client", choices=CLIENTS, default=CLIENTS[0], help="the producer's client library")
     parser.add_argument(
         "--storm-s",
         type=float,

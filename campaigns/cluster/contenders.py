@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, Roles, node_settings
+from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, Roles, build_commands
 
+OURS, KAFKA = "blumfeld", "kafka"
 _KAFKA_LISTENERS = {
     "broker": "PLAINTEXT://{host}:{port}",
     "controller": "CONTROLLER://{host}:{controller_port}",
@@ -49,24 +49,28 @@ class Contender:
 
 
 def this_build(manifest: Path | None = None, settings: Sequence[str] = ()) -> Contender:
-    """Return nodes of this checkout.
-
-    :param manifest: what every node is made of; ids, roles, listeners and voters are laid over it
-    :param settings: ``section.key=value``, laid over the manifest
-    """
-    command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
-    command += [str(manifest.resolve())] if manifest is not None else []
-    command += ["--data-dir", "{folder}/data"]
-    commands = {}
-    for roles in (COMBINED, BROKER, CONTROLLER):
-        laid = [word for one in (*settings, *node_settings(roles)) for word in ("--set", one)]
-        commands[roles] = (*command, *laid)
-    return Contender("blumfeld", commands)
+    """Return nodes of this checkout; parameters as of :func:`blumfeld.testing.cluster.build_commands`."""
+    return Contender(OURS, build_commands(manifest, settings))
 
 
 def kafka(peer: Path) -> Contender:
     """Return nodes of Apache Kafka."""
     start = (str(peer.resolve()), "start", "{folder}", "{port}")
     return Contender(
-        "kafka", {roles: (*start, *kafka_settings(roles)) for roles in (COMBINED, BROKER, CONTROLLER)}
+        KAFKA, {roles: (*start, *kafka_settings(roles)) for roles in (COMBINED, BROKER, CONTROLLER)}
     )
+
+
+def contenders_of(names: Sequence[str], ours: Contender, peer: Path | None) -> list[Contender]:
+    """Return the clusters of these names.
+
+    :param peer: the script that starts Apache Kafka
+    :raises ValueError: a name is unknown
+    """
+    known = {OURS: ours} | ({KAFKA: kafka(peer)} if peer else {})
+    for name in names:
+        if name not in known:
+            raise ValueError(
+                f"--only: found {name}; allowed: {OURS}, and {KAFKA} where --peer names its script"
+            )
+    return [known[name] for name in names]

@@ -1,44 +1,19 @@
-"""What is done to nodes and undone again: their processes, the network between them, their disks."""
+"""Harm to nodes, and its end: their processes, the network between them, their disks."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Protocol
 
+from blumfeld.testing.cluster import Cluster, Node
 from campaigns.cluster.disks import Disks
-from campaigns.cluster.nodes import STOP_S, Cluster, Node
-
-LOAD = 0
-
-
-class Wires(Protocol):
-    """The network between the nodes."""
-
-    def cut(self, node: int) -> None:
-        """Drop every packet from and to a node.
-
-        :raises NoNamespacesError: that failed
-        """
-        ...
-
-    def heal(self, node: int) -> None:
-        """Let them through again; raises as :meth:`cut`."""
-        ...
-
-    def drop(self, sender: int, receiver: int) -> None:
-        """Drop every packet from one end to another, 0 being the load; raises as :meth:`cut`."""
-        ...
-
-    def pass_again(self, sender: int, receiver: int) -> None:
-        """Let them through again; raises as :meth:`cut`."""
-        ...
+from campaigns.cluster.namespaces import LOAD, Namespaces
 
 
 class Harm:
     """Hurts the nodes of a cluster, and ends it."""
 
-    def __init__(self, cluster: Cluster, wires: Wires | None, disks: Disks | None = None) -> None:
+    def __init__(self, cluster: Cluster, wires: Namespaces | None, disks: Disks | None = None) -> None:
         self._cluster = cluster
         self._wires = wires
         self._disks = disks
@@ -48,7 +23,7 @@ class Harm:
     def begin(self, action: str, nodes: Sequence[Node]) -> None:
         """Do it to all nodes at once. ``action`` is one of :data:`campaigns.cluster.faults.ACTIONS`.
 
-        :raises NoNamespacesError: the network can't be changed
+        :raises ClusterError: the network can't be changed
         """
         for node in nodes:
             if action == "kill":
@@ -60,19 +35,16 @@ class Harm:
             elif action == "fill":
                 assert self._disks is not None
                 self._disks.fill(node.place.id)
-        assert self._wires is not None or action in ("kill", "pause", "stop", "fill")
-        if self._wires is not None:
-            for node in nodes if action == "cut" else ():
-                self._wires.cut(node.place.id)
-            for pair in self._silenced(action, nodes):
-                self._silences[pair] += 1
-                if self._silences[pair] == 1:
-                    self._wires.drop(*pair)
+        for pair in self._silenced(action, nodes):
+            assert self._wires is not None
+            self._silences[pair] += 1
+            if self._silences[pair] == 1:
+                self._wires.drop(*pair)
 
     def end(self, action: str, nodes: Sequence[Node]) -> list[str]:
         """Undo it, without waiting for the nodes to answer. Return what a report should say of it.
 
-        :raises NoNamespacesError: the network can't be changed
+        :raises ClusterError: the network can't be changed
         """
         notes = []
         for node in nodes:
@@ -81,28 +53,26 @@ class Harm:
             elif action == "pause":
                 node.resume()
             elif action == "stop":
-                if not node.await_end(STOP_S):
+                if not node.await_end():
                     notes.append(f"node {node.place.id} did not end within its time and was killed")
                 node.launch()
             elif action == "fill":
                 assert self._disks is not None
                 self._disks.free(node.place.id)
-        if self._wires is not None:
-            for node in nodes if action == "cut" else ():
-                self._wires.heal(node.place.id)
-            for pair in self._silenced(action, nodes):
-                self._silences[pair] -= 1
-                if not self._silences[pair]:
-                    self._wires.pass_again(*pair)
+        for pair in self._silenced(action, nodes):
+            assert self._wires is not None
+            self._silences[pair] -= 1
+            if not self._silences[pair]:
+                self._wires.pass_again(*pair)
         return notes
 
     def _silenced(self, action: str, nodes: Sequence[Node]) -> Iterator[tuple[int, int]]:
-        """Yield (sender, receiver) of the packets that the action takes away, each pair once."""
+        """Yield (sender, receiver) of the packets that the action takes away."""
         ids = [node.place.id for node in nodes]
         ends = [LOAD, *(node.place.id for node in self._cluster.nodes)]
         if action == "part":
             yield from ((a, b) for a in ids for b in ids if a != b)
-        elif action == "deafen":
+        if action in ("deafen", "cut"):
             yield from ((other, node) for node in ids for other in ends if other != node)
-        elif action == "mute":
+        if action in ("mute", "cut"):
             yield from ((node, other) for node in ids for other in ends if other != node)

@@ -1,21 +1,18 @@
-"""What a run came to: the result file, the table of faults, and the classes beside each other."""
+"""The report of a run: the result file, the table of faults, the distributions and the account."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from pathlib import Path
+from collections.abc import Callable, Mapping, Sequence
 
 import msgspec
 from rich.markup import escape
 from rich.table import Table
 
+from campaigns.clients.load.acknowledged import Account
 from campaigns.cluster.gaps import Gap
-from campaigns.crash.records import Account
 
 NOT_RECOVERED = "…"
-SAMPLES_MIN = 10
-"""A class of fewer faults has no distribution."""
 LIMITS_S = (0.2, 0.6, 1.0)
 
 
@@ -87,18 +84,9 @@ class CampaignReport(msgspec.Struct, frozen=True, kw_only=True):
     partitions: int
     rate_per_s: float
     down_s: float
-    client: str
-    """A name of :data:`campaigns.cluster.producers.CLIENTS`."""
     layout: str
     """A key of :data:`campaigns.cluster.contenders.LAYOUTS`."""
     contenders: tuple[ContenderReport, ...]
-
-
-def save(report: CampaignReport, path: Path) -> None:
-    """Write the result file; it is replaced whole or not at all."""
-    draft = path.with_name(path.name + ".part")
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
-    draft.replace(path)
 
 
 def fault_table(report: ContenderReport) -> Table:
@@ -159,20 +147,8 @@ def account_table(reports: Sequence[ContenderReport]) -> Table:
     return table
 
 
-def class_table(reports: Sequence[ContenderReport]) -> Table:
-    """Return the longest gap by class of fault, least and greatest, for each contender."""
-    table = Table(title="Longest time without an acknowledgement, s", title_justify="left")
-    table.add_column("fault")
-    for report in reports:
-        table.add_column(report.contender, justify="right")
-    for name in dict.fromkeys(fault.fault for report in reports for fault in report.faults):
-        table.add_row(name, *(spread(_of_class(report, name)) for report in reports))
-    return table
-
-
 def distribution_table(reports: Sequence[ContenderReport]) -> Table:
-    """Return how the times of each class of fault are distributed, for classes of at least ten faults, and for all
-    faults of one action together.
+    """Return how the times of each class of fault are distributed, and those of all faults of one action together.
 
     A time that never came to its end counts as infinite.
     """
@@ -184,18 +160,22 @@ def distribution_table(reports: Sequence[ContenderReport]) -> Table:
     for report in reports:
         for name, faults in _classes(report).items():
             for title, time_of in _TIMES.items():
-                times = sorted(time_of(fault) for fault in faults if fault.named_s)
-                if len(times) >= SAMPLES_MIN:
+                times = sorted(time for time in map(time_of, faults) if time is not None)
+                if times:
                     table.add_row(report.contender, name, title, *_distribution(times))
     return table
 
 
-def _gap_s(fault: FaultReport) -> float:
+def _gap_s(fault: FaultReport) -> float | None:
+    if not fault.gaps:
+        return None
     return fault.longest_s if fault.recovered else math.inf
 
 
-_TIMES: Mapping[str, Callable[[FaultReport], float]] = {
-    "new leaders in every broker's metadata": lambda fault: fault.named_everywhere_s,
+_TIMES: Mapping[str, Callable[[FaultReport], float | None]] = {
+    "new leaders in every broker's metadata": lambda fault: (
+        fault.named_everywhere_s if fault.named_s else None
+    ),
     "the client's longest gap": _gap_s,
 }
 
@@ -217,16 +197,3 @@ def _distribution(times: Sequence[float]) -> list[str]:
     ranks = (math.ceil(share * len(times)) - 1 for share in (0.5, 0.9, 0.99, 1.0))
     shares = (sum(each <= limit for each in times) / len(times) for limit in LIMITS_S)
     return [str(len(times)), *(f"{times[rank]:.2f}" for rank in ranks), *(f"{share:.0%}" for share in shares)]
-
-
-def _of_class(report: ContenderReport, name: str) -> list[FaultReport]:
-    return [fault for fault in report.faults if fault.fault == name and fault.gaps]
-
-
-def spread(faults: Iterable[FaultReport]) -> str:
-    """Return the least and the greatest of the longest gaps; ``>`` stands where a partition did not recover."""
-    found = sorted(faults, key=lambda fault: (not fault.recovered, fault.longest_s))
-    if not found:
-        return "-"
-    low, high = (f"{'' if fault.recovered else '> '}{fault.longest_s:.2f}" for fault in (found[0], found[-1]))
-    return low if len(found) == 1 else f"{low} to {high} ({len(found)})"

@@ -7,20 +7,22 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from blumfeld.cli.cluster.state import ClusterError
+from blumfeld.testing.cluster import Cluster, Node
+from blumfeld.testing.process import STOP_TIMEOUT_S, NodeError
+from campaigns.clients.load.groups import Groups
+from campaigns.clients.load.load import TOPIC, Load
+from campaigns.clients.load.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Make
 from campaigns.cluster.contenders import Contender
 from campaigns.cluster.disks import Disks
 from campaigns.cluster.faults import ROLLING, Fault, Leadership, NoTargetError, targets_of
 from campaigns.cluster.gaps import Gap, gap_of
-from campaigns.cluster.groups import Groups
-from campaigns.cluster.harm import Harm, Wires
-from campaigns.cluster.load import TOPIC, Load
-from campaigns.cluster.namespaces import NoNamespacesError
-from campaigns.cluster.nodes import STOP_S, Cluster, Node, NodeError
-from campaigns.cluster.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Make
+from campaigns.cluster.harm import Harm
+from campaigns.cluster.namespaces import Namespaces
+from campaigns.cluster.observer import LeaderWatch, Observer
 from campaigns.cluster.replicas import differences
 from campaigns.cluster.report import ContenderReport, FaultReport
 from campaigns.cluster.storm import Wave
-from campaigns.cluster.watching import LeaderWatch, Observer
 
 DATA = "data"
 """A node's data, in its folder."""
@@ -57,7 +59,7 @@ class Run:
         contender: Contender,
         cluster: Cluster,
         settings: Settings,
-        wires: Wires | None,
+        wires: Namespaces | None,
         say: Callable[[str], None],
         make_producer: Make = Librdkafka,
         disks: Disks | None = None,
@@ -69,7 +71,9 @@ class Run:
         self._harm = Harm(cluster, wires, disks)
         self._groups = groups
         self._say = say
-        self._load = Load(cluster.addresses, settings.partitions, settings.rate_per_s, make_producer)
+        self._load = Load(
+            cluster.addresses, settings.partitions, settings.rate_per_s, make_producer=make_producer
+        )
         self._observer = Observer(cluster, TOPIC)
         self._began = 0.0
 
@@ -105,7 +109,7 @@ class Run:
                 self._groups.end()
         if self._groups is not None:
             self._groups.finish(load.ends())
-            load.wrong.extend(self._groups.ledger.wrong)
+            load.wrong.extend(self._groups.promises.wrong)
         account = load.account()
         if self._groups is not None:
             self._cluster.stop()
@@ -126,7 +130,7 @@ class Run:
         for fault in faults:
             try:
                 reports.append(self._wave(fault) if isinstance(fault, Wave) else self._one(fault))
-            except (NodeError, NoNamespacesError) as error:
+            except (NodeError, ClusterError) as error:
                 self._load.wrong.append(f"{fault.name}: {error}")
                 return
             self._say(_line(reports[-1]))
@@ -234,7 +238,7 @@ class Run:
         returned = time.time()
         self._harm.end(action, nodes)
         for node in nodes:
-            node.await_answer()
+            node.await_ready()
         return returned
 
     def _roll(self, nodes: Sequence[Node], notes: list[str]) -> float:
@@ -254,7 +258,7 @@ class Run:
         notes += (
             f"node {node.place.id} did not end within its time and was killed"
             for node in nodes
-            if not node.await_end(max(0.0, asked + STOP_S - time.monotonic()))
+            if not node.await_end(max(0.0, asked + STOP_TIMEOUT_S - time.monotonic()))
         )
         names = " and ".join(f"node {node.place.id}" for node in nodes)
         notes.append(f"{names} took {time.monotonic() - asked:.1f} s to stop")
@@ -262,7 +266,7 @@ class Run:
         for node in nodes:
             node.launch()
         for node in nodes:
-            node.await_answer()
+            node.await_ready()
         return returned
 
     def _await_healed(self, returned: float, notes: list[str]) -> None:

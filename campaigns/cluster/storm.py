@@ -17,7 +17,7 @@ FACULTIES: Mapping[str, str] = {
     "part": "network",
     "fill": "disk",
 }
-"""What of a node an action takes away. Two blows on one faculty of a node never overlap."""
+"""The faculty of a node that an action takes away. Two blows on one faculty of a node never overlap."""
 BLOWS_MAX = 5
 SPREADS_S = (0.0, 5.0, 20.0)
 """The blows of a wave begin within one of these times: all at once, soon after one another, or one by one."""

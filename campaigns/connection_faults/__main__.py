@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from campaigns.connection_faults import exhaustion, half_close, killed, many, slow
+from campaigns.connection_faults import crowds, deaths, exhaustion, half_close, slow_clients
 from campaigns.connection_faults.fault import Fault, Result
 from campaigns.connection_faults.rounds import REPETITIONS, run
 
@@ -51,7 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def all_faults() -> list[Fault]:
     """In the order of the table."""
-    modules = (killed, half_close, slow, many, exhaustion)
+    modules = (deaths, half_close, slow_clients, crowds, exhaustion)
     return [fault for module in modules for fault in module.faults()]
 
 

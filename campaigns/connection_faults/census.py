@@ -1,4 +1,4 @@
-"""What a broker's process holds now: descriptors by kind, memory, tasks, connections, parked requests."""
+"""A census of a broker's process: descriptors by kind, memory, tasks, connections, parked requests."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+
+from blumfeld.testing.process import BrokerProcess
 
 POLL_S = 0.1
 SCRAPE_TIMEOUT_S = 10.0
@@ -29,7 +31,7 @@ class Census:
     rss_bytes: int
 
     def leaks(self, before: Census, files_may_stay: bool = False) -> list[str]:
-        """What is more than it was, memory excepted, which needs more than two counts."""
+        """Name everything that is more than it was, memory excepted, which needs more than two counts."""
         kinds = [kind for kind in sorted(self.fds) if kind != "file" or not files_may_stay]
         grown = [
             f"{self.fds[kind] - before.fds[kind]} {kind} descriptors"
@@ -43,16 +45,16 @@ class Census:
         ]
 
 
-def take(pid: int, metrics_address: str) -> Census:
+def take(broker: BrokerProcess, metrics_address: str) -> Census:
     """Count now."""
-    fds = fds_by_kind(pid)  # before the scrape, which is a socket itself
+    fds = fds_by_kind(broker.pid)  # before the scrape, which is a socket itself
     values = scrape(metrics_address)
     return Census(
         fds,
         int(values["blumfeld_tasks"]),
         int(values.get("blumfeld_connections", 0)),
         int(values["blumfeld_parked_requests"]),
-        rss_bytes(pid),
+        broker.rss_bytes(),
     )
 
 
@@ -93,12 +95,6 @@ def kind_of(target: str) -> str:
         return "file"
     head, _, tail = target.partition(":")
     return tail if head == "anon_inode" else head
-
-
-def rss_bytes(pid: int) -> int:
-    """Its resident memory."""
-    pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE")
 
 
 def cpu_s(pid: int) -> float:

@@ -27,11 +27,12 @@ from campaigns.connection_faults.frames import (
     source_of,
 )
 from campaigns.raw_connection import RawConnection
+from campaigns.waits import await_true
 
 FD_LIMIT = 200
 CROWD = 400
 CPU_SHARE_MAX = 0.15
-"""Of one core, beyond what the background load takes without the fault."""
+"""Share of one core, beyond what the background load takes without the fault."""
 LOG_LINES_PER_S_MAX = 20.0
 SEGMENT_BYTES = 1 << 20
 ROLLING_BATCHES = 4
@@ -43,17 +44,17 @@ class _Use:
     cpu_s: float
     seconds: float
     requests: int
-    """Of the background load: on a busy machine one while has more of them than another."""
+    """Requests of the background load: on a busy machine one while has more of them than another."""
     log_lines_per_s: float
 
     def more_of_a_core(self, usual: _Use) -> float:
-        """What it took beyond what as much time, or as many requests, usually take."""
+        """Return the share of a core beyond what as much time, or as many requests, usually take."""
         for_requests = usual.cpu_s / usual.requests * self.requests if usual.requests else 0.0
         return (self.cpu_s - max(usual.cpu_s / usual.seconds * self.seconds, for_requests)) / self.seconds
 
 
 def _use(scene: Scene, seconds: float) -> _Use:
-    """What the broker takes of a core, and writes to its log, in a while."""
+    """Measure the broker's share of a core, and the lines of its log, for a while."""
     started, lines = time.monotonic(), _log_lines(scene)
     cpu = cpu_s(scene.broker.pid)
     before = scene.background.mark()
@@ -139,14 +140,15 @@ def _crowd(scene: Scene) -> list[socket.socket]:
 
 
 def _served_again(scene: Scene) -> None:
-    """Now that the crowd has left."""
-    deadline = time.monotonic() + AGAIN_S
-    while time.monotonic() < deadline:
+    """Wait until somebody new is served, now that the crowd has left."""
+
+    def is_served_now() -> bool:
         with contextlib.suppress(OSError), connect(scene.address, timeout_s=1.0) as sock:
-            if is_served(sock):
-                return
-        time.sleep(0.1)
-    raise Wrong(f"nobody new is served {AGAIN_S:.0f} s after the crowd has left")
+            return is_served(sock)
+        return False
+
+    if not await_true(is_served_now, AGAIN_S, pause_s=0.1):
+        raise Wrong(f"nobody new is served {AGAIN_S:.0f} s after the crowd has left")
 
 
 def faults() -> Iterator[Fault]:

@@ -41,7 +41,7 @@ class Scene:
 
     @property
     def address(self) -> str:
-        """Of the broker."""
+        """The broker's ``host:port``."""
         return self.broker.address
 
     def times(self, whole: int, least: int = 1) -> int:
@@ -49,13 +49,13 @@ class Scene:
         return max(least, round(whole * self.scale))
 
     def count(self) -> Census:
-        """What the broker holds now."""
-        return census.take(self.broker.pid, self.metrics_address)
+        """Count everything that the broker holds now."""
+        return census.take(self.broker, self.metrics_address)
 
 
 @dataclass(frozen=True)
 class Fault:
-    """What is done, and to which broker: those with the same ``settings`` share one.
+    """An act, and the settings of its broker: faults with the same ``settings`` share one.
 
     ``act`` says what came of it.
 
@@ -74,7 +74,7 @@ class Fault:
 
 @dataclass
 class Result:
-    """What came of a fault, over all its repetitions."""
+    """The result of a fault, over all its repetitions."""
 
     fault: Fault
     before: Census

@@ -95,7 +95,7 @@ def receive_frame(sock: socket.socket) -> bytes:
 
 
 def correlation_id_of(answer: bytes) -> int:
-    """Of a whole answer."""
+    """Return the correlation id of a whole answer."""
     correlation_id: int = _SIZE.unpack_from(answer)[0]
     return correlation_id
 

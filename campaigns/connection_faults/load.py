@@ -7,7 +7,7 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from types import TracebackType
+from typing import Self
 
 from campaigns.connection_faults import background
 
@@ -18,19 +18,19 @@ QUIT_TIMEOUT_S = 10.0
 
 @dataclass(frozen=True)
 class Seen:
-    """What the background load saw between two marks."""
+    """Answers that the background load saw between two marks."""
 
     produced: int
     fetched: int
     p99_ms: float
-    """Of produce requests with acks=all."""
+    """The 99th percentile of produce requests with acks=all."""
     worst_ms: float
     worst_end_to_end_ms: float
     """From the producer's clock to the consumer's: one machine, one clock."""
     errors: Sequence[str]
 
     def wrong(self, stall_ms: float = STALL_MS) -> list[str]:
-        """What a client that did nothing wrong must not see."""
+        """Return the troubles that a client that did nothing wrong must not see."""
         found = [] if self.errors or self.fetched else ["the background load got nothing"]
         return found + self.wrong_but_quiet(stall_ms)
 
@@ -43,29 +43,27 @@ class Seen:
 
 
 class Background:
-    """The program while a ``with`` block lasts."""
+    """The program while a ``with`` block lasts; it begins at rest."""
 
     def __init__(self, address: str, topics: Sequence[str]) -> None:
         command = [sys.executable, "-m", background.__name__, address, *topics]
-        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        self._process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self._fetched_before = 0
 
-    def __enter__(self) -> Background:
+    def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def mark(self) -> Seen:
-        """What it saw since the last answer to anything."""
+        """Return what it saw since the last answer to anything."""
         seen = self._ask("mark")
         self._fetched_before += seen.fetched
         return seen
 
     def pause(self) -> Seen:
-        """Bring it to rest: all is fetched, nothing is open, its connections stay.
+        """Bring it to rest: all is fetched, and its connections are closed. Return what it saw.
 
         What was fetched is counted since it was told to go.
         """
@@ -79,19 +77,20 @@ class Background:
 
     def close(self) -> None:
         """End it; harmless twice."""
-        if self._process.stdin is not None and self._process.stdout is not None:
-            self._process.stdin.close()
-            try:
-                self._process.wait(QUIT_TIMEOUT_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
-            self._process.stdout.close()
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.close()
+        try:
+            self._process.wait(QUIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
 
     def _ask(self, command: str) -> Seen:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write(f"{command}\n".encode())
+        self._process.stdin.write(f"{command}\n")
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:

@@ -10,15 +10,16 @@ from pathlib import Path
 
 from blumfeld.testing.process import BrokerProcess, free_port
 from campaigns.bad_input.target import Target, good_batch
-from campaigns.connection_faults.census import rss_bytes, take_settled
+from campaigns.connection_faults.census import Census, take_settled
 from campaigns.connection_faults.fault import Fault, Result, Scene
 from campaigns.connection_faults.load import STALL_MS, Background, Seen
+from campaigns.waits import await_true
 
 REPETITIONS = 3
 REPETITIONS_MAX = 8
 """While memory grows: what only grows to what the highest load needs comes to an end."""
 RSS_SLACK_BYTES = 4 << 20
-"""What malloc may keep from one repetition to the next without being called a leak."""
+"""Memory that malloc may keep from one repetition to the next without being called a leak."""
 BIG_BATCH_BYTES = 1_000_000
 BIG_BYTES = 50_000_000
 SMALL_BIG_BYTES = 8_000_000
@@ -75,8 +76,7 @@ def scene_of(folder: Path, settings: Sequence[str], scale: float) -> Iterator[Sc
 def do(fault: Fault, scene: Scene, repetitions: int = REPETITIONS) -> Result:
     """A fault, so many times, with a look at what the broker holds before and after; more often while memory grows."""
     scene.target.round_trip()  # what it opens for good is open
-    scene.background.pause()
-    before = scene.count()
+    before = at_rest(scene, fault.settle_s)
     result = Result(fault, before, before, [before.rss_bytes])
     done = 0
     while not result.wrong and (done < repetitions or (grows(result.rss_bytes) and done < REPETITIONS_MAX)):
@@ -86,8 +86,20 @@ def do(fault: Fault, scene: Scene, repetitions: int = REPETITIONS) -> Result:
         result.wrong.append(f"memory grows: {[size >> 10 for size in result.rss_bytes]} KiB")
     if not_served := scene.target.round_trip():
         result.wrong.append(f"it does not serve on: {not_served}")
-    scene.background.go()
     return result
+
+
+def at_rest(scene: Scene, settle_s: float) -> Census:
+    """Return what the broker holds when no connection is left, and the descriptors of the last one are closed."""
+    last = scene.count()
+
+    def is_at_rest() -> bool:
+        nonlocal last
+        before, last = last, scene.count()
+        return not (last.connections or last.parked) and last.fds == before.fds
+
+    await_true(is_at_rest, settle_s)
+    return last
 
 
 def _repeat(fault: Fault, scene: Scene, result: Result) -> None:
@@ -102,7 +114,7 @@ def _repeat(fault: Fault, scene: Scene, result: Result) -> None:
     _take_seen(result, scene.background.pause())
     before = result.before
     result.after = take_settled(scene.count, before, fault.files_may_stay, fault.settle_s)
-    result.rss_bytes.append(rss_bytes(scene.broker.pid))
+    result.rss_bytes.append(scene.broker.rss_bytes())
     result.wrong += [f"leaked: {leak}" for leak in result.after.leaks(before, fault.files_may_stay)]
 
 
@@ -123,13 +135,12 @@ def grows(rss: Sequence[int]) -> bool:
 
 
 def at_the_end(scene: Scene) -> list[str]:
-    """What is wrong after all faults of a broker: lost records, a traceback, an exit that isn't clean."""
+    """Return the broken promises after all faults of a broker: lost records, a traceback, an exit that isn't clean."""
     wrong = []
     if lost := scene.target.lost():
         wrong.append(f"lost: {lost}")
     scene.background.close()
     if status := scene.broker.stop():
         wrong.append(f"after SIGTERM the exit status was {status}")
-    if "Traceback" in (printed := scene.broker.log_path.read_text(errors="replace")):
-        wrong.append(f"the broker's log has a traceback:\n{printed[printed.index('Traceback') :][:1000]}")
+    wrong += filter(None, [scene.broker.traceback()])
     return wrong

@@ -9,38 +9,36 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
 from blumfeld.plugging.errors import ManifestError
 from blumfeld.wire.errors import PluginContractError
 from blumfeld_kit.crash.machine import make_storage
 from blumfeld_kit.crash.points import Count, UnfitStorageError, try_points
-from campaigns.crash.rounds import Killing, KillReport
-
-FAILURES_SHOWN = 20
-BAD_INPUT = 2
+from campaigns.group_kills.report import table
+from campaigns.group_kills.rounds import Kills
+from campaigns.terminal import console_of, print_wrong, refused
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if nothing that was promised was lost, doubled or out of order; else 1. 2: the storage can't be crashed."""
     given = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = console_of()
     wrong: list[str] = []
     limit = None if given.points == "all" else int(given.points)
     try:
         make = make_storage(given.storage)
     except (ManifestError, PluginContractError) as error:
-        return _refused(f"--storage {given.storage}: {error}")
+        return refused("crash", f"--storage {given.storage}: {error}")
     if limit != 0:
         started = time.monotonic()
         try:
             outcome = try_points(make, seed=given.seed, limit=limit)
         except UnfitStorageError as error:
-            return _refused(
+            return refused(
+                "crash",
                 f"--storage {given.storage}: {error}. Only a storage is crashed that keeps its records over a restart, "
-                "in files of its Runtime; --points 0 leaves these crashes out and kills a real broker only"
+                "in files of its Runtime; --points 0 leaves these crashes out and kills a real broker only",
             )
         seconds = time.monotonic() - started
         title = f"{given.storage} dies at every file operation: {outcome.points} crashes, {seconds:.0f} s"
@@ -51,23 +49,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         wrong += outcome.failures
     if given.rounds:
         with tempfile.TemporaryDirectory(prefix="blumfeld-crash-") as folder:
-            report = Killing(Path(folder), given.seed, given.rounds, given.rate, given.storage).run()
-        console.print(_rounds_table(report))
+            report = Kills(Path(folder), given.seed, given.rounds, given.rate, given.storage).run()
+        console.print(table({given.seed: report}))
         wrong += report.wrong
-    for line in wrong[:FAILURES_SHOWN]:
-        console.print(f"[red]✗ {escape(line)}[/]", highlight=False)
-    if len(wrong) > FAILURES_SHOWN:
-        console.print(f"[red]… and {len(wrong) - FAILURES_SHOWN} more[/]", highlight=False)
-    console.print(
-        f"seed {given.seed}: " + (f"{len(wrong)} promises broken" if wrong else "nothing lost"),
-        highlight=False,
-    )
+    print_wrong(console, wrong)
+    broken = f"{len(wrong)} promises broken" if wrong else "nothing lost"
+    console.print(f"seed {given.seed}: {broken}")
     return 1 if wrong else 0
-
-
-def _refused(reason: str) -> int:
-    print(f"campaigns crash: {reason}", file=sys.stderr)
-    return BAD_INPUT
 
 
 def _points_table(counts: dict[str, Count], title: str, first: str) -> Table:
@@ -91,34 +79,6 @@ def _points_table(counts: dict[str, Count], title: str, first: str) -> Table:
     return table
 
 
-def _rounds_table(report: KillReport) -> Table:
-    table = Table(
-        title=f"kill -9 of a broker under load: {report.restarts} restarts, {report.seconds:.0f} s",
-        title_justify="left",
-    )
-    for column in (
-        "kills",
-        "acked",
-        "lost",
-        "doubled",
-        "out of order",
-        "offsets committed",
-        "recovery ms, median",
-    ):
-        table.add_column(column, justify="right")
-    kills = ", ".join(f"{count} {where}" for where, count in report.kills.items())
-    table.add_row(
-        kills,
-        str(report.acked),
-        str(report.lost),
-        str(report.doubled),
-        str(report.disordered),
-        str(report.commits),
-        f"{report.recovery_ms:.0f}",
-    )
-    return table
-
-
 def _points(text: str) -> str:
     if text != "all" and not text.isdecimal():
         raise argparse.ArgumentTypeError("a number of crash points, or all")
@@ -138,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         "--points", type=_points, default="all", help="crash points of storage: all, or so many"
     )
     parser.add_argument("--storage", default="storage_local", help="the storage plug-in that is crashed")
-    parser.add_argument("--rate", type=int, default=3000, help="messages a second while a broker is killed")
+    parser.add_argument("--rate", type=int, default=1000, help="records a second while a broker is killed")
     return parser
 
 

@@ -75,7 +75,6 @@ def run_one(seed: int, minutes: float, mode: str, total: Counter[str]) -> bool:
     except ViolationError as violation:
         failure = violation
     oracle = simulation.oracle
-    assert oracle is not None
     total.update(
         seeds=1,
         faults=simulation.events,

@@ -1,4 +1,4 @@
-"""What a classic leader does between JoinGroup and SyncGroup: it deals the partitions, evenly and stickily."""
+"""The work of a classic leader between JoinGroup and SyncGroup: it deals the partitions, evenly and stickily."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ def assign(
 
 
 def _owners(members: Mapping[str, Subscription]) -> dict[Partition, str]:
-    """Who owns what, by the newest generation that claims it."""
+    """Return the owner of each partition, by the newest generation that claims it."""
     owners: dict[Partition, str] = {}
     for member_id, one in sorted(members.items(), key=lambda item: (item[1].generation, item[0])):
         for at in sorted(one.owned):

@@ -38,7 +38,7 @@ JOIN_GRACE_MS = 5_000
 
 
 class Phase(Enum):
-    """Where a member is."""
+    """The phase of a member."""
 
     OUT = "out"
     REVOKING = "revoking"

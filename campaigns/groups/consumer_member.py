@@ -25,7 +25,7 @@ FENCED = (ErrorCode.UNKNOWN_MEMBER_ID, ErrorCode.FENCED_MEMBER_EPOCH)
 
 
 class Phase(Enum):
-    """Where a member is, by the names of Java's ``MemberState``."""
+    """The phase of a member, by the names of Java's ``MemberState``."""
 
     UNSUBSCRIBED = "unsubscribed"
     JOINING = "joining"
@@ -45,12 +45,12 @@ class ConsumerMember(Member):
         self.phase = Phase.UNSUBSCRIBED
         self.heartbeat_interval_ms = settings.heartbeat_interval_ms
         self.target: frozenset[tuple[bytes, int]] | None = None
-        """What the broker said last, by topic ids; ``None`` before it has said anything."""
+        """The newest target that the broker said, by topic ids; ``None`` before it has said anything."""
         self.went_back: tuple[int, int] | None = None
         """(epoch, epoch that was answered to it) if a broker ever took back an epoch. Must not be."""
         self._names: dict[bytes, str] = {}
         self._ids: dict[str, bytes] = {}
-        """Of all topics that its metadata ever had."""
+        """Ids of all topics that its metadata ever had."""
         self._goal: frozenset[Partition] | None = None
         self._give_up_by_ms: int | None = None
         self._reported: frozenset[Partition] | None = None

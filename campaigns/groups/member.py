@@ -1,4 +1,4 @@
-"""What model members of both protocols share: events in, effects out, on whatever clock the driver has.
+"""The part of model members that both protocols share: events in, effects out, on whatever clock the driver has.
 
 A member never reads a clock, draws nothing from chance and opens nothing. The driver calls a method of it with the
 time, does the effects in their order, and delivers answers by :meth:`Member.answered`, or never: a request
@@ -40,7 +40,7 @@ RETRY_CODES = frozenset(
 
 
 class Topic(msgspec.Struct, frozen=True):
-    """What a client's metadata says of a topic."""
+    """A topic in a client's metadata."""
 
     topic_id: bytes
     partitions: int
@@ -125,7 +125,7 @@ class Member:
         self.epoch = -1
         """Member epoch, or classic generation; below 1 it is in none."""
         self.owned: frozenset[Partition] = frozenset()
-        """What the application reads."""
+        """The partitions that the application reads."""
         self.positions: dict[Partition, int] = {}
         """The next offset of each partition whose committed offset it has fetched."""
         self.in_group = False

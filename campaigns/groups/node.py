@@ -14,7 +14,7 @@ from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.coordinator.runtime.coordinator import Coordinator
 from blumfeld.coordinator.runtime.record_runs import RecordRun
-from blumfeld.coordinator.runtime.shard_contract import LogItem, TransactionalRecord, TransactionMarker
+from blumfeld.coordinator.runtime.shard_contract import LogItem
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import CoordinatorRecord, GroupProtocol, Producer
 from blumfeld.wire.api import request_class, response_class
@@ -22,7 +22,7 @@ from blumfeld.wire.codec import decode, encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_kit.groups.model import ModelCluster, ModelContext, compacted
+from blumfeld_kit.groups.model import ModelCluster, ModelContext
 
 PARTITION = 0
 
@@ -30,15 +30,15 @@ PARTITION = 0
 class ModelLog:
     """``CoordinatorLog`` in memory: what is appended is committed after :attr:`commit_delay_ms`, in order."""
 
-    def __init__(self, runtime: FakeRuntime, placed: Callable[[Sequence[LogItem]], None]) -> None:
-        """``placed`` sees each batch before anyone replays it."""
+    def __init__(self, runtime: FakeRuntime) -> None:
         self.epoch = 1
-        self.items: list[LogItem] = []
+        self.items: list[CoordinatorRecord] = []
         self.commit_delay_ms: Callable[[], float] = lambda: 0
         self.refuse: ErrorCode | None = None
         """The next append places nothing."""
         self._runtime = runtime
-        self._placed = placed
+        self.placed: Callable[[Sequence[CoordinatorRecord]], None] = lambda _: None
+        """It sees each batch before anyone replays it."""
         self._open: list[tuple[int, Completion[None]]] = []
         self._due_ms = 0.0
 
@@ -49,12 +49,10 @@ class ModelLog:
         if self.refuse is not None:
             code, self.refuse = self.refuse, None
             raise BrokerError(code)
-        items: list[LogItem] = list(records)
-        if producer is not None:
-            items = [TransactionalRecord(producer, record) for record in records]
+        assert producer is None, "no member of the simulation commits in a transaction"
         start = len(self.items)
-        self._placed(items)
-        self.items += items
+        self.placed(records)
+        self.items += records
         return self._later(start)
 
     def _later(self, start: int) -> Completion[None]:
@@ -81,19 +79,9 @@ class ModelLog:
         return Completion.of(None)
 
     def records(self) -> Iterator[LogItem]:
-        """All that was placed, and not lost: plain records in runs, as a real log gives its batches."""
-        run = RecordRun([], [])
-        for item in list(self.items):
-            if isinstance(item, CoordinatorRecord):
-                run.keys.append(item.key)
-                run.values.append(item.value)
-                continue
-            if run.keys:
-                yield run
-                run = RecordRun([], [])
-            yield item
-        if run.keys:
-            yield run
+        """All that was placed, and not lost, in one run, as a real log gives a batch."""
+        if self.items:
+            yield RecordRun([item.key for item in self.items], [item.value for item in self.items])
 
     def committed(self) -> Completion[None]:
         """Once all that was placed is committed."""
@@ -110,10 +98,6 @@ class ModelLog:
         for _, committed in lost:
             committed.fail(BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER))
         return cut
-
-    def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """A marker is placed."""
-        self.items.append(TransactionMarker(producer_id, committed))
 
 
 class QuietEvents:
@@ -139,13 +123,12 @@ class GroupsNode:
         *,
         runtime: FakeRuntime | None = None,
         cluster: ModelCluster | None = None,
-        placed: Callable[[Sequence[LogItem]], None] = lambda _: None,
     ) -> None:
         self.runtime = runtime if runtime is not None else FakeRuntime()
         self.cluster = cluster if cluster is not None else ModelCluster()
         self.protocols = list(protocols)
         self.config = BrokerConfig({"group.initial.rebalance.delay.ms": 0, **(config or {})})
-        self.log = ModelLog(self.runtime, placed)
+        self.log = ModelLog(self.runtime)
         self.events = QuietEvents()
         self.loads = 0
         self.shard: GroupsShard | None = None
@@ -176,15 +159,13 @@ class GroupsNode:
         """One without groups, that nobody asks."""
         return GroupsShard(self.protocols, self.config, lambda: self.cluster, self._new_member_id)
 
-    def replayed(self, items: Sequence[LogItem] | None = None) -> GroupsShard:
-        """A fresh shard that has replayed the log."""
+    def replayed(self, items: Sequence[LogItem]) -> GroupsShard:
+        """A fresh shard that has replayed these items of the log."""
         shard = self.fresh_shard()
-        replay_into(shard, self.log.items if items is None else items)
+        for item in items:
+            assert isinstance(item, CoordinatorRecord)
+            shard.replay(item)
         return shard
-
-    def compacted(self) -> list[LogItem]:
-        """What compaction leaves of the log."""
-        return compacted(self.log.items)
 
     def _new_member_id(self, prefix: str) -> str:
         self._ids += 1
@@ -229,15 +210,3 @@ class GroupsNode:
     def ask(self, request: Message, version: int | None = None, *, client_id: str = "client") -> Any:
         """The response to a request that is answered at once."""
         return self.send(request, version, client_id=client_id).result()
-
-
-def replay_into(shard: GroupsShard, items: Sequence[LogItem]) -> None:
-    """Have a shard replay what a log holds."""
-    for item in items:
-        match item:
-            case TransactionalRecord(producer, record):
-                shard.replay_transactional(record, producer)
-            case TransactionMarker(producer_id, committed):
-                shard.end_transaction(producer_id, committed)
-            case CoordinatorRecord():
-                shard.replay(item)

@@ -1,4 +1,4 @@
-"""What must be true of groups at any time, whatever goes wrong: checked by members' claims, and by the log."""
+"""The oracle of groups: promises that hold whatever goes wrong, checked by members' claims and by the log."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ from collections.abc import Sequence
 
 from blumfeld.coordinator.groups.records import decode_record
 from blumfeld.coordinator.groups.shard import GroupsShard
-from blumfeld.coordinator.runtime.shard_contract import LogItem
 from blumfeld.spi.groups import CoordinatorRecord, GroupShard
 from blumfeld.wire.messages.group_coordinator_records import OffsetCommitKey, OffsetCommitValue
+from blumfeld_kit.groups.model import compacted
 from blumfeld_kit.groups.states import difference, state_of
-from campaigns.groups.members import ConsumerMember, Member, Partition
-from campaigns.groups.node import GroupsNode, replay_into
+from campaigns.groups.consumer_member import ConsumerMember
+from campaigns.groups.member import Member, Partition
+from campaigns.groups.node import GroupsNode
 
 VOLATILE = frozenset(
     (
@@ -28,7 +29,7 @@ VOLATILE = frozenset(
         "_candidates",
     )
 )
-"""Of classic groups: a rebalance in flight is in no record (ADR 0006). ``protocols``: the log has one of them."""
+"""Fields of classic groups that no record has: a rebalance in flight (ADR 0006); ``protocols``: the log has one."""
 CLASSIC_GROUP = 2
 GROUP_EPOCH = 3
 """Record types."""
@@ -84,13 +85,11 @@ class Oracle:
 
     # The log
 
-    def placed(self, items: Sequence[LogItem]) -> None:
+    def placed(self, items: Sequence[CoordinatorRecord]) -> None:
         """:raises ViolationError: a committed offset goes back"""
         shard = self._node.shard
         assert shard is not None
         for item in items:
-            if not isinstance(item, CoordinatorRecord):
-                continue
             kind = int.from_bytes(item.key[:2])
             self.rebalances += kind in (CLASSIC_GROUP, GROUP_EPOCH) and item.value is not None
             if kind == 1 and item.value is not None:
@@ -115,14 +114,15 @@ class Oracle:
     def live_is_replayed(self) -> None:
         """:raises ViolationError: commands have written state that no record tells of"""
         items = self._node.log.items
-        replay_into(self._mirror, items[self._mirrored :])
+        for item in items[self._mirrored :]:
+            self._mirror.replay(item)
         self._mirrored = len(items)
         self._same("a command wrote state", self._mirror)
 
     def reload_is_the_same(self) -> None:
         """:raises ViolationError: the log, or what compaction leaves of it, gives another state"""
-        self._same("the log replays to another state", self._node.replayed())
-        shorter = self._node.replayed(self._node.compacted())
+        self._same("the log replays to another state", self._node.replayed(self._node.log.items))
+        shorter = self._node.replayed(compacted(self._node.log.items))
         self._same("the compacted log replays to another state", shorter, ordered=False)
 
     def _same(self, what: str, other: GroupsShard, *, ordered: bool = True) -> None:

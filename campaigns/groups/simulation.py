@@ -7,30 +7,39 @@ A run has rounds. Each begins with chaos, and ends in a calm in which everyone m
 from __future__ import annotations
 
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
+import attrs
 from msgspec.structs import replace
 
+from blumfeld.coordinator.runtime.host import HostState
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.groups import GroupProtocol
 from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
+from blumfeld.wire.messages.list_groups import ListGroupsRequest
+from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
 from blumfeld_kit.fakes.loop import SimulationError
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_kit.groups.model import ModelCluster
+from blumfeld_kit.groups.model import ModelCluster, compacted
 from blumfeld_kit.simulation.trace import Trace
-from campaigns.groups.members import (
-    COOPERATIVE,
-    EAGER,
-    ClassicMember,
-    ConsumerMember,
+from campaigns.groups.classic_member import COOPERATIVE, EAGER, ClassicMember
+from campaigns.groups.consumer_member import ConsumerMember
+from campaigns.groups.member import (
+    Effect,
+    Failed,
+    Member,
     MemberSettings,
+    Own,
+    Partition,
+    Send,
     Topic,
     View,
+    WakeAt,
 )
 from campaigns.groups.node import GroupsNode
 from campaigns.groups.oracle import Oracle, ViolationError
-from campaigns.groups.settled import Settled
-from campaigns.groups.wires import Client, Wires
 
 GROUP = "g"
 MODES = ("classic", "consumer", "mixed")
@@ -44,6 +53,11 @@ REFRESH_MS_MAX = 3_000
 """After a change of the cluster each client sees it within this time."""
 LARGE = 40
 """Times as many partitions as usual, in some seeds: a coordinator takes its time to deal them."""
+LOOK_EVERY = 4
+"""The shard is compared with its log after so many requests."""
+PASSING = (ErrorCode.UNRELEASED_INSTANCE_ID, ErrorCode.FENCED_INSTANCE_ID)
+"""Errors that may end a member that does nothing wrong: its instance id is in use still, or again."""
+PASSING_IN_MIGRATION = (*PASSING, ErrorCode.GROUP_ID_NOT_FOUND, ErrorCode.INCONSISTENT_GROUP_PROTOCOL)
 CONFIG: dict[str, str | int | float | bool] = {
     "group.consumer.min.session.timeout.ms": 5_000,
     "group.consumer.session.timeout.ms": SESSION_MS,
@@ -53,7 +67,27 @@ CONFIG: dict[str, str | int | float | bool] = {
 }
 
 
-class Simulation(Wires):
+@attrs.define(eq=False)
+class Client:
+    """A process that may run, with its connection."""
+
+    name: str
+    instance_id: str | None = None
+    protocol: str = ""
+    """``consumer``, or a classic assignor."""
+    member: Member | None = None
+    lives: int = 0
+    """Counts its processes, and wake-ups: what was meant for an earlier one is void."""
+    wake: int = 0
+    up_ms: float = 0.0
+    down_ms: float = 0.0
+    """When the newest message in each direction arrives: none overtakes another."""
+    lag_ms: int = 0
+    """It is far away, for now."""
+    leaves: bool = False
+
+
+class Simulation:
     """One seed. :meth:`run` raises :class:`ViolationError` if a promise is broken."""
 
     def __init__(self, seed: int, minutes: float, mode: str, protocols: Sequence[GroupProtocol]) -> None:
@@ -77,11 +111,9 @@ class Simulation(Wires):
         }
         self.deals_evenly = mode == "classic" or assignors.startswith("uniform")
         self.by_regex = self.random.random() < 0.4
-        self.oracle: Oracle | None = None
-        self.node = GroupsNode(
-            protocols, config, runtime=self.runtime, cluster=self.cluster, placed=self._placed
-        )
+        self.node = GroupsNode(protocols, config, runtime=self.runtime, cluster=self.cluster)
         self.oracle = Oracle(self.node, GROUP)
+        self.node.log.placed = self.oracle.placed
         self.classic_protocol = self.random.choice([EAGER, COOPERATIVE])
         self.clients = [self._client(n) for n in range(SLOTS)]
         self.chaos = False
@@ -98,10 +130,6 @@ class Simulation(Wires):
         if self.mode == "mixed":
             return self.random.choice(["consumer", self.classic_protocol])
         return "consumer" if self.mode == "consumer" else self.classic_protocol
-
-    def _placed(self, items: Sequence[object]) -> None:
-        if self.oracle is not None:
-            self.oracle.placed(items)  # type: ignore[arg-type]
 
     # The run
 
@@ -152,27 +180,25 @@ class Simulation(Wires):
             client.lag_ms = 0
             if client.member is not None:
                 client.member.settings = replace(client.member.settings, revoke_ms=0)
-        settled = Settled(self)
-        self._settle(settled)
+        self._settle()
         if self.random.random() < 0.5:  # nothing else happens that could bring it to anyone's notice
             self.grow_topic()
-            self._settle(settled)
-        assert self.oracle is not None
+            self._settle()
         try:
-            settled.check_balance()
+            self._check_balance()
             self.oracle.live_is_replayed()
             self.oracle.reload_is_the_same()
         except ViolationError as violation:
             self._fail(violation)
 
-    def _settle(self, settled: Settled) -> None:
+    def _settle(self) -> None:
         began_ms = self.runtime.monotonic_ms()
         still = 0
         while still < 4:
             self.advance(1_000)
             if not any(client.member for client in self.clients):
                 self.come()
-            why = settled.why_not()
+            why = self._why_not()
             still = 0 if why else still + 1
             if self.runtime.monotonic_ms() - began_ms > CALM_MS_MAX:
                 self._fail(ViolationError(f"not settled {CALM_MS_MAX} ms after the last fault: {why}"))
@@ -187,7 +213,7 @@ class Simulation(Wires):
             self.kill(client)
         self.advance(4 * SESSION_MS + 2 * REBALANCE_MS)
         try:
-            Settled(self).check_deleted()
+            self._check_deleted()
         except ViolationError as violation:
             self._fail(violation)
 
@@ -270,7 +296,6 @@ class Simulation(Wires):
 
     def kill(self, client: Client) -> None:
         """Nothing of this process happens any more."""
-        assert self.oracle is not None
         client.lives += 1
         client.member = None
         self.oracle.gone(client.name)
@@ -326,12 +351,11 @@ class Simulation(Wires):
             self.do(client, client.member.metadata(self.view(), self.now_ms))
 
     def view(self) -> View:
-        """What a client's metadata says now."""
+        """The metadata of a client that asks now."""
         return {name: Topic(t.topic_id, len(t.partitions)) for name, t in self.cluster.topics.items()}
 
     def reload(self) -> None:
         """Another node led for a moment; what was not committed may be lost."""
-        assert self.oracle is not None
         truncate = self.random.random() < 0.5
         self.trace.note(f"the coordinator moves, truncate={truncate}")
         self.node.resign()
@@ -342,3 +366,201 @@ class Simulation(Wires):
     def fail_append(self) -> None:
         """The next append fails; the shard is dropped, and rebuilt a second later."""
         self.node.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
+
+    # What must be true when nothing has gone wrong for long enough, and when all have left
+
+    def _members(self) -> dict[str, Member]:
+        return {client.name: client.member for client in self.clients if client.member is not None}
+
+    def _wanted(self) -> set[Partition]:
+        """Partitions of topics that all members subscribe to."""
+        names = list(self.cluster.topics)
+        if not self.by_regex:
+            names = [name for name in names if name in ("t1", "t2", "t3")]
+        return {(name, index) for name in names for index in self.cluster.topics[name].partitions}
+
+    def _why_not(self) -> str:
+        """Name the first thing that is not as it must be yet; "" when all is."""
+        members = self._members()
+        state = self._state()
+        if state != "Stable":
+            return f"the group is {state}"
+        outside = [name for name, member in members.items() if not member.is_stable]
+        if outside:
+            return f"{', '.join(outside)} didn't get in"
+        owned = [at for member in members.values() for at in member.owned]
+        missing = sorted(self._wanted() - set(owned))
+        if missing:
+            return f"nobody has {missing}"
+        if len(owned) != len(set(owned)):
+            return "a partition has two owners"
+        if set(owned) - self._wanted():
+            return f"somebody has {sorted(set(owned) - self._wanted())}"
+        return ""
+
+    def _state(self) -> str:
+        listed = self.node.send(ListGroupsRequest())
+        if not listed.done:
+            return "not to be asked"
+        groups = {group.group_id: group.group_state for group in listed.result().groups}
+        return str(groups.get("g", f"not there (error {listed.result().error_code})"))
+
+    def _check_balance(self) -> None:
+        """Nobody starves; and where the assignor deals evenly, nobody has two more than another.
+
+        :raises ViolationError: somebody does
+        """
+        members = self._members()
+        counts = {name: len(member.owned) for name, member in members.items()}
+        enough = len(self._wanted()) >= len(members)
+        if not self.deals_evenly:
+            return
+        if enough and not all(counts.values()):
+            raise ViolationError(f"somebody starves: {counts} of {len(self._wanted())}")
+        if max(counts.values()) - min(counts.values()) > 1:
+            raise ViolationError(f"partitions are dealt unevenly: {counts}")
+
+    def _check_deleted(self) -> None:
+        """An empty group can be deleted, and nothing is left of it.
+
+        :raises ViolationError: it can't, or something is
+        """
+        state = self._state()
+        if state != "Empty":
+            raise ViolationError(f"everyone has left, and the group is {state}")
+        (result,) = self.node.ask(DeleteGroupsRequest(groups_names=["g"])).results
+        if result.error_code:
+            raise ViolationError(f"an empty group can't be deleted: {result.error_code}")
+        left = compacted(self.node.log.items)
+        if left:
+            raise ViolationError(f"of a deleted group {len(left)} records are left: {left[0]!r}")
+
+    # Wires: messages that are late or lost, and wake-ups
+
+    @property
+    def now_ms(self) -> int:
+        """The wall clock of all."""
+        return self.runtime.now_ms()
+
+    def do(self, client: Client, effects: list[Effect]) -> None:
+        """Carry out the effects that a member wants."""
+        member = client.member
+        assert member is not None
+        for effect in effects:
+            match effect:
+                case Send():
+                    self._send(client, effect)
+                case Own(partitions):
+                    self.trace.note(
+                        f"{client.name} owns {' '.join(f'{t}-{p}' for t, p in sorted(partitions))}"
+                        f" in {member.epoch}"
+                    )
+                    self._guard(partial(self.oracle.owns, client.name, member, self.now_ms))
+                case WakeAt(at_ms):
+                    self._wake_at(client, at_ms)
+                case Failed(api, error):
+                    self._failed(client, api, error)
+
+    def _guard(self, check: Callable[[], None]) -> None:
+        try:
+            check()
+        except ViolationError as violation:
+            self._violation = self._violation or violation
+
+    def _failed(self, client: Client, api: str, error: ErrorCode) -> None:
+        self.trace.note(f"{client.name} fails: {api} {error.name}")
+        if error not in (PASSING_IN_MIGRATION if self.mode == "mixed" else PASSING):
+            violation = ViolationError(f"{client.name} was refused {api} with {error.name}")
+            self._violation = self._violation or violation
+        self.kill(client)
+        if not self.chaos:
+            self.runtime.call_later(2_000, partial(self._start_again, client, client.lives))
+
+    def _start_again(self, client: Client, life: int) -> None:
+        if client.lives == life:
+            self.start(client)
+
+    def _wake_at(self, client: Client, at_ms: int) -> None:
+        client.wake += 1
+        delay_ms = max(0.001, at_ms - self.now_ms)
+        self.runtime.call_later(delay_ms, partial(self._woken, client, client.lives, client.wake))
+
+    def _woken(self, client: Client, life: int, wake: int) -> None:
+        if client.lives == life and client.wake == wake and client.member is not None:
+            self.do(client, client.member.woken(self.now_ms))
+            self._gone_if_out(client)
+
+    def _is_lost(self) -> bool:
+        return self.chaos and self.random.random() < 0.04
+
+    def _transit_ms(self, client: Client, arrives_ms: float) -> float:
+        """How long a message takes that may not overtake the one before."""
+        now_ms = self.runtime.monotonic_ms()
+        takes_ms = self.random.uniform(0.2, 20.0 if self.chaos else 2.0) + client.lag_ms / 2
+        return max(takes_ms, arrives_ms - now_ms + 0.001)
+
+    def _send(self, client: Client, send: Send) -> None:
+        if self._is_lost():
+            self.trace.note(f"{client.name} {type(send.request).__name__} is lost")
+            return
+        transit_ms = self._transit_ms(client, client.up_ms)
+        client.up_ms = self.runtime.monotonic_ms() + transit_ms
+        # A heartbeat that is heard twice while only one answer comes is not what a connection does.
+        twice = isinstance(send.request, OffsetCommitRequest) and self.chaos and self.random.random() < 0.05
+        copies = 2 if twice else 1
+        for copy in range(copies):
+            self.runtime.call_later(transit_ms, partial(self._arrive, client, client.lives, send, copy))
+
+    def _arrive(self, client: Client, life: int, send: Send, copy: int) -> None:
+        self.requests += 1
+        name = type(send.request).__name__
+        epoch = getattr(send.request, "member_epoch", getattr(send.request, "generation_id", ""))
+        self.trace.note(f"{client.name} {name} {epoch}{_told(send.request)}")
+        answer = self.node.send(send.request, send.api_version, client_id=client.name)
+        if not copy:  # nobody waits for the answer to a second one
+            answer.when_done(partial(self._answer, client, life, send))
+        host = self.node.coordinator._hosts.get(0)
+        if (
+            self.requests % (LOOK_EVERY * self.scale) == 0
+            and host is not None
+            and host.state is HostState.ACTIVE
+        ):
+            self._guard(self.oracle.live_is_replayed)
+
+    def _answer(self, client: Client, life: int, send: Send, answer: Completion[object]) -> None:
+        response = answer.result()
+        if self._is_lost() or client.lives != life:
+            return
+        transit_ms = self._transit_ms(client, client.down_ms)
+        client.down_ms = self.runtime.monotonic_ms() + transit_ms
+        self.runtime.call_later(transit_ms, partial(self._answered, client, life, send, response))
+
+    def _answered(self, client: Client, life: int, send: Send, response: object) -> None:
+        member = client.member
+        if client.lives != life or member is None:
+            return
+        had_lease = member.lease_ms > self.now_ms
+        code = ErrorCode(getattr(response, "error_code", 0))
+        if code or _told(getattr(response, "assignment", None)):
+            self.trace.note(
+                f"{client.name} is answered {code.name}{_told(getattr(response, 'assignment', None))}"
+            )
+        self.do(client, member.answered(send.token, response, self.now_ms))
+        if client.member is member and not had_lease:
+            self._guard(partial(self.oracle.alone, client.name, member, self.now_ms))
+        self._gone_if_out(client)
+
+    def _gone_if_out(self, client: Client) -> None:
+        """It has left: its process ends."""
+        if client.member is not None and not client.member.in_group:
+            self.kill(client)
+
+
+def _told(value: object) -> str:
+    """The partitions that a heartbeat speaks of, by the last digits of their topics' ids."""
+    topics = getattr(value, "topic_partitions", None)
+    if topics is None:
+        return ""
+    return (
+        " " + ",".join(f"{topic.topic_id[-1]}:{topic.partitions}" for topic in topics).replace(" ", "") + "."
+    )

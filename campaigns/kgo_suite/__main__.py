@@ -12,20 +12,21 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from blumfeld.testing.cluster import LOOPBACK, node_places
-from campaigns.clients.brokers import CLUSTER_SETTINGS, NO_REBALANCE_DELAY, REPLICAS
+from blumfeld.testing.cluster import LOOPBACK, REPLICAS, REPLICATED, Cluster, node_places
+from blumfeld.testing.process import NodeError
+from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.clients.franz_go import FranzGo
-from campaigns.cluster.contenders import Contender, kafka, this_build
-from campaigns.cluster.nodes import Cluster, NodeError
+from campaigns.cluster.contenders import KAFKA, OURS, Contender, contenders_of, this_build
 from campaigns.endings import sigterm_unwinds
+from campaigns.figures import save
 from campaigns.kgo_suite.events import SKIPPED, Outcome, failed_tests, outcomes_of
 from campaigns.kgo_suite.program import NoSuiteError, Suite, pattern_of
-from campaigns.kgo_suite.report import Report, lines_of, save, table_of
+from campaigns.kgo_suite.report import Report, lines_of, table_of
+from campaigns.terminal import console_of, refused
 
-BAD_INPUT = 2
 RECORDS = 20_000
 LIMIT_S = 900.0
-OURS, KAFKA, RUNNING = "blumfeld", "kafka", "running"
+RUNNING = "running"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -34,13 +35,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: SIGTERM came; all nodes have ended then
     """
     given = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = console_of()
     try:
         contenders = _contenders(given)
         suite = Suite.ready()
     except (NoSuiteError, ValueError) as error:
-        print(f"campaigns kgo-suite: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return refused("kgo-suite", error)
     reports: list[Report] = []
     with contextlib.ExitStack() as stack:
         stack.enter_context(sigterm_unwinds())
@@ -52,12 +52,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             try:
                 report = _run(contender, suite, given, folder)
             except NodeError as error:
-                console.print(f"[red]✗ {escape(str(error))}[/]", highlight=False)
+                console.print(f"[red]✗ {escape(str(error))}[/]")
                 return 1
             reports.append(report)
             _print(report, console)
-            if given.out is not None:
-                save(reports, given.out)
+            save(given.out, reports)
     console.print(table_of(reports))
     return 0 if all(report.is_good for report in reports if report.contender != KAFKA) else 1
 
@@ -105,7 +104,7 @@ def _run(contender: Contender | None, suite: Suite, given: argparse.Namespace, f
 def _print(report: Report, console: Console) -> None:
     for verdict, line in lines_of(report):
         style = "dim" if verdict == SKIPPED else "red"
-        console.print(f"{report.contender}: {line}", highlight=False, markup=False, style=style)
+        console.print(f"{report.contender}: {line}", markup=False, style=style)
 
 
 def _contenders(given: argparse.Namespace) -> list[Contender | None]:
@@ -115,17 +114,8 @@ def _contenders(given: argparse.Namespace) -> list[Contender | None]:
     """
     if given.bootstrap:
         return [None]
-    found: list[Contender | None] = []
-    for name in given.only.split(","):
-        if name == OURS:
-            found.append(this_build(settings=(NO_REBALANCE_DELAY, *CLUSTER_SETTINGS, *given.set)))
-        elif name == KAFKA and given.peer:
-            found.append(kafka(given.peer))
-        else:
-            raise ValueError(
-                f"--only: found {name}; allowed: {OURS}, and {KAFKA} where --peer names its script"
-            )
-    return found
+    ours = this_build(settings=(NO_REBALANCE_DELAY, *REPLICATED, *given.set))
+    return list(contenders_of(given.only.split(","), ours, given.peer))
 
 
 def _parser() -> argparse.ArgumentParser:

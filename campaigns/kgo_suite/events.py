@@ -1,4 +1,4 @@
-"""What ``go test`` says of each test, read from the events of ``go tool test2json``. Pure."""
+"""The outcome of each test, read from the events of ``go tool test2json``. Pure."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ REASON_LINES = 3
 
 
 class Outcome(msgspec.Struct, frozen=True):
-    """What came of one test."""
+    """The outcome of one test."""
 
     name: str
     verdict: str
     seconds: float = 0.0
     reason: str = ""
-    """What it printed about its failure, or why it was skipped."""
+    """Its words about its failure, or why it was skipped."""
 
 
 def outcomes_of(lines: Iterable[str], listed: Collection[str] = ()) -> list[Outcome]:

@@ -13,9 +13,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from campaigns.clients.client import CheckFailed, run_program
+from campaigns.clients.client import CheckFailed, cache_folder, run_program
 from campaigns.clients.franz_go import FranzGo, go_program
-from campaigns.clients.members.processes import cache_folder
 
 MODULE = "github.com/twmb/franz-go"
 PACKAGE = "pkg/kgo"

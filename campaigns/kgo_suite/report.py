@@ -1,9 +1,8 @@
-"""What the suite came to: a line a failure, the table of counts, the result file."""
+"""The report of the suite: a line a failure, the table of counts."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 
 import msgspec
 from rich.table import Table
@@ -50,9 +49,3 @@ def lines_of(report: Report) -> list[tuple[str, str]]:
 def _line(one: Outcome, alone: Mapping[str, str]) -> str:
     again = f", {alone[one.name]} alone" if one.name in alone else ""
     return f"{one.name} {one.verdict}{again}" + (f": {one.reason}" if one.reason else "")
-
-
-def save(reports: Sequence[Report], path: Path) -> None:
-    """Write the result file."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_bytes(msgspec.json.format(msgspec.json.encode(reports)))

@@ -10,7 +10,8 @@ import msgspec
 
 from blumfeld.client.blocking import BlockingConnection
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
-from blumfeld.testing.cluster import BROKER, CONTROLLER, LOOPBACK, node_places
+from blumfeld.testing.cluster import BROKER, CONTROLLER, LOOPBACK, Cluster, Node, node_places
+from blumfeld.testing.process import NodeError
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -28,7 +29,6 @@ from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopi
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_bench.usage import totals
 from campaigns.cluster.contenders import Contender
-from campaigns.cluster.nodes import Cluster, Node, NodeError
 from campaigns.metadata_scale.directories import (
     PARTITIONS_PER_TOPIC,
     make_directory,
@@ -121,7 +121,7 @@ def _failover(voters: Sequence[Node], limit_s: float) -> float:
     rest = [node for node in voters if node is not active]
     took_s = _timed(active.kill, lambda: _decided(rest), limit_s, "the decision of the next controller")
     active.launch()
-    active.await_answer(limit_s)
+    active.await_ready(limit_s)
     time.sleep(SETTLE_S)
     return took_s
 

@@ -15,18 +15,18 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from campaigns.clients.programs import NoClientError
-from campaigns.cluster.nodes import Cluster, NodeError
+from blumfeld.testing.process import NodeError
+from campaigns.clients.verdicts import NoClientError
 from campaigns.endings import sigterm_unwinds
+from campaigns.figures import save
+from campaigns.terminal import console_of, print_wrong, refused
 from campaigns.transactions.brokers import cluster_of
 from campaigns.transactions.faults import UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
 from campaigns.transactions.programs import CLIENTS, Start, starter_of
-from campaigns.transactions.report import CampaignReport, RunReport, save, table
+from campaigns.transactions.report import CampaignReport, RunReport, table
 from campaigns.transactions.rounds import Run, Settings
 
-BAD_INPUT = 2
-WRONG_SHOWN = 20
 VERSIONS = (0, 2)
 NODES = (1, 3)
 
@@ -37,15 +37,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     :raises SystemExit: SIGTERM came; all nodes and programs have ended then
     """
     given = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 200)
+    console = console_of(200)
     try:
         only = [name for name in given.faults.split(",") if name]
         plan_of(random.Random(0), 1, 0, only)
         starters = {client: starter_of(client, given.peer) for client in given.clients}
         lines = read_lines(given.capture, given.records)
     except (UnknownFaultError, NoClientError, OSError) as error:
-        print(f"campaigns transaction-kills: {error}", file=sys.stderr)
-        return BAD_INPUT
+        return refused("transaction-kills", error)
     with contextlib.ExitStack() as stack:
         stack.enter_context(sigterm_unwinds())
         folder = given.folder or Path(
@@ -88,9 +87,8 @@ class _Runs:
             self._run(report, start, faults)
         except NodeError as error:
             report.wrong.append(str(error))
-        _print_wrong(report, self._console)
-        if given.out is not None:
-            save(_campaign(given, self.reports), given.out)
+        print_wrong(self._console, report.wrong)
+        save(given.out, _campaign(given, self.reports))
 
     def _run(self, report: RunReport, start: Start, faults: Sequence[str]) -> None:
         given = self._given
@@ -100,21 +98,10 @@ class _Runs:
             Run(report, cluster, start, self._lines, self._settings, self._say).run(faults, given.peer)
         finally:
             cluster.stop()
-            report.wrong += tracebacks(cluster)
+            report.wrong += filter(None, (node.traceback() for node in cluster.nodes))
 
     def _say(self, line: str) -> None:
-        self._console.print(escape(line), highlight=False)
-
-
-def tracebacks(cluster: Cluster) -> list[str]:
-    """Return the first traceback of each node's output."""
-    found = []
-    for node in cluster.nodes:
-        printed = node.log_path.read_text(errors="replace") if node.log_path.exists() else ""
-        if "Traceback" in printed:
-            begin = printed.index("Traceback")
-            found.append(f"node {node.place.id} printed a traceback:\n{printed[begin : begin + 1500]}")
-    return found
+        self._console.print(escape(line))
 
 
 def _campaign(given: argparse.Namespace, runs: Sequence[RunReport]) -> CampaignReport:
@@ -124,13 +111,6 @@ def _campaign(given: argparse.Namespace, runs: Sequence[RunReport]) -> CampaignR
         partitions=given.partitions,
         runs=runs,
     )
-
-
-def _print_wrong(report: RunReport, console: Console) -> None:
-    for line in report.wrong[:WRONG_SHOWN]:
-        console.print(f"[red]✗ {escape(line)}[/]", highlight=False)
-    if len(report.wrong) > WRONG_SHOWN:
-        console.print(f"[red]… and {len(report.wrong) - WRONG_SHOWN} more[/]", highlight=False)
 
 
 def _names(text: str) -> list[str]:

@@ -12,11 +12,12 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
+from functools import partial
 from typing import Any
 
+from campaigns.coordinators import stable_offsets
 from campaigns.transactions.copier_process import FAILED_STATUS, FENCED_STATUS, HEADERS, Copier, one_line
-from campaigns.transactions.stable_offsets import NoAnswerError, stable_offsets
+from campaigns.waits import NoAnswerError, answer_of
 
 START_S = 60.0
 
@@ -99,17 +100,12 @@ class AioCopier:
         self._copier.say("committed", len(messages))
 
     async def _begin(self) -> dict[int, int]:
-        """Return the group's stable offsets, asked again until there is an answer."""
-        deadline = time.monotonic() + START_S
-        while True:
-            try:
-                return await asyncio.to_thread(
-                    stable_offsets, self._spec["bootstrap"], self._spec["group"], self._spec["topic"]
-                )
-            except NoAnswerError:
-                if time.monotonic() > deadline:
-                    raise
-                await asyncio.sleep(0.1)
+        """Return the group's stable offsets."""
+        spec = self._spec
+        found = await asyncio.to_thread(
+            answer_of, partial(stable_offsets, spec["bootstrap"], spec["group"]), START_S
+        )
+        return {at: offset for (topic, at), offset in found.items() if topic == spec["topic"]}
 
     def _rewind(self, messages: list[Any]) -> None:
         """Go back to the first of these messages: they were not copied."""

@@ -6,9 +6,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.testing.cluster import COMBINED, LOOPBACK, node_places
-from campaigns.cluster.contenders import this_build
-from campaigns.cluster.nodes import Cluster, NodeError
+from blumfeld.testing.cluster import Cluster, cluster_of_this_build
+from blumfeld.testing.process import NodeError
 
 FORMAT_S = 60.0
 SETTINGS = (
@@ -17,15 +16,7 @@ SETTINGS = (
     'config."offsets.topic.num.partitions"=12',
     'config."transaction.state.log.num.partitions"=12',
 )
-"""What differs from the defaults. A member that was killed is gone after 3 s, where Kafka allows 6 s at least."""
-REPLICAS = 3
-REPLICATED = (
-    f'config."default.replication.factor"={REPLICAS}',
-    f'config."offsets.topic.replication.factor"={REPLICAS}',
-    f'config."transaction.state.log.replication.factor"={REPLICAS}',
-    'config."transaction.state.log.min.isr"=2',
-    'config."min.insync.replicas"=2',
-)
+"""Settings other than the defaults. A member that was killed is gone after 3 s, where Kafka allows 6 s at least."""
 
 
 def cluster_of(
@@ -37,9 +28,7 @@ def cluster_of(
     :param settings: ``section.key=value``, laid over the manifest and the settings of the campaign
     :raises NodeError: a node could not be formatted
     """
-    laid = [*SETTINGS, *(REPLICATED if nodes >= REPLICAS else ()), *settings]
-    commands = this_build(manifest, laid).commands
-    cluster = Cluster(commands, node_places([LOOPBACK] * nodes, roles=[COMBINED] * nodes), folder)
+    cluster = cluster_of_this_build(nodes, folder, [*SETTINGS, *settings], manifest)
     for node in cluster.nodes:
         node.folder.mkdir(parents=True, exist_ok=True)
         command = [*("format" if word == "run" else word for word in node.command)]

@@ -9,7 +9,7 @@ from typing import Any
 
 from confluent_kafka import Consumer, KafkaError, KafkaException, Producer, TopicPartition
 
-from campaigns.cluster.producers import LIBRDKAFKA
+from campaigns.clients.load.producers import LIBRDKAFKA
 from campaigns.transactions.copier_process import (
     FAILED_STATUS,
     FENCED_STATUS,

@@ -1,4 +1,4 @@
-"""What the copying programs in Python have in common: the spec on stdin, lines on stdout, the end of stdin."""
+"""The frame of the copying programs in Python: the spec on stdin, lines on stdout, the end of stdin."""
 
 from __future__ import annotations
 

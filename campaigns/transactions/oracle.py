@@ -1,4 +1,4 @@
-"""What must be true of the output, and of the transactions in its log. Pure: tested without a broker."""
+"""The oracle of the output, and of the transactions in its log. Pure: tested without a broker."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class Seen(NamedTuple):
 
 
 class Account(msgspec.Struct):
-    """What of the output differs from the input."""
+    """Differences between the output and the input."""
 
     records: int = 0
     lost: int = 0
@@ -199,7 +199,7 @@ def check_rest(
     offsets: Mapping[int, int],
     input_ends: Mapping[int, int],
 ) -> list[str]:
-    """What must be true when all clients have ended.
+    """Check the state that all clients leave behind when they have ended.
 
     :param ends: topic and partition → high watermark and last stable offset
     :param states: transactional id and state of every transaction that a coordinator lists

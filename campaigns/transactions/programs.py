@@ -9,33 +9,28 @@ ERROR``: one that was aborted after an error that allows it. ``fenced ERROR`` an
 
 from __future__ import annotations
 
-import contextlib
 import json
-import os
-import signal
-import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
 
-from campaigns.clients.programs import franz_go_command, java_command
+from campaigns.clients.franz_go import franz_go_command
+from campaigns.clients.java import java_command
+from campaigns.clients.programs import Program
 
 CLIENTS = ("java", "librdkafka", "aiokafka", "franz-go")
 TRANSACTION_TIMEOUT_MS = 20_000
 SESSION_TIMEOUT_MS = 3_000
 LAST_WORDS = ("ended", "fenced", "failed")
 CUT_CHARS = 300
-END_S = 10.0
-"""Longest wait for the end of a process that was killed."""
 
 
 @attrs.frozen
 class Work:
-    """What one program copies, and how."""
+    """The work of one program."""
 
     bootstrap: str
     topic: str
@@ -92,7 +87,7 @@ class Work:
 
 @attrs.define
 class Story:
-    """What a program has told so far."""
+    """The story that a program has told so far."""
 
     ready: bool = False
     held: int = 0
@@ -155,94 +150,23 @@ class Story:
         return True
 
 
-class Program:
-    """One process of a client."""
+class CopierProgram(Program):
+    """One process of a client, and its story. Lines of other words go to its log, as what it prints on stderr."""
 
     def __init__(self, name: str, command: Sequence[str], request: str, log_path: Path) -> None:
         """:param request: the first line of its stdin; none if empty"""
-        self.name = name
         self.story = Story()
         self._log_path = log_path
         with log_path.open("ab") as errors:
-            self._process = subprocess.Popen(
-                command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                text=True,
-                bufsize=1,
-                start_new_session=True,
-            )
-        assert self._process.stdin is not None
-        if request:
-            with contextlib.suppress(BrokenPipeError):
-                self._process.stdin.write(request + "\n")
-        self._thread = threading.Thread(target=self._hear, name=name, daemon=True)
-        self._thread.start()
+            super().__init__(name, command, request, self._take, errors=errors)
 
-    @property
-    def is_alive(self) -> bool:
-        """Whether it runs, be it paused or not."""
-        return self._process.poll() is None
-
-    def kill(self) -> None:
-        """Send SIGKILL to all its processes; what it had told before is heard."""
-        self._signal(signal.SIGKILL)
-        self.finish()
-        self.await_end(END_S)
-
-    def pause(self) -> None:
-        """Send SIGSTOP to all its processes."""
-        self._signal(signal.SIGSTOP)
-
-    def resume(self) -> None:
-        """Send SIGCONT to all its processes."""
-        self._signal(signal.SIGCONT)
-
-    def tell_stacks(self) -> None:
-        """Send SIGQUIT: the program writes where its threads are, into its log. It may end then."""
-        self._signal(signal.SIGQUIT)
-
-    def finish(self) -> None:
-        """End its stdin, without waiting."""
-        assert self._process.stdin is not None
-        with contextlib.suppress(BrokenPipeError):  # it has ended already
-            self._process.stdin.close()
-
-    def await_end(self, timeout_s: float) -> bool:
-        """Wait until it has ended; return whether it did so in time."""
-        try:
-            self._process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            return False
-        self._thread.join(END_S)
-        self.finish()
-        return True
-
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self._process.pid, number)
-
-    def _hear(self) -> None:
-        assert self._process.stdout is not None
-        with self._process.stdout as lines, self._log_path.open("a") as log:
-            for line in lines:
-                if not self.story.take(line):
-                    log.write(line)
-                    log.flush()
+    def _take(self, line: str) -> None:
+        if not self.story.take(line):
+            with self._log_path.open("a") as log:
+                log.write(line)
 
 
-def await_true(done: Callable[[], bool], timeout_s: float) -> bool:
-    """Wait until ``done()`` is true; return whether it was in time."""
-    deadline = time.monotonic() + timeout_s
-    while not done():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.02)
-    return True
-
-
-Start = Callable[[str, Work, Path], Program]
+Start = Callable[[str, Work, Path], CopierProgram]
 """Starts a program for a name, its work and the file of its errors."""
 
 
@@ -266,14 +190,14 @@ MODULES: Mapping[str, str] = {
 
 
 def _java(command: Sequence[str]) -> Start:
-    def start(name: str, work: Work, log_path: Path) -> Program:
-        return Program(name, [*command, *work.to_arguments()], "", log_path)
+    def start(name: str, work: Work, log_path: Path) -> CopierProgram:
+        return CopierProgram(name, [*command, *work.to_arguments()], "", log_path)
 
     return start
 
 
 def _json_program(command: Sequence[str]) -> Start:
-    def start(name: str, work: Work, log_path: Path) -> Program:
-        return Program(name, command, work.to_json(), log_path)
+    def start(name: str, work: Work, log_path: Path) -> CopierProgram:
+        return CopierProgram(name, command, work.to_json(), log_path)
 
     return start

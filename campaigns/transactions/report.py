@@ -1,9 +1,8 @@
-"""What the runs came to: the result file and the table."""
+"""The report of all runs: the result file and the table."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from pathlib import Path
 
 import msgspec
 from rich.table import Table
@@ -40,7 +39,7 @@ class Zombie(msgspec.Struct, kw_only=True):
 
     @property
     def complaints(self) -> list[str]:
-        """What is wrong with it. A transaction whose end was under way when it was paused may have been committed."""
+        """Broken promises. A transaction whose end was under way when it was paused may have been committed."""
         found = []
         if self.committed > self.was_open:
             found.append(f"{self.name} committed {self.committed} transactions as a zombie")
@@ -88,7 +87,7 @@ class RunReport(msgspec.Struct, kw_only=True):
     restarts: int = 0
     """Programs that ended with an error though nobody had killed or replaced them."""
     errors: dict[str, int] = msgspec.field(default_factory=dict)
-    """What programs were told when they aborted or ended, by text."""
+    """Errors that programs were told when they aborted or ended, by text."""
     recoveries_s: list[float] = msgspec.field(default_factory=list)
     """After each fault, until a transaction was committed."""
     account: Account = msgspec.field(default_factory=Account)
@@ -96,7 +95,7 @@ class RunReport(msgspec.Struct, kw_only=True):
     """Hash of the lines that ``read_committed`` shows."""
     capture_sha256: str = ""
     find_hanging: str = ""
-    """What Kafka's tool found: ``none``, a count, or why it was not run."""
+    """The finding of Kafka's tool: ``none``, a count, or why it was not run."""
     wrong: list[str] = msgspec.field(default_factory=list)
 
     @property
@@ -119,14 +118,6 @@ class CampaignReport(msgspec.Struct, kw_only=True):
     capture: str
     partitions: int
     runs: Sequence[RunReport]
-
-
-def save(report: CampaignReport, path: Path) -> None:
-    """Write the result file; it is replaced whole or not at all."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(path.name + ".part")
-    draft.write_bytes(msgspec.json.format(msgspec.json.encode(report), indent=1))
-    draft.replace(path)
 
 
 COLUMNS = (

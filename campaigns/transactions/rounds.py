@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import random
+import signal
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
 
+from blumfeld.testing.cluster import Cluster, Node
 from blumfeld.wire.primitives import DecodeError
 from campaigns.clients.checks.scene import Scene
+from campaigns.clients.load.log_contents import UnreadableError
+from campaigns.clients.load.producers import CUT_SHORT_S
 from campaigns.clients.verdicts import CheckFailed
-from campaigns.cluster.nodes import Cluster, Node
-from campaigns.cluster.watching import Observer
-from campaigns.transactions import asking
+from campaigns.cluster.observer import Observer
+from campaigns.coordinators import coordinator_address, stable_offsets
+from campaigns.transactions import broker_state
 from campaigns.transactions.faults import BROKER_DIES, CLIENT_DIES, PAUSE
 from campaigns.transactions.feed import Feed, placed, sha256_of
 from campaigns.transactions.oracle import (
@@ -27,10 +31,10 @@ from campaigns.transactions.oracle import (
     digest_of,
     transcript_of,
 )
-from campaigns.transactions.programs import Start, Story, Work, await_true
+from campaigns.transactions.programs import Start, Story, Work
 from campaigns.transactions.report import RunReport, Zombie
 from campaigns.transactions.slots import Slot, Slots, TooManyRestarts
-from campaigns.transactions.stable_offsets import NoAnswerError, coordinator_address, stable_offsets
+from campaigns.waits import NoAnswerError, await_true
 
 TAG = "txn"
 GROUP = f"{TAG}-copiers"
@@ -55,7 +59,7 @@ PAUSE_S = 12.0
 
 @attrs.frozen
 class Settings:
-    """What is the same for all runs of a campaign."""
+    """Settings that are the same for all runs of a campaign."""
 
     partitions: int = 6
     slots: int = 2
@@ -100,16 +104,16 @@ class Run:
         self._slots = Slots([self._slot(number, topics) for number in range(self._settings.slots)])
         try:
             self._slots.begin()
-            feed.start()
+            feed.start(feed)
             for kind in faults:
                 self._fault(kind, topics[1])
-            feed.finish()
+            feed.complete()
             self._await_copied(topics[0])
             self._slots.finish()
         except TooManyRestarts as error:
             self._report.wrong.append(str(error))
         finally:
-            feed.stop()
+            feed.finish(CUT_SHORT_S)
             self._slots.kill()
         report = self._report
         report.wrong += [*feed.wrong, *self._slots.wrong]
@@ -168,7 +172,7 @@ class Run:
         elif node is not None:
             time.sleep(self._fate.uniform(*DOWN_S))
             node.launch()
-            node.await_answer()
+            node.await_ready()
         if kind in CLIENT_DIES:
             self._slots.await_ready(slot)
         took = self._await_progress(kind, began)
@@ -194,7 +198,7 @@ class Run:
     def _zombie(self, slot: Slot) -> None:
         """Pause a program, let its successor commit, and resume it: it must be fenced."""
         program = slot.program
-        program.pause()
+        program.signal(signal.SIGSTOP)
         slot.begin()
         self._slots.await_ready(slot)
         # Its last lines before SIGSTOP are heard by now.
@@ -207,9 +211,9 @@ class Run:
         if not await_true(succeeded, PROGRESS_S):
             self._report.wrong.append(f"{slot.program.name} commits nothing beside a zombie")
         began = time.monotonic()
-        program.resume()
+        program.signal(signal.SIGCONT)
         if not program.await_end(FENCE_S):
-            program.tell_stacks()
+            program.signal(signal.SIGQUIT)  # it writes where its threads are, and may end then
             program.await_end(STACKS_S)
         found = zombie_of(program.name, before, program.story, time.monotonic() - began)
         program.kill()
@@ -246,11 +250,16 @@ class Run:
             self._slots.replace_ended()
             # Offsets of an open transaction are unstable, and a coordinator may load.
             with contextlib.suppress(NoAnswerError, OSError, DecodeError):
-                found = stable_offsets(self._cluster.addresses, GROUP, topic)
+                found = self._offsets_of(topic)
             if found == wanted:
                 return
             time.sleep(0.1)
         self._report.wrong.append(f"not all is copied after {COPY_S:.0f} s: {found} of {wanted}")
+
+    def _offsets_of(self, topic: str) -> dict[int, int]:
+        """Return what the group has committed of the input, by partition."""
+        found = stable_offsets(self._cluster.addresses, GROUP)
+        return {partition: offset for (name, partition), offset in found.items() if name == topic}
 
     def _tell_programs(self) -> None:
         report, slots = self._report, self._slots
@@ -267,11 +276,11 @@ class Run:
         report.records = len(self._lines)
         report.capture_sha256 = sha256_of(self._lines)
         try:
-            fed = asking.read_all(address, topics[0], partitions, "read_committed")
-            committed = asking.read_all(address, topics[1], partitions, "read_committed")
-            everything = asking.read_all(address, topics[1], partitions, "read_uncommitted")
+            fed = broker_state.read_all(address, topics[0], partitions, "read_committed")
+            committed = broker_state.read_all(address, topics[1], partitions, "read_committed")
+            everything = broker_state.read_all(address, topics[1], partitions, "read_uncommitted")
             transcripts = self._transcripts(topics[1])
-        except (NoAnswerError, OSError, DecodeError, CheckFailed) as error:
+        except (UnreadableError, OSError, DecodeError, CheckFailed) as error:
             report.wrong.append(f"the output can't be read: {error}")
             return
         for at in range(partitions):
@@ -309,9 +318,9 @@ class Run:
         def wrong() -> list[str]:
             try:
                 return check_rest(
-                    asking.ends_of(self._cluster),
-                    asking.transactions_of(self._cluster),
-                    stable_offsets(self._cluster.addresses, GROUP, topic),
+                    broker_state.ends_of(self._cluster.addresses),
+                    broker_state.transactions_of(self._cluster),
+                    self._offsets_of(topic),
                     wanted,
                 )
             except (NoAnswerError, OSError, DecodeError) as error:
@@ -325,7 +334,7 @@ class Run:
         rows = []
         for node in self._cluster.brokers:
             try:
-                rows += asking.hanging(peer, self._cluster.addresses, node.place.id)
+                rows += broker_state.hanging(peer, self._cluster.addresses, node.place.id)
             except NoAnswerError as error:
                 rows.append(str(error))
         self._report.find_hanging = str(len(rows))

@@ -7,7 +7,8 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-from campaigns.transactions.programs import Program, Start, Work, await_true
+from campaigns.transactions.programs import CopierProgram, Start, Work
+from campaigns.waits import await_true
 
 READY_S = 90.0
 """Longest wait until a program has its producer id. A JVM compiles its program, and a transaction may have to end."""
@@ -17,7 +18,7 @@ RESTARTS_MAX = 50
 
 
 class TooManyRestarts(Exception):  # noqa: N818 - the verdict of a run
-    """Program after program ends with an error."""
+    """CopierProgram after program ends with an error."""
 
 
 class Slot:
@@ -25,17 +26,17 @@ class Slot:
 
     def __init__(self, number: int, start: Start, work: Work, folder: Path) -> None:
         self.number = number
-        self.programs: list[Program] = []
+        self.programs: list[CopierProgram] = []
         self.work = work
         self._start = start
         self._folder = folder
 
     @property
-    def program(self) -> Program:
+    def program(self) -> CopierProgram:
         """The newest program."""
         return self.programs[-1]
 
-    def begin(self) -> Program:
+    def begin(self) -> CopierProgram:
         """Start a program; it fences the one before it."""
         name = f"copier-{self.number}-{len(self.programs)}"
         self.programs.append(self._start(name, self.work, self._folder / f"{name}.log"))
@@ -72,7 +73,7 @@ class Slots:
             self.wrong.append(f"{program.name} is not ready after {READY_S:.0f} s: {program.story.error}")
 
     @property
-    def programs(self) -> list[Program]:
+    def programs(self) -> list[CopierProgram]:
         """All programs that ever were."""
         return [program for slot in self.slots for program in slot.programs]
 

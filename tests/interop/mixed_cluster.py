@@ -8,9 +8,17 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.testing.cluster import CLUSTER_ID, LOOPBACK, NodePlace, Roles, filled, node_places
+from blumfeld.testing.cluster import (
+    CLUSTER_ID,
+    LOOPBACK,
+    Cluster,
+    Node,
+    NodePlace,
+    Roles,
+    filled,
+    node_places,
+)
 from campaigns.cluster.contenders import Contender, kafka, this_build
-from campaigns.cluster.nodes import Cluster, Node
 
 RELEASE_VERSION = "4.3-IV0"
 """Kafka's name of ``metadata.version`` 30, the only one that this build speaks."""

@@ -12,7 +12,7 @@ import re
 from collections import Counter
 from typing import Any
 
-from campaigns.cluster.producers import Librdkafka
+from campaigns.clients.load.producers import Librdkafka
 
 BEGINS_EPOCH = re.compile(r"thrd:[^\]]*/(\d+)\]: Beginning partition drain .* epoch bump .*: (.*)$")
 """librdkafka's line, printed in the thread of the broker whose answer it is about."""

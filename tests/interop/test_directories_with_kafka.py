@@ -14,7 +14,8 @@ import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from blumfeld.testing.cluster import COMBINED, LOOPBACK, NodePlace, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, Cluster, Node, NodePlace, node_places
+from blumfeld.testing.process import STOP_TIMEOUT_S
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -25,8 +26,7 @@ from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
-from campaigns.cluster.nodes import STOP_S, Cluster, Node
-from campaigns.cluster.watching import Observer
+from campaigns.cluster.observer import Observer
 from tests.interop.clients import WAIT_S, commit, committed, make_topic, produce, values, wait_for
 from tests.interop.mixed_cluster import Member, mixed_cluster
 from tests.kafka_peer import peer_script
@@ -52,7 +52,7 @@ def served(kind: str, folder: Path, places: Sequence[NodePlace]) -> Iterator[Clu
         yield cluster
         for node in cluster.nodes:
             node.terminate()
-        ended = [node.await_end(STOP_S) for node in cluster.nodes]
+        ended = [node.await_end(STOP_TIMEOUT_S) for node in cluster.nodes]
         assert all(ended), f"a node did not stop in good order: {ended}"
     finally:
         cluster.stop()
@@ -95,7 +95,7 @@ def begin_to_move(cluster: Cluster, replicas: tuple[int, ...]) -> None:
     """Stop the node of the first replica, which is new, and then give the partition to it: it can't come in sync."""
     away = cluster.node(replicas[0])
     away.terminate()
-    assert away.await_end(STOP_S)
+    assert away.await_end(STOP_TIMEOUT_S)
     partition = ReassignablePartition(partition_index=0, replicas=list(replicas))
     topic = ReassignableTopic(name=MOVING, partitions=[partition])
     other = cluster.node(replicas[1])

@@ -8,16 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.cluster import BROKER, COMBINED
+from blumfeld.testing.cluster import BROKER, COMBINED, Cluster
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
-from campaigns.cluster.load import TOPIC, Load
-from campaigns.cluster.nodes import Cluster
-from campaigns.cluster.watching import Observer
+from campaigns.clients.load.load import TOPIC, Load
+from campaigns.cluster.observer import Observer
 from tests.interop.clients import WAIT_S, wait_for
 from tests.interop.mixed_cluster import Member, mixed_cluster
 from tests.interop.producer_epochs import EpochLog
@@ -42,7 +41,7 @@ def test_our_brokers_begin_no_producer_epoch(controllers: Sequence[Member], tmp_
     epochs = EpochLog()
     try:
         cluster.start()
-        load = Load(cluster.addresses, PARTITIONS, RATE_PER_S, epochs.producer)
+        load = Load(cluster.addresses, PARTITIONS, RATE_PER_S, make_producer=epochs.producer)
         load.make_topic(len(members), {"min.insync.replicas": "2"})
         observer = Observer(cluster, TOPIC)
         assert observer.await_whole(WAIT_S), observer.describe()

@@ -15,6 +15,7 @@ import pytest
 from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
 from confluent_kafka.admin import AdminClient
 
+from blumfeld.testing.cluster import Cluster
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
@@ -26,8 +27,7 @@ from blumfeld.wire.messages.describe_producers import (
     DescribeProducersResponse,
     TopicRequest,
 )
-from campaigns.cluster.nodes import Cluster
-from campaigns.cluster.watching import Observer
+from campaigns.cluster.observer import Observer
 from tests.interop.clients import WAIT_S, commit, committed, make_topic, produce, read, take, values, wait_for
 from tests.interop.mixed_cluster import Member, mixed_cluster
 from tests.kafka_peer import peer_script, tool
@@ -198,7 +198,7 @@ def test_kafkas_tool_elects_the_preferred_leader(mixture: Mixture) -> None:
     node.terminate()
     assert node.await_end(WAIT_S)
     node.launch()
-    node.await_answer()
+    node.await_ready()
     observer = Observer(mixture.cluster, "preferred")
     assert observer.await_whole(WAIT_S)
     elect = (

@@ -13,12 +13,12 @@ from pathlib import Path
 import attrs
 import pytest
 
+from campaigns.clients.load.load import TOPIC
 from campaigns.cluster.contenders import Contender
 from campaigns.cluster.faults import Fault, parse_fault, plan_of
-from campaigns.cluster.load import TOPIC
+from campaigns.cluster.observer import Observer
 from campaigns.cluster.report import ContenderReport
 from campaigns.cluster.rounds import Run, Settings
-from campaigns.cluster.watching import Observer
 from tests.interop.mixed_cluster import Member, mixed_cluster
 from tests.interop.producer_epochs import NOBODY, EpochLog
 from tests.kafka_peer import peer_script

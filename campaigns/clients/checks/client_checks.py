@@ -12,6 +12,7 @@ from campaigns.clients.records import (
     EPOCH_MS,
     Received,
     Sample,
+    Sending,
     differences,
     header_samples,
     mixed_samples,
@@ -50,7 +51,7 @@ def acks(client: Client, scene: Scene) -> None:
     sent: list[Sample] = []
     for n, level in enumerate(("0", "1", "all")):
         samples = numbered_samples(10, 1, first=10 * n)
-        client.produce(topic, samples, acks=level)
+        client.produce(topic, samples, Sending(acks=level))
         sent += samples
         wait_for_records(scene, topic, len(sent))
     same(client, sent, client.consume(topic, scene.group(), len(sent)))
@@ -65,7 +66,7 @@ def codec_check(codec: str) -> Check:
         partitions = PARTITIONS if client.traits.chooses_partition else 1
         topic = scene.new_topic(partitions)
         samples = mixed_samples(client.traits, partitions)
-        client.produce(topic, samples, codec=codec)
+        client.produce(topic, samples, Sending(codec=codec))
         same(client, samples, client.consume(topic, scene.group(), len(samples)))
         found = {b.codec for n in range(partitions) for b in scene.batches(topic, n)}
         require(Codec[codec.upper()] in found, f"the log holds {sorted(c.name for c in found)}")
@@ -95,7 +96,7 @@ def idempotent(client: Client, scene: Scene) -> None:
     partitions = PARTITIONS if client.traits.chooses_partition else 1
     topic = scene.new_topic(partitions)
     samples = numbered_samples(200, partitions)
-    client.produce(topic, samples, idempotent=True)
+    client.produce(topic, samples, Sending(idempotent=True))
     same(client, samples, client.consume(topic, scene.group(), len(samples)))
     for partition in range(partitions):
         next_sequence: dict[int, int] = {}
@@ -106,29 +107,8 @@ def idempotent(client: Client, scene: Scene) -> None:
             next_sequence[batch.producer_id] = batch.last_sequence + 1
 
 
-def group(client: Client, scene: Scene) -> None:
-    """Two members share a topic's partitions: every record comes once, and each member gets some."""
-    topic = scene.new_topic(4)
-    samples = numbered_samples(120, 4)
-
-    def when_started() -> None:
-        scene.wait("two members", lambda: scene.members(scene.group()) == 2)
-        client.produce(topic, samples)
-
-    shares = client.share(topic, scene.group(), len(samples), when_started)
-    everything = sorted((r for share in shares for r in share), key=lambda r: (r.partition, r.offset))
-    require(all(shares), f"members got {[len(share) for share in shares]} records")
-    owned = [{r.partition for r in share} for share in shares]
-    require(not owned[0] & owned[1], f"both got partitions {sorted(owned[0] & owned[1])}")
-    if client.traits.chooses_partition:
-        same(client, samples, everything)
-    else:
-        got = sorted((r.key or b"", r.value or b"") for r in everything)
-        require(got == sorted((s.key or b"", s.value or b"") for s in samples), "records differ")
-
-
 def resume(client: Client, scene: Scene) -> None:
-    """What a group has committed it does not get again; what came since, it gets."""
+    """A group does not get again the records that it has committed, and gets all that came since."""
     partitions = PARTITIONS if client.traits.chooses_partition else 1
     topic = scene.new_topic(partitions)
     first, second = numbered_samples(30, partitions), numbered_samples(30, partitions, first=30)
@@ -214,7 +194,6 @@ COLUMNS: dict[str, Check] = {
     "headers": headers,
     "tombstone": tombstone,
     "idempotent": idempotent,
-    "group": group,
     "resume": resume,
     "offsets": offsets,
     "topics": topics,
@@ -226,7 +205,7 @@ COLUMNS: dict[str, Check] = {
 
 
 def same(client: Client, sent: list[Sample], got: list[Received]) -> None:
-    """What came back is what was sent.
+    """Check that the records that were sent came back.
 
     :raises CheckFailed: it isn't; the first differences are named
     """

@@ -11,7 +11,7 @@ from typing import Any
 
 from campaigns.clients.checks.scene import Scene
 from campaigns.clients.java import CONFIG_COMMAND, TOOLS, run_tool
-from campaigns.clients.verdicts import CheckFailed, NotOffered
+from campaigns.clients.verdicts import CheckFailed, NotOffered, require
 
 BROKERS = 3
 """Brokers that checks of replicas need."""
@@ -29,7 +29,7 @@ class ClusterTools:
         self._bootstrap = ("--bootstrap-server", scene.bootstrap)
 
     def ask(self, tool: str, *options: str) -> str:
-        """What a tool prints on stdout.
+        """Run a tool; return its stdout.
 
         :raises CheckFailed: it ended with another status than 0
         """
@@ -38,7 +38,7 @@ class ClusterTools:
         return run_tool(_class(tool), *self._bootstrap, *options)
 
     def refusal(self, tool: str, *options: str) -> str:
-        """What a tool says that must not succeed.
+        """Run a tool that must not succeed; return its words.
 
         :raises CheckFailed: it ended with status 0
         """
@@ -49,7 +49,7 @@ class ClusterTools:
         raise CheckFailed(f"{tool} {' '.join(options)} was not refused: {said[-200:]}")
 
     def with_file(self, tool: str, option: str, content: object, *options: str) -> str:
-        """What a tool prints that is given a file of JSON."""
+        """Run a tool with a file of JSON; return its stdout."""
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder, "given.json")
             path.write_text(json.dumps(content))
@@ -93,7 +93,7 @@ class ClusterTools:
         return [numbers(row["Replicas"]) for row in self.described(topic)]
 
     def offsets(self, topic: str, when: str) -> dict[int, int]:
-        """What GetOffsetShell says of each partition; one without an offset is left out."""
+        """Return the offset of each partition by GetOffsetShell; one without an offset is left out."""
         printed = self.ask("GetOffsetShell", "--topic", topic, "--time", when)
         found = (line.rsplit(":", 2) for line in printed.split())
         return {int(partition): int(offset) for _, partition, offset in found if offset}
@@ -111,12 +111,12 @@ class ClusterTools:
             raise CheckFailed(f"VerifiableProducer: {len(sent)} of {count} records: {printed[-300:]}")
 
     def configs(self, kind: str, *options: str) -> dict[str, str]:
-        """What ``ConfigCommand --describe`` prints of an entity."""
+        """Return the settings of an entity by ``ConfigCommand --describe``."""
         printed = self.ask(CONFIG_COMMAND, "--describe", "--entity-type", kind, *options)
         return dict(re.findall(r"^\s+([a-z.]+)=(\S*) sensitive", printed, re.MULTILINE))
 
     def log_dirs(self, topic: str) -> dict[int, dict[str, dict[str, Any]]]:
-        """What LogDirsCommand prints: for each broker the replicas of a topic, each with its ``logDir``."""
+        """Return, by LogDirsCommand, for each broker the replicas of a topic, each with its ``logDir``."""
         printed = self.ask("LogDirsCommand", "--describe", "--topic-list", topic)
         (line,) = (line for line in printed.splitlines() if line.startswith("{"))
         return {
@@ -155,6 +155,14 @@ def numbers(text: str) -> list[int]:
 def events(printed: str) -> list[dict[str, Any]]:
     """The lines of JSON that the verifiable clients print."""
     return [json.loads(line) for line in printed.splitlines() if line.startswith("{")]
+
+
+def equal(what: str, found: object, want: object) -> None:
+    """Fail with both, if they differ.
+
+    :raises CheckFailed: they do
+    """
+    require(found == want, f"{what}: {found}, not {want}")
 
 
 def _class(tool: str) -> str:

@@ -6,15 +6,13 @@ from campaigns.clients.checks.client_checks import COLUMNS as CLIENT_COLUMNS
 from campaigns.clients.checks.client_checks import Check
 from campaigns.clients.checks.data_tool_checks import DATA_COLUMNS
 from campaigns.clients.checks.group_checks import GROUP_COLUMNS
+from campaigns.clients.checks.migration_checks import MIGRATION_COLUMNS
 from campaigns.clients.checks.operation_checks import OPERATION_COLUMNS
-from campaigns.clients.checks.tool_checks import TOOL_COLUMNS
 from campaigns.clients.checks.transaction_checks import TRANSACTION_COLUMNS
 
-COLUMNS: dict[str, Check] = {**CLIENT_COLUMNS, **GROUP_COLUMNS, **TRANSACTION_COLUMNS}
-"""What clients are asked."""
-COLUMNS_OF: dict[str, dict[str, Check]] = {
-    "kafka-tools": {**TOOL_COLUMNS, **DATA_COLUMNS, **OPERATION_COLUMNS}
-}
+COLUMNS: dict[str, Check] = {**CLIENT_COLUMNS, **GROUP_COLUMNS, **MIGRATION_COLUMNS, **TRANSACTION_COLUMNS}
+"""Columns of all clients."""
+COLUMNS_OF: dict[str, dict[str, Check]] = {"kafka-tools": {**DATA_COLUMNS, **OPERATION_COLUMNS}}
 """Clients that have columns of their own."""
 
 

@@ -1,21 +1,30 @@
-"""The columns of Kafka's tools for topics and records: topics, offsets, deleted records, transactions, load."""
+"""The columns of Kafka's tools for topics and records: topics, offsets, deleted records, load, groups."""
 
 from __future__ import annotations
 
 import re
+import uuid
 
+from blumfeld.wire.messages.consumer_group_heartbeat import (
+    ConsumerGroupHeartbeatRequest,
+    ConsumerGroupHeartbeatResponse,
+)
+from campaigns.clients.catalogue import client_class
 from campaigns.clients.checks.client_checks import Check
-from campaigns.clients.checks.cluster_tools import ClusterTools, events, table
+from campaigns.clients.checks.cluster_tools import ClusterTools, equal, events, table
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.tool_checks import equal
 from campaigns.clients.client import Client
-from campaigns.clients.java import TOOLS, run_tool
+from campaigns.clients.java import CONFIG_COMMAND, TOOLS, run_tool
+from campaigns.clients.live_members import Protocol
+from campaigns.clients.records import numbered_samples
 from campaigns.clients.verdicts import require
+from campaigns.coordinators import stable_offsets
 
 RECORDS = 30
-LOAD_RECORDS = 2_000
 RECORD_BYTES = "100"
-WAIT_MS = "40000"
+GROUPS = "consumer.group.ConsumerGroupCommand"
+PROTOCOLS: tuple[Protocol, ...] = ("classic", "consumer")
+HEARTBEAT_MS, SESSION_MS = 7_000, 51_000
 
 
 def topics(client: Client, scene: Scene) -> None:
@@ -66,43 +75,6 @@ def records(client: Client, scene: Scene) -> None:
     equal("consumed", consumed, left)
 
 
-def transactions(client: Client, scene: Scene) -> None:
-    """ProducerPerformance writes in transactions, and TransactionsCommand describes them and finds none that hangs."""
-    tools = ClusterTools(scene)
-    topic = tools.create(_spread(tools))
-    transactional_id = scene.topic("tx")
-    tools.ask(
-        *("ProducerPerformance", "--topic", topic, "--num-records", str(LOAD_RECORDS)),
-        *("--record-size", RECORD_BYTES, "--throughput", "-1"),
-        *("--transactional-id", transactional_id, "--transaction-duration-ms", "50"),
-    )
-    found: list[dict[str, str]] = []
-
-    def is_complete() -> bool:
-        listed = table(tools.ask("TransactionsCommand", "list"))
-        found[:] = [row for row in listed if row["TransactionalId"] == transactional_id]
-        return [row["TransactionState"] for row in found] == ["CompleteCommit"]
-
-    scene.wait("the last transaction to be complete", is_complete)
-    said = tools.ask("TransactionsCommand", "describe", "--transactional-id", transactional_id)
-    require(transactional_id in said and "CompleteCommit" in said, f"describe: {said[-300:]}")
-    written = [nth for nth, end in tools.offsets(topic, "latest").items() if end]
-    place = ("--topic", topic, "--partition", str(written[0]))
-    (producer,) = table(tools.ask("TransactionsCommand", "describe-producers", *place))
-    equal("open transactions", producer["CurrentTransactionStartOffset"], "None")
-    equal("producer", producer["ProducerId"], found[0]["ProducerId"])
-    equal("hanging", table(tools.ask("TransactionsCommand", "find-hanging", "--topic", topic)), [])
-    committed = sum(tools.offsets(topic, "latest").values())
-    require(committed > LOAD_RECORDS, f"no markers: the ends are {committed} in all")
-    printed = tools.ask(
-        *("ConsumerPerformance", "--topic", topic, "--num-records", str(LOAD_RECORDS)),
-        *("--timeout", WAIT_MS, "--hide-header"),
-    )
-    require(
-        int(printed.strip().splitlines()[-1].split(", ")[4]) >= LOAD_RECORDS, f"consumed: {printed[-200:]}"
-    )
-
-
 def latency(client: Client, scene: Scene) -> None:
     """EndToEndLatency sends each record and has it back before the next, through all replicas."""
     tools = ClusterTools(scene)
@@ -115,6 +87,78 @@ def latency(client: Client, scene: Scene) -> None:
     require(re.search(r"^Percentiles: .*99th = \d+", printed, re.MULTILINE) is not None, f"{printed[-300:]}")
 
 
+def groups(client: Client, scene: Scene) -> None:
+    """GroupsCommand and ConsumerGroupCommand list a group of each type, describe, reset and delete it, wherever its
+    coordinator is. tests/broker/coordination/test_groups_by_kafkas_tool.py holds all that they print to Kafka's own.
+    """
+    tools = ClusterTools(scene)
+    topic = scene.new_topic(1)
+    types = {"classic": "Classic", "consumer": "Consumer"}
+    confluent = client_class("confluent-kafka")
+    confluent(scene.bootstrap).produce(topic, numbered_samples(RECORDS, 1))
+    for protocol in PROTOCOLS:
+        confluent(scene.bootstrap, protocol).consume(topic, scene.group(protocol), RECORDS)
+    listed = {row["GROUP"]: row["TYPE"] for row in table(tools.ask("GroupsCommand", "--list"))}
+    for protocol in PROTOCOLS:
+        equal("type", listed.get(scene.group(protocol)), types[protocol])
+        _empty_group(tools, topic, scene.group(protocol))
+
+
+def _empty_group(tools: ClusterTools, topic: str, group: str) -> None:
+    """Describe a group that has consumed all, reset it and delete it."""
+    name = ("--group", group)
+    tools.scene.wait("an empty group", lambda: "Empty" in tools.ask(GROUPS, "--describe", *name, "--state"))
+    printed = tools.ask(GROUPS, "--describe", *name)
+    (row,) = table(printed[printed.index("GROUP ") :])
+    equal("committed", (row["TOPIC"], row["CURRENT-OFFSET"], row["LAG"]), (topic, str(RECORDS), "0"))
+    tools.ask(GROUPS, "--reset-offsets", *name, "--topic", topic, "--to-offset", "7", "--execute")
+    equal("reset", stable_offsets(tools.scene.bootstrap, group), {(topic, 0): 7})
+    said = tools.ask(GROUPS, "--delete", *name)
+    require("was successful" in said, f"delete: {said[-200:]}")
+
+
+def group_settings(client: Client, scene: Scene) -> None:
+    """ConfigCommand sets, shows and unsets a group's own timing, and its members are told at once."""
+    tools = ClusterTools(scene)
+    entity = ("--entity-name", scene.group())
+    alter = ("--alter", "--entity-type", "groups", *entity)
+    default_ms = _heartbeat_interval_ms(scene, "before")
+    want = {
+        "consumer.session.timeout.ms": str(SESSION_MS),
+        "consumer.heartbeat.interval.ms": str(HEARTBEAT_MS),
+    }
+    tools.ask(
+        CONFIG_COMMAND, *alter, "--add-config", ",".join(f"{key}={value}" for key, value in want.items())
+    )
+    scene.wait("the interval", lambda: _heartbeat_interval_ms(scene, "after") == HEARTBEAT_MS, 10)
+    equal("--describe", tools.configs("groups", *entity), want)
+    said = tools.refusal(
+        CONFIG_COMMAND, *alter, "--add-config", f"consumer.session.timeout.ms={SESSION_MS * 1000}"
+    )
+    require("Completed" not in said, "a session of 14 hours was taken")
+    tools.ask(CONFIG_COMMAND, *alter, "--delete-config", ",".join(want))
+    scene.wait("the default", lambda: _heartbeat_interval_ms(scene, "unset") == default_ms, 10)
+
+
+def _heartbeat_interval_ms(scene: Scene, who: str) -> int:
+    """Join as a member and leave again; return the heartbeat interval that the broker told it."""
+    member_id = str(uuid.uuid5(uuid.NAMESPACE_DNS, who))
+    join = ConsumerGroupHeartbeatRequest(
+        group_id=scene.group(),
+        member_id=member_id,
+        member_epoch=0,
+        rebalance_timeout_ms=30_000,
+        subscribed_topic_names=[scene.topic("none")],
+        topic_partitions=[],
+    )
+    coordinator = scene.at_coordinator(scene.group())
+    told = coordinator.ask(join, 1, ConsumerGroupHeartbeatResponse)
+    require(told.error_code == 0, f"heartbeat: error {told.error_code} {told.error_message}")
+    leave = ConsumerGroupHeartbeatRequest(group_id=scene.group(), member_id=member_id, member_epoch=-1)
+    coordinator.ask(leave, 1, ConsumerGroupHeartbeatResponse)
+    return told.heartbeat_interval_ms
+
+
 def _spread(tools: ClusterTools) -> list[list[int]]:
     """Three partitions, each with another leader, and three replicas where there are three brokers."""
     brokers = tools.all_brokers()
@@ -125,7 +169,8 @@ def _spread(tools: ClusterTools) -> list[list[int]]:
 DATA_COLUMNS: dict[str, Check] = {
     "topics": topics,
     "records": records,
-    "transactions": transactions,
     "latency": latency,
+    "groups-tool": groups,
+    "848-configs": group_settings,
 }
 """Checks of Kafka's tools that work on topics and records."""

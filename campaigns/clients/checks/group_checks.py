@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from campaigns.clients.checks.client_checks import Check, group, resume
+from campaigns.clients.checks.client_checks import Check, resume
 from campaigns.clients.checks.scene import Scene
 from campaigns.clients.client import Client
 from campaigns.clients.live_members import Member, MemberSpec, Protocol, TopicPartition
@@ -30,10 +30,18 @@ class Cast:
         self.client, self.scene, self.protocol = client, scene, protocol
         self.all: list[Member] = []
 
-    def join(self, topic: str, assignor: str = "", instance_id: str = "", regex: bool = False) -> Member:
-        """A further member."""
-        spec = MemberSpec(topic, self.scene.group(), self.protocol, assignor, instance_id, regex)
-        member = Member(*self.client.member_command(spec), name=f"member {len(self.all) + 1}")
+    def join(
+        self,
+        topic: str,
+        assignor: str = "",
+        instance_id: str = "",
+        regex: bool = False,
+        client: Client | None = None,
+    ) -> Member:
+        """A further member, of another client or protocol if ``client`` is given."""
+        its = client or self.client
+        spec = MemberSpec(topic, self.scene.group(), its.protocol, assignor, instance_id, regex)
+        member = Member(*its.member_command(spec), name=f"member {len(self.all) + 1}")
         self.all.append(member)
         return member
 
@@ -45,7 +53,7 @@ class Cast:
 
         def settled() -> bool:
             for member in members:
-                require(member.alive, f"{member.name} died: {member.errors()}")
+                require(member.is_alive, f"{member.name} died: {member.errors()}")
             shares = [member.owned for member in members]
             owned = sorted(at for share in shares for at in share)
             if owned != sorted(places) or not all(shares):
@@ -104,6 +112,8 @@ def takeover(client: Client, scene: Scene, protocol: Protocol) -> None:
         first = members.join(topic)
         second = members.join(topic)
         members.settle(first, second, places=places)
+        listed = scene.group_type(scene.group())
+        require(listed == protocol, f"the broker lists the group as {listed}")
         _send(client, topic, 0)
         members.consumed(places, PART_RECORDS, {})
         first.stop()
@@ -119,7 +129,7 @@ def takeover(client: Client, scene: Scene, protocol: Protocol) -> None:
 
 
 def incremental(client: Client, scene: Scene, protocol: Protocol) -> None:
-    """Who stays is told only of what it gives up and what it gets: the rest it keeps without a callback."""
+    """A member that stays is told only of partitions that it gives up or gets: it keeps the rest without a callback."""
     topic = scene.new_topic(PARTITIONS)
     places = {(topic, n) for n in range(PARTITIONS)}
     assignor = "cooperative-sticky" if protocol == "classic" else ""
@@ -204,15 +214,8 @@ def by_protocol(check: Callable[[Client, Scene, Protocol], None], protocol: Prot
     return column
 
 
-def _group(client: Client, scene: Scene, protocol: Protocol) -> None:
-    """Two members share a topic's partitions: every record comes once, and each member gets some."""
-    group(client, scene)
-    listed = scene.group_type(scene.group())
-    require(listed == protocol, f"the broker lists the group as {listed}")
-
-
 def _resume(client: Client, scene: Scene, protocol: Protocol) -> None:
-    """What a group has committed it does not get again; what came since, it gets."""
+    """A group does not get again the records that it has committed, and gets all that came since."""
     resume(client, scene)
 
 
@@ -221,7 +224,6 @@ GROUP_COLUMNS: dict[str, Check] = {
     "cooperative": by_protocol(incremental, "classic"),
     "static": by_protocol(static, "classic"),
     "regex": by_protocol(regex, "classic"),
-    "848-group": by_protocol(_group, "consumer"),
     "848-resume": by_protocol(_resume, "consumer"),
     "848-takeover": by_protocol(takeover, "consumer"),
     "848-callbacks": by_protocol(incremental, "consumer"),

@@ -6,9 +6,8 @@ import re
 from pathlib import Path
 
 from campaigns.clients.checks.client_checks import Check
-from campaigns.clients.checks.cluster_tools import ClusterTools, cells, numbers, plan, table
+from campaigns.clients.checks.cluster_tools import ClusterTools, cells, equal, numbers, plan, table
 from campaigns.clients.checks.scene import Scene
-from campaigns.clients.checks.tool_checks import equal
 from campaigns.clients.client import Client
 from campaigns.clients.java import CONFIG_COMMAND, TOOLS, run_tool
 from campaigns.clients.verdicts import NotOffered, require

@@ -5,8 +5,8 @@ With several brokers a log is read from its leader, and a group is asked for at 
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import cast
 
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
@@ -24,13 +24,15 @@ from blumfeld.wire.messages.create_topics import (
 )
 from blumfeld.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from campaigns.clients.client import BROKERS_DEFAULT, CheckFailed
+from campaigns.coordinators import coordinator_address
 from campaigns.raw_connection import RawConnection
+from campaigns.waits import answer_of, await_true
 
 POLL_S = 0.05
+WAIT_S = 30.0
 FETCH_BYTES_MAX = 32 * 1024 * 1024
 
 
@@ -99,23 +101,12 @@ class Scene:
             raise CheckFailed(f"{topic}-{partition} has no leader that is there: {leaders}")
         return self._connection(addresses[leaders[0]])
 
-    def coordinator(self, group: str) -> tuple[int, str]:
-        """The node id and the address of the group's coordinator.
-
-        :raises CheckFailed: there was none for 30 s
-        """
-        found: list[FindCoordinatorResponse] = []
-
-        def is_found() -> bool:
-            found.append(self.raw.ask(FindCoordinatorRequest(key=group), 3, FindCoordinatorResponse))
-            return not found[-1].error_code
-
-        self.wait(f"a coordinator of {group}", is_found)
-        return found[-1].node_id, f"{found[-1].host}:{found[-1].port}"
-
     def at_coordinator(self, group: str) -> RawConnection:
-        """A connection to the group's coordinator."""
-        return self._connection(self.coordinator(group)[1])
+        """A connection to the group's coordinator.
+
+        :raises NoAnswerError: there was none for 30 s
+        """
+        return self._connection(answer_of(partial(coordinator_address, self.bootstrap, group), WAIT_S)[1])
 
     def batches(self, topic: str, partition: int) -> list[RecordBatch]:
         """All batches in the log of a partition."""
@@ -169,16 +160,13 @@ class Scene:
         (described,) = self.at_coordinator(group).ask(request, 5, DescribeGroupsResponse).groups
         return len(described.members) if described.group_state == "Stable" else 0
 
-    def wait(self, what: str, done: Callable[[], bool], timeout_s: float = 30.0) -> None:
+    def wait(self, what: str, done: Callable[[], bool], timeout_s: float = WAIT_S) -> None:
         """Until ``done()`` is true.
 
         :raises CheckFailed: it never was
         """
-        deadline = time.monotonic() + timeout_s
-        while not done():
-            if time.monotonic() > deadline:
-                raise CheckFailed(f"waited {timeout_s:.0f} s in vain for {what}")
-            time.sleep(POLL_S)
+        if not await_true(done, timeout_s, POLL_S):
+            raise CheckFailed(f"waited {timeout_s:.0f} s in vain for {what}")
 
 
 def _metadata_request(topic: str) -> MetadataRequest:

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
-from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchResponse
 from campaigns.clients.checks.scene import Scene
 from campaigns.clients.client import FENCED, Client
 from campaigns.clients.records import Received, Sample, Turn, numbered_samples
 from campaigns.clients.verdicts import require
+from campaigns.coordinators import stable_offsets
+from campaigns.waits import answer_of
 
 PARTITIONS = 2
-FETCH_VERSION = 7
 
 
 def transactions(client: Client, scene: Scene) -> None:
@@ -40,8 +41,7 @@ def transactional_offsets(client: Client, scene: Scene) -> None:
         Turn(samples, False, group, source, {0: 7}),
     ]
     client.transact(topic, scene.topic("id"), turns)
-    scene.wait("the group's stable offset", lambda: _committed(scene, group) is not None)
-    found = _committed(scene, group)
+    found = answer_of(partial(stable_offsets, scene.bootstrap, group))
     require(found == {(source, 0): 3}, f"the group has committed {found}")
 
 
@@ -55,16 +55,6 @@ def fencing(client: Client, scene: Scene) -> None:
     client.transact(topic, scene.topic("id"), [Turn([living], True)])
     client.isolation = "read_committed"
     _same([living], client.consume(topic, scene.group(), 1))
-
-
-def _committed(scene: Scene, group: str) -> dict[tuple[str, int], int] | None:
-    """Return the group's offsets by topic and partition; None while one is unstable."""
-    request = OffsetFetchRequest(group_id=group, topics=None, require_stable=True)
-    answer = scene.at_coordinator(group).ask(request, FETCH_VERSION, OffsetFetchResponse)
-    rows = [(topic.name, one) for topic in answer.topics for one in topic.partitions]
-    if answer.error_code or any(one.error_code for _, one in rows):
-        return None
-    return {(name, one.partition_index): one.committed_offset for name, one in rows}
 
 
 def _same(sent: Sequence[Sample], got: Sequence[Received]) -> None:

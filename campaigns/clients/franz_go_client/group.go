@@ -89,28 +89,6 @@ func untilTerminated() (context.Context, context.CancelFunc) {
 
 func thousand() int { return 1000 }
 
-// follow prints each record as it comes, until SIGTERM.
-func follow(ctx context.Context, request Request) (any, error) {
-	terminated, stop := untilTerminated()
-	defer stop()
-	client, err := kgo.NewClient(groupOptions(request)...)
-	if err != nil {
-		return nil, err
-	}
-	out := json.NewEncoder(os.Stdout)
-	_ = consumeUntil(terminated, client, thousand, func(records []*kgo.Record) {
-		for _, record := range records {
-			_ = out.Encode(rowOf(record))
-		}
-	})
-	err = client.CommitUncommittedOffsets(ctx)
-	client.Close()
-	if err == nil {
-		os.Exit(0)
-	}
-	return nil, err
-}
-
 type printer struct {
 	lock sync.Mutex
 	out  *json.Encoder

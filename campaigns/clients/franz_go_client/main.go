@@ -41,7 +41,6 @@ type Request struct {
 	Regex          bool              `json:"regex"`
 	Timestamp      int64             `json:"timestamp"`
 	Partitions     int32             `json:"partitions"`
-	RatePerS       float64           `json:"ratePerS"`
 	Total          int               `json:"total"`
 	Configs        map[string]string `json:"configs"`
 	Key            string            `json:"key"`
@@ -62,12 +61,10 @@ type operation func(context.Context, Request) (any, error)
 
 var operations = map[string]operation{
 	"produce":        produce,
-	"steady":         steady,
 	"copy":           copyTopic,
 	"transact":       transact,
 	"fence":          fence,
 	"consume":        consume,
-	"follow":         follow,
 	"member":         member,
 	"cluster":        cluster,
 	"offsets":        offsets,

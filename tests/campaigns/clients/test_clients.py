@@ -6,13 +6,13 @@ A client that isn't installed is skipped.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
-from campaigns.clients.brokers import start_brokers
+from blumfeld.testing.cluster import cluster_of_this_build
 from campaigns.clients.catalogue import CLIENTS, client_class
 from campaigns.clients.checks.columns import columns_of
+from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.clients.matrix import FAILED, NOT_OFFERED, run_cell
 
 pytestmark = pytest.mark.clients
@@ -20,10 +20,12 @@ pytestmark = pytest.mark.clients
 
 @pytest.fixture(scope="module", params=[1, 3], ids=["one-node", "three-nodes"])
 def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    folder: Path = tmp_path_factory.mktemp("clients")
-    brokers, addresses = start_brokers(request.param, folder)
-    yield addresses
-    assert brokers.stop() == 0
+    cluster = cluster_of_this_build(request.param, tmp_path_factory.mktemp("clients"), [NO_REBALANCE_DELAY])
+    try:
+        cluster.start()
+        yield cluster.addresses
+    finally:
+        cluster.stop()
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,6 @@ import pytest
 from campaigns.clients.__main__ import main
 from campaigns.clients.client import Client, NotOffered
 from campaigns.clients.matrix import FAILED, NOT_OFFERED, OK, Cell, Row, problems, remarks, run_cell
-from campaigns.clients.migration.__main__ import main as migrate
 
 NOBODY = "127.0.0.1:1"
 
@@ -56,8 +55,3 @@ def test_a_client_offers_only_what_it_says() -> None:
 
     with pytest.raises(NotOffered, match="bare has no call for it"):
         Bare(NOBODY).group_ids()
-
-
-def test_a_client_without_kip_848_is_named_and_nothing_is_claimed(capsys: pytest.CaptureFixture[str]) -> None:
-    assert migrate(["--groups", "kafka-python", "--bootstrap", "127.0.0.1:1"]) == 1
-    assert "has no KIP-848" in capsys.readouterr().out

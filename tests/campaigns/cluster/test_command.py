@@ -10,16 +10,18 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.cli.cluster.state import ClusterError
 from campaigns.cluster import __main__ as command
-from campaigns.cluster.__main__ import BAD_INPUT, main
-from campaigns.cluster.namespaces import Namespaces, NoNamespacesError
+from campaigns.cluster.__main__ import main
 from campaigns.endings import TOLD_TO_END
+from campaigns.terminal import BAD_INPUT
 from tests.bench.lingering_server import READY
 
 ROOT = Path(__file__).resolve().parents[3]
 LINGERING = ROOT / "tests" / "bench" / "lingering_server.py"
 ENDLESS = """
 import sys
+from blumfeld.cli.cluster.state import ClusterError
 from campaigns.cluster import __main__ as command
 from campaigns.cluster.contenders import Contender
 node = (sys.executable, "-S", sys.argv[1], "0.1", "{folder}")
@@ -38,7 +40,6 @@ sys.exit(command.main([]))
             "found redpanda; allowed: blumfeld, and kafka where --peer names its script",
         ),
         (["--only", "kafka"], "found kafka; allowed: blumfeld"),
-        (["--client", "java"], "the Java client needs --peer"),
         (["--only", "kafka", "--peer", "x", "--set", "node.id=1"], "--only kafka runs none of them"),
         (
             ["--only", "kafka", "--peer", "x", "--manifest", "m.toml"],
@@ -59,27 +60,11 @@ def test_cuts_where_there_are_no_namespaces_are_refused(
     """With six nodes, three of which are controllers."""
 
     def namespaces(nodes: int) -> None:
-        raise NoNamespacesError(f"{nodes} namespaces: Operation not permitted")
+        raise ClusterError(f"{nodes} namespaces: Operation not permitted")
 
     monkeypatch.setattr(command, "Namespaces", namespaces)
     assert main(["--faults", "cut-leader", "--layout", "apart"]) == BAD_INPUT
     assert "6 namespaces: Operation not permitted" in capsys.readouterr().err
-
-
-def test_namespaces_that_cannot_be_connected_are_refused(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    def init(wires: Namespaces, nodes: int) -> None:
-        wires.hosts = ("10.83.0.1",) * nodes
-        wires._holders = []
-
-    def connect(wires: Namespaces) -> None:
-        raise NoNamespacesError("ip link add hub type bridge: Operation not supported")
-
-    monkeypatch.setattr(Namespaces, "__init__", init)
-    monkeypatch.setattr(Namespaces, "_connect", connect)
-    assert main(["--faults", "cut-leader"]) == BAD_INPUT
-    assert "ip link add hub type bridge: Operation not supported" in capsys.readouterr().err
 
 
 def test_sigterm_stops_the_nodes_and_removes_their_data(tmp_path: Path) -> None:

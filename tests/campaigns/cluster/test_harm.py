@@ -6,24 +6,17 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.cluster import COMBINED, LOOPBACK, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, Cluster, node_places
 from campaigns.cluster.contenders import this_build
-from campaigns.cluster.harm import LOAD, Harm
-from campaigns.cluster.nodes import Cluster
+from campaigns.cluster.harm import Harm
+from campaigns.cluster.namespaces import LOAD, Namespaces
 
 
-class Wires:
+class Wires(Namespaces):
     """A network that knows which packets it drops."""
 
     def __init__(self) -> None:
         self.dropped: set[tuple[int, int]] = set()
-        self.isolated: set[int] = set()
-
-    def cut(self, node: int) -> None:
-        self.isolated.add(node)
-
-    def heal(self, node: int) -> None:
-        self.isolated.remove(node)
 
     def drop(self, sender: int, receiver: int) -> None:
         assert (sender, receiver) not in self.dropped
@@ -45,9 +38,10 @@ def cluster(tmp_path: Path) -> Cluster:
         ("mute", (2,), {(2, LOAD), (2, 1), (2, 3)}),
         ("mute", (1, 2), {(1, LOAD), (1, 2), (1, 3), (2, LOAD), (2, 1), (2, 3)}),
         ("part", (1, 3), {(1, 3), (3, 1)}),
+        ("cut", (2,), {(LOAD, 2), (1, 2), (3, 2), (2, LOAD), (2, 1), (2, 3)}),
     ],
 )
-def test_a_fault_of_the_network_drops_packets_in_one_direction(
+def test_a_fault_of_the_network_drops_the_packets_that_it_names(
     cluster: Cluster, action: str, nodes: tuple[int, ...], dropped: set[tuple[int, int]]
 ) -> None:
     wires = Wires()
@@ -68,12 +62,3 @@ def test_packets_pass_again_when_the_last_fault_that_drops_them_is_over(cluster:
     assert wires.dropped == {(LOAD, 2), (1, 2), (3, 2)}
     harm.end("deafen", [cluster.node(2)])
     assert not wires.dropped
-
-
-def test_a_cut_takes_the_node_off_the_network(cluster: Cluster) -> None:
-    wires = Wires()
-    harm = Harm(cluster, wires)
-    harm.begin("cut", [cluster.node(1), cluster.node(3)])
-    assert wires.isolated == {1, 3}
-    harm.end("cut", [cluster.node(1)])
-    assert wires.isolated == {3}

@@ -7,33 +7,33 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, LOOPBACK, Roles, node_places
+from blumfeld.cli.cluster.state import ClusterError
+from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, LOOPBACK, Cluster, Node, Roles, node_places
+from blumfeld.testing.process import NodeError
 from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
+from campaigns.clients.load.acknowledged import Account
+from campaigns.clients.load.load import Load, NoLoadError
+from campaigns.clients.load.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Watcher
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.faults import Leadership, plan_of
 from campaigns.cluster.harm import Harm
-from campaigns.cluster.load import Load, NoLoadError
-from campaigns.cluster.namespaces import NoNamespacesError
-from campaigns.cluster.nodes import Cluster, Node, NodeError
-from campaigns.cluster.producers import CUT_SHORT_S, FINISH_S, Watcher
+from campaigns.cluster.namespaces import Namespaces
+from campaigns.cluster.observer import Observer, voters_behind
 from campaigns.cluster.report import ContenderReport
 from campaigns.cluster.rounds import Run, Settings
 from campaigns.cluster.storm import Blow, Wave
-from campaigns.cluster.watching import Observer, voters_behind
-from campaigns.crash.records import Account
 
 THREE = (COMBINED,) * 3
 QUICK = Settings(partitions=3, down_s=0.0, steady_s=0.0, settle_s=0.0, heal_s=0.0)
 
 
-class Diary:
+class Diary(Librdkafka):
     """What was done, in order, and the producer of the load, which finishes when it is told to."""
 
     def __init__(self) -> None:
+        super().__init__("", "", 3, 0.0)
         self.done: list[str] = []
         self.waits: list[float] = []
-        self.sent = [0] * 3
-        self.is_alive = False
 
     def start(self, watcher: Watcher) -> None:
         for partition in range(3):
@@ -59,7 +59,7 @@ def diary(monkeypatch: pytest.MonkeyPatch) -> Diary:
         ("terminate", None),
         ("await_end", True),
         ("launch", None),
-        ("await_answer", None),
+        ("await_ready", None),
         ("kill", None),
     ):
         monkeypatch.setattr(Node, method, note(method, answer))
@@ -73,6 +73,7 @@ def diary(monkeypatch: pytest.MonkeyPatch) -> Diary:
         diary.done.append("whole" if since is None else "whole and following")
         return True
 
+    monkeypatch.setattr(Cluster, "_names_all", lambda *_: True)
     monkeypatch.setattr(Observer, "leadership", leadership)
     monkeypatch.setattr(Observer, "elect_preferred", lambda *_: "")
     monkeypatch.setattr(Observer, "await_whole", whole)
@@ -82,17 +83,14 @@ def diary(monkeypatch: pytest.MonkeyPatch) -> Diary:
     return diary
 
 
-class Wires:
-    """A wire that can't be cut."""
+class Wires(Namespaces):
+    """A network that can't be changed."""
 
-    def cut(self, node: int) -> None:
-        raise NoNamespacesError("ip link set wire1 nomaster: Cannot find device")
-
-    def heal(self, node: int) -> None:
-        raise AssertionError
+    def __init__(self) -> None:
+        """No namespaces are made."""
 
     def drop(self, sender: int, receiver: int) -> None:
-        raise AssertionError
+        raise ClusterError("ip neigh replace: Cannot find device")
 
     def pass_again(self, sender: int, receiver: int) -> None:
         raise AssertionError
@@ -110,7 +108,7 @@ def test_two_nodes_stop_at_once_and_start_when_both_have_ended(diary: Diary, tmp
     report = run(diary, "stop-both", tmp_path)
     assert diary.done == [
         *("terminate 2", "terminate 1", "await_end 2", "await_end 1"),
-        *("launch 2", "launch 1", "await_answer 2", "await_answer 1", "whole and following"),
+        *("launch 2", "launch 1", "await_ready 2", "await_ready 1", "whole and following"),
     ]
     assert report.faults[0].notes[0].startswith("node 2 and node 1 took ")
 
@@ -118,7 +116,7 @@ def test_two_nodes_stop_at_once_and_start_when_both_have_ended(diary: Diary, tmp
 def test_a_rolling_restart_goes_on_when_the_quorum_has_the_node_again(diary: Diary, tmp_path: Path) -> None:
     """Nodes that are only controllers are in no partition of the topic."""
     run(diary, "rolling", tmp_path, (BROKER, BROKER, BROKER, CONTROLLER))
-    steps = ("terminate {}", "await_end {}", "launch {}", "await_answer {}", "whole and following")
+    steps = ("terminate {}", "await_end {}", "launch {}", "await_ready {}", "whole and following")
     assert diary.done == [step.format(node) for node in (1, 2, 3, 4) for step in steps]
 
 
@@ -136,7 +134,7 @@ def test_a_voter_is_back_when_it_has_caught_up_after_that_instant() -> None:
 
 def test_a_wire_that_cannot_be_cut_ends_the_run_and_is_told(diary: Diary, tmp_path: Path) -> None:
     report = run(diary, "cut-leader", tmp_path)
-    assert report.wrong == ("cut-leader: ip link set wire1 nomaster: Cannot find device",)
+    assert report.wrong == ("cut-leader: ip neigh replace: Cannot find device",)
     assert not report.is_good
     assert diary.waits == [FINISH_S]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -13,6 +13,7 @@ import pytest
 
 from blumfeld.testing.embedded import EmbeddedBroker
 from campaigns.bad_input.target import Target, good_batch
+from campaigns.connection_faults.deaths import client_dies, points
 from campaigns.connection_faults.frames import (
     api_versions,
     connect,
@@ -22,7 +23,7 @@ from campaigns.connection_faults.frames import (
     receive_frame,
     reset,
 )
-from campaigns.connection_faults.killed import connection_reset, points
+from campaigns.waits import await_true
 
 POINTS = {point.title: point for point in points()}
 PATIENCE_S = 60.0
@@ -53,7 +54,7 @@ def scene(broker: EmbeddedBroker) -> Any:
             sock.sendall(request)
             receive_frame(sock)
         sock.sendall(fetch(quiet, 0, 1, max_wait_ms=NEVER_MS))
-        assert eventually(lambda: waiting_requests(broker) == 1)
+        assert await_true(lambda: waiting_requests(broker) == 1, PATIENCE_S)
         reset(sock)
     assert settles(broker)
     return SimpleNamespace(
@@ -93,17 +94,7 @@ def settles(broker: EmbeddedBroker) -> bool:
     """Whether it comes to rest: a connection that is served was accepted after all before it."""
     with connect(broker.bootstrap_servers) as last:
         assert is_served(last)
-    return eventually(lambda: at_rest(broker))
-
-
-def eventually(condition: Callable[[], bool], patience_s: float = PATIENCE_S) -> bool:
-    """The broker notices a reset after it was sent."""
-    deadline = time.monotonic() + patience_s
-    while not condition():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.01)
-    return True
+    return await_true(lambda: at_rest(broker), PATIENCE_S)
 
 
 @pytest.mark.parametrize("title", POINTS)
@@ -114,7 +105,7 @@ def test_nothing_is_left_in_memory_of_a_client_that_died(
 
     A partition may hold its last batch until the next: what is left each time is a leak.
     """
-    act = connection_reset(POINTS[title])
+    act = client_dies(POINTS[title], reset)
     act(scene)
     assert settles(broker)
     left = Counter[str]()
@@ -133,7 +124,7 @@ def test_nothing_is_left_in_memory_of_a_client_that_died(
             )  # anew: a checkpoint that fell into the round before may have left something
             act(scene)
             assert settles(broker)
-            if eventually(nothing_is_left, LAST_S) or time.monotonic() > end:
+            if await_true(nothing_is_left, LAST_S) or time.monotonic() > end:
                 break
         assert not left, left
     finally:

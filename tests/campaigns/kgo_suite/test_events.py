@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+from campaigns.figures import save
 from campaigns.kgo_suite.events import Outcome, counts, failed_tests, outcomes_of
 from campaigns.kgo_suite.program import pattern_of
-from campaigns.kgo_suite.report import Report, lines_of, save
+from campaigns.kgo_suite.report import Report, lines_of
 
 
 def event(action: str, test: str = "", output: str = "", elapsed: float = 0.0) -> str:
@@ -66,5 +67,5 @@ def test_a_report_is_good_if_all_that_failed_passed_alone(tmp_path: Path) -> Non
         ("failed", "TestSome failed, passed alone"),
         ("failed", "TestSome/one failed: a_test.go:9: lost 3 records"),
     ]
-    save([report("passed")], tmp_path / "new" / "out.json")
+    save(tmp_path / "new" / "out.json", [report("passed")])
     assert json.loads((tmp_path / "new" / "out.json").read_text())[0]["contender"] == "blumfeld"

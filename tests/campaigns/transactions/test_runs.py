@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import random
+import signal
 import sys
 from io import StringIO
 from pathlib import Path
@@ -16,16 +17,16 @@ from rich.console import Console
 
 from campaigns.transactions import confluent_copier
 from campaigns.transactions.__main__ import main
-from campaigns.transactions.asking import hanging_rows
+from campaigns.transactions.broker_state import hanging_rows
 from campaigns.transactions.copier_process import FAILED_STATUS, FENCED_STATUS
 from campaigns.transactions.faults import KINDS, OF_ONE_NODE, OF_SEVERAL, UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
 from campaigns.transactions.oracle import Account
-from campaigns.transactions.programs import Program, Story, Work, await_true
+from campaigns.transactions.programs import CopierProgram, Story, Work
 from campaigns.transactions.report import CampaignReport, RunReport, Zombie, table
 from campaigns.transactions.rounds import zombie_of
 from campaigns.transactions.slots import Slot, Slots
-from campaigns.transactions.stable_offsets import NoAnswerError
+from campaigns.waits import NoAnswerError, await_true
 
 WORK = Work("h:1", "in", "out", "g", "id-0", (0,), 10, 5.0, 0.1, 3)
 
@@ -147,16 +148,16 @@ def test_a_zombie_is_what_it_told_since_its_pause() -> None:
 
 
 def test_lines_that_mean_nothing_are_in_the_log(tmp_path: Path) -> None:
-    program = Program("p", [sys.executable, "-S", "-c", STORIES, "a warning"], "go", tmp_path / "p.log")
+    program = CopierProgram("p", [sys.executable, "-S", "-c", STORIES, "a warning"], "go", tmp_path / "p.log")
     assert await_true(lambda: program.story.held == 2, 60)
-    program.tell_stacks()
+    program.signal(signal.SIGQUIT)
     assert program.await_end(60)
     assert (tmp_path / "p.log").read_text() == "a warning\n"
 
 
 def slot_of(folder: Path, last: str) -> Slots:
-    def start(name: str, _: Work, log_path: Path) -> Program:
-        return Program(name, [sys.executable, "-S", "-c", SAYS, last], "", log_path)
+    def start(name: str, _: Work, log_path: Path) -> CopierProgram:
+        return CopierProgram(name, [sys.executable, "-S", "-c", SAYS, last], "", log_path)
 
     return Slots([Slot(0, start, WORK, folder)])
 

@@ -17,7 +17,7 @@ from blumfeld_kit.crash.script import PHASES, run_script
 from blumfeld_kit.fakes.files import Luck
 from blumfeld_kit.storage_driver.node import Log, StoredBatch
 from campaigns.crash.__main__ import main
-from campaigns.crash.rounds import Killing
+from campaigns.group_kills.rounds import Kills
 
 EVERYDAY_POINTS = 50
 
@@ -189,5 +189,5 @@ def test_a_storage_that_cant_be_crashed_is_refused_in_a_line(
 
 
 def test_a_broker_is_killed_with_the_storage_that_was_asked_for(tmp_path: Path) -> None:
-    killing = Killing(tmp_path, seed=0, rounds=1, rate=100, storage="storage_memory")
-    assert "storage.plugin=storage_memory" in killing._broker.settings
+    kills = Kills(tmp_path, seed=0, rounds=1, rate=100, storage="storage_memory")
+    assert "storage.plugin=storage_memory" in kills._broker.command

@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from blumfeld.cli.app import run_app
-from blumfeld.testing.process import BrokerProcess
+from blumfeld.testing.process import BrokerProcess, free_port
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.offset_fetch import OffsetFetchRequest, OffsetFetchRequestTopic
 from tests.broker.coordination.test_transactional_offsets_as_kafka import ask
-from tests.kafka_peer import free_pair, kafka_on, peer_script, tool
+from tests.kafka_peer import kafka_on, peer_script, tool
 from tests.plugins.transactions.test_client import WAIT_S, consumer
 from tests.plugins.transactions.wire_producer import WireProducer, states
 
@@ -86,7 +86,7 @@ class Sides:
         Without this, Kafka 4.3.1 may forget markers in its start (docs/interop.md): its broker takes the leadership of
         the last process for its own, and loses it in the same start, with markers in its queue.
         """
-        port = free_pair()
+        port = free_port(adjacent=2)
         listener = f"CONTROLLER://127.0.0.1:{port + 1}"
         settings = ("process.roles=controller", f"listeners={listener}", f"advertised.listeners={listener}")
         with kafka_on(self.peer, self.folder, *settings, *QUICKLY_FENCED, kill=True, port=port):

@@ -16,7 +16,8 @@ import pyarrow.dataset as ds
 import pytest
 
 from blumfeld.testing.embedded import EmbeddedBroker
-from tests.kafka_peer import free_pair, kafka_on, peer_script
+from blumfeld.testing.process import free_port
+from tests.kafka_peer import kafka_on, peer_script
 from tests.plugins.sink_spark.spark_tools import make_topic, produce
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
@@ -76,7 +77,7 @@ def _archiving(folder: Path, bootstrap: str, topic: str) -> Iterator[_Archive]:
 @pytest.mark.parametrize("version", ["4.3.1", "4.4.0"])
 def test_a_live_archive_outlives_restarts_of_apache_kafka(tmp_path: Path, version: str) -> None:
     """The broker is stopped in order, then killed. Each time the archive reports outage and end once, and goes on."""
-    peer, port = peer_script(), free_pair()
+    peer, port = peer_script(), free_port(adjacent=2)
     folder = tmp_path / "kafka"
     folder.mkdir()
     with kafka_on(peer, folder, port=port, version=version) as bootstrap:

@@ -1,0 +1,65 @@
+"""The contents of a topic's log, as librdkafka's consumer reads them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+from confluent_kafka import Consumer, KafkaError, KafkaException, Message, TopicPartition
+
+READ_S = 180.0
+"""Longest time for the reading of one partition."""
+ENDS_S = 60.0
+
+
+class UnreadableError(Exception):
+    """A partition could not be read to its end; the message says how far."""
+
+
+def read_partition(
+    bootstrap: str, topic: str, partition: int, isolation: str = "read_uncommitted", limit_s: float = READ_S
+) -> Iterator[Message]:
+    """Yield every record of a partition, up to its end.
+
+    :raises UnreadableError: the end was not reached in time
+    """
+    reader = _reader(bootstrap, **{"enable.partition.eof": True, "isolation.level": isolation})
+    reader.assign([TopicPartition(topic, partition, 0)])
+    deadline = time.monotonic() + limit_s
+    count, last = 0, ""
+    try:
+        while time.monotonic() < deadline:
+            for message in reader.consume(1000, timeout=0.5):
+                error = message.error()
+                if error is None:
+                    count += 1
+                    yield message
+                elif error.code() == KafkaError._PARTITION_EOF:
+                    return
+                else:
+                    last = f": {error}"
+    finally:
+        reader.close()
+    raise UnreadableError(f"partition {partition}: {count} records could be read, and then not its end{last}")
+
+
+def log_ends(bootstrap: str, topic: str, partitions: int) -> dict[tuple[str, int], int]:
+    """Return the end of each partition.
+
+    :raises UnreadableError: a leader doesn't say it in time
+    """
+    reader = _reader(bootstrap)
+    try:
+        return {
+            (topic, at): reader.get_watermark_offsets(TopicPartition(topic, at), timeout=ENDS_S)[1]
+            for at in range(partitions)
+        }
+    except KafkaException as error:
+        raise UnreadableError(f"the ends of the partitions: {error}") from error
+    finally:
+        reader.close()
+
+
+def _reader(bootstrap: str, **config: object) -> Consumer:
+    given = {"bootstrap.servers": bootstrap, "group.id": "log-contents", "enable.auto.commit": False}
+    return Consumer({**given, "log_level": 0, **config})

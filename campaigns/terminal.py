@@ -1,0 +1,32 @@
+"""The output of a campaign: broken promises, the reason of a refusal."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+
+from rich.console import Console
+from rich.markup import escape
+
+BAD_INPUT = 2
+"""Exit status of a campaign that can't run as it was asked to."""
+WRONG_SHOWN = 20
+
+
+def console_of(width: int = 150) -> Console:
+    """Return the console, of this width where no terminal says otherwise."""
+    return Console(width=None if sys.stdout.isatty() else width, highlight=False)
+
+
+def print_wrong(console: Console, wrong: Sequence[str]) -> None:
+    """Print the first of the broken promises, and how many more there are."""
+    for line in wrong[:WRONG_SHOWN]:
+        console.print(f"[red]✗ {escape(line)}[/]")
+    if len(wrong) > WRONG_SHOWN:
+        console.print(f"[red]… and {len(wrong) - WRONG_SHOWN} more[/]")
+
+
+def refused(campaign: str, reason: object) -> int:
+    """Say why a campaign can't run; return its exit status."""
+    print(f"campaigns {campaign}: {reason}", file=sys.stderr)
+    return BAD_INPUT
