@@ -415,6 +415,20 @@ def test_a_batch_of_a_later_epoch_and_one_that_is_cut_off_wait_for_the_next_fetc
     assert follower.log.written_end_offset == 5
 
 
+def test_a_follower_that_cannot_be_made_leaves_a_partition_that_the_next_epoch_can_use(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    cluster, follower = two()
+    with monkeypatch.context() as patch:
+        patch.setattr(follower, "become_follower", lambda host, image: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            cluster.elect(1)
+    cluster.elect(1)
+    cluster.append()
+    cluster.settle()
+    cluster.check()
+
+
 def test_a_late_answer_of_an_earlier_epoch_changes_nothing() -> None:
     cluster, follower = two()
     late = follower.host
