@@ -183,7 +183,17 @@ class Replica:
         counts = WaitCounts()
         throttles = Throttles(BrokerConfig(), self.id)
         self.partition = Partition(
-            PARTITION, TOPIC_ID, log, state, config, runtime, counts, self._failed, refused, throttles
+            PARTITION,
+            TOPIC_ID,
+            self._cluster.image(),
+            log,
+            state,
+            config,
+            runtime,
+            counts,
+            self._failed,
+            refused,
+            throttles,
         )
 
     def _failed(self, partition: Partition, error: OSError) -> None:

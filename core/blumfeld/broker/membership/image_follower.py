@@ -97,7 +97,7 @@ class ImageFollower:
                 yield None
             at = TopicPartition(topic.name, partition.partition)
             hosted = self._hosted.find(at.topic, at.partition)
-            before = None if hosted is None or hosted.image is None else hosted.image
+            before = None if hosted is None else hosted.image
             if drives:
                 self._hosted.apply(at, topic.topic_id, partition)
             changed = before is None or before.leader_epoch != partition.leader_epoch

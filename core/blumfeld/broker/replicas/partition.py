@@ -86,6 +86,7 @@ class Partition:
         self,
         partition: TopicPartition,
         topic_id: bytes,
+        image: PartitionImage,
         log: PartitionLog,
         state: ReplicaState,
         config: TopicConfig,
@@ -111,10 +112,11 @@ class Partition:
         self.rules = AppendRules(config)
         self._gives_way = False
         """Its leadership is being given to another replica."""
-        self.min_insync_replicas = config.min_insync_replicas
+        self.min_insync_replicas = min(config.min_insync_replicas, len(image.replicas))
         self.leader_start_offset = 0
         """The log's end when the current leader epoch began."""
-        self.image: PartitionImage | None = None
+        self.image = image
+        """The newest image. The replica leads or follows as it says once :meth:`apply` was called."""
         self.on_high_watermark: Callable[[Partition], None] | None = None
         """Called whenever the high watermark moved; set by the coordinator that lives on this partition."""
         self.placing_began_ms = 0.0
@@ -419,7 +421,7 @@ class Partition:
         NOT_LEADER_OR_FOLLOWER."""
         before, self.image = self.image, image
         self.min_insync_replicas = min(self.config.min_insync_replicas, len(image.replicas))
-        if before is not None and image.leader_epoch == self.leader_epoch and image.leader == before.leader:
+        if image.leader_epoch == self.leader_epoch and image.leader == before.leader:
             if self.leader is not None:
                 self.leader.update(image)
             elif self.following is not None:
@@ -449,8 +451,7 @@ class Partition:
         self.config = config
         self._make_rules()
         self.log.reconfigure(config)
-        if self.image is not None:
-            self.min_insync_replicas = min(config.min_insync_replicas, len(self.image.replicas))
+        self.min_insync_replicas = min(config.min_insync_replicas, len(self.image.replicas))
 
     def give_way(self, gives_way: bool) -> None:
         """Take no batch of a client any more, or take them again.

@@ -254,7 +254,7 @@ class PartitionManager:
                 topic_id, image = held[partition]
                 held[partition] = (topic_id, replace(image, leader=NO_LEADER))
         hosted = self.find(partition.topic, partition.partition)
-        if hosted is not None and hosted.image is not None:
+        if hosted is not None:
             self.apply(partition, hosted.topic_id, replace(hosted.image, leader=NO_LEADER))
 
     def remove(self, partition: TopicPartition) -> None:
@@ -317,7 +317,7 @@ class PartitionManager:
         with suppress(OSError):  # a disk that is bad takes its directory offline
             await partition.log.flush()  # off the loop, so that the close has little to sync
         image = partition.image
-        if self.stopped or self.find(at.topic, at.partition) is not partition or image is None:
+        if self.stopped or self.find(at.topic, at.partition) is not partition:
             return
         if partition.log.directory_id in self._failed_directories:
             return
@@ -413,6 +413,7 @@ class PartitionManager:
         return Partition(
             partition,
             topic_id,
+            image,
             log,
             state,
             config,
