@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from confluent_kafka import Producer, TopicPartition
+from confluent_kafka import Consumer, Producer, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
+from blumfeld_sink_spark.reading.producing.load import Record
 from blumfeld_sink_spark.records import OffsetRange
 from blumfeld_sink_spark.rows import RAW_ROWS, RAW_ROWS_WITH_HEADERS
 from blumfeld_sink_spark.settings import ArchiveSettings
@@ -99,3 +100,35 @@ def rows_of(settings: ArchiveSettings, start: int, end: int) -> pa.Table:
     """Reads a range of partition 0 as a task does."""
     batches = list(read_range(settings, OffsetRange(settings.topics[0], 0, start, end)))
     return pa.Table.from_batches(batches, RAW_ROWS_WITH_HEADERS if settings.with_headers else RAW_ROWS)
+
+
+def read_topic(bootstrap: str, topic: str, ends: Mapping[int, int]) -> list[Record]:
+    """Returns the records of each partition up to an offset, partition after partition.
+
+    :raises AssertionError: offsets aren't dense from 0, or the broker doesn't give them within a minute
+    """
+    config = {"bootstrap.servers": bootstrap, "group.id": "reader", "enable.auto.commit": False}
+    consumer = Consumer({**config, "auto.offset.reset": "earliest"})
+    found: dict[int, list[Record]] = {partition: [] for partition in sorted(ends)}
+    try:
+        consumer.assign([TopicPartition(topic, partition, 0) for partition in found])
+        while missing := sum(end - len(found[partition]) for partition, end in ends.items()):
+            messages: list[Any] = consumer.consume(min(missing, 5000), timeout=60)
+            assert messages, f"only {[len(part) for part in found.values()]} of {ends}"
+            for message in messages:
+                assert message.error() is None, message.error()
+                part = found[message.partition()]
+                assert message.offset() == len(part)
+                part.append(
+                    Record(
+                        value=message.value(),
+                        key=message.key(),
+                        timestamp_ms=message.timestamp()[1],
+                        partition=message.partition(),
+                        headers=message.headers(),
+                        stream="",
+                    )
+                )
+    finally:
+        consumer.close()
+    return [record for part in found.values() for record in part]

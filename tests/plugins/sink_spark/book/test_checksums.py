@@ -21,7 +21,7 @@ from blumfeld_sink_spark.reading.producing.captures import CapturedMessage, mess
 from blumfeld_sink_spark.reading.producing.load import Record
 from tests.everyday import first
 from tests.plugins.sink_spark.archive_tools import rows_of
-from tests.plugins.sink_spark.captured import all_of, decoded, decoded_rows
+from tests.plugins.sink_spark.decoding import all_of, decoded, decoded_rows
 from tests.shared_facts import shared_path
 
 SCALE = 18

@@ -10,7 +10,7 @@ from blumfeld_sink_spark.apply import Applied
 from blumfeld_sink_spark.book.best import Best, Tops
 from blumfeld_sink_spark.book.ladder import Ladder
 from blumfeld_sink_spark.book.sync import Sync
-from tests.plugins.sink_spark.captured import all_of, decoded
+from tests.plugins.sink_spark.decoding import all_of, decoded
 from tests.shared_facts import shared_path
 
 pytestmark = pytest.mark.archive

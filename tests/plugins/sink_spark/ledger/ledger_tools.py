@@ -144,6 +144,20 @@ class FailingStore:
         return found
 
 
+def operations(work: Work, store: ArchiveStore) -> list[str]:
+    """Publishes a batch, and returns the operations that this takes."""
+    counting = FailingStore(store, -1, Crash, after=False)
+    work.publish(counting)
+    return counting.names
+
+
+def two_batches(store: ArchiveStore) -> dict[str, str]:
+    """Publishes two batches, and returns the contents of the archive."""
+    Work().publish(store)
+    Work().next().publish(store)
+    return contents(store)
+
+
 def no_space() -> StoreError:
     error = StoreError("root: no space left")
     error.errno = errno.ENOSPC

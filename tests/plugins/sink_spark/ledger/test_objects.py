@@ -16,7 +16,18 @@ from blumfeld_sink_spark.stores.contract import ArchiveStore, StoreError
 from blumfeld_sink_spark.stores.roots import open_store
 from tests.plugins.sink_spark.s3_server import s3_server
 
-from .ledger_tools import QUERY, Crash, FailingStore, Work, contents, named_files, no_space, published
+from .ledger_tools import (
+    QUERY,
+    Crash,
+    FailingStore,
+    Work,
+    contents,
+    named_files,
+    no_space,
+    operations,
+    published,
+    two_batches,
+)
 
 pytestmark = pytest.mark.archive
 
@@ -34,22 +45,14 @@ def store() -> ArchiveStore:
     return open_store("memory://")
 
 
-def expected() -> dict[str, str]:
-    store = open_store("memory://")
-    Work().publish(store)
-    Work().next().publish(store)
-    return contents(store)
-
-
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 @pytest.mark.parametrize("how", [Crash, no_space], ids=["crash", "refusal"])
 def test_whatever_is_cut_short_another_run_leaves_the_same_archive(after: bool, how: Any) -> None:
     """A store that raises may have done the operation, so files stay once the record may exist. Nothing is lost."""
-    wanted = expected()
-    counting = FailingStore(open_store("memory://"), -1, Crash, after=False)
-    Work().publish(counting.inner)
-    Work().next().publish(counting)
-    for at in range(counting.count):
+    wanted = two_batches(open_store("memory://"))
+    first = open_store("memory://")
+    Work().publish(first)
+    for at in range(len(operations(Work().next(), first))):
         store = open_store("memory://")
         Work().publish(store)
         try:
@@ -78,8 +81,8 @@ def test_a_copy_that_stayed_in_staging_is_seen_by_nobody(
     assert verify(store).problems == []
 
 
-def two_writers(store: ArchiveStore, other: ArchiveStore) -> None:
-    """Asserts that the second of two writers of the same batch is refused and the first one's files stay unchanged."""
+def test_of_two_writers_the_second_is_refused_and_the_first_ones_files_stay(s3: str) -> None:
+    store, other = open_store(s3), open_store(s3)
     ledger = Ledger(other).load()
     first = Work().publish(store)
     before = contents(store)
@@ -93,18 +96,8 @@ def two_writers(store: ArchiveStore, other: ArchiveStore) -> None:
         Lease(other, "ticks").take()
 
 
-def test_of_two_writers_the_second_is_refused(store: ArchiveStore) -> None:
-    two_writers(store, store)
-
-
 def test_an_archive_in_s3(s3: str) -> None:
     store = open_store(s3)
-    Work().publish(store)
-    Work().next().publish(store)
-    assert contents(store) == expected()
+    assert two_batches(store) == two_batches(open_store("memory://"))
     assert verify(store).problems == []
     assert store.folders("_commits") == (QUERY,)
-
-
-def test_of_two_writers_in_s3_the_second_is_refused(s3: str) -> None:
-    two_writers(open_store(s3), open_store(s3))

@@ -16,7 +16,7 @@ from blumfeld_sink_spark.reading.producing.pace import Pace, speed_of
 from blumfeld_sink_spark.reading.producing.topic_writer import Topic
 from blumfeld_sink_spark.reading.times import iso_of, ns_of
 from tests.plugins.sink_spark.archive_tools import write_capture
-from tests.plugins.sink_spark.topic_tools import read_topic
+from tests.plugins.sink_spark.spark_tools import read_topic
 
 pytestmark = pytest.mark.archive
 

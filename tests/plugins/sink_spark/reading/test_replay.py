@@ -16,7 +16,7 @@ from blumfeld_sink_spark.reading.producing.topic_writer import Topic
 from tests.plugins.sink_spark.archive_tools import MIDNIGHT_S, archive, captured, rows_of, write_capture
 from tests.plugins.sink_spark.command import refused, rows_said, said
 from tests.plugins.sink_spark.results import changed
-from tests.plugins.sink_spark.topic_tools import read_topic
+from tests.plugins.sink_spark.spark_tools import read_topic
 
 pytestmark = pytest.mark.archive
 

@@ -11,7 +11,7 @@ from blumfeld.testing.embedded import EmbeddedBroker
 from tests.plugins.sink_spark.archive_tools import archive, captured, write_capture
 from tests.plugins.sink_spark.command import rows_said, run, said
 from tests.plugins.sink_spark.s3_server import s3_server
-from tests.plugins.sink_spark.topic_tools import read_topic
+from tests.plugins.sink_spark.spark_tools import read_topic
 
 pytestmark = pytest.mark.archive
 

@@ -29,7 +29,9 @@ from tests.plugins.sink_spark.ledger.ledger_tools import (
     named_files,
     no_space,
     opened,
+    operations,
     published,
+    two_batches,
 )
 
 pytestmark = pytest.mark.archive
@@ -42,10 +44,7 @@ def store(tmp_path: Path) -> ArchiveStore:
 
 @pytest.fixture
 def expected(tmp_path: Path) -> dict[str, str]:
-    store = opened(tmp_path / "expected")
-    Work().publish(store)
-    Work().next().publish(store)
-    return contents(store)
+    return two_batches(opened(tmp_path / "expected"))
 
 
 def test_files_gaps_and_record_are_there_and_staging_is_empty(store: ArchiveStore) -> None:
@@ -117,18 +116,17 @@ def test_a_batch_without_offsets_is_a_commit_too(store: ArchiveStore) -> None:
     assert Work(batch=1).publish(store).batch == 1
 
 
-def operations(store: ArchiveStore) -> int:
+def steps_of_the_second(store: ArchiveStore) -> int:
+    """Returns the number of operations that the second batch takes."""
     Work().publish(store)
-    counting = FailingStore(store, -1, Crash, after=False)
-    Work().next().publish(counting)
-    return counting.count
+    return len(operations(Work().next(), store))
 
 
 @pytest.mark.parametrize("after", [False, True], ids=["before", "after"])
 def test_a_crash_at_any_operation_and_another_run_leave_the_same_archive(
     tmp_path: Path, expected: dict[str, str], after: bool
 ) -> None:
-    steps = operations(opened(tmp_path / "count"))
+    steps = steps_of_the_second(opened(tmp_path / "count"))
     assert steps > 15
     for at in range(steps):
         store = opened(tmp_path / f"{after}{at}")
@@ -147,7 +145,7 @@ def test_a_crash_at_any_operation_and_another_run_leave_the_same_archive(
 def test_a_full_disk_at_any_operation_publishes_all_or_nothing(
     tmp_path: Path, expected: dict[str, str], after: bool
 ) -> None:
-    for at in range(operations(opened(tmp_path / "count"))):
+    for at in range(steps_of_the_second(opened(tmp_path / "count"))):
         store = opened(tmp_path / f"{after}{at}")
         Work().publish(store)
         before = published(store)
@@ -177,9 +175,7 @@ def test_another_decoder_after_a_crash_replaces_what_the_first_left(store: Archi
 
 
 def _at_record(store: ArchiveStore) -> int:
-    counting = FailingStore(opened(f"{store.root}-count"), -1, Crash, after=False)
-    Work().publish(counting)
-    return counting.names.index("put_if_absent")
+    return operations(Work(), opened(f"{store.root}-count")).index("put_if_absent")
 
 
 def test_another_decoder_after_the_commit_changes_nothing(store: ArchiveStore) -> None:
@@ -272,9 +268,8 @@ def test_a_losing_writer_never_deletes_the_winners_files(store: ArchiveStore, mo
     the same names. If the loser removed its published files, it would remove the winner's.
     """
     winner = Work()
-    counting = FailingStore(opened(f"{store.root}-count"), -1, Crash, after=False)
-    winner.publish(counting)
-    moves = [nth for nth, name in enumerate(counting.names) if name == "publish"]
+    names = operations(winner, opened(f"{store.root}-count"))
+    moves = [nth for nth, name in enumerate(names) if name == "publish"]
     losing = _Racing(store, lambda: winner.publish(store), at=moves[move])
     with pytest.raises(StoreError, match="no space left"):
         Work().publish(losing)

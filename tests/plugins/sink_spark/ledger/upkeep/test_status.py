@@ -15,7 +15,14 @@ from blumfeld_sink_spark.ledger.writers.lease import Lease
 from blumfeld_sink_spark.records import DecoderCount, OffsetRange, RangeCount, Span
 from blumfeld_sink_spark.stores.contract import ArchiveStore
 from tests.plugins.sink_spark.command import said
-from tests.plugins.sink_spark.ledger.ledger_tools import Crash, FailingStore, Work, opened, record_of
+from tests.plugins.sink_spark.ledger.ledger_tools import (
+    Crash,
+    FailingStore,
+    Work,
+    opened,
+    record_of,
+    two_batches,
+)
 
 pytestmark = pytest.mark.archive
 
@@ -23,8 +30,7 @@ pytestmark = pytest.mark.archive
 @pytest.fixture
 def store(tmp_path: Path) -> ArchiveStore:
     store = opened(tmp_path)
-    Work().publish(store)
-    Work().next().publish(store)
+    two_batches(store)
     return store
 
 

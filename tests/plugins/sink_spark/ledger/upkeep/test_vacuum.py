@@ -23,6 +23,7 @@ from tests.plugins.sink_spark.ledger.ledger_tools import (
     Work,
     contents,
     opened,
+    operations,
     published,
     record_of,
 )
@@ -46,9 +47,7 @@ def crashed(store: ArchiveStore) -> tuple[dict[str, str], list[str]]:
     """
     Work().publish(store)
     kept = contents(store)
-    counting = FailingStore(store, -1, Crash, after=False)
-    Work().next().publish(counting)
-    at = counting.names.index("put_if_absent")
+    at = operations(Work().next(), store).index("put_if_absent")
     for path in set(contents(store)) - set(kept):
         store.delete(path)
     with pytest.raises(Crash):
@@ -80,9 +79,7 @@ def test_without_its_ledger_an_archive_is_left_alone(store: ArchiveStore) -> Non
 
 def test_a_first_batch_that_died_leaves_no_record_and_goes(store: ArchiveStore) -> None:
     """The intent of the dead batch names its files, so they aren't taken for a lost ledger."""
-    counting = FailingStore(store, -1, Crash, after=False)
-    Work().publish(counting)
-    at = counting.names.index("put_if_absent")
+    at = operations(Work(), store).index("put_if_absent")
     for path in list(contents(store)):
         store.delete(path)
     with pytest.raises(Crash):
