@@ -31,7 +31,6 @@ class AclSection:
     records: tuple[type[Message], ...] = (AccessControlEntryRecord, RemoveAccessControlEntryRecord)
 
     def empty(self) -> Acls:
-        """No entries."""
         return {}
 
     def replay(self, value: Acls, records: Sequence[Message]) -> Acls:
@@ -67,15 +66,12 @@ class CreateAcls:
 
 
 def entry(number: int, principal: str = "User:k") -> AccessControlEntryRecord:
-    """An entry with this number as its id."""
     return AccessControlEntryRecord(id=number.to_bytes(16, "big"), principal=principal)
 
 
 def removal(number: int) -> RemoveAccessControlEntryRecord:
-    """The removal of that entry."""
     return RemoveAccessControlEntryRecord(id=number.to_bytes(16, "big"))
 
 
 def creation(*principals: str) -> CreateAclsRequest:
-    """A request for one entry for each principal."""
     return CreateAclsRequest(creations=[AclCreation(principal=principal) for principal in principals])

@@ -509,7 +509,6 @@ class ClusterModel:
         assert self.driven.create(name, 3, factor, configs=configs).error_code == 0
 
     def step(self) -> None:
-        """Do one thing."""
         often = [self.produce, self.fetch, self.fetch, self.fetch, self.propose, self.propose]
         seldom = [self.stop, self.restart, self.restart, self.flush, self.tick, self.tick, self.tick]
         rare = [self.cut, self.cut, self.failover, self.by_itself, self.elect, self.set_minimum]

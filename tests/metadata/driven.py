@@ -108,30 +108,24 @@ class Driven:
 
     @property
     def image(self) -> MetadataImage:
-        """What the controller knows."""
         return self.controller.image
 
     def moment(self) -> Moment:
-        """Now."""
         return Moment(now_ms=self.now_ms, next_offset=len(self.log), new_uuid=self.new_uuid)
 
     def new_uuid(self) -> bytes:
-        """Ids in a row."""
         self._uuids += 1
         return b"u" + self._uuids.to_bytes(15)
 
     def decide(self, request: Message) -> ControllerDecision:
-        """Only ask."""
         return self.controller.command(request, self.moment())
 
     def place(self, records: Sequence[Message]) -> None:
-        """Append and replay, as the driver does."""
         read = [decode_record(encode_record(record)) for record in records]
         self.controller.replay(read, len(self.log), 1)
         self.log += read
 
     def do(self, request: Message, response_class: type[M]) -> M:
-        """Ask, append, replay, answer."""
         decision = self.carry_out(self.decide(request))
         self.controller.answered(request, decision.response, self.now_ms)
         assert isinstance(decision.response, response_class)
@@ -183,7 +177,6 @@ class Driven:
         return epochs
 
     def create(self, name: str, partitions: int = 1, factor: int = 1, **more: Any) -> CreatableTopicResult:
-        """Create one topic."""
         topic = CreatableTopic(name=name, num_partitions=partitions, replication_factor=factor, **more)
         return self.do(CreateTopicsRequest(topics=[topic]), CreateTopicsResponse).topics[0]
 
@@ -266,7 +259,6 @@ class Driven:
         return self.image.brokers[broker_id].epoch
 
     def partition(self, topic: str, number: int = 0) -> PartitionImage:
-        """A partition as it is now."""
         return self.image.topics[topic].partitions[number]
 
 

@@ -67,10 +67,14 @@ def served() -> tuple[Driven, Ordinary]:
 def decide(driven: Driven, request: Message, version: int) -> None:
     """Send it as a client does: it may be refused, and what is answered can be written in its version."""
     request = decode(type(request), encode(request, version), version)
+    before = driven.image.copy()
     try:
-        response = driven.do(request, Message)
+        decision = driven.decide(request)
     except BrokerError:
         return
+    assert driven.image == before, "a command alone changes nothing"
+    response = driven.carry_out(decision).response
+    driven.controller.answered(request, response, driven.now_ms)
     response_version = min(max(version, response.meta.valid.first), response.meta.valid.last)
     encode(response, response_version)
 

@@ -6,6 +6,8 @@ from collections import Counter
 
 import pytest
 
+from blumfeld.metadata.image.checkpoint import decode_checkpoint, encode_checkpoint
+from blumfeld.metadata.image.records import image_of, image_records
 from blumfeld.metadata.partitions import elections
 from tests.everyday import first
 from tests.metadata.cluster_model import ClusterModel
@@ -32,11 +34,13 @@ SEEN = (
 
 
 def run(seed: int, *, elr: bool, power: bool) -> ClusterModel:
-    """One history."""
     model = ClusterModel(seed, elr=elr, power=power)
     for _ in range(STEPS):
         model.step()
-    assert replayed(model.driven.log) == model.driven.image
+    image = model.driven.image
+    assert replayed(model.driven.log) == image
+    data = encode_checkpoint(image_records(image), epoch=1, timestamp_ms=1)
+    assert image_of("", decode_checkpoint(data, "x").records) == image
     return model
 
 

@@ -48,7 +48,6 @@ class Asker:
 
 @pytest.fixture
 def asker() -> Asker:
-    """Ready to ask."""
     return Asker()
 
 

@@ -16,12 +16,7 @@ from blumfeld.metadata.partitions import elections, requested_elections
 from blumfeld.metadata.partitions.elections import without_broker
 from blumfeld.metadata.partitions.partition_change import active_in, partition_change
 from blumfeld.spi.cluster import PartitionImage
-from blumfeld.wire.messages.alter_partition import (
-    AlterPartitionResponse,
-    RequestPartitionData,
-)
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from blumfeld.wire.messages.broker_registration import BrokerRegistrationResponse
 from blumfeld.wire.messages.elect_leaders import ElectLeadersRequest, ElectLeadersResponse
 from blumfeld.wire.messages.metadata_records import (
     BrokerRegistrationChangeRecord,
@@ -31,9 +26,8 @@ from blumfeld.wire.messages.metadata_records import (
 )
 from blumfeld.wire.schema import Message
 from tests.everyday import first
-from tests.metadata.driven import Driven, isr_request, replayed
-
-BROKERS = (1, 2, 3, 4)
+from tests.metadata.cluster_model import ClusterModel
+from tests.metadata.driven import Driven, replayed
 
 
 def scanned(driven: Driven) -> PartitionIndex:
@@ -45,78 +39,17 @@ def scanned(driven: Driven) -> PartitionIndex:
     return index
 
 
-class Walk:
-    """A cluster that brokers join and leave, by seed. A broker's epoch may be stale: then nothing happens."""
-
-    def __init__(self, seed: int) -> None:
-        self.chance = Random(seed)
-        levels = {"eligible.leader.replicas.version": 1} if seed % 2 else None
-        self.driven = Driven(levels=levels)
-        self.incarnation = 1
-        self.driven.join(*BROKERS)
-        self.topics = 0
-        for _ in range(4):
-            self.create()
-
-    def step(self) -> None:
-        """Do one thing."""
-        self.chance.choice(
-            [self.create, self.delete, self.beat, self.beat, self.beat, self.shrink, self.again]
-        )()
-
-    def create(self) -> None:
-        self.topics += 1
-        self.driven.create(f"t{self.topics}", self.chance.choice([1, 3, 9]), self.chance.choice([1, 2, 3]))
-
-    def delete(self) -> None:
-        if len(self.driven.image.topics) > 3:
-            name = self.chance.choice(list(self.driven.image.topics))
-            self.driven.delete(name)
-
-    def beat(self) -> None:
-        broker = self.driven.image.brokers.get(self.chance.choice(BROKERS))
-        if broker is not None:
-            wants = self.chance.choice([{}, {}, {"want_fence": True}, {"want_shut_down": True}])
-            self.driven.beat(broker.broker_id, broker.epoch, **wants)
-
-    def again(self) -> None:
-        self.incarnation += 1
-        self.driven.now_ms += 60_000
-        request = self.driven.registration(self.chance.choice(BROKERS), self.incarnation)
-        old = self.driven.image.brokers.get(request.broker_id)
-        if old is not None and self.chance.random() < 0.5:
-            request.previous_broker_epoch = old.epoch
-        self.driven.do(request, BrokerRegistrationResponse)
-
-    def shrink(self) -> None:
-        led = [
-            (t, p) for t in self.driven.image.topics.values() for p in t.partitions.values() if p.leader > 0
-        ]
-        if led:
-            topic, partition = self.chance.choice(led)
-            isr = [r for r in partition.replicas if r == partition.leader or self.chance.random() < 0.5]
-            asked = RequestPartitionData(
-                partition_index=partition.partition,
-                leader_epoch=partition.leader_epoch,
-                partition_epoch=partition.partition_epoch,
-                new_isr=isr,
-            )
-            epoch = self.driven.epoch_of(partition.leader)
-            request = isr_request(partition.leader, epoch, topic.topic_id, asked)
-            self.driven.do(request, AlterPartitionResponse)
-
-
 @pytest.mark.parametrize("seed", first(4, range(12)))
 def test_the_index_is_what_a_scan_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Also where decisions are made in parts of three records."""
     monkeypatch.setattr(elections, "SLICE_RECORDS", 3)
-    walk = Walk(seed)
-    for _ in range(60):
-        walk.step()
-        assert walk.driven.image.index == scanned(walk.driven)
-    assert walk.driven.image.index.count
-    assert replayed(walk.driven.log).index == walk.driven.image.index
-    assert walk.driven.image.copy().index == walk.driven.image.index
+    model = ClusterModel(seed, elr=bool(seed % 2), power=False)
+    for _ in range(120):
+        model.step()
+        assert model.driven.image.index == scanned(model.driven)
+    image = model.driven.image
+    assert image.index.count
+    assert replayed(model.driven.log).index == image.copy().index == image.index
 
 
 def by_scan(driven: Driven, removed: int) -> list[Message]:
@@ -149,21 +82,21 @@ def place_of(record: Message) -> tuple[bytes, int]:
 
 @pytest.mark.parametrize("seed", first(4, range(12)))
 def test_a_broker_leaves_the_partitions_that_a_scan_finds(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    walk = Walk(seed)
-    for _ in range(40):
-        walk.step()
-    for broker in BROKERS:
-        wanted = sorted(by_scan(walk.driven, broker), key=place_of)
-        found, ahead = without_broker(walk.driven.controller.state, broker)
+    model = ClusterModel(seed, elr=bool(seed % 2), power=False)
+    for _ in range(80):
+        model.step()
+    for broker in model.brokers:
+        wanted = sorted(by_scan(model.driven, broker), key=place_of)
+        found, ahead = without_broker(model.driven.controller.state, broker)
         assert ahead is None
         assert sorted(found, key=place_of) == wanted
     monkeypatch.setattr(elections, "SLICE_RECORDS", 2)
-    broker = walk.chance.choice(BROKERS)
-    wanted = sorted(by_scan(walk.driven, broker), key=place_of)
+    broker = model.chance.choice(list(model.brokers))
+    wanted = sorted(by_scan(model.driven, broker), key=place_of)
     parts: list[Message] = []
     while True:
-        found, ahead = without_broker(walk.driven.controller.state, broker)
-        walk.driven.place(found)
+        found, ahead = without_broker(model.driven.controller.state, broker)
+        model.driven.place(found)
         parts += found
         if ahead is None:
             break
@@ -172,7 +105,6 @@ def test_a_broker_leaves_the_partitions_that_a_scan_finds(seed: int, monkeypatch
 
 
 def three(partitions: int = 10, factor: int = 3) -> tuple[Driven, list[int]]:
-    """Three brokers and a topic."""
     driven = Driven()
     epochs = driven.join(1, 2, 3)
     driven.create("alpha", partitions, factor)
