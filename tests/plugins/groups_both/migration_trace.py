@@ -26,9 +26,7 @@ from blumfeld.wire.messages.consumer_protocol import (
     ConsumerProtocolSubscriptionTopicPartition,
 )
 from blumfeld.wire.messages.describe_groups import DescribeGroupsRequest
-from blumfeld.wire.messages.join_group import JoinGroupRequest, JoinGroupRequestProtocol
 from blumfeld.wire.messages.list_groups import ListGroupsRequest
-from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from blumfeld_groups_classic import ClassicGroupProtocol
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 from blumfeld_groups_kip848.record_types import RECORD_TYPES
@@ -134,16 +132,7 @@ class MigrationScript(Script):
         metadata = subscription(topics, options.get("owned", ""), int(options.get("sub", VERSION)))
         metadata = options["bytes"].encode() if "bytes" in options else metadata
         chosen = [name for name in client.protocols.split(",") if name != "none"]
-        request = JoinGroupRequest(
-            group_id=GROUP,
-            session_timeout_ms=int(options.get("session", "10000")),
-            rebalance_timeout_ms=int(options.get("rebalance", "60000")),
-            member_id=client.member_id,
-            group_instance_id=client.instance,
-            protocol_type=options.get("type", "consumer"),
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=metadata) for name in chosen],
-        )
-        self._send(client, "join", request, int(options.get("v", "9")), self._joined)
+        self._join(client, options, [(name, metadata) for name in chosen])
 
     def _joined(self, client: Client, response: Any) -> str:
         if response.error_code in (0, ErrorCode.MEMBER_ID_REQUIRED):
@@ -163,25 +152,8 @@ class MigrationScript(Script):
         client = self._client(names[0])
         pairs = [item.split(":") for item in options.get("assign", "").split(",") if item]
         user_data = options.get("user_data", "").encode()
-        request = SyncGroupRequest(
-            group_id=GROUP,
-            generation_id=int(options.get("generation", client.generation)),
-            member_id=options.get("id", client.member_id),
-            group_instance_id=client.instance,
-            protocol_type=options.get("type", "consumer") or None,
-            protocol_name=options.get("protocol", client.protocol) or None,
-            assignments=[
-                SyncGroupRequestAssignment(
-                    member_id=self._client(name).member_id, assignment=assignment(data, user_data=user_data)
-                )
-                for name, data in pairs
-            ],
-        )
-
-        def assigned(_: Client, response: Any) -> str:
-            return "" if response.error_code else f" {read(response.assignment)}"
-
-        self._send(client, "sync", request, int(options.get("v", "5")), assigned)
+        given = {name: assignment(data, user_data=user_data) for name, data in pairs}
+        self._sync(client, options, given, read)
 
     def do_hb(self, names: list[str], options: dict[str, str]) -> None:
         """ConsumerGroupHeartbeat in the member's epoch; all is said with epoch 0."""

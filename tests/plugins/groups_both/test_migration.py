@@ -38,7 +38,6 @@ def build(log: FakeLog, *protocols: GroupProtocol, config: Config | None = None)
 
 
 def both() -> Sequence[GroupProtocol]:
-    """The types of the default build."""
     return [ClassicGroupProtocol(), ConsumerGroupProtocol()]
 
 
@@ -75,7 +74,6 @@ def classic_beat(groups: Groups, member_id: str, generation: int) -> ErrorCode:
 
 
 def listed(groups: Groups) -> list[tuple[str, str]]:
-    """(type, state) of every group."""
     return [(g.group_type, g.group_state) for g in groups.ask(ListGroupsRequest()).groups]
 
 
@@ -174,15 +172,21 @@ def test_a_heartbeat_that_fails_late_leaves_everyone_waiting() -> None:
     ]
 
 
-@pytest.mark.parametrize("line", ["hb m", "hb m epoch=-1"], ids=["upgrade", "downgrade"])
-def test_a_migration_that_can_not_be_written_did_not_happen(line: str) -> None:
-    """Whoever waits is told to look for the coordinator again; a second later the group is what it was."""
+@pytest.fixture(params=["hb m", "hb m epoch=-1"], ids=["upgrade", "downgrade"])
+def migrating(request: pytest.FixtureRequest) -> tuple[MigrationScript, str, list[str]]:
+    """A stable group, the command that migrates it, and its description."""
     script = MigrationScript()
-    for before in ("join a", "join a", "sync a assign=a:t0+t1+t2+t3"):
+    line: str = request.param
+    for before in ("join a", "join a", "sync a assign=a:t0+t1+t2+t3", *(["hb m"] if "epoch" in line else [])):
         script.run(before)
-    if "epoch" in line:
-        script.run("hb m")
-    was = script.run("describe")
+    return script, line, script.run("describe")
+
+
+def test_a_migration_that_can_not_be_written_did_not_happen(
+    migrating: tuple[MigrationScript, str, list[str]],
+) -> None:
+    """Whoever waits is told to look for the coordinator again; a second later the group is what it was."""
+    script, line, was = migrating
     script.run("join b")
     script.run("fail")
     assert "m hb" in script.run(line)[-1]
@@ -191,15 +195,11 @@ def test_a_migration_that_can_not_be_written_did_not_happen(line: str) -> None:
     assert script.run("describe")[0] == was[0]
 
 
-@pytest.mark.parametrize("line", ["hb m", "hb m epoch=-1"], ids=["upgrade", "downgrade"])
-def test_a_refused_migration_leaves_the_group_to_its_type(line: str) -> None:
+def test_a_refused_migration_leaves_the_group_to_its_type(
+    migrating: tuple[MigrationScript, str, list[str]],
+) -> None:
     """Too few replicas are in sync: nobody loses a group, and the same request migrates it a moment later."""
-    script = MigrationScript()
-    for before in ("join a", "join a", "sync a assign=a:t0+t1+t2+t3"):
-        script.run(before)
-    if "epoch" in line:
-        script.run("hb m")
-    was = script.run("describe")
+    script, line, was = migrating
     script.run("starve")
     assert script.run(line)[-1].endswith("COORDINATOR_NOT_AVAILABLE")
     assert script.run("describe") == was

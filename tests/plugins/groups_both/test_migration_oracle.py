@@ -45,7 +45,6 @@ class LiveGroups(Live):
     ids: dict[str, bytes]
 
     def send(self, request: Message, version: int | None = None, *, client_id: str = "test") -> Any:
-        """As ``Live.send``."""
         if isinstance(request, ConsumerGroupDescribeRequest):
             request.group_ids = [self.group_id]
         return super().send(request, version, client_id=client_id)
@@ -64,7 +63,6 @@ class LiveMigration(MigrationScript):
         self.ids = {topic.name: bytes(topic.topic_id) for topic in topics if not topic.is_internal}
 
     def topic_ids(self) -> dict[str, bytes]:
-        """As its metadata says."""
         return self.ids
 
     def do_config(self, names: list[str], options: dict[str, str]) -> None:
@@ -116,7 +114,6 @@ class Brokers:
         self._running: dict[tuple[str, ...], str] = {}
 
     def address(self, settings: tuple[str, ...]) -> str:
-        """Where it listens, with the topics of the scripts."""
         if settings not in self._running:
             directory = self._directory / f"kafka-{len(self._running)}"
             directory.mkdir(exist_ok=True)
@@ -136,7 +133,6 @@ class Brokers:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """Started as they are needed."""
     with ExitStack() as stack:
         yield Brokers(tmp_path_factory.mktemp("kafka"), stack)
 

@@ -115,6 +115,9 @@ class Script:
         client.instance = options.get("instance", client.instance)
         client.protocols = options.get("protocols", client.protocols)
         chosen = [item.split(":") for item in client.protocols.split(",") if item]
+        self._join(client, options, [(name, data.encode()) for name, data in chosen])
+
+    def _join(self, client: Client, options: dict[str, str], protocols: list[tuple[str, bytes]]) -> None:
         request = JoinGroupRequest(
             group_id=GROUP,
             session_timeout_ms=int(options.get("session", "10000")),
@@ -122,7 +125,7 @@ class Script:
             member_id=client.member_id,
             group_instance_id=client.instance,
             protocol_type=options.get("type", "consumer"),
-            protocols=[JoinGroupRequestProtocol(name=name, metadata=data.encode()) for name, data in chosen],
+            protocols=[JoinGroupRequestProtocol(name=name, metadata=data) for name, data in protocols],
         )
         self._send(client, "join", request, int(options.get("v", "9")), self._joined)
 
@@ -143,6 +146,18 @@ class Script:
         """SyncGroup; ``assign`` is the leader's word: client:bytes,…. Before v5 it doesn't name the protocol."""
         client = self._client(names[0])
         pairs = [item.split(":") for item in options.get("assign", "").split(",") if item]
+        self._sync(
+            client, options, {name: data.encode() for name, data in pairs}, lambda data: repr(data.decode())
+        )
+
+    def _sync(
+        self,
+        client: Client,
+        options: dict[str, str],
+        assignments: dict[str, bytes],
+        shown: Callable[[bytes], str],
+    ) -> None:
+        """:param assignments: by the names of clients"""
         request = SyncGroupRequest(
             group_id=GROUP,
             generation_id=int(options.get("generation", client.generation)),
@@ -151,16 +166,15 @@ class Script:
             protocol_type=options.get("type", "consumer") or None,
             protocol_name=options.get("protocol", client.protocol) or None,
             assignments=[
-                SyncGroupRequestAssignment(member_id=self._client(name).member_id, assignment=data.encode())
-                for name, data in pairs
+                SyncGroupRequestAssignment(member_id=self._client(name).member_id, assignment=data)
+                for name, data in assignments.items()
             ],
         )
-        version = int(options.get("v", "5"))
 
         def assigned(_: Client, response: Any) -> str:
-            return "" if response.error_code else f" {response.assignment.decode()!r}"
+            return "" if response.error_code else f" {shown(response.assignment)}"
 
-        self._send(client, "sync", request, version, assigned)
+        self._send(client, "sync", request, int(options.get("v", "5")), assigned)
 
     def do_beat(self, names: list[str], options: dict[str, str]) -> None:
         """Heartbeat."""

@@ -55,7 +55,6 @@ class Live:
     def send(
         self, request: Message, version: int | None = None, *, client_id: str = "test"
     ) -> Completion[Any]:
-        """As ``Groups.send``."""
         key = request.meta.key
         assert key is not None
         version = API_BY_KEY[key].max_version if version is None else version
@@ -73,7 +72,6 @@ class Live:
         return answered
 
     def ask(self, request: Message, version: int | None = None, **options: Any) -> Any:
-        """As ``Groups.ask``."""
         answered = self.send(request, version, **options)
         self.poll(answered, 10)
         return answered.result()
@@ -99,7 +97,6 @@ class Live:
             time.sleep(0.2)
 
     def close(self) -> None:
-        """Leave what waits."""
         for waiting in list(self.open.get_map().values()):
             assert isinstance(waiting.fileobj, socket.socket)
             waiting.fileobj.close()

@@ -44,7 +44,6 @@ class Answered(LiveGroups):
     """Nothing of these groups waits for anything: it is answered before the next request goes out."""
 
     def send(self, request: Message, version: int | None = None, *, client_id: str = "test") -> Any:
-        """As ``Live.send``."""
         answered = super().send(request, version, client_id=client_id)
         self.poll(answered, ANSWERED_S_MAX)
         return answered
@@ -60,7 +59,6 @@ class LiveConsumers(ConsumerScript):
         self._gone: dict[str, bytes] = {}
 
     def topic_ids(self) -> dict[str, bytes]:
-        """As its metadata says, and as it said."""
         topics = self._groups.ask(MetadataRequest(topics=None), 12).topics
         self._gone.update({t.name: bytes(t.topic_id) for t in topics if not t.is_internal})
         return self._gone
@@ -113,7 +111,6 @@ def told(script: ConsumerScript, text: str) -> list[tuple[str, list[str]]]:
 
 @pytest.fixture(scope="module")
 def brokers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Brokers]:
-    """Started as they are needed."""
     with ExitStack() as stack:
         yield Brokers(tmp_path_factory.mktemp("kafka"), stack)
 

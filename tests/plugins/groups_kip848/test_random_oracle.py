@@ -81,7 +81,6 @@ class RandomScript:
 
 @pytest.fixture(scope="module")
 def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Where it listens."""
     with ExitStack() as stack:
         brokers = Brokers(tmp_path_factory.mktemp("kafka"), stack)
         more = tuple(f"{key}={value}" for key, value in consumer_trace.CONFIG.items())

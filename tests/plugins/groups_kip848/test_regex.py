@@ -14,6 +14,7 @@ from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member
 from blumfeld_groups_kip848.targets import regex
 from blumfeld_groups_kip848.targets.subscriptions import (
+    NEW_TOPICS_INTERVAL_MS,
     TopicHashes,
     image_version,
     metadata_hash,
@@ -75,6 +76,12 @@ class TestExpressions:
 
 
 class TestResolution:
+    def test_a_topic_that_nobody_means_changes_nothing(self) -> None:
+        image = FakeImage({"t1": 1})
+        after, _, _ = resolved(group(Member("a", subscribed_regex="t.")), image)
+        image.topics["x"] = topic("x", 1)
+        assert resolved(after, image, NOW_MS + NEW_TOPICS_INTERVAL_MS)[1:] == (False, 1)
+
     def test_internal_topics_are_topics(self) -> None:
         """As Kafka's coordinator has it: a client that wants none of them says so in its expression."""
         after, _, _ = resolved(
@@ -171,7 +178,6 @@ class TestMetadataHash:
 
 
 def broker(rack: str | None) -> BrokerImage:
-    """Broker 1."""
     return BrokerImage(broker_id=1, epoch=1, incarnation_id=b"", endpoints=(), rack=rack)
 
 

@@ -127,6 +127,14 @@ def everything(group: ConsumerGroup) -> list[tuple[bytes, int]]:
 
 
 class TestSmallGroup:
+    def test_what_is_due_when_all_have_left_comes_to_nothing(self) -> None:
+        scene = Scene({"t": 2})
+        scene.change(reader("a"))
+        scene.change(reader("b"))
+        scene.change(leaving=["a", "b"])
+        assert scene.settle() == 1
+        assert scene.decisions[-1] == []
+
     def test_a_clock_that_was_set_back_keeps_nobody_waiting(self) -> None:
         scene = Scene({"t": 2})
         scene.change(reader("a"))
