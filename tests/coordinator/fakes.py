@@ -184,6 +184,11 @@ class Events:
     def __init__(self) -> None:
         self.said: list[tuple[str, str, dict[str, Any]]] = []
 
+    @property
+    def told(self) -> list[tuple[str, str]]:
+        """Level and event, without the values."""
+        return [(level, event) for level, event, _ in self.said]
+
     def debug(self, event: str, **values: Any) -> None:
         self.said.append(("debug", event, values))
 

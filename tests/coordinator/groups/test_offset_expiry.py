@@ -51,7 +51,6 @@ def stable(groups: Groups, *topics: str, protocol_type: str = "consumer") -> Non
 
 
 def member_commits(groups: Groups, **fields: Any) -> None:
-    """A commit of ``client-1``."""
     commit(groups, member_id="client-1", generation_id_or_member_epoch=1, **fields)
 
 
@@ -122,14 +121,7 @@ def test_a_check_that_finds_nothing_writes_nothing() -> None:
 
 def test_very_many_expire_in_several_batches() -> None:
     """One batch has to fit into a segment, and a turn must end."""
-    old = CommittedOffset(
-        offset=1,
-        leader_epoch=0,
-        metadata="",
-        commit_timestamp_ms=0,
-        expire_timestamp_ms=-1,
-        topic_id=bytes(16),
-    )
+    old = CommittedOffset(1, 0, "", 0, -1, bytes(16))
     count = EXPIRED_RECORDS_MAX + 1
     groups = Groups(CONFIG, log=FakeLog([offset_record(f"g{n}", "t", 0, old) for n in range(count)]))
     groups.runtime.run_turn()
@@ -154,14 +146,7 @@ def test_very_many_expire_in_several_batches() -> None:
 )
 def test_when_an_offset_expires(expire_ms: int, idle_since_ms: int, now_ms: int, expired: bool) -> None:
     """Committed at 1000, kept for 100 ms."""
-    committed = CommittedOffset(
-        offset=1,
-        leader_epoch=0,
-        metadata="",
-        commit_timestamp_ms=1_000,
-        expire_timestamp_ms=expire_ms,
-        topic_id=bytes(16),
-    )
+    committed = CommittedOffset(1, 0, "", 1_000, expire_ms, bytes(16))
     assert is_expired(committed, idle_since_ms, 100, now_ms) is expired
 
 

@@ -290,7 +290,6 @@ def test_offsets_that_an_old_broker_wrote_are_loaded() -> None:
 
 
 def delete(groups: Groups, topic: str = "t", partition: int = 0, group: str = "g", **options: Any) -> Any:
-    """The response to deleting one offset."""
     partitions = [OffsetDeleteRequestPartition(partition_index=partition)]
     topics = [OffsetDeleteRequestTopic(name=topic, partitions=partitions)]
     return groups.ask(OffsetDeleteRequest(group_id=group, topics=topics), **options)

@@ -74,7 +74,6 @@ class Live:
         return Completion.of(self.ask(request, version))
 
     def ask(self, request: Any, version: int | None = None, **options: Any) -> Any:
-        """As ``Groups.ask``."""
         key = request.meta.key
         version = API_BY_KEY[key].max_version if version is None else version
         if isinstance(request, TxnOffsetCommitRequest):
@@ -109,7 +108,6 @@ class Live:
         return group
 
     def end_transaction(self, producer_id: int, committed: bool) -> None:
-        """As ``Groups.end_transaction``: by WriteTxnMarkers."""
         producer_id += self.number * PRODUCERS_A_SCRIPT
         marker = WritableTxnMarker(
             producer_id=producer_id,
@@ -142,11 +140,9 @@ class LiveScript(OffsetsScript):
         self._topic_ids: dict[str, bytes] = {topic.name: topic.topic_id for topic in found}
 
     def topic_ids(self) -> dict[str, bytes]:
-        """Kafka's."""
         return self._topic_ids
 
     def topic_id(self, name: str) -> bytes:
-        """Kafka's."""
         return self._topic_ids.get(name, b"nowhere to be...")
 
     def run(self, line: str) -> list[str]:

@@ -44,7 +44,6 @@ def txn_request(*topics: str, producer_id: int = 7, producer_epoch: int = 3) -> 
 
 
 def codes(response: Any) -> list[ErrorCode]:
-    """Of each partition."""
     return [ErrorCode(p.error_code) for topic in response.topics for p in topic.partitions]
 
 

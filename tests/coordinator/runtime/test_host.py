@@ -25,7 +25,6 @@ LARGE = 667
 
 
 def entry(text: str) -> CoordinatorRecord:
-    """A record that adds ``text`` to the notes."""
     return CoordinatorRecord(b"\x00\x01", text.encode())
 
 
@@ -81,17 +80,14 @@ Command = Callable[[Notes], Decision]
 
 
 def note(text: str) -> Command:
-    """Write a text, and answer with it."""
     return lambda _: Decision(records=[entry(text)], reply=f"noted {text}")
 
 
 def read(shard: Notes) -> Decision:
-    """Answer with all texts."""
     return Decision(reply=list(shard.notes))
 
 
 def refuse(_: Notes) -> Decision:
-    """Fail."""
     raise BrokerError(ErrorCode.ILLEGAL_GENERATION)
 
 
@@ -106,7 +102,6 @@ def fail(_: Notes) -> Decision:
 
 
 def park(token: str) -> Command:
-    """Wait under a token."""
     return lambda _: Decision(deferred=token)
 
 

@@ -31,34 +31,12 @@ from blumfeld_consensus_kraft.kraft_metadata import KraftMetadata
 from blumfeld_kit.fakes.files import FakeDisk
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_storage_local.storage import LocalStorage
+from tests.coordinator.fakes import Events
 
 CLUSTER_ID = "MkU3OEVBNTcwNTJENDM2Qg"
 DATA_DIR = "/data"
 LOG_DIR = f"{DATA_DIR}/__cluster_metadata-0"
 M = TypeVar("M", bound=Message)
-
-
-class Events:
-    """An event log that keeps what it is told."""
-
-    def __init__(self) -> None:
-        self.told: list[tuple[str, str]] = []
-
-    def debug(self, event: str, **values: Any) -> None:
-        """Kept."""
-        self.told.append(("debug", event))
-
-    def info(self, event: str, **values: Any) -> None:
-        """Kept."""
-        self.told.append(("info", event))
-
-    def warning(self, event: str, **values: Any) -> None:
-        """Kept."""
-        self.told.append(("warning", event))
-
-    def error(self, event: str, **values: Any) -> None:
-        """Kept."""
-        self.told.append(("error", event))
 
 
 class Parts:
@@ -92,7 +70,6 @@ class Parts:
         self.local_storage = LocalStorage(runtime, data_dir, self.events)
 
     def log(self, name: str) -> Events:
-        """One for all."""
         return self.events
 
 
@@ -128,11 +105,9 @@ class KraftNode:
 
     @property
     def image(self) -> ClusterImage:
-        """What is committed."""
         return self.metadata.image
 
     def start(self) -> KraftNode:
-        """Start storage and consensus."""
         self.metadata.subscribe(self._heard)
 
         async def start() -> None:
@@ -166,7 +141,6 @@ class KraftNode:
         self.deltas.append(delta)
 
     def stop(self) -> None:
-        """Stop in order."""
 
         async def stop() -> None:
             await self.metadata.stop()
@@ -175,11 +149,9 @@ class KraftNode:
         self.runtime.run(stop())
 
     def submit(self, request: Message, timeout_ms: float = 5_000) -> Completion[Message]:
-        """Ask."""
         return self.metadata.submit(request, timeout_ms)
 
     def ask(self, request: Message, response_class: type[M]) -> M:
-        """Ask and wait."""
 
         async def ask() -> Message:
             return await self.submit(request)
@@ -218,6 +190,5 @@ class KraftNode:
 
 
 def creation(*names: str, partitions: int = 1) -> CreateTopicsRequest:
-    """A request for topics."""
     topics = [CreatableTopic(name=n, num_partitions=partitions, replication_factor=1) for n in names]
     return CreateTopicsRequest(topics=topics)

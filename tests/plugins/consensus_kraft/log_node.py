@@ -25,7 +25,8 @@ from blumfeld_kit.fakes.loop import SimulatedLoop, SimulationError
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_driver.node import Listener
 from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID, DATA_DIR, Events
+from tests.coordinator.fakes import Events
+from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID, DATA_DIR
 
 NODE_ID = 2
 TIME_MS = 1_700_000_000_000
@@ -46,12 +47,10 @@ READS = frozenset(
 
 
 def topics(*names: str) -> list[Any]:
-    """Returns records that create topics with these names."""
     return [TopicRecord(name=name, topic_id=name.encode().ljust(16, b"\1")[:16]) for name in names]
 
 
 def batch(base_offset: int, epoch: int, *names: str) -> bytes:
-    """Returns a batch of a leader, with a record for each name."""
     return bytes(metadata_batch(topics(*names), base_offset=base_offset, epoch=epoch, timestamp_ms=TIME_MS))
 
 
@@ -106,11 +105,9 @@ class LogNode:
         return self
 
     def settle(self) -> None:
-        """Wait until all is flushed."""
         self.runtime.run(self.raft.settle())
 
     def stop(self) -> None:
-        """Stop cleanly."""
         self.raft.log.close()
         self.runtime.run(self.storage.stop(1))
 
@@ -125,7 +122,6 @@ class LogNode:
         self.raft.truncate_fully_to(*snapshot)
 
     def write_snapshot(self, snapshot: CheckpointId, *names: str, last_contained_ms: int = TIME_MS) -> None:
-        """Write a snapshot with topics."""
         data = encode_checkpoint(
             topics(*names), epoch=snapshot.epoch, timestamp_ms=TIME_MS, last_contained_ms=last_contained_ms
         )

@@ -104,7 +104,6 @@ class Attacked(DynamicCluster):
 
     @property
     def image(self) -> Any:
-        """The controller's image."""
         assert self.leader is not None
         return self.metadata(self.leader).image
 
@@ -116,7 +115,6 @@ class Attacked(DynamicCluster):
 
     @property
     def partition(self) -> Any:
-        """The topic's partition, as the controller knows it."""
         return self.image.topics[TOPIC].partitions[0]
 
     def state(self) -> tuple[object, ...]:
@@ -188,7 +186,6 @@ class Attacked(DynamicCluster):
         return -1 if ended is None else int(ended.error_code)
 
     def read(self) -> list[bytes]:
-        """The values that a consumer with ``read_committed`` gets."""
         values: list[bytes] = []
         offset, end = 0, self.stable_end()
         while offset < end:
@@ -203,7 +200,6 @@ class Attacked(DynamicCluster):
         return values
 
     def stable_end(self) -> int:
-        """The last stable offset of the topic's partition."""
         asked = list_offsets.ListOffsetsPartition(partition_index=0, timestamp=LATEST)
         topics = [list_offsets.ListOffsetsTopic(name=TOPIC, partitions=[asked])]
         request = list_offsets.ListOffsetsRequest(-1, isolation_level=READ_COMMITTED, topics=topics)
@@ -286,7 +282,6 @@ class Attacked(DynamicCluster):
 
 @pytest.fixture
 def cluster() -> Attacked:
-    """Three nodes that serve a topic."""
     return Attacked()
 
 
@@ -369,7 +364,6 @@ def usual(cluster: Attacked, kind: str, key: int, version: int) -> Any:
 
 
 def error_codes(part: Any) -> Iterator[int]:
-    """Every error code of an answer."""
     for field in fields_of(type(part)):
         value = getattr(part, field.name)
         if field.name.endswith("error_code"):

@@ -48,7 +48,6 @@ def batches(node: KraftNode) -> list[list[Message]]:
 
 
 def end(node: KraftNode) -> int:
-    """The end of the log."""
     raft = node.metadata.replica.log
     return raft.log.written_end_offset
 
@@ -70,7 +69,6 @@ def begin(node: KraftNode, partitions: int = 2_500) -> Completion[Message]:
 
 
 def has_ended(node: KraftNode) -> bool:
-    """Whether its end is."""
     return any(isinstance(b[0], EndTransactionRecord) for b in batches(node)[1:])
 
 
@@ -104,7 +102,6 @@ def join_another(node: KraftNode) -> int:
 
 
 def heard(node: KraftNode, epoch: int, **wants: Any) -> Completion[Message]:
-    """A heartbeat of the second broker."""
     beat = BrokerHeartbeatRequest(
         broker_id=SILENT, broker_epoch=epoch, current_metadata_offset=10**9, **wants
     )
@@ -119,7 +116,6 @@ def on_both(node: KraftNode, partitions: int = PARTITIONS) -> None:
 
 
 def partitions_of(image: ClusterImage) -> int:
-    """Number of the topic's partitions in an image."""
     return len(image.topics["alpha"].partitions) if "alpha" in image.topics else 0
 
 

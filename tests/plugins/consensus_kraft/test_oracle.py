@@ -27,7 +27,6 @@ START_SECONDS_MAX = 90
 
 @pytest.fixture
 def peer() -> str:
-    """The script that runs Kafka."""
     return peer_script()
 
 

@@ -39,7 +39,6 @@ from tests.plugins.consensus_kraft.kraft_node import DATA_DIR, LOG_DIR, KraftNod
 
 
 def read(node: KraftNode, name: str) -> bytes:
-    """A file of the metadata log's directory."""
     return node.runtime.files.read_bytes(f"{LOG_DIR}/{name}")
 
 
@@ -78,14 +77,6 @@ def test_what_is_answered_is_in_the_image_and_told(node: KraftNode) -> None:
     assert [t.name for t in last.topics_created] == ["alpha", "beta"]
     assert len(last.partitions_changed) == 6
     assert node.image.topics["alpha"].partitions[0].leader == 1
-
-
-def test_who_subscribes_late_is_told_everything_at_once(node: KraftNode) -> None:
-    node.create("alpha")
-    heard: list[ImageDelta] = []
-    node.metadata.subscribe(lambda _, delta: heard.append(delta))
-    assert [d.first for d in heard] == [True]
-    assert [t.name for t in heard[0].topics_created] == ["alpha"]
 
 
 def test_nothing_is_answered_before_it_is_flushed(node: KraftNode) -> None:
@@ -127,27 +118,6 @@ def test_what_was_answered_is_there_after_a_crash(disk: FakeDisk, power_cut: boo
         set(again.image.topics) == {"alpha", "beta", "gamma"} and len(after) == len(kept) + 2
     )
     assert again.controller_epoch == 2
-
-
-def test_each_start_is_an_epoch_and_finds_the_same_image(node: KraftNode, disk: FakeDisk) -> None:
-    node.create("alpha", partitions=4)
-    topic = node.image.topics["alpha"]
-    node.stop()
-    for epoch in (2, 3):
-        node = KraftNode(disk, seed=epoch).start()
-        assert node.controller_epoch == epoch
-        assert node.image.topics["alpha"] == topic
-        node.stop()
-
-
-def test_a_restarted_broker_leads_again_at_once(node: KraftNode) -> None:
-    """Whoever had its id before is dead: it was this very node."""
-    node.create("alpha")
-    node.runtime.crash()
-    again = node.again()
-    again.join()
-    partition = again.image.topics["alpha"].partitions[0]
-    assert (partition.leader, partition.leader_epoch) == (1, 2)
 
 
 def test_a_failed_write_drops_the_controller_and_it_comes_back_in_a_new_epoch(
@@ -211,55 +181,50 @@ def test_a_stop_lets_what_was_placed_be_committed(node: KraftNode) -> None:
     assert "alpha" in node.again().image.topics
 
 
-def test_snapshots_stand_in_for_the_log(disk: FakeDisk) -> None:
-    """Two are kept; the log below the older one goes once it is too long; a start loads the newest."""
-    config: dict[str, Any] = {
-        "metadata.log.max.record.bytes.between.snapshots": 20_000,
-        "metadata.log.segment.bytes": 8_388_608,
-        "metadata.max.retention.bytes": 50_000,
-    }
-    node = KraftNode(disk, config=config).start()
-    node.join()
-    for n in range(200):
-        node.create(f"t{n}", partitions=10)
-        node.runtime.advance(5)
-    names = node.snapshots()
-    assert len(names) == 2
-    kept = node.content()
-    node.runtime.crash(power_cut=False)
-    again = KraftNode(disk, config=config, seed=1).start()
-    assert again.content() == kept
-    again.stop()
-    again.runtime.files.write_atomically(f"{LOG_DIR}/{names[1]}", b"rubbish")
-    from_the_older = KraftNode(disk, config=config, seed=2).start()
-    assert from_the_older.content() == kept
+SMALL_LOG: dict[str, Any] = {
+    "metadata.log.max.record.bytes.between.snapshots": 5_000,
+    "metadata.max.retention.bytes": 10_000,
+}
 
 
-def test_a_log_that_begins_behind_every_readable_snapshot_is_refused(disk: FakeDisk) -> None:
-    """What lay below its beginning is lost with the snapshots: a start would serve a cluster without topics."""
-    config: dict[str, Any] = {
-        "metadata.log.max.record.bytes.between.snapshots": 5_000,
-        "metadata.max.retention.bytes": 10_000,
-    }
-    node = KraftNode(disk, config=config).start()
+@pytest.fixture
+def snapshotted(disk: FakeDisk) -> KraftNode:
+    """A node whose log begins behind the older one of two snapshots."""
+    node = KraftNode(disk, config=SMALL_LOG).start()
     node.join()
     for n in range(50):
         node.create(f"t{n}", partitions=10)
         node.runtime.advance(5)
-    kept = node.content()
-    node.stop()
-    files = node.runtime.files
-    newest = [name for name in files.list_dir(LOG_DIR) if name.endswith(".checkpoint")][-1]
-    files.write_atomically(f"{LOG_DIR}/{newest}", b"rubbish")
-    from_the_older = KraftNode(disk, config=config, seed=1).start()
-    assert from_the_older.content() == kept
-    from_the_older.stop()
-    files = from_the_older.runtime.files
-    for name in files.list_dir(LOG_DIR):
-        if name.endswith(".checkpoint"):
-            files.write_atomically(f"{LOG_DIR}/{name}", b"rubbish")
+    assert len(node.snapshots()) == 2
+    return node
+
+
+def spoil(node: KraftNode, *names: str) -> None:
+    for name in names:
+        node.runtime.files.write_atomically(f"{LOG_DIR}/{name}", b"rubbish")
+
+
+def test_snapshots_stand_in_for_the_log(snapshotted: KraftNode) -> None:
+    kept = snapshotted.content()
+    snapshotted.runtime.crash(power_cut=False)
+    assert snapshotted.again(config=SMALL_LOG).content() == kept
+
+
+def test_an_older_snapshot_stands_in_for_one_that_can_not_be_read(snapshotted: KraftNode) -> None:
+    kept = snapshotted.content()
+    snapshotted.stop()
+    spoil(snapshotted, snapshotted.snapshots()[-1])
+    again = snapshotted.again(config=SMALL_LOG)
+    assert again.content() == kept
+    assert ("warning", "a metadata snapshot can't be read") in again.parts.events.told
+
+
+def test_a_log_that_begins_behind_every_readable_snapshot_is_refused(snapshotted: KraftNode) -> None:
+    """A start would serve a cluster without topics."""
+    snapshotted.stop()
+    spoil(snapshotted, *snapshotted.snapshots())
     with pytest.raises(ValueError, match="no snapshot reaches that far"):
-        KraftNode(disk, config=config, seed=2).start()
+        snapshotted.again(config=SMALL_LOG)
 
 
 def test_a_flipped_bit_in_the_metadata_log_ends_the_start(node: KraftNode) -> None:
@@ -312,19 +277,6 @@ def test_a_snapshot_is_taken_after_an_hour(disk: FakeDisk) -> None:
     assert node.snapshots()
 
 
-def test_a_damaged_snapshot_is_passed_over(disk: FakeDisk) -> None:
-    node = KraftNode(disk, config=WITHOUT_EMPTY_RECORDS).start()
-    node.join()
-    node.create("alpha")
-    node.runtime.advance(3_600_000 + 1_000)
-    (name,) = node.snapshots()
-    node.stop()
-    node.runtime.files.write_atomically(f"{LOG_DIR}/{name}", b"rubbish")
-    again = KraftNode(disk, seed=1).start()
-    assert "alpha" in again.image.topics
-    assert ("warning", "a metadata snapshot can't be read") in again.parts.events.told
-
-
 def test_another_metadata_version_is_refused(disk: FakeDisk) -> None:
     files = KraftNode(disk).runtime.files
     files.make_dirs(DATA_DIR)
@@ -333,13 +285,6 @@ def test_another_metadata_version_is_refused(disk: FakeDisk) -> None:
     )
     with pytest.raises(ValueError, match="25"):
         KraftNode(disk).start()
-
-
-def test_a_silent_broker_is_fenced(node: KraftNode) -> None:
-    node.create("alpha")
-    node.runtime.advance(10_000)
-    assert node.image.brokers[1].fenced
-    assert node.image.topics["alpha"].partitions[0].leader == -1
 
 
 def test_an_answer_is_never_ahead_of_the_image(node: KraftNode) -> None:
@@ -528,7 +473,6 @@ class Life:
         self.node.runtime.advance(self.chance.choice([0, 1, 5, 30, 1_200]))
 
     def ask(self, name: str, create: bool) -> None:
-        """Create or delete a topic."""
         node = self.node
         deletion = DeleteTopicsRequest(topics=[DeleteTopicState(name=name)])
 
@@ -610,16 +554,6 @@ def test_a_start_refused_without_a_metadata_log_makes_none(disk: FakeDisk) -> No
     node.stop()
 
 
-def test_it_can_be_forced(disk: FakeDisk) -> None:
-    with_a_log_of_a_topic(disk)
-    lose_the_metadata(disk)
-    node = KraftNode(disk, seed=1, force_empty_metadata=True).start()
-    assert not node.image.topics
-    node.join()
-    node.stop()
-    assert KraftNode(disk, seed=2).start().image.features == {"metadata.version": 30, ELR_FEATURE: 1}
-
-
 def test_an_empty_directory_that_was_stopped_cleanly_starts(disk: FakeDisk) -> None:
     """Without a log of a topic there is nothing to lose."""
     KraftNode(disk).start().stop()
@@ -627,23 +561,6 @@ def test_an_empty_directory_that_was_stopped_cleanly_starts(disk: FakeDisk) -> N
     node = KraftNode(disk, seed=1).start()
     node.join()
     node.stop()
-
-
-def test_a_full_disk_costs_changes_until_there_is_room(node: KraftNode, disk: FakeDisk) -> None:
-    """The node goes on: nothing that was answered is lost, and no restart is needed."""
-    assert node.create("before") == [0]
-    disk.room = 0
-    refused = node.submit(creation("during"))
-    node.runtime.run_turn()
-    assert code_of(refused) == ErrorCode.NOT_CONTROLLER
-    node.runtime.advance(5_000)
-    assert code_of(node.submit(creation("during"))) == ErrorCode.NOT_CONTROLLER
-    assert list(node.image.topics) == ["before"]
-    disk.room = None
-    node.runtime.advance(2_000)
-    assert node.create("after") == [0]
-    node.stop()
-    assert list(node.again().image.topics) == ["before", "after"]
 
 
 def test_a_listener_that_raises_holds_up_nobody_else() -> None:

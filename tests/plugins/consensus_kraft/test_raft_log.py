@@ -20,9 +20,9 @@ from blumfeld_consensus_kraft.raft.messages import FetchRequest
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from blumfeld_consensus_kraft.snapshots import Snapshots
 from blumfeld_kit.fakes.files import FakeDisk, Fault
+from tests.coordinator.fakes import Events
 from tests.everyday import first
-from tests.plugins.consensus_kraft.kraft_node import Events
-from tests.plugins.consensus_kraft.log_node import Deaths, LogNode, batch, epochs_of, history, topics
+from tests.plugins.consensus_kraft.log_node import Deaths, LogNode, batch, epochs_of, history
 
 DAY_MS = 86_400_000
 
@@ -41,18 +41,6 @@ def end_of(data: bytes) -> int:
 
 
 # Append
-
-
-def test_a_follower_keeps_the_leaders_bytes(node: LogNode) -> None:
-    sent = history((1, 2), (4, 1))
-    placed = node.raft.append_fetched(memoryview(b"".join(sent)))
-    assert [one.base_offset for one in placed] == [0, 2, 4]
-    assert node.raft.end_offset == 6
-    node.settle()
-    assert node.batches() == sent
-    assert [bytes(one.data) for one in node.read(2)] == sent[1:]
-    assert (node.flushed, node.raft.flushed_end_offset, node.raft.last_epoch) == ([6], 6, 4)
-    assert node.epochs() == [(1, 0), (4, 4)]
 
 
 def test_a_fetched_batch_may_change_in_its_buffer_afterwards(node: LogNode) -> None:
@@ -111,17 +99,6 @@ def test_batches_of_an_epoch_that_is_not_known_yet_are_left_out(node: LogNode) -
     """They may follow a truncation that this voter has not made (KAFKA-18723)."""
     sent = history((1, 1), (2, 1))
     assert len(node.raft.append_fetched(memoryview(b"".join(sent)), 1)) == 1
-
-
-def test_appends_of_a_turn_share_a_write_and_a_flush(node: LogNode) -> None:
-    node.follow(batch(0, 1, "x"))
-    before = dict(node.disk.operations)
-    for offset in range(1, 21):
-        node.raft.append_fetched(memoryview(batch(offset, 1, f"t{offset}")))
-    node.settle()
-    assert node.disk.operations["pwritev"] - before["pwritev"] == 1
-    assert node.disk.operations["fdatasync"] - before["fdatasync"] == 1
-    assert node.flushed == [1, 21]
 
 
 def test_a_leader_appends_in_its_epoch(node: LogNode) -> None:
@@ -290,18 +267,6 @@ def test_nothing_committed_is_cut(node: LogNode, offset: int) -> None:
     assert node.batches() == sent
 
 
-def test_a_cut_takes_what_is_only_placed(node: LogNode) -> None:
-    sent = history((1, 1), (2, 1))
-    node.follow(sent[0])
-    node.raft.append_fetched(memoryview(sent[1]))
-    node.raft.truncate_to(2)
-    node.settle()
-    assert node.batches() == sent[:1]
-    assert node.raft.last_epoch == 1
-    node.follow(batch(2, 1, "more"))
-    assert node.epochs() == [(1, 0)]
-
-
 def test_a_flush_from_before_a_cut_proves_nothing_behind_it(node: LogNode) -> None:
     sent = history((1, 4))
     node.follow(sent[0])
@@ -432,19 +397,6 @@ def start_behind_a_snapshot(node: LogNode) -> tuple[CheckpointId, CheckpointId, 
     node.settle()
     node.runtime.advance(10)
     return older, newer, bytes(file)
-
-
-def test_a_snapshot_that_a_follower_fetches_from_is_held_for_a_minute(node: LogNode) -> None:
-    snapshot = CheckpointId(4, 1)
-    assert not node.raft.snapshots.is_held(snapshot)
-    node.raft.snapshots.hold(snapshot)
-    node.runtime.advance(HOLD_MS - 1_000)
-    assert node.raft.snapshots.is_held(snapshot)
-    node.raft.snapshots.hold(snapshot)
-    node.runtime.advance(HOLD_MS - 1_000)
-    assert node.raft.snapshots.is_held(snapshot)
-    node.runtime.advance(1_001)
-    assert not node.raft.snapshots.is_held(snapshot)
 
 
 def cleaner(node: LogNode, **retention: int) -> Snapshots:
@@ -663,45 +615,6 @@ def test_a_death_in_the_middle_of_a_cut() -> None:
         assert again.batches() == new, where
         assert again.epochs() == epochs_of(new), where
     assert deaths.count > 40
-
-
-def test_a_death_between_a_snapshot_and_the_cut_behind_it() -> None:
-    """The image is that of the old log, or that of the snapshot with what follows. Nothing of both, and no hole."""
-    old = history((1, 3))
-    after = [batch(50, 4, "after"), batch(51, 6, "after-2")]
-
-    def prepare(it: LogNode) -> None:
-        it.follow(*old)
-        it.raft.commit_to(4)
-        it.write_snapshot(CheckpointId(4, 1), "e1-0", "e1-1", "e1-2", "e1-3")
-
-    def story(it: LogNode) -> None:
-        it.flushed.clear()
-        it.install(CheckpointId(50, 4), "from", "the", "leader")
-        it.runtime.advance(1)
-        it.follow(*after)
-
-    deaths = Deaths(prepare, story)
-    installed = 0
-    for dead, again, where in deaths:
-        assert again.loaded is not None
-        found, names = again.batches(), list(again.loaded.image.topics)
-        if again.raft.snapshots.latest == (50, 4):
-            installed += 1
-            assert again.raft.start_offset == 50, where
-            assert whole(found, after), where
-            assert names == ["from", "the", "leader", "after", "after-2"][: 3 + len(found)], where
-            assert again.raft.end_offset >= max([50, *dead.flushed]), where
-            assert again.epochs() == epochs_of(found), where
-        else:
-            assert not dead.flushed, where
-            assert found == old, where
-            assert names == [name.name for name in topics(*[f"e1-{n}" for n in range(6)])], where
-            again.install(CheckpointId(50, 4), "from", "the", "leader")
-        again.follow(*after[len(again.batches()) :])
-        assert again.batches() == after, where
-        assert again.raft.last_epoch == 6, where
-    assert 0 < installed < deaths.count
 
 
 @pytest.mark.parametrize("seed", first(6, range(20)))

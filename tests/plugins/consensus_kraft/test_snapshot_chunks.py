@@ -41,7 +41,6 @@ VOTERS = VotersRecord(
 
 
 def content(topics: int = 5, partitions: int = 3) -> list[Message]:
-    """Records of topics with partitions."""
     found: list[Message] = []
     for topic in range(1, topics + 1):
         topic_id = topic.to_bytes(16)
@@ -51,7 +50,6 @@ def content(topics: int = 5, partitions: int = 3) -> list[Message]:
 
 
 def partition_records(topic_id: bytes, count: int) -> list[Message]:
-    """Records of the partitions of one topic."""
     directories = [b"\1" * 16, b"\2" * 16]
     return [
         PartitionRecord(
@@ -90,7 +88,6 @@ class Transfer:
         self.download = SnapshotDownload(self.follower.runtime, self.follower.raft.snapshots)
 
     def ask(self, bytes_max: int, position: int | None = None, snapshot: CheckpointId = ID) -> SnapshotChunk:
-        """What the leader answers."""
         position = self.download.position if position is None else position
         return self.leader.runtime.run(self.source.chunk(snapshot, position, bytes_max))
 
@@ -105,7 +102,6 @@ class Transfer:
         return self.finish()
 
     def finish(self) -> Loaded:
-        """The end of a download."""
         return self.follower.runtime.run(self.download.finish(CLUSTER_ID))
 
     @property
@@ -200,15 +196,6 @@ def test_a_snapshot_is_fetched_and_loaded(transfer: Transfer, bytes_max: int) ->
     assert again.loaded is not None
     assert list(again.loaded.image.topics) == [*loaded.image.topics, "after"]
     assert (again.loaded.kraft_version, again.loaded.voters) == (1, VOTERS)
-
-
-def test_a_lost_answer_is_asked_for_again(transfer: Transfer) -> None:
-    transfer.take(transfer.ask(100))
-    transfer.ask(100)
-    assert transfer.download.position == 100
-    transfer.download.aim(1, ID)
-    assert transfer.download.position == 100, "the same leader has the same file"
-    transfer.fetch(100)
 
 
 def test_another_leader_has_another_file(transfer: Transfer) -> None:

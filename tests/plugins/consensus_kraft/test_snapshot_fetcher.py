@@ -58,7 +58,6 @@ class Pair:
         )
 
     def serve(self, request: FetchSnapshotRequest) -> FetchSnapshotResponse:
-        """The leader's answer."""
         return self.leader.runtime.run(serve_snapshot(request, self.source, self.known))
 
     def _ask(self, node_id: int, message: Message) -> Completion[Message]:
@@ -80,7 +79,6 @@ class Pair:
         return answered
 
     def run(self, ms: float = 10_000) -> None:
-        """Let time pass."""
         self.follower.runtime.advance(ms)
 
 
@@ -246,7 +244,6 @@ def test_an_empty_answer_ends_it(pair: Pair) -> None:
 
 
 def asked(epoch: int = 6, snapshot: CheckpointId = ID, position: int = 0) -> FetchSnapshotRequest:
-    """A follower's request."""
     return snapshot_request(CLUSTER_ID, ME, epoch, snapshot, position, 100)
 
 

@@ -17,7 +17,8 @@ from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.scheduler import Lane
 from blumfeld_consensus_kraft.snapshots import Snapshots
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from tests.plugins.consensus_kraft.kraft_node import Events, KraftNode, creation
+from tests.coordinator.fakes import Events
+from tests.plugins.consensus_kraft.kraft_node import KraftNode, creation
 
 LARGE, SMALL, SMALL_TOPICS = 40_000, 100, 300
 

@@ -42,7 +42,7 @@ from blumfeld_kit.simulation.clients.client import connect
 from blumfeld_kit.simulation.machine.host import Machine, address_of, plan_of
 from blumfeld_kit.simulation.network.network import Network
 from blumfeld_kit.simulation.trace import Trace
-from tests.plugins.consensus_kraft.kraft_node import Events
+from tests.coordinator.fakes import Events
 
 CONTROLLER_PORT = 9093
 CLIENT = OnBehalf(ANONYMOUS, "127.0.0.1", "test")

@@ -102,7 +102,6 @@ class Cluster:
         return self.coordinator.submit(ID, command, None)
 
     def begin(self) -> None:
-        """Open a transaction in both partitions."""
         known = self.known
         self.submit(
             AddPartitions(

@@ -173,7 +173,6 @@ class Story:
         self.ended(made.transactional_id, commit=commit)
 
     def leave(self, address: str) -> None:
-        """Leave transactions of all kinds."""
         for name in IDS:
             if name == "near":
                 continue

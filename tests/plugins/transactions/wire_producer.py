@@ -98,7 +98,6 @@ class WireProducer:
         return self
 
     def write(self, *values: str) -> ErrorCode:
-        """One batch in the transaction."""
         if not self._own_epochs and (code := self._add_partition()):
             return code
         data = build_batch(
@@ -179,7 +178,6 @@ class WireProducer:
         return code
 
     def state(self) -> Any:
-        """What DescribeTransactions says."""
         request = DescribeTransactionsRequest(transactional_ids=[self.transactional_id])
         (found,) = ask(self.address, request, 0).transaction_states
         return found

@@ -22,7 +22,8 @@ from blumfeld_consensus_kraft.raft.settings import Stored
 from blumfeld_consensus_kraft.raft.voters import ReplicaKey, VoterHistory
 from blumfeld_consensus_kraft.raft_log import RaftLog
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID, Events
+from tests.coordinator.fakes import Events
+from tests.plugins.consensus_kraft.kraft_node import CLUSTER_ID
 from tests.plugins.consensus_kraft.raft.one_replica import ME, SETTINGS, VOTERS, log_of
 
 WIRE = FetchSettings(CLUSTER_ID, 500, 8 << 20)

@@ -194,21 +194,17 @@ class Replica:
 
 
 def sent(out: Iterable[effects.Effect]) -> list[tuple[int, Request]]:
-    """The requests among effects."""
     return [(one.node_id, one.request) for one in out if isinstance(one, effects.Send)]
 
 
 def replies(out: Iterable[effects.Effect]) -> list[object]:
-    """The answers among effects."""
     return [one.answer for one in out if isinstance(one, effects.Reply | effects.ReadAndReply)]
 
 
 def only(out: Iterable[effects.Effect], kind: type[E]) -> E:
-    """The one effect of this kind."""
     (found,) = (one for one in out if isinstance(one, kind))
     return found
 
 
 def kinds(out: Iterable[effects.Effect]) -> list[type]:
-    """The kinds of effects, in their order."""
     return [type(one) for one in out]
