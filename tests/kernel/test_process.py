@@ -15,7 +15,7 @@ from typing import Any, cast
 import pytest
 
 from blumfeld.kernel.node import Node, StartError
-from blumfeld.kernel.process import COLLECT_AFTER_OBJECTS, Process, settle
+from blumfeld.kernel.process import COLLECT_AFTER_OBJECTS, Process
 from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.spi.runtime import NodeFailure
 from tests.kernel.fakes import JOURNAL, FakeBroker, Rendered, plan_of
@@ -27,6 +27,10 @@ def _collector_as_before() -> Iterator[None]:
     yield
     gc.unfreeze()
     gc.set_threshold(*threshold)
+
+
+def end(node: Node) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
 
 
 def process(data_dir: Path, ready: Callable[[Node], None], rendered: Rendered | None = None) -> Process:
@@ -90,7 +94,7 @@ def test_a_node_may_open_as_many_descriptors_as_it_is_allowed(tmp_path: Path) ->
 
     def ready(node: Node) -> None:
         seen.append(resource.getrlimit(resource.RLIMIT_NOFILE)[0])
-        os.kill(os.getpid(), signal.SIGTERM)
+        end(node)
 
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(soft, 1_000), hard))
     try:
@@ -174,11 +178,6 @@ def test_a_failed_start_is_raised_after_all_is_undone(tmp_path: Path) -> None:
     with pytest.raises(StartError, match="consensus: data/x: Permission denied"):
         process(tmp_path, lambda node: None).run()
     assert JOURNAL.lines[-1] == "storage stopped"
-
-
-def test_settling_takes_what_start_up_left_out_of_the_collectors_sight() -> None:
-    settle()
-    assert gc.get_freeze_count() > 1000
 
 
 def test_a_process_does_not_collect_what_was_imported(tmp_path: Path) -> None:

@@ -21,43 +21,6 @@ def test_without_a_rate_nothing_is_exceeded() -> None:
     assert not free.is_exceeded(0)
 
 
-def test_the_first_sample_counts_whole() -> None:
-    """100 bytes in the first millisecond are no 100,000 a second."""
-    one = quota()
-    one.record(100, 0)
-    assert not one.is_exceeded(0)
-    one.record(1, 0)
-    assert one.is_exceeded(0)
-    assert one.ends_ms(0) == 1_010
-    assert one.is_exceeded(1_009)
-    assert not one.is_exceeded(1_010)
-
-
-def test_the_rate_falls_while_time_passes() -> None:
-    one = quota()
-    one.record(500, 0)
-    one.record(100, 2_500)
-    assert one.is_exceeded(2_500)
-    assert one.ends_ms(2_500) == 6_000
-
-
-def test_what_is_older_than_all_samples_is_forgotten() -> None:
-    """A transfer that was far too large holds up the others for as long as the samples last, as in Kafka."""
-    one = quota(samples=3)
-    one.record(10_000, 0)
-    assert one.ends_ms(0) == 3_000
-    assert one.is_exceeded(2_999)
-    assert not one.is_exceeded(3_000)
-
-
-def test_a_rate_of_nothing_lets_one_transfer_pass_in_all_samples() -> None:
-    none = quota(0, samples=3)
-    assert not none.is_exceeded(0)
-    none.record(1, 0)
-    assert none.ends_ms(0) == 3_000
-    assert not none.is_exceeded(3_000)
-
-
 def test_a_rate_that_is_raised_counts_at_once() -> None:
     one = quota()
     one.record(1_000, 0)

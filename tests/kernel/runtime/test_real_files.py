@@ -36,13 +36,6 @@ def descriptor_is_open(fd: int) -> bool:
     return True
 
 
-def test_they_are_what_the_runtime_promises(files: RealFiles, opened: RealFile) -> None:
-    as_files: Files = files
-    as_file: File = opened
-    assert as_files.exists(as_file.path)
-    opened.close()
-
-
 def test_a_gather_write_is_read_back_at_its_position(opened: RealFile) -> None:
     assert opened.pread(100, 0) == b"hello wide world"
     assert opened.pwritev([b"WIDE"], 6) == 4
@@ -51,38 +44,24 @@ def test_a_gather_write_is_read_back_at_its_position(opened: RealFile) -> None:
     opened.close()
 
 
-def test_open_without_create_needs_the_file(files: RealFiles, tmp_path: Path) -> None:
+def test_files_are_opened_as_it_is_asked_and_never_truncated(files: RealFiles, opened: RealFile) -> None:
+    as_files: Files = files
+    as_file: File = opened
+    as_file.truncate(2)
+    as_file.truncate(4)
+    as_file.close()
+    files.set_modified_ms(opened.path, 1_700_000_000_123)
     with pytest.raises(FileNotFoundError):
-        files.open(str(tmp_path / "absent"))
-
-
-def test_exclusive_open_refuses_an_existing_file(files: RealFiles, opened: RealFile) -> None:
-    opened.close()
+        as_files.open(opened.path + "-absent")
     with pytest.raises(FileExistsError):
         files.open(opened.path, exclusive=True)
-
-
-def test_open_never_truncates(files: RealFiles, opened: RealFile) -> None:
-    opened.close()
-    again = files.open(opened.path, create=True)
-    assert again.size() == 16
-    again.close()
-
-
-def test_a_file_opened_for_reading_refuses_writes(files: RealFiles, opened: RealFile) -> None:
-    opened.close()
+    files.open(opened.path, create=True).close()
     reader = files.open(opened.path, write=False)
+    assert reader.pread(10, 0) == b"he\0\0"
+    assert files.modified_ms(opened.path) == 1_700_000_000_123
     with pytest.raises(OSError, match=r"Bad file descriptor"):
         reader.pwritev([b"x"], 0)
     reader.close()
-
-
-def test_truncate_cuts_and_extends_with_zeros(opened: RealFile) -> None:
-    opened.truncate(2)
-    opened.truncate(4)
-    opened.fdatasync()
-    assert opened.pread(10, 0) == b"he\0\0"
-    opened.close()
 
 
 def test_a_region_keeps_the_descriptor_open_until_it_is_released(opened: RealFile, files: RealFiles) -> None:
@@ -155,14 +134,6 @@ def test_a_mapped_file_outlives_its_handle(opened: RealFile, files: RealFiles, t
     empty.close()
 
 
-def test_write_atomically_replaces_and_leaves_nothing_behind(files: RealFiles, tmp_path: Path) -> None:
-    path = str(tmp_path / "meta.properties")
-    files.write_atomically(path, b"one")
-    files.write_atomically(path, b"two")
-    assert files.read_bytes(path) == b"two"
-    assert files.list_dir(str(tmp_path)) == ["meta.properties"]
-
-
 def test_directories(files: RealFiles, tmp_path: Path) -> None:
     deep = str(tmp_path / "b" / "c")
     files.make_dirs(deep)
@@ -178,12 +149,6 @@ def test_directories(files: RealFiles, tmp_path: Path) -> None:
     files.remove_tree(str(tmp_path / "moved"))
     files.remove_tree(str(tmp_path / "moved"))
     assert not files.exists(str(tmp_path / "moved"))
-
-
-def test_the_time_of_change_can_be_set(files: RealFiles, opened: RealFile) -> None:
-    opened.close()
-    files.set_modified_ms(opened.path, 1_700_000_000_123)
-    assert files.modified_ms(opened.path) == 1_700_000_000_123
 
 
 def test_a_lock_keeps_out_a_second_holder_in_this_process(files: RealFiles, tmp_path: Path) -> None:

@@ -72,6 +72,11 @@ class Watched:
             while not condition():
                 await anyio.sleep(0.01)
 
+    async def stop_once_ready(self, *signals: int) -> None:
+        await self.until(lambda: self.times_ready == 1)
+        for number in signals:
+            os.kill(os.getpid(), number)
+
     def run(self, doing: Callable[[], Coroutine[Any, Any, None]]) -> int:
         """The supervisor's status; ``doing`` runs beside it."""
 
@@ -91,12 +96,7 @@ class Watched:
 
 def test_nodes_serve_and_stop_in_order(tmp_path: Path) -> None:
     watched = Watched(tmp_path, 1, c1="serves", c2="serves", c3="serves", b4="serves")
-
-    async def doing() -> None:
-        await watched.until(lambda: watched.times_ready == 1)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    assert watched.run(doing) == 0
+    assert watched.run(lambda: watched.stop_once_ready(signal.SIGTERM)) == 0
     stopped = [name for name, _ in watched.notes("stopped")]
     assert stopped[:2] == ["b4", "c2"]
     assert sorted(stopped[2:]) == ["c1", "c3"], "the last majority, with the leader in it"
@@ -149,24 +149,13 @@ def test_a_node_that_cannot_start_ends_all(tmp_path: Path, status: str) -> None:
 def test_a_node_that_does_not_stop_is_killed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "STOP_S_MAX", 0.1)
     watched = Watched(tmp_path, c1="serves", b2="ignores")
-
-    async def doing() -> None:
-        await watched.until(lambda: watched.times_ready == 1)
-        os.kill(os.getpid(), signal.SIGTERM)
-
-    assert watched.run(doing) == 0
+    assert watched.run(lambda: watched.stop_once_ready(signal.SIGTERM)) == 0
     assert [words[0] for words in watched.notes("stopped")] == ["c1"]
 
 
 def test_a_second_signal_kills(tmp_path: Path) -> None:
     watched = Watched(tmp_path, c1="ignores", b2="ignores")
-
-    async def doing() -> None:
-        await watched.until(lambda: watched.times_ready == 1)
-        os.kill(os.getpid(), signal.SIGTERM)
-        os.kill(os.getpid(), signal.SIGINT)
-
-    assert watched.run(doing) == 128 + signal.SIGINT
+    assert watched.run(lambda: watched.stop_once_ready(signal.SIGTERM, signal.SIGINT)) == 128 + signal.SIGINT
 
 
 ORPHAN = """

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import errno
 import functools
 import gc
 import itertools
-import os
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -18,14 +16,13 @@ import msgspec
 import pluggy
 import pytest
 
-from blumfeld.net.connections import accepting
 from blumfeld.net.memory_metrics import memory_metrics
 from blumfeld.spi.hooks import Hooks
 from blumfeld.spi.transport import Exchange, Limits
 from blumfeld_kit.transport_contract.kit import Handler, Net, Receiver, eventually, hold
 from blumfeld_net_asyncio import Plugin, readiness
 from blumfeld_net_asyncio.plugin import Options
-from blumfeld_net_asyncio.readiness import TurnLoop, TurnSelector, new_loop, readiness_of
+from blumfeld_net_asyncio.readiness import TurnLoop, TurnSelector, new_loop
 from blumfeld_net_asyncio.transport import AsyncioTransport
 from tests.plugins.net_asyncio.net_asyncio_tools import NoLog
 
@@ -58,33 +55,6 @@ def test_the_hooks_make_loop_and_transport() -> None:
 def test_wrong_options_are_refused(options: bytes) -> None:
     with pytest.raises(msgspec.ValidationError):
         msgspec.json.decode(options, type=Plugin.options_class)
-
-
-def test_without_descriptors_it_waits_and_serves_on(
-    net: Net, log: NoLog, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The connection that could not be accepted is accepted later: it waits in the backlog."""
-    monkeypatch.setattr(accepting, "EXHAUSTED_PAUSE_MS", 50)
-    handler, before = net.serve()
-    before.send(b"x")
-    assert before.frame() == b"x"
-    accept = socket.socket.accept
-    failures = [errno.EMFILE, errno.ENFILE, errno.ECONNABORTED]
-
-    def failing(self: socket.socket) -> Any:
-        if failures:
-            code = failures.pop(0)
-            raise OSError(code, os.strerror(code))
-        return accept(self)
-
-    monkeypatch.setattr(socket.socket, "accept", failing)
-    client = net.connect(before.socket.getpeername()[1])
-    before.send(b"y")
-    assert before.frame() == b"y"
-    client.send(b"z")
-    assert client.frame() == b"z"
-    assert log.events == [("error", "no more connections are accepted for a while")] * 2
-    assert len(handler.opened_connections) == 2
 
 
 def test_refused_connections_are_logged_sparingly(net: Net, log: NoLog) -> None:
@@ -152,19 +122,6 @@ def test_dialled_connections_are_idle_too(net: Net) -> None:
 def test_a_negative_idle_time_means_never(net: Net) -> None:
     _, client = net.serve(limits=Limits(idle_ms_max=-1))
     assert client.is_quiet(0.1)
-
-
-def test_a_connection_that_has_gone_leaves_nothing_behind(net: Net) -> None:
-    _, client = net.serve()
-    client.send(b"x" * 200_000)
-    client.frame()
-    client.socket.close()
-    transport = net.transport
-    assert isinstance(transport, AsyncioTransport)
-    assert eventually(lambda: not transport._table.connections)
-    assert transport._table.count_of_host == {}
-    selector = readiness_of(net._loop)
-    assert eventually(lambda: len(selector._masks) == 1)  # type: ignore[attr-defined]
 
 
 def test_asyncio_works_on_the_loop_as_on_its_own() -> None:
