@@ -264,13 +264,6 @@ def dialed() -> tuple[DialedClient, Wire, list[Completion[Message]], list[Dialed
     return client, wire, answers, gone
 
 
-def test_dialed_answers_in_order() -> None:
-    client, wire, answers, _ = dialed()
-    client.frame(memoryview(agreeing_0(wire.frames[0])[4:]))
-    assert isinstance(answers[0].result(), ApiVersionsResponse)
-    assert not answers[1].done
-
-
 def test_records_of_a_dialed_answer_outlive_the_transport_s_memory() -> None:
     client, wire = DialedClient("t", "peer:1", lambda _: None), Wire()
     FakeRuntime().run(client.dial(wire, "peer", 1))  # type: ignore[arg-type]

@@ -14,7 +14,6 @@ from blumfeld.wire.errors import (
     CorruptBatch,
     ErrorCode,
     InvalidRecord,
-    is_retriable,
     message_of,
 )
 from tests.everyday import for_each
@@ -26,17 +25,6 @@ def test_codes_names_and_retriability_are_those_of_kafka() -> None:
     assert {fact["code"]: fact["name"] for fact in facts} == {int(code): code.name for code in ErrorCode}
     assert {fact["code"] for fact in facts if fact["retriable"]} == RETRIABLE
     assert {fact["code"] for fact in facts if fact["refreshMetadata"]} == REFRESHES_METADATA
-
-
-def test_a_few_codes_by_hand() -> None:
-    """A few codes that were read from the protocol guide, not from the table."""
-    assert int(ErrorCode.UNKNOWN_SERVER_ERROR) == -1
-    assert int(ErrorCode.NOT_LEADER_OR_FOLLOWER) == 6
-    assert int(ErrorCode.SHARE_SESSION_LIMIT_REACHED) == 133
-    assert is_retriable(6)
-    assert not is_retriable(ErrorCode.MESSAGE_TOO_LARGE)
-    assert not is_retriable(9999)
-    assert REFRESHES_METADATA < RETRIABLE
 
 
 @for_each(ErrorCode)

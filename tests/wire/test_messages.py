@@ -20,84 +20,6 @@ from tests.everyday import examples, first
 from tests.kafka_facts import golden_messages
 from tests.wire.schema_strategies import every_version, full, messages
 
-# By hand from the protocol guide: a second source beside the bytes that Kafka wrote.
-HAND_WRITTEN: list[tuple[str, int, str, dict[str, Any]]] = [
-    ("ApiVersionsRequest", 0, "", {}),
-    (
-        "ApiVersionsRequest",
-        3,
-        "02 61 03 312e 00",
-        {"clientSoftwareName": "a", "clientSoftwareVersion": "1."},
-    ),
-    (
-        "ApiVersionsResponse",
-        0,
-        "0023 00000001 0012 0000 0004",
-        {"errorCode": 35, "apiKeys": [{"apiKey": 18, "minVersion": 0, "maxVersion": 4}]},
-    ),
-    (
-        "ApiVersionsResponse",
-        3,
-        "0000 02 0000 0003 000d 00 00000007 02 01 08 0000000000000005 02 08 02 02 67 0001 0001 00",
-        {
-            "errorCode": 0,
-            "apiKeys": [{"apiKey": 0, "minVersion": 3, "maxVersion": 13}],
-            "throttleTimeMs": 7,
-            "finalizedFeaturesEpoch": 5,
-            "finalizedFeatures": [{"name": "g", "maxVersionLevel": 1, "minVersionLevel": 1}],
-        },
-    ),
-    ("HeartbeatRequest", 0, "0001 67 0000000a 0000", {"groupId": "g", "generationId": 10, "memberId": ""}),
-    (
-        "HeartbeatRequest",
-        4,
-        "02 67 0000000a 01 00 00",
-        {"groupId": "g", "generationId": 10, "memberId": "", "groupInstanceId": None},
-    ),
-    (
-        "ProduceRequest",
-        3,
-        "ffff 0001 00007530 00000001 0001 74 00000001 00000002 00000003 abcdef",
-        {
-            "transactionalId": None,
-            "acks": 1,
-            "timeoutMs": 30000,
-            "topicData": [{"name": "t", "partitionData": [{"index": 2, "records": "q83v"}]}],
-        },
-    ),
-    ("MetadataRequest", 1, "ffffffff", {"topics": None}),
-    (
-        "MetadataRequest",
-        12,
-        "02 00000000000000000000000000000001 00 00 01 00 00",
-        {
-            "topics": [{"topicId": "AAAAAAAAAAAAAAAAAAAAAQ", "name": None}],
-            "allowAutoTopicCreation": True,
-            "includeTopicAuthorizedOperations": False,
-        },
-    ),
-    (
-        "DescribeTopicPartitionsResponse",
-        0,
-        "00000000 01 01 02 74 00000003 00 00",
-        {"throttleTimeMs": 0, "topics": [], "nextCursor": {"topicName": "t", "partitionIndex": 3}},
-    ),
-    (
-        "DescribeTopicPartitionsResponse",
-        0,
-        "00000000 01 ff 00",
-        {"throttleTimeMs": 0, "topics": [], "nextCursor": None},
-    ),
-    ("OffsetCommitKey", 0, "0001 67 0001 74 00000004", {"group": "g", "topic": "t", "partition": 4}),
-    (
-        "TopicRecord",
-        0,
-        "02 74 00000000000000000000000000000002 00",
-        {"name": "t", "topicId": "AAAAAAAAAAAAAAAAAAAAAg"},
-    ),
-    ("EndTxnMarker", 0, "00000009", {"coordinatorEpoch": 9}),
-]
-
 
 def agrees(name: str, version: int, data: bytes, value: dict[str, Any]) -> None:
     """Bytes, message and JSON form say the same, by both codecs."""
@@ -110,17 +32,6 @@ def agrees(name: str, version: int, data: bytes, value: dict[str, Any]) -> None:
     assert written == value
     assert list(written) == list(value)
     assert from_json(cls, version, value) == message
-
-
-@pytest.mark.parametrize(
-    ("name", "version", "text", "value"),
-    HAND_WRITTEN,
-    ids=lambda v: str(v)[:30] if isinstance(v, str) else "",
-)
-def test_reads_and_writes_the_hand_written_bytes(
-    name: str, version: int, text: str, value: dict[str, Any]
-) -> None:
-    agrees(name, version, bytes.fromhex(text), value)
 
 
 def test_reads_and_writes_kafkas_bytes_of_every_message_and_version() -> None:

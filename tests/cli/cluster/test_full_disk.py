@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
-from itertools import pairwise
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +17,9 @@ import pytest
 
 from blumfeld.cli.app import run_app
 from blumfeld.testing.process import BrokerProcess, free_port
-from tests.cli.cluster.test_rolling import PARTITIONS, Load
+from campaigns.cluster.load import TOPIC, Load
+from campaigns.cluster.producers import Librdkafka
+from tests.cli.cluster.test_rolling import PARTITIONS, RECORDS_PER_S
 
 pytestmark = [
     pytest.mark.slow,
@@ -33,18 +35,6 @@ AWAY_S, BACK_S = 5.0, 20.0
 """Longest time until others lead, and until each ISR is whole again. A busy machine needs a part of it."""
 GAP_S = 8.0
 """Longest time without an acknowledgement. It was 14 s and more when a full leader led on."""
-
-
-class TimedLoad(Load):
-    """Notes when each record is acknowledged."""
-
-    def __init__(self, servers: str) -> None:
-        self.times: list[float] = []
-        super().__init__(servers)
-
-    def _report(self, error: object, message: object) -> None:
-        super()._report(error, message)
-        self.times.append(time.monotonic())
 
 
 @pytest.fixture
@@ -80,7 +70,7 @@ def test_a_full_disk_costs_no_leader_and_no_restart(
     confluent: Any = pytest.importorskip("confluent_kafka.admin")
 
     def partitions() -> dict[int, Any]:
-        found: dict[int, Any] = admin.list_topics("load", timeout=10).topics["load"].partitions
+        found: dict[int, Any] = admin.list_topics(TOPIC, timeout=10).topics[TOPIC].partitions
         return found
 
     def within(seconds: float, condition: Callable[[dict[int, Any]], bool]) -> float:
@@ -98,7 +88,9 @@ def test_a_full_disk_costs_no_leader_and_no_restart(
     assert status == 0, said.out + said.err
     servers = said.out.rsplit("bootstrap.servers=")[1].strip()
     admin = confluent.AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    load = TimedLoad(servers)
+    load = Load(servers, PARTITIONS, RECORDS_PER_S, Librdkafka)
+    load.make_topic(3, {})
+    load.start()
     within(BACK_S, lambda found: all(len(one.isrs) == 3 for one in found.values()))
     assert FULL in {one.leader for one in partitions().values()}
     began, filler = time.monotonic(), small / "filler"
@@ -108,13 +100,14 @@ def test_a_full_disk_costs_no_leader_and_no_restart(
         fill(filler)
         assert all(one.leader not in (-1, FULL) for one in partitions().values())
         time.sleep(0.5)
-    acknowledged = load.acknowledged
+    freed = time.monotonic()
     filler.unlink()
     within(BACK_S, lambda found: all(len(one.isrs) == 3 for one in found.values()))
-    load.end()
-    assert load.refused == []
-    assert load.acknowledged > acknowledged > PARTITIONS
-    assert max(later - earlier for earlier, later in pairwise(load.times)) < GAP_S
+    assert load.await_acks(freed, BACK_S)
+    load.finish()
+    assert (dict(load.given_up), load.account().lost, load.wrong) == ({}, 0, [])
+    times = sorted(chain.from_iterable(load.ack_times))
+    assert max(later - earlier for earlier, later in pairwise(times)) < GAP_S
 
 
 def test_a_node_stops_on_a_full_disk_and_starts_once_there_is_room(tmp_path: Path, small: Path) -> None:

@@ -141,23 +141,6 @@ def test_our_files_are_those_that_kafka_wrote(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-def test_kafkas_tool_writes_the_same(tmp_path: Path) -> None:
-    levels = our_levels(tmp_path)
-    not_ours = off(*(name for name in OTHERS if name not in levels))
-    done = kafka_formats(tmp_path, "--initial-controllers", CONTROLLERS, *not_ours)
-    assert done.returncode == 0, done.stderr
-    assert we_format(tmp_path, "--initial-controllers", CONTROLLERS) == 0
-    for name in (FIRST_CHECKPOINT, "bootstrap.checkpoint"):
-        kafkas, ours = ((tmp_path / who / name).read_bytes() for who in ("kafka", "ours"))
-        assert without_times(ours) == without_times(kafkas), name
-    metas = [
-        decode_meta_properties((tmp_path / who / "meta.properties").read_bytes()) for who in ("kafka", "ours")
-    ]
-    assert metas[0] == metas[1]
-
-
-@pytest.mark.slow
-@pytest.mark.timeout(300)
 def test_a_standalone_voter_as_kafkas(tmp_path: Path) -> None:
     """The directory id is made anew, so only the rest of the bytes can be the same."""
     done = kafka_formats(tmp_path, "--standalone")

@@ -7,7 +7,6 @@ from typing import Literal
 import msgspec
 import pytest
 
-from blumfeld.config.addresses import host_and_port
 from blumfeld.kernel.composing.plan import make_plan
 from blumfeld.kernel.manifest.sections import Manifest, listener_sections, read_manifest
 from blumfeld.plugging.errors import ManifestError
@@ -82,12 +81,6 @@ def test_transactions_are_composed_unless_they_are_left_out() -> None:
 )
 def test_a_wrong_value_is_named_with_its_place(override: str, complaint: str) -> None:
     assert_refused(complaint, override)
-
-
-def test_a_wrong_bind_is_told_once() -> None:
-    """What clients would be told follows from it, and is not compared."""
-    (found,) = complaints(listeners('name="P", bind="here"'))
-    assert found.startswith('m.toml: network.listeners[0].bind: found "here"; allowed: HOST:PORT')
 
 
 @pytest.mark.parametrize(
@@ -194,11 +187,6 @@ def test_kafkas_own_keys_are_checked_by_kafkas_table(key: str, complaint: str) -
 )
 def test_plugins_that_cannot_be(override: str, complaint: str) -> None:
     assert_refused(complaint, override, broken="nowhere.to.be.found:Plugin")
-
-
-def test_a_storage_may_not_wrap_itself() -> None:
-    wrong = 'storage.options.local: found "storage_wrap"; allowed: another storage'
-    assert_refused(wrong, "storage.plugin=storage_wrap", "storage.options.local=storage_wrap")
 
 
 FAULTY = """
@@ -350,9 +338,13 @@ def test_log_directories_that_cannot_be(directories: str, complaint: str) -> Non
 
 
 def test_log_directories_are_given_one_way() -> None:
-    """``data_dir`` beside ``data_dirs`` would say two things."""
-    found = complaints('node.data_dirs=["a"]', "node.data_dir=b")
-    assert found == ['m.toml: node.data_dir: found "b" beside node.data_dirs; allowed: one of the two']
+    wrong = 'node.data_dir: found "b" beside node.data_dirs; allowed: one of the two'
+    assert_refused(wrong, 'node.data_dirs=["a"]', "node.data_dir=b")
+
+
+def test_a_storage_may_not_wrap_itself() -> None:
+    wrong = 'storage.options.local: found "storage_wrap"; allowed: another storage'
+    assert_refused(wrong, "storage.plugin=storage_wrap", "storage.options.local=storage_wrap")
 
 
 def test_log_directories_in_their_order() -> None:
@@ -402,17 +394,11 @@ def test_no_file_at_all_is_a_single_node_on_9092() -> None:
 
 
 def test_listen_moves_the_first_broker_listener() -> None:
-    text = (
-        "[[network.listeners]]\nname='C'\nkind='controller'\nbind='h:1'\n"
-        "[[network.listeners]]\nname='A'\nbind='h:2'\n[[network.listeners]]\nname='B'\nbind='h:3'\n"
-    ).replace("network.listeners", "listeners")
-    manifest = read_manifest(None, overrides=["network.listeners=" + _inline(text)], listen="127.0.0.1:0")
+    rows = listeners(
+        'name="C", kind="controller", bind="h:1"', 'name="A", bind="h:2"', 'name="B", bind="h:3"'
+    )
+    manifest = read_manifest(None, overrides=[rows], listen="127.0.0.1:0")
     assert [section.bind for section in listener_sections(manifest)] == ["h:1", "127.0.0.1:0", "h:3"]
-
-
-def _inline(text: str) -> str:
-    rows = [", ".join(table.strip().splitlines()) for table in text.split("[[listeners]]") if table.strip()]
-    return "[" + ", ".join("{" + row + "}" for row in rows) + "]"
 
 
 def test_listen_without_a_broker_listener_is_refused() -> None:
@@ -450,12 +436,6 @@ def test_plugins_stand_in_the_order_in_which_parts_are_made() -> None:
         ("replication", "replication_fake"),
         ("groups", "groups_fake"),
     ]
-
-
-def test_addresses() -> None:
-    assert host_and_port("localhost:0") == ("localhost", 0)
-    assert host_and_port("[::1]:9092") == ("::1", 9092)
-    assert host_and_port(":9092") == ("", 9092)
 
 
 def test_a_word_that_is_none_of_those_allowed_names_them() -> None:

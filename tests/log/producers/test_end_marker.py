@@ -7,7 +7,7 @@ import pytest
 from blumfeld.log.producers.end_marker import EndMarker, end_marker_of
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import InvalidRecord
-from tests.log.batches import batch_bytes, marker
+from tests.log.batches import batch_bytes
 
 ABORT_BY_KAFKA = bytes.fromhex(
     "00000000000000090000004200000002023dd718ef0030000000000000018bcfe568000000018bcfe568000000000000"
@@ -23,11 +23,6 @@ def test_an_abort_of_kafka() -> None:
     batch = RecordBatch(memoryview(ABORT_BY_KAFKA))
     batch.verify_crc()
     assert end_marker_of(batch) == EndMarker(committed=False, coordinator_epoch=5)
-
-
-@pytest.mark.parametrize("committed", [True, False])
-def test_a_marker_of_our_tests(committed: bool) -> None:
-    assert end_marker_of(marker(3, 7, 1, committed=committed, coordinator_epoch=9)) == EndMarker(committed, 9)
 
 
 def test_other_control_records_end_nothing() -> None:

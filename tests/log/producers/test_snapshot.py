@@ -27,23 +27,31 @@ BY_KAFKA_AFTER_A_MARKER = bytes.fromhex(
 )
 
 
-def test_a_snapshot_of_kafka_with_an_open_transaction() -> None:
-    entry = ProducerEntry(
-        producer_id=0,
-        epoch=2,
-        batches=(WrittenBatch(0x13E, 0x7FA, 23, 0x1A1FD99D737),),
-        last_timestamp_ms=0x1A1FD99D737,
-        coordinator_epoch=0,
-        txn_first_offset=0x6BC,
-    )
-    assert decode_snapshot(BY_KAFKA_WITH_OPEN_TRANSACTION) == [entry]
-    assert encode_snapshot([entry]) == BY_KAFKA_WITH_OPEN_TRANSACTION
-
-
-def test_a_snapshot_of_kafka_in_which_a_marker_began_a_new_epoch() -> None:
-    entry = ProducerEntry(producer_id=0, epoch=5, last_timestamp_ms=0x1A1FD99D92C, coordinator_epoch=0)
-    assert decode_snapshot(BY_KAFKA_AFTER_A_MARKER) == [entry]
-    assert encode_snapshot([entry]) == BY_KAFKA_AFTER_A_MARKER
+@pytest.mark.parametrize(
+    ("data", "entry"),
+    [
+        pytest.param(
+            BY_KAFKA_WITH_OPEN_TRANSACTION,
+            ProducerEntry(
+                producer_id=0,
+                epoch=2,
+                batches=(WrittenBatch(0x13E, 0x7FA, 23, 0x1A1FD99D737),),
+                last_timestamp_ms=0x1A1FD99D737,
+                coordinator_epoch=0,
+                txn_first_offset=0x6BC,
+            ),
+            id="an open transaction",
+        ),
+        pytest.param(
+            BY_KAFKA_AFTER_A_MARKER,
+            ProducerEntry(producer_id=0, epoch=5, last_timestamp_ms=0x1A1FD99D92C, coordinator_epoch=0),
+            id="a marker began a new epoch",
+        ),
+    ],
+)
+def test_a_snapshot_of_kafka_both_ways(data: bytes, entry: ProducerEntry) -> None:
+    assert decode_snapshot(data) == [entry]
+    assert encode_snapshot([entry]) == data
 
 
 def test_an_empty_snapshot_is_ten_bytes() -> None:

@@ -48,18 +48,6 @@ def test_only_the_newest_of_each_key_is_left_below_the_active_segment(log: Log) 
     assert log.log.size_bytes() == sum(len(batch.data) for batch in log.read_all())
 
 
-def test_it_is_there_after_a_restart_and_nothing_else(log: Log) -> None:
-    finish(log, start_round(log))
-    log.node.runtime.advance(70_000)
-    found = names(log)
-    assert leftovers(found) == []
-    node = log.node.crash(power_cut=False)
-    again = opened(node)
-    assert again.spans() == AFTER
-    node.stop()
-    assert leftovers(names(again)) == []
-
-
 def test_offsets_that_fell_out_before_an_empty_active_segment_read_as_nothing() -> None:
     """The end of a segment is gone, and the active one is empty: there is nothing to read, and no error."""
     node = new_node()
@@ -114,18 +102,6 @@ def test_a_round_is_throttled(log: Log) -> None:
     result = finish(log, start_round(log, bytes_per_second_max=100.0))
     assert 10_000 < runtime.monotonic_ms() - began < 40_000
     assert result.seconds < 1.0, "waiting is no work"
-
-
-def test_appends_and_reads_go_on_meanwhile(log: Log) -> None:
-    done = start_round(log, bytes_per_second_max=100.0)
-    log.node.runtime.advance(1000)
-    before = log.spans()
-    log.append(keyed(7, 100))
-    log.log.roll()
-    log.append(keyed(7, 101))
-    assert log.spans() == [*before, (15, 16), (16, 17)]
-    finish(log, done)
-    assert log.spans() == [*AFTER, (15, 16), (16, 17)]
 
 
 def test_regions_and_readers_of_the_old_segments_live_on() -> None:

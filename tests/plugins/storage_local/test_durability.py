@@ -86,16 +86,13 @@ def test_an_interval_goes_with_interval_only() -> None:
             msgspec.convert(wrong, Options)
 
 
-def test_the_promise_says_what_each_ack_means() -> None:
+def test_the_promise_says_what_each_ack_means_and_what_topics_ask_for_by_default() -> None:
+    """``log.flush.interval.messages = 1`` is a sync before each ack, as ``every`` is."""
     promises = {mode: Durability(mode, 250).promise() for mode in ("never", "interval", "every")}
     assert all("acks=1" in promise and "acks=all" in promise for promise in promises.values())
     assert "page cache" in promises["never"]
     assert "250 ms" in promises["interval"]
     assert "fdatasync" in promises["every"]
-
-
-def test_the_promise_says_what_topics_ask_for_by_default() -> None:
-    """``log.flush.interval.messages = 1`` is a sync before each ack, as ``every`` is."""
     assert "(flush.messages = 10, flush.ms, on roll)" in Durability(flush_messages=10).promise()
     assert "flush.ms = 500" in Durability(flush_ms=500).promise()
     each = Durability(flush_messages=1).promise()

@@ -227,16 +227,6 @@ def test_opening_a_clean_log_touches_no_file_of_it(node: Node) -> None:
     assert log.spans()[-1] == (600, 602)
 
 
-def test_closing_an_untouched_log_syncs_nothing(node: Node) -> None:
-    node.open().fill(3)
-    node.stop()
-    node.restart()
-    log = node.open()
-    calls(node)
-    log.log.close()
-    assert calls(node) == {}
-
-
 # What it finds
 
 

@@ -10,7 +10,7 @@ import pytest
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionResult
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogNotOpenError, TopicPartition, WriteOutcome
-from blumfeld_kit.storage_driver.node import PARTITION, TIME_MS, Log, Node, make_batch
+from blumfeld_kit.storage_driver.node import PARTITION, Log, Node, make_batch
 from tests.plugins.storage_local.local_node import Events, new_node
 from tests.plugins.storage_local.moving_tools import (
     PATHS,
@@ -37,19 +37,6 @@ def log(node: Node) -> Log:
 # A move
 
 
-def test_a_log_is_the_same_in_its_new_place(node: Node, log: Log) -> None:
-    before, size, found = log.read_all(), log.log.size_bytes(), log.time(TIME_MS)
-    directory_id = begin(node)
-    node.runtime.advance(1000)
-    assert node.watcher.moves == [(PARTITION, directory_id)]
-    assert log.log.directory_id == directory_id
-    assert (log.read_all(), log.log.size_bytes(), log.time(TIME_MS)) == (before, size, found)
-    assert all(path.startswith("/b/topic-0/") for info in log.log.segments() for path in info.files)
-    log.fill(2)
-    assert log.spans(120) == [(120, 122)]
-    assert lies_in(node, "/b")
-
-
 def test_a_restart_finds_it_there_with_its_checkpoints(node: Node, log: Log) -> None:
     node.storage.checkpoint([(PARTITION, 77)])
     move(node)
@@ -62,17 +49,6 @@ def test_a_restart_finds_it_there_with_its_checkpoints(node: Node, log: Log) -> 
     assert node.listener.recoveries == []
     assert log.read_all() == before
     assert node.runtime.files.read_bytes("/a/recovery-point-offset-checkpoint") == b"0\n0\n"
-
-
-def test_it_comes_back(node: Node, log: Log) -> None:
-    before = log.read_all()
-    for path in ("/b", "/c", "/a"):
-        move(node, path)
-        log.fill(1)
-        assert lies_in(node, path)
-    assert log.read_all()[: len(before)] == before
-    node.crash(power_cut=False)
-    assert node.open(**SMALL).log.written_end_offset == 123
 
 
 def test_indexes_and_times_of_change_are_those_of_the_log(node: Node, log: Log) -> None:
