@@ -17,8 +17,7 @@ import pytest
 
 from blumfeld.cli.app import run_app
 from blumfeld.testing.process import BrokerProcess, free_port
-from campaigns.cluster.load import TOPIC, Load
-from campaigns.cluster.producers import Librdkafka
+from campaigns.clients.load.load import TOPIC, Load
 from tests.cli.cluster.test_rolling import PARTITIONS, RECORDS_PER_S
 
 pytestmark = [
@@ -88,7 +87,7 @@ def test_a_full_disk_costs_no_leader_and_no_restart(
     assert status == 0, said.out + said.err
     servers = said.out.rsplit("bootstrap.servers=")[1].strip()
     admin = confluent.AdminClient({"bootstrap.servers": servers, "log_level": 0})
-    load = Load(servers, PARTITIONS, RECORDS_PER_S, Librdkafka)
+    load = Load(servers, PARTITIONS, RECORDS_PER_S)
     load.make_topic(3, {})
     load.start()
     within(BACK_S, lambda found: all(len(one.isrs) == 3 for one in found.values()))

@@ -11,8 +11,7 @@ import pytest
 
 from blumfeld.cli.app import run_app
 from blumfeld.testing.process import free_port
-from campaigns.cluster.load import Load
-from campaigns.cluster.producers import Librdkafka
+from campaigns.clients.load.load import Load
 
 pytestmark = [
     pytest.mark.slow,
@@ -43,7 +42,7 @@ def test_each_node_is_restarted_without_an_error(tmp_path: Path, capsys: pytest.
     flags = [part for one in settings for part in ("--set", one)]
     said = cluster("up", "3", "--listen", f"127.0.0.1:{free_port(adjacent=22)}", *flags)
     try:
-        load = Load(said.rpartition("bootstrap.servers=")[2].strip(), PARTITIONS, RECORDS_PER_S, Librdkafka)
+        load = Load(said.rpartition("bootstrap.servers=")[2].strip(), PARTITIONS, RECORDS_PER_S)
         load.make_topic(3, {})
         load.start()
         for node in ("1", "2", "3"):
