@@ -48,37 +48,25 @@ def indexed(log: bytes) -> tuple[bytes, bytes]:
     return indexer.offsets.encode(), indexer.times.encode()
 
 
-def verified(
-    log: bytes,
-    offsets: bytes | None = None,
-    times: bytes | None = None,
-    aborted: bytes | None = None,
-    *,
-    deep: bool = False,
-) -> SegmentSummary:
-    segment = SegmentBytes(
-        base_offset=BASE,
-        log=memoryview(log),
-        offset_index=offsets,
-        time_index=times,
-        transaction_index=aborted,
-    )
-    return verify_segment(segment, deep=deep)
-
-
 def findings(
     log: bytes, offsets: bytes | None = None, times: bytes | None = None, aborted: bytes | None = None
 ) -> list[Finding]:
-    """With the indexes of a sound log unless others are given."""
-    sound = indexed(log_bytes())
-    return verified(
-        log, sound[0] if offsets is None else offsets, sound[1] if times is None else times, aborted
-    ).findings
+    made = indexed(log_bytes()) if offsets is None or times is None else (b"", b"")
+    segment = SegmentBytes(
+        base_offset=BASE,
+        log=memoryview(log),
+        offset_index=made[0] if offsets is None else offsets,
+        time_index=made[1] if times is None else times,
+        transaction_index=aborted,
+    )
+    return verify_segment(segment).findings
 
 
 def test_a_sound_segment_gives_no_finding_and_the_right_counts() -> None:
     log = log_bytes(epoch_every=5)
-    seen = verified(log, *indexed(log))
+    offsets, times = indexed(log)
+    segment = SegmentBytes(base_offset=BASE, log=memoryview(log), offset_index=offsets, time_index=times)
+    seen = verify_segment(segment)
     assert seen.findings == []
     assert (seen.batches, seen.records, seen.next_offset, seen.max_timestamp_ms) == (12, 24, BASE + 24, 1110)
     assert seen.first_epochs == [(0, BASE), (1, BASE + 10), (2, BASE + 20)]
@@ -134,9 +122,12 @@ def test_zeros_behind_the_last_entry_are_no_fault() -> None:
 
 
 def test_missing_indexes_are_to_be_rebuilt_unless_there_is_nothing_to_index() -> None:
-    missing = verified(log_bytes()).findings
-    assert [(found.problem, found.mending) for found in missing] == [("missing", Mending.REBUILD)] * 2
-    assert verified(b"").findings == []
+    segment = SegmentBytes(base_offset=BASE, log=memoryview(log_bytes()), offset_index=None, time_index=None)
+    assert [(f.problem, f.mending) for f in verify_segment(segment).findings] == [
+        ("missing", Mending.REBUILD)
+    ] * 2
+    empty = SegmentBytes(base_offset=BASE, log=memoryview(b""), offset_index=None, time_index=None)
+    assert verify_segment(empty).findings == []
 
 
 def test_an_aborted_transaction_needs_its_marker() -> None:
@@ -159,8 +150,10 @@ def test_records_that_are_no_records_are_found_when_looked_for() -> None:
     """The CRC is right, so whoever wrote it wrote nonsense."""
     good = build_batch([Record(key=b"k", value=b"v")], base_offset=BASE)
     log = bytes(good) + batch_bytes(BASE + 1, 3, payload=b"\xff" * 20)
-    assert verified(log, *indexed(log)).findings == []
-    (found,) = verified(log, *indexed(log), deep=True).findings
+    offsets, times = indexed(log)
+    segment = SegmentBytes(base_offset=BASE, log=memoryview(log), offset_index=offsets, time_index=times)
+    assert verify_segment(segment).findings == []
+    (found,) = verify_segment(segment, deep=True).findings
     assert found.mending is Mending.NONE
     assert f"offset {BASE + 1}" in found.problem
 
