@@ -44,17 +44,15 @@ def test_a_node_of_a_cluster_makes_up_no_id(tmp_path: Path) -> None:
     assert cluster_id_of(runtime(), dirs, 1, None, may_be_new=False) == "theirs"
 
 
-def test_a_new_node_takes_what_the_manifest_says_or_a_new_id(tmp_path: Path) -> None:
-    dirs = [str(tmp_path / "a"), str(tmp_path / "b")]
-    assert cluster_id_of(runtime(), dirs, 1, "wanted") == "wanted"
-    assert cluster_id_of(runtime(), dirs, 1, None) == uuid_text(NEW)
-
-
-def test_any_directory_says_it_for_all(tmp_path: Path) -> None:
+def test_any_directory_says_it_for_all_and_a_new_node_takes_what_the_manifest_says_or_a_new_id(
+    tmp_path: Path,
+) -> None:
     """A disk that was added has nothing on it yet."""
-    dirs = [str(tmp_path / "new"), of_cluster(tmp_path / "b", "old", b"b" * 16)]
-    assert cluster_id_of(runtime(), dirs, 1, None) == "old"
-    assert cluster_id_of(runtime(), dirs, 1, "old") == "old"
+    new = str(tmp_path / "new")
+    assert cluster_id_of(runtime(), [new], 1, "wanted") == "wanted"
+    assert cluster_id_of(runtime(), [new], 1, None) == uuid_text(NEW)
+    dirs = [new, of_cluster(tmp_path / "b", "old", b"b" * 16)]
+    assert cluster_id_of(runtime(), dirs, 1, None) == cluster_id_of(runtime(), dirs, 1, "old") == "old"
 
 
 def test_another_cluster_or_node_is_refused_whichever_directory_says_so(tmp_path: Path) -> None:

@@ -66,24 +66,6 @@ def view() -> ClusterView:
     return cluster_view(NODES, processes, [2], quorum_view(QUORUM, 9_000), METADATA, {1: 0, 2: 40}, [(1, 2)])
 
 
-def test_the_quorum_is_as_its_leader_sees_it() -> None:
-    quorum = quorum_view(QUORUM, 9_000)
-    assert (quorum.leader, quorum.epoch, quorum.high_watermark) == (2, 7, 95)
-    found = [(one.id, one.is_voter, one.lag, one.caught_up_ms_ago) for one in quorum.replicas]
-    assert found == [(1, True, 5, 500), (2, True, 0, 0), (3, False, 101, None)]
-
-
-def test_partitions_are_counted_by_broker() -> None:
-    one, two, three = view().nodes
-    assert [(node.leads, node.replicas, node.not_in_sync) for node in (one, two, three)] == [
-        (2, 3, 1),
-        (1, 3, 1),
-        (0, 3, 1),
-    ]
-    assert [node.answers for node in (one, two, three)] == [False, True, False]
-    assert [node.lag for node in (one, two, three)] == [0, 40, None]
-
-
 def test_partitions_that_lack_something_are_named() -> None:
     found = view()
     assert (found.topics, found.partitions, found.without_leader, found.under_replicated) == (2, 4, 1, 3)

@@ -61,14 +61,6 @@ def test_the_first_event_after_the_port_is_open_sets_it_up() -> None:
     assert [event for _, event, _ in rendered.events] == ["one"]
 
 
-def test_flush_says_everything_before_the_end() -> None:
-    rendered = Rendered()
-    logs = EventLogs(rendered.prepare)
-    logs.named("a").error("could not")
-    logs.flush()
-    assert [event for _, event, _ in rendered.events] == ["could not"]
-
-
 def test_what_is_kept_is_bounded_and_the_loss_is_told() -> None:
     rendered = Rendered()
     logs = EventLogs(rendered.prepare)

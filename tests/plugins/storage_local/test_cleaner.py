@@ -1,11 +1,10 @@
-"""The cleaner at work in a real broker, with real clients: compacted topics, and the groups' own."""
+"""The cleaner at work in a real broker, with real clients."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pytest
 from confluent_kafka import Consumer, Producer, TopicPartition
@@ -22,11 +21,6 @@ COMPACTED = {
     "min.cleanable.dirty.ratio": "0.05",
 }
 NETWORKS = ["net_asyncio", pytest.param("net_uring", marks=needs_ring)]
-
-
-def make_broker(network: str = "net_asyncio", data_dir: str | None = None) -> EmbeddedBroker:
-    manifest = {"network": {"plugin": network}}
-    return EmbeddedBroker(storage="storage_local", config=CONFIG, manifest=manifest, data_dir=data_dir)
 
 
 def create(broker: EmbeddedBroker, topic: str) -> None:
@@ -76,14 +70,11 @@ def rounds(broker: EmbeddedBroker) -> float:
     return float(found["blumfeld_log_cleaner_passes_total"])
 
 
-def log_of(broker: EmbeddedBroker, topic: str) -> Any:
-    partitions: Any = cast("Any", broker.node.broker).partitions
-    return partitions.find(topic, 0).log
-
-
 @pytest.mark.parametrize("network", NETWORKS)
 def test_a_consumer_sees_the_newest_values_while_producing_goes_on(network: str) -> None:
-    with make_broker(network) as broker:
+    with EmbeddedBroker(
+        storage="storage_local", config=CONFIG, manifest={"network": {"plugin": network}}
+    ) as broker:
         create(broker, "state")
         producer = Producer({"bootstrap.servers": broker.bootstrap_servers, "acks": "all"})
         for start in range(0, 60, 20):
@@ -96,28 +87,3 @@ def test_a_consumer_sees_the_newest_values_while_producing_goes_on(network: str)
         assert len(found) < 30 * KEYS
         newest = {key: value for _, key, value in found}
         assert newest == {b"%d" % key: b"59" * 20 for key in range(KEYS)}
-
-
-def test_a_group_finds_its_offsets_in_a_compacted_topic(tmp_path: Path) -> None:
-    """``__consumer_offsets`` is compacted too; the coordinator's replay needs only the newest of each key."""
-    with make_broker(data_dir=str(tmp_path)) as broker:
-        create(broker, "t")
-        consumers = {
-            group: Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
-            for group in ("one", "two")
-        }
-        for offset in range(1, 101):
-            for number, consumer in enumerate(consumers.values()):
-                at = TopicPartition("t", 0, offset + number)
-                consumer.commit(offsets=[at], asynchronous=False)
-            if offset % 25 == 0:
-                broker.call(log_of(broker, "__consumer_offsets").roll)
-        wait_until(lambda: broker.call(lambda: log_of(broker, "__consumer_offsets").cleaned_end_offset) > 100)
-        for consumer in consumers.values():
-            consumer.close()
-    with make_broker(data_dir=str(tmp_path)) as broker:
-        for number, group in enumerate(("one", "two")):
-            consumer = Consumer({"bootstrap.servers": broker.bootstrap_servers, "group.id": group})
-            committed = consumer.committed([TopicPartition("t", 0)], timeout=20)
-            assert committed[0].offset == 100 + number
-            consumer.close()

@@ -82,12 +82,6 @@ def test_the_time_of_change_stays_that_of_the_newest_source(log: Log) -> None:
     assert log.log.segments()[0].modified_ms == 1_234_000
 
 
-def test_a_log_without_sealed_segments_has_nothing_to_compact() -> None:
-    log = opened(new_node())
-    log.append(keyed(1, 1))
-    assert finish(log, start_round(log)).segments_before == 0
-
-
 def test_only_one_round_at_a_time(log: Log) -> None:
     done = start_round(log)
     with pytest.raises(ValueError, match="is being compacted"):
