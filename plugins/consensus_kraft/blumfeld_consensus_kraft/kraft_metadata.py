@@ -34,7 +34,7 @@ from blumfeld_consensus_kraft.replica import MetadataReplica
 class KraftMetadata:
     """``ClusterMetadata`` of one node.
 
-    :param force_empty_metadata: as of ``opening.open_metadata``
+    :param force_empty_metadata: as of ``opened_metadata.open_metadata``
     :param notice_dead: notice at once that another node's process is gone (ADR 0033)
     """
 

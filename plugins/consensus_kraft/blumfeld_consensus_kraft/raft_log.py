@@ -12,7 +12,7 @@ Four ends, from the largest down:
 * ``committed_end``: the high watermark, as far as it is written here. It never goes back.
 
 ``leader-epoch-checkpoint`` is written beside the flush, and the flushed end waits for it: the file knows the epochs of
-all that is flushed. ``loading.load`` mends the rest of it at a start.
+all that is flushed. ``stored_state.load`` mends the rest of it at a start.
 """
 
 from __future__ import annotations
@@ -237,7 +237,7 @@ class RaftLog:
         """Drop all records: the log goes on behind the snapshot ``(offset, epoch)``, which was fetched from the leader.
         All below is committed; ``committed`` is not called for it. Older snapshots are deleted.
 
-        A crash before this leaves the snapshot and the old log: ``loading.load`` makes the cut then.
+        A crash before this leaves the snapshot and the old log: ``stored_state.load`` makes the cut then.
 
         :raises ValueError: there is no such snapshot, or more than it contains is committed; nothing is changed
         :raises OSError: the log can't be emptied; as :meth:`truncate_to`

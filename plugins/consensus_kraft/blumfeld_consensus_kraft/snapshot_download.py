@@ -120,7 +120,7 @@ class SnapshotDownload:
         progress: Callable[[], None] = lambda: None,
     ) -> Loaded:
         """All chunks are there: put the file in its place and load its image. Then call
-        ``RaftLog.truncate_fully_to``; a crash before that is made good by the next start (``loading.load``).
+        ``RaftLog.truncate_fully_to``; a crash before that is made good by the next start (``stored_state.load``).
 
         :param progress: called after each megabyte that was loaded
         :raises ValueError: the snapshot is cut off, or holds a record that this build can't read, or it was aborted

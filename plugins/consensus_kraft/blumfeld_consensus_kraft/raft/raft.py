@@ -143,7 +143,7 @@ class Raft:
         role = self.role
         if isinstance(role, Leader):
             if role.leadership.quorum_is_lost(now_ms):
-                self._resign(now_ms)
+                self._resign(role.leadership, now_ms)
         elif now_ms < role.deadline_ms:
             pass
         elif isinstance(role, Prospective):
@@ -161,7 +161,7 @@ class Raft:
     def resign(self, now_ms: float) -> list[effects.Effect]:
         """Hand over to the voter with the most records, if this replica leads."""
         if isinstance(self.role, Leader):
-            self._resign(now_ms)
+            self._resign(self.role.leadership, now_ms)
         return self._effects(now_ms)
 
     def log_changed(self, now_ms: float) -> list[effects.Effect]:
@@ -475,10 +475,11 @@ class Raft:
         role = Unattached(deadline_ms, fetch_at=now_ms, asked=asked, unasked=unasked or set())
         self._become(role, epoch, NO_LEADER, self.voted if epoch == self.epoch else None)
 
-    def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> None:
+    def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> Follower:
         role = Follower(leader_id, now_ms + self._settings.fetch_timeout_ms, fetch_at=now_ms)
         role.waits_for_log = not is_flushed(self._log)
         self._become(role, epoch, leader_id, self.voted if epoch == self.epoch else None)
+        return role
 
     def _become_prospective(self, now_ms: float) -> None:
         last = self.role.leader_id if isinstance(self.role, Follower) else NO_LEADER
@@ -496,9 +497,8 @@ class Raft:
         if role.last_leader_id == NO_LEADER:
             self._become_unattached(self.epoch, now_ms, pause_ms=pause_ms)
             return
-        self._become_follower(self.epoch, role.last_leader_id, now_ms)
-        assert isinstance(self.role, Follower)
-        self.role.deadline_ms = now_ms + pause_ms
+        follower = self._become_follower(self.epoch, role.last_leader_id, now_ms)
+        follower.deadline_ms = now_ms + pause_ms
 
     def _stand(self, now_ms: float) -> None:
         """Begin an epoch as a candidate, with this replica's own vote."""
@@ -520,9 +520,8 @@ class Raft:
         self._become(Leader(leadership), self.epoch, self.me.id, self.voted)
         self._out.append(effects.Lead(self.epoch, granting))
 
-    def _resign(self, now_ms: float) -> None:
-        assert isinstance(self.role, Leader)
-        successors = self.role.leadership.successors()
+    def _resign(self, leadership: Leadership, now_ms: float) -> None:
+        successors = leadership.successors()
         pause_ms = self._settings.election_timeout_ms if self.is_alone else self._pauses.election_ms()
         if not self.is_voter:  # removed: it stands no more, and looks for the next leader soon
             pause_ms = self._settings.retry_backoff_ms
@@ -535,7 +534,9 @@ class Raft:
         if leadership.moved_high_watermark(self._log.flushed_end_offset):
             self._raise_high_watermark(leadership.high_watermark)
             if self.me not in self.voters and self.history.latest.offset < leadership.high_watermark:
-                self._resign(now_ms)  # it committed its own removal, which the others needed it for
+                self._resign(
+                    leadership, now_ms
+                )  # it committed its own removal, which the others needed it for
 
     def _raise_high_watermark(self, offset: int, *, tell: bool = True) -> None:
         self.high_watermark = max(self.high_watermark, offset)
