@@ -10,7 +10,6 @@ import re
 import shutil
 import signal
 import subprocess
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -88,7 +87,7 @@ class Scene:
         self.wrong += differences(expected_of(messages), READERS["duckdb"](archive.root), "lost or doubled")[
             :3
         ]
-        self.wrong += ledger.incomplete(archive.root, topic, {0: len(messages)})
+        self.wrong += ledger.incomplete(archive.root, {(topic, 0): len(messages)})
 
     def then_all(self, archive: Archive, topic: str, messages: list[Message]) -> None:
         """Checks that the next run archives everything."""
@@ -138,12 +137,6 @@ def _broker_stands_still(scene: Scene) -> None:
         still = scene.once(archive)
     scene.must(still, 1, r"(answer|reach|up\?)", AWAY_S)
     scene.then_all(archive, "still", messages)
-
-
-def _topic_missing(scene: Scene) -> None:
-    archive = scene.archive("not-yet")
-    scene.must(scene.once(archive), 1, "no topic not-yet", REFUSED_S)
-    scene.then_all(archive, "not-yet", scene.filled("not-yet"))
 
 
 def _disk_full(scene: Scene) -> None:
@@ -196,28 +189,10 @@ def _emptied_by_retention(scene: Scene) -> None:
         scene.wrong.append(f"exit status {outcome.status}, and {len(warned)} warnings of retention")
 
 
-def _made_anew(scene: Scene) -> None:
-    """The topic was deleted and created again with fewer records, so its offsets name other records."""
-    from confluent_kafka.admin import AdminClient
-
-    scene.filled("renewed", 1, count=500)
-    archive = scene.archive("renewed")
-    scene.once(archive)
-    admin = AdminClient({"bootstrap.servers": scene.broker.address, "log_level": 0})
-    for gone in admin.delete_topics(["renewed"]).values():
-        gone.result(30)
-    time.sleep(1.0)
-    messages = scene.filled("renewed", 2, count=200)
-    scene.must(scene.once(archive), 1, "created again|gone|lost", REFUSED_S)
-    scene.then_all(scene.archive("renewed", "other"), "renewed", messages)
-
-
 CASES = {
     "broker away at the start": _broker_away,
     "broker stands still (SIGSTOP)": _broker_stands_still,
-    "topic missing": _topic_missing,
     "topic emptied by retention: earliest = latest > 0": _emptied_by_retention,
-    "topic deleted and made anew, shorter": _made_anew,
     "disk full": _disk_full,
     "no Java": _no_java,
 }

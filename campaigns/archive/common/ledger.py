@@ -23,11 +23,11 @@ def covered(root: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
     return {place: sorted(ranges) for place, ranges in found.items()}
 
 
-def incomplete(root: Path, topic: str, ends: Mapping[int, int]) -> list[str]:
+def incomplete(root: Path, ends: Mapping[tuple[str, int], int]) -> list[str]:
     """Returns a line for each place where the commits overlap, leave a hole, or don't reach from 0 to the end."""
     wrong = []
     all_ranges = covered(root)
-    for partition, end in ends.items():
+    for (topic, partition), end in ends.items():
         at = 0
         for start, stop in all_ranges.get((topic, partition), []):
             if start != at:

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from blumfeld.feeds import RECV_HEADER
@@ -77,23 +76,3 @@ def send(
             continue
         producer.poll(0)
         return
-
-
-def ends(bootstrap: str, topic: str, partitions: int) -> Mapping[int, int]:
-    """Returns the end offset of each partition, as a consumer sees it."""
-    from confluent_kafka import Consumer, KafkaException, TopicPartition
-
-    reader = Consumer({"bootstrap.servers": bootstrap, "group.id": "archive-ends", "log_level": 0})
-    deadline = time.monotonic() + PATIENCE_S
-    try:
-        while True:
-            try:
-                return {
-                    at: reader.get_watermark_offsets(TopicPartition(topic, at), timeout=10.0)[1]
-                    for at in range(partitions)
-                }
-            except KafkaException:
-                if time.monotonic() > deadline:
-                    raise
-    finally:
-        reader.close()

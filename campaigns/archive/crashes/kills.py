@@ -14,10 +14,11 @@ from campaigns.archive.common.brokers import Broker, PeerBroker, our_broker
 from campaigns.archive.common.process import Archive, Command
 from campaigns.archive.common.report import Report
 from campaigns.archive.common.tallies import rows_in
-from campaigns.archive.common.topics import ends, make_topic
+from campaigns.archive.common.topics import make_topic
 from campaigns.archive.crashes.feed import Feed, TransactionalFeed
 from campaigns.archive.crashes.killer import VICTIMS, Killed, Killer
 from campaigns.archive.golden import counted, look, step
+from campaigns.clients.load.log_contents import log_ends
 
 TOPIC = "kills"
 PARTITIONS = 2
@@ -68,11 +69,11 @@ def _archived(
         archive = Archive(folder, broker.address, [TOPIC], **settings)
         done = killed(report, ArchiveSink(archive), broker, feed, plan, name)
         step(report, f"{name}: archive once", archive.run("once", timeout_s=CATCH_UP_S * plan.patience))
-        end = ends(broker.address, TOPIC, PARTITIONS)
+        end = log_ends(broker.address, TOPIC, PARTITIONS)
         expected = feed.expected()
         report.add(f"{name}: expected", f"{feed.acknowledged:,} messages: {counted(expected)}", feed.wrong)
         look(report, archive.root, expected, ("duckdb", "polars", "pyarrow"), f"{name}: ")
-        wrong = ledger.incomplete(archive.root, TOPIC, end)
+        wrong = ledger.incomplete(archive.root, end)
         report.add(f"{name}: ledger", f"{ledger.commits(archive.root)} commits reach {dict(end)}", wrong)
         verified = archive.look("verify", "--deep", timeout_s=CATCH_UP_S * plan.patience)
         step(report, f"{name}: archive verify --deep", verified)

@@ -65,7 +65,7 @@ def test_holes_overlaps_and_missing_ends_of_a_ledger_are_told(tmp_path: Path) ->
         commit = {"ranges": [{"topic": "t", "partition": 0, "start": start, "end": end}]}
         (folder / f"{batch:010d}.json").write_text(json.dumps(commit))
     (folder / "checkpoint.json").write_text("{}")  # no commit
-    assert ledger.incomplete(tmp_path, "t", {0: 20, 1: 0}) == [
+    assert ledger.incomplete(tmp_path, {("t", 0): 20, ("t", 1): 0}) == [
         "t-0: a commit begins at 8, the one before ends at 9",
         "t-0: a commit begins at 13, the one before ends at 12",
         "t-0: commits reach 14, the partition 20",

@@ -7,8 +7,9 @@ import time
 import pytest
 
 from blumfeld.testing.embedded import EmbeddedBroker
-from campaigns.archive.common.topics import ends, make_topic
+from campaigns.archive.common.topics import make_topic
 from campaigns.archive.crashes.feed import Feed
+from campaigns.clients.load.log_contents import log_ends
 
 pytestmark = pytest.mark.archive
 
@@ -30,7 +31,7 @@ def test_what_is_acknowledged_lies_at_its_offsets() -> None:
         feed.start()
         sent_at_least(feed, 150)
         feed.stop()
-        end = ends(broker.bootstrap_servers, "feed", 2)
+        end = log_ends(broker.bootstrap_servers, "feed", 2)
     assert feed.wrong == []
     assert feed.acknowledged == feed.sent == sum(end.values()) >= 150
     expected = feed.expected()
