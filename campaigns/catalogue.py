@@ -96,7 +96,7 @@ metadata-scale | 40 min | Java and Kafka
 
 simulation | 15 min
   A broker with clients, kills, power cuts and full disks on virtual time, by seed.
-  blumfeld_kit.simulation [ --seeds 0-19 --hours 1 ]
+  blumfeld.cli.main simulate --workload hours --nodes 1 --clients 8 [ --seeds 0-19 --seconds 3600 ]
 
 swarms | 5 min
   Three nodes with clients on virtual time, under faults of every class that each seed draws.

@@ -29,6 +29,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CATALOGUE = ROOT / "tests" / "mutants"
 SOURCES = ("core", "kit", "bench", "plugins", "campaigns", "examples")
 """Folders of the code that bugs are planted in."""
+DISTRIBUTIONS = {"core": "blumfeld", "kit": "blumfeld_kit", "bench": "blumfeld_bench"}
+"""Folder of a distribution → its package."""
 NOT_COPIED = (".*", "__pycache__", "build", "dist", "*.egg-info", "node_modules")
 JOBS_MAX = 4
 
@@ -155,7 +157,11 @@ class Tree:
     def __init__(self, folder: Path) -> None:
         self.root = folder
         shutil.copytree(ROOT, folder, ignore=shutil.ignore_patterns(*NOT_COPIED), dirs_exist_ok=True)
-        ours = [folder / "core", *sorted(p for p in (folder / "plugins").iterdir() if p.is_dir()), folder]
+        ours = [
+            *(folder / name for name in DISTRIBUTIONS),
+            *sorted(p for p in (folder / "plugins").iterdir() if p.is_dir()),
+            folder,
+        ]
         self._environment = {
             **os.environ,
             "PYTHONPATH": os.pathsep.join(map(str, ours)),
@@ -166,7 +172,10 @@ class Tree:
 
     def _check_imports(self) -> None:
         """The copy's packages must win over the installed ones, or every mutant would survive."""
-        packages = ["blumfeld", *(p.name for p in sorted((self.root / "plugins").glob("*/blumfeld_*")))]
+        packages = [
+            *DISTRIBUTIONS.values(),
+            *(p.name for p in sorted((self.root / "plugins").glob("*/blumfeld_*"))),
+        ]
         code = f"import {', '.join(packages)}\nfor m in ({', '.join(packages)},): print(m.__file__)"
         found = self.python("-c", code).output.split()
         strangers = [path for path in found if not Path(path).is_relative_to(self.root)]

@@ -13,7 +13,7 @@ import pytest
 
 from blumfeld.cli.main import main
 
-REGISTER = "tests.kit.simulation.register.workload"
+FRAGILE = "tests.kit.simulation.swarm.test_swarm:Fragile"
 
 
 def test_a_row_for_each_seed_and_the_faults_by_class(capsys: pytest.CaptureFixture[str]) -> None:
@@ -56,20 +56,10 @@ def test_no_seed_begins_when_the_time_is_over(capsys: pytest.CaptureFixture[str]
 
 
 def test_a_failure_prints_the_command_that_repeats_it(capsys: pytest.CaptureFixture[str]) -> None:
-    options = [
-        "--seeds",
-        "19",
-        "--clients",
-        "4",
-        "--seconds",
-        "30",
-        "--workload",
-        f"{REGISTER}:AckBeforeSync",
-    ]
-    assert main(["simulate", *options]) == 1
+    assert main(["simulate", "--seeds", "67", "--seconds", "60", "--workload", FRAGILE]) == 1
     shown = capsys.readouterr().out
     assert "reduced in " in shown
-    assert "not one register" in shown
+    assert "a process was killed" in shown
     last = shown.splitlines()[-1]
     assert last.startswith("again: blumfeld ")
     assert main([*shlex.split(last)[2:], "--no-shrink"]) == 1

@@ -52,9 +52,7 @@ class Story:
         network = Network(self.loop, Random("network"), trace)
         self.defects: list[BaseException] = []
         plan = plan_of(CONFIG, "storage_local")
-        self.machine = Machine(
-            1, self.loop, network, plan, lambda _, error: self.defects.append(error), lambda: None
-        )
+        self.machine = Machine(1, self.loop, network, plan, lambda _, error: self.defects.append(error))
         self.led: list[tuple[str, int, int]] = []
         """(partition, leader epoch, broker epoch at that time)."""
         self._kill: tuple[str, str, str] | None = None

@@ -1,4 +1,4 @@
-"""A node with one storage on a simulated disk, with its replicas' state and a ledger for each log. It dies at a given
+"""A node with one storage on a simulated disk, with its replicas' state and a promises for each log. It dies at a given
 point.
 """
 
@@ -19,8 +19,8 @@ from blumfeld.spi.compaction import CompactionAbandonedError
 from blumfeld.spi.hooks import Composition
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import LogStorage, WriteOutcome
-from blumfeld_kit.crash.ledger import Broken
 from blumfeld_kit.crash.leftovers import leftovers
+from blumfeld_kit.crash.promises import Broken
 from blumfeld_kit.crash.replica import SEGMENT_BYTES, Replica, check_state, find
 from blumfeld_kit.fakes.loop import SimulationError
 from blumfeld_kit.fakes.power import PowerCut
@@ -168,18 +168,18 @@ class Machine:
 
     def append(self, replica: Replica, *counts: int) -> None:
         """Append a batch for each count of records, in one turn. All are acknowledged when this returns."""
-        (log, state), ledger = replica.open, replica.ledger
+        (log, state), promises = replica.open, replica.promises
         if replica.leader_epoch > state.epochs.latest_epoch:
             state.epoch_started(replica.leader_epoch, log.log.placed_end_offset)
         placed: list[StoredBatch] = []
         for count in counts:
-            batch = replica.make_batch([*ledger.current, *placed], count)
+            batch = replica.make_batch([*promises.current, *placed], count)
             log.log.place(batch, replica.leader_epoch)
             state.producers.place(batch)
             placed.append(
                 StoredBatch(batch.base_offset, batch.next_offset, replica.leader_epoch, bytes(batch.data))
             )
-        ledger.placed(placed)
+        promises.placed(placed)
 
         def written(outcome: WriteOutcome) -> None:
             if self.node.runtime.dead:
@@ -190,22 +190,22 @@ class Machine:
                 state.save_epochs_soon(_fails)
             state.written(outcome.written_end_offset)
             if not self.node.runtime.dead:
-                ledger.written(outcome.written_end_offset)
+                promises.written(outcome.written_end_offset)
                 if replica.config.flush_messages == 1:
-                    ledger.flushed(outcome.written_end_offset)
+                    promises.flushed(outcome.written_end_offset)
 
         self.do(lambda: log.log.write(written))
         self.do(self.node.runtime.run_turn)
-        assert ledger.written_end == ledger.end_offset, "no outcome"
+        assert promises.written_end == promises.end_offset, "no outcome"
 
     def flush(self, replica: Replica) -> None:
         """Flush, and wait for it."""
         log, _ = replica.open
         end_offset = self.do(log.flush)
-        replica.ledger.flushed(end_offset)
-        if end_offset < replica.ledger.written_end:
+        replica.promises.flushed(end_offset)
+        if end_offset < replica.promises.written_end:
             raise Broken(
-                f"{replica.partition}: a flush of {replica.ledger.written_end} ended at {end_offset}"
+                f"{replica.partition}: a flush of {replica.promises.written_end} ended at {end_offset}"
             )
 
     def roll(self, replica: Replica) -> None:
@@ -217,21 +217,21 @@ class Machine:
     def truncate(self, replica: Replica, offset: int) -> None:
         """Truncate log and state, as a follower does."""
         _, state = replica.open
-        replica.ledger.truncate(offset)
+        replica.promises.truncate(offset)
         self.do(lambda: state.truncate_to(offset))
-        replica.ledger.truncated()
+        replica.promises.truncated()
 
     def truncate_fully(self, replica: Replica, start_offset: int) -> None:
         """Empty the log and begin anew, as a follower that fell behind the leader's log start."""
         _, state = replica.open
-        replica.ledger.truncate_fully(start_offset)
+        replica.promises.truncate_fully(start_offset)
         self.do(lambda: state.truncate_fully(start_offset))
-        replica.ledger.truncated()
+        replica.promises.truncated()
 
     def advance_log_start(self, replica: Replica, offset: int) -> None:
         """Advance the log start (DeleteRecords), then drop the segments below it (retention)."""
         log, state = replica.open
-        replica.ledger.start_asked = max(replica.ledger.start_asked, offset)
+        replica.promises.start_asked = max(replica.promises.start_asked, offset)
         self.do(lambda: log.log.advance_log_start(offset))
         self.do(lambda: state.log_start_moved(offset))
         if self.node.has_segments:
@@ -240,7 +240,7 @@ class Machine:
 
     def compact(self, replica: Replica, *, first_dirty_offset: int | None = None) -> None:
         """Run one cleaner pass over everything sealed. Its result must be the model's."""
-        (log, _), ledger = replica.open, replica.ledger
+        (log, _), promises = replica.open, replica.promises
         infos = self.do(log.log.segments)
         horizons = {
             batch.base_offset: content(batch.data) for batch in self.do(lambda: log.read_all(holes=True))
@@ -248,22 +248,22 @@ class Machine:
         producers = replica.producers()
         asked = self.do(lambda: log.compaction(segment_bytes=SEGMENT_BYTES, producers=producers))
         known = [
-            horizons.get(batch.base_offset, content(batch.data).without(ledger.cleaned.removed))
-            for batch in ledger.current
+            horizons.get(batch.base_offset, content(batch.data).without(promises.cleaned.removed))
+            for batch in promises.current
         ]
         model = compact([batch for batch in known if batch.base_offset >= infos[0].base_offset], asked)
-        ledger.compact(model.removed, asked.end_offset, [info.base_offset for info in infos[:-1]])
+        promises.compact(model.removed, asked.end_offset, [info.base_offset for info in infos[:-1]])
 
         async def wait() -> int:
             return (await log.log.compact(asked)).cleaned_end_offset
 
         end_offset = self.do(lambda: self.node.runtime.run(wait()))
-        ledger.compacted()
+        promises.compacted()
         if end_offset != asked.end_offset or log.log.cleaned_end_offset != end_offset:
             raise Broken(
                 f"{replica.partition}: the log was cleaned to {end_offset}, requested was {asked.end_offset}"
             )
-        ledger.check(self.do(lambda: find(replica)), power_cut=False)
+        promises.check(self.do(lambda: find(replica)), power_cut=False)
 
     def move(self, replica: Replica) -> None:
         """Move the log to the next directory, and wait for it."""
@@ -280,11 +280,11 @@ class Machine:
     def checkpoint(self) -> None:
         """Checkpoint, and wait until it is durable."""
         starts = {name: r.log.log.log_start_offset for name, r in self.replicas.items() if r.log is not None}
-        ends = [(r.partition, r.ledger.written_end) for r in self.replicas.values()]
+        ends = [(r.partition, r.promises.written_end) for r in self.replicas.values()]
         self.do(lambda: self.node.storage.checkpoint(ends))
         self.do(self.node.runtime.run_turn)
         for name, start in starts.items():
-            self.replicas[name].ledger.start_kept = start
+            self.replicas[name].promises.start_kept = start
 
     def delete(self, replica: Replica) -> None:
         """Delete the log, as DeleteTopics does. The name may be used again at once."""
@@ -300,13 +300,13 @@ class Machine:
         """Stop the node cleanly, as SIGTERM does."""
         for replica in self.replicas.values():
             if replica.state is not None:
-                state, end = replica.state, replica.ledger.written_end
+                state, end = replica.state, replica.promises.written_end
                 self.do(lambda state=state, end=end: state.save_producers(end))  # type: ignore[misc]
         self.do(self.node.stop)
         for replica in self.replicas.values():
             log, _ = replica.open
-            replica.ledger.flushed(replica.ledger.written_end)
-            replica.ledger.start_kept = log.log.log_start_offset
+            replica.promises.flushed(replica.promises.written_end)
+            replica.promises.start_kept = log.log.log_start_offset
 
     # Death and what comes after
 
@@ -320,8 +320,8 @@ class Machine:
     def die(self, point: Point) -> None:
         """Die now. Every offset that a log reports as flushed counts as a promise."""
         for replica in self.replicas.values():
-            if replica.log is not None and not replica.ledger.truncating:
-                replica.ledger.flushed(replica.log.log.flushed_end_offset)
+            if replica.log is not None and not replica.promises.truncating:
+                replica.promises.flushed(replica.log.log.flushed_end_offset)
         self.power_was_cut |= point.power_cut
         self.node.runtime.crash(power_cut=point.power_cut, luck=point.luck)
 
@@ -338,26 +338,26 @@ class Machine:
                 raise Broken(
                     f"{partition}: the log has the topic id {topic_id.hex()}, which it was never given"
                 )
-            if not self.power_was_cut and replica is not None and replica.ledger.written_end:
+            if not self.power_was_cut and replica is not None and replica.promises.written_end:
                 raise Broken(f"{partition}: a deleted log is back, though the power was not cut")
             self.do(lambda partition=partition: self.node.storage.delete_log(partition))  # type: ignore[misc]
 
     def check(self) -> None:
-        """Open every log and compare it with its ledger. :raises Broken: a promise was not kept"""
+        """Open every log and compare it with what it promised. :raises Broken: a promise was not kept"""
         for replica in self.replicas.values():
             self.open(replica)
         for replica in self.replicas.values():
             found = self.do(lambda replica=replica: find(replica))  # type: ignore[misc]
-            ledger = replica.ledger
-            branch = ledger.check(found, power_cut=self.power_was_cut)
-            ledger.survived(branch, found, power_cut=self.power_was_cut)
+            promises = replica.promises
+            branch = promises.check(found, power_cut=self.power_was_cut)
+            promises.survived(branch, found, power_cut=self.power_was_cut)
             log, _ = replica.open
-            if log.cleaned_end_offset > ledger.cleaned.end_offset:
+            if log.cleaned_end_offset > promises.cleaned.end_offset:
                 raise Broken(
                     f"{replica.partition}: cleaned_end_offset is {log.cleaned_end_offset}, "
-                    f"but the log is clean only to {ledger.cleaned.end_offset}"
+                    f"but the log is clean only to {promises.cleaned.end_offset}"
                 )
-            if not ledger.cut_undone:
+            if not promises.cut_undone:
                 check_state(replica, branch, found)
         self.power_was_cut = False
 
@@ -365,7 +365,7 @@ class Machine:
         """Check that every open log still reads as it was found."""
         for replica in self.replicas.values():
             found = self.do(lambda replica=replica: find(replica))  # type: ignore[misc]
-            replica.ledger.check(found, power_cut=False)
+            replica.promises.check(found, power_cut=False)
 
     def settle(self) -> None:
         """Let time pass, then check that no file is left behind. :raises Broken: one is"""

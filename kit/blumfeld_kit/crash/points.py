@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 
 import msgspec
 
-from blumfeld_kit.crash.ledger import Broken
 from blumfeld_kit.crash.machine import READS, Died, Machine, MakeStorage, Point
+from blumfeld_kit.crash.promises import Broken
 from blumfeld_kit.crash.script import SCRIPTS, Script
 from blumfeld_kit.fakes.power import Adversary, Luck
 
@@ -175,13 +175,13 @@ def die_and_restart(
     else:
         machine.die(point)
     _recover(machine, second)
-    before = {name: replica.ledger.current for name, replica in machine.replicas.items()}
+    before = {name: replica.promises.current for name, replica in machine.replicas.items()}
     machine.die(Point(0))
     machine.operations.clear()
     machine.restart()
     machine.check()
     for name, replica in machine.replicas.items():
-        if replica.ledger.current != before[name]:
+        if replica.promises.current != before[name]:
             raise Broken(f"{name}: a second start found other batches than the first")
     for replica in machine.replicas.values():
         machine.append(replica, 1, 1)

@@ -1,4 +1,4 @@
-"""One partition of the crash machine: its open log, its ledger, and the check of its state."""
+"""One partition of the crash machine: its open log, its promises, and the check of its state."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record
-from blumfeld_kit.crash.ledger import Branch, Broken, FoundLog, LogLedger
+from blumfeld_kit.crash.promises import Branch, Broken, FoundLog, LogPromises
 from blumfeld_kit.storage_driver.node import TIME_MS, Log, StoredBatch
 
 PRODUCERS = 3
@@ -30,7 +30,7 @@ class Replica:
     ) -> None:
         self.partition = TopicPartition(name, 0)
         self.topic_id = bytes([topic_id]) * 16
-        self.ledger = LogLedger(name, compacts=compacts)
+        self.promises = LogPromises(name, compacts=compacts)
         self.leader_epoch = 0
         self.values = 0
         self.compacts = compacts
@@ -74,7 +74,7 @@ class Replica:
     def producers(self) -> dict[int, LastProducerBatch]:
         """Return the last batch of each producer, for a compaction request."""
         last: dict[int, LastProducerBatch] = {}
-        for batch in self.ledger.current:
+        for batch in self.promises.current:
             last[header(batch).producer_id] = LastProducerBatch(batch.next_offset - 1, 0)
         return last
 
@@ -103,7 +103,7 @@ def check_state(replica: Replica, branch: Branch, found: FoundLog) -> None:
             epochs.assign(batch.leader_epoch, batch.base_offset)
     for cache in (epochs, held):  # the epochs of records below the log start are dropped before the records
         cache.truncate_from_start(
-            max(found.log_start_offset, min(replica.ledger.start_asked, found.end_offset))
+            max(found.log_start_offset, min(replica.promises.start_asked, found.end_offset))
         )
     if held.entries != epochs.entries:
         raise Broken(

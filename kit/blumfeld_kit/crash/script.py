@@ -177,18 +177,18 @@ def _truncate(machine: Machine, replica: Replica) -> None:
 
 
 def _cut(machine: Machine, replica: Replica, back: int) -> None:
-    machine.truncate(replica, replica.ledger.current[-back].base_offset)
+    machine.truncate(replica, replica.promises.current[-back].base_offset)
 
 
 def _truncate_fully(machine: Machine, replica: Replica) -> None:
     """Truncate fully to an offset ahead of the log end, as a follower does, then append."""
     machine.phase = "truncate fully"
     replica.leader_epoch += 1
-    machine.truncate_fully(replica, replica.ledger.end_offset + 10)
+    machine.truncate_fully(replica, replica.promises.end_offset + 10)
     for _ in range(2):
         machine.append(replica, 2, 1, 1, 1, 1)
     machine.flush(replica)
-    machine.truncate_fully(replica, replica.ledger.end_offset)
+    machine.truncate_fully(replica, replica.promises.end_offset)
     for _ in range(3):
         machine.append(replica, 2, 1, 1, 1)
 
@@ -196,7 +196,7 @@ def _truncate_fully(machine: Machine, replica: Replica) -> None:
 def _retention(machine: Machine, *logs: Replica) -> None:
     machine.phase = "retention"
     for replica in logs:
-        batches = replica.ledger.current
+        batches = replica.promises.current
         machine.advance_log_start(replica, batches[1].base_offset)
         machine.advance_log_start(replica, batches[len(batches) // 2].next_offset)
     machine.wait(SETTLE_MS)

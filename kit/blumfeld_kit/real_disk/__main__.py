@@ -34,8 +34,8 @@ def main() -> None:
     """Run one campaign in one directory."""
     file, module, qualname, directory, campaign = sys.argv[1:]
     kit = load(file, module, qualname)()
-    account = CAMPAIGNS[campaign](kit.make_storage_in, directory)
-    print("tried", account.deaths, account.refusals, flush=True)
+    reports = CAMPAIGNS[campaign](kit.make_storage_in, directory)
+    print("tried", reports.deaths, reports.refusals, flush=True)
 
 
 if __name__ == "__main__":

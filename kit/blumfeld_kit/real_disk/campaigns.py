@@ -12,9 +12,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from blumfeld_kit.real_disk.account import Account
 from blumfeld_kit.real_disk.life import PARTITIONS, Life, MakeIn
-from blumfeld_kit.real_disk.python_calls import traced_calls
+from blumfeld_kit.real_disk.reports import Reports
 
 KILLS = 12
 """Number of lives that end by SIGKILL, each after another number of acknowledged writes."""
@@ -27,7 +26,7 @@ FAULTS = 24
 """Number of writes. Most of them meet a disk that takes nothing, or only a part."""
 
 
-def kills(make: MakeIn, directory: str) -> Account:
+def kills(make: MakeIn, directory: str) -> Reports:
     """Send SIGKILL as soon as a write is acknowledged. Some lives flush the logs, write a checkpoint, or delete a log.
     None stops the storage.
     """
@@ -49,7 +48,7 @@ def kills(make: MakeIn, directory: str) -> Account:
     return _lives(make, directory, [live] * KILLS, "SIGKILL behind an acknowledged write")
 
 
-def torn_writes(make: MakeIn, directory: str) -> Account:
+def torn_writes(make: MakeIn, directory: str) -> Reports:
     """The process dies in the middle of a write, of which a part is in the file.
 
     In half of the lives ``os.pwritev`` or a similar call writes its first half, and SIGKILL follows. In the others the
@@ -111,7 +110,7 @@ def _tear(call: int) -> None:
         setattr(os, name, torn(name))
 
 
-def faults(make: MakeIn, directory: str) -> Account:
+def faults(make: MakeIn, directory: str) -> Reports:
     """Let writes fail at once or after a part while the process lives on, then send SIGKILL."""
 
     def live(life: Life, number: int) -> None:
@@ -125,7 +124,7 @@ def faults(make: MakeIn, directory: str) -> Account:
     return _lives(make, directory, [live] * 4, "writes that could not be done, then SIGKILL")
 
 
-def syncs(make: MakeIn, directory: str) -> Account:
+def syncs(make: MakeIn, directory: str) -> Reports:
     """Flush again and again in this process while strace watches. ``flushes`` reads the trace."""
     life = Life(make, directory, 1, sys.stdout.fileno())
     flushed, synced = PARTITIONS
@@ -141,35 +140,28 @@ def syncs(make: MakeIn, directory: str) -> Account:
         life.say("acked-flushed", life.bytes_unflushed)
         life.bytes_unflushed = 0
     life.say("end")
-    return Account()
+    return Reports()
 
 
-def syncs_by_python(make: MakeIn, directory: str) -> Account:
-    """The same without strace: a trace of what this process asks of Python's ``os`` goes to ``directory``.trace."""
-    with traced_calls(f"{directory}.trace"):
-        return syncs(make, directory)
-
-
-CAMPAIGNS: dict[str, Callable[[MakeIn, str], Account]] = {
+CAMPAIGNS: dict[str, Callable[[MakeIn, str], Reports]] = {
     "kills": kills,
     "torn": torn_writes,
     "faults": faults,
     "syncs": syncs,
-    "syncs-by-python": syncs_by_python,
 }
 
 
-def _lives(make: MakeIn, directory: str, lives: list[Callable[[Life, int], None]], how: str) -> Account:
-    account = Account()
+def _lives(make: MakeIn, directory: str, lives: list[Callable[[Life, int], None]], how: str) -> Reports:
+    reports = Reports()
     before = "a start on an empty directory"
     wrong: list[str] = []
     for number, live in enumerate([*lives, _only_look]):
-        wrong += account.take(_fork(make, directory, number, live), before)
+        wrong += reports.take(_fork(make, directory, number, live), before)
         before = how
-        account.deaths = number
+        reports.deaths = number
     for line in dict.fromkeys(wrong):
         print("broken", line, flush=True)
-    return account
+    return reports
 
 
 def _only_look(life: Life, _: int) -> None:

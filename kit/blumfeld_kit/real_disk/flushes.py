@@ -26,15 +26,14 @@ _DONE = {
 
 
 class Unseen(Exception):  # noqa: N818 - what it is
-    """The storage writes in a way that the trace doesn't show: memory maps, io_uring, or C libraries without strace."""
+    """The storage writes in a way that the trace doesn't show: memory maps, or io_uring."""
 
 
 class _Reader:
     """Follows the calls of a trace."""
 
-    def __init__(self, directory: str, *, by_python: bool) -> None:
+    def __init__(self, directory: str) -> None:
         self.directory = directory
-        self.by_python = by_python
         self.wrong: list[str] = []
         self.written: dict[str, int] = {}
         self.synced: set[str] = set()
@@ -53,8 +52,6 @@ class _Reader:
         if word == "flushed":
             self.flushes += 1
             self.asked = False
-        if self.by_python and sum(self.written.values()) < size_bytes:
-            raise Unseen("not all of its writes go through Python's os (strace would show them)")
         if self.written:
             most = max(self.written, key=self.written.__getitem__)
             if most not in self.synced and most not in self.always:
@@ -85,13 +82,12 @@ class _Reader:
                 self.synced.discard(path)
 
 
-def unsynced_flushes(trace: Iterable[str], directory: str, *, by_python: bool = False) -> list[str]:
+def unsynced_flushes(trace: Iterable[str], directory: str) -> list[str]:
     """Return one text for each flush that didn't sync; none if every flush did.
 
-    :param by_python: the trace is that of ``python_calls``, so it may lack writes
     :raises Unseen: the trace can't tell
     """
-    reader = _Reader(directory, by_python=by_python)
+    reader = _Reader(directory)
     for line in trace:
         found = _CALL.match(line.strip())
         if found is None:

@@ -13,7 +13,7 @@ from typing import Any
 from blumfeld.kernel.runtime.real_files import RealFiles
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld_kit.fakes.runtime import FakeRuntime
-from blumfeld_kit.real_disk.account import NOTHING
+from blumfeld_kit.real_disk.reports import NOTHING
 from blumfeld_kit.storage_driver.node import Log, Node, make_batch
 
 MakeIn = Callable[[FakeRuntime, str], LogStorage]

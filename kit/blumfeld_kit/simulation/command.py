@@ -15,11 +15,12 @@ from rich.table import Table
 from blumfeld.plugging.errors import ManifestError
 from blumfeld_kit.simulation.seeds import seeds_of
 from blumfeld_kit.simulation.swarm import FaultClass, Shape, SwarmFailure, SwarmReport
+from blumfeld_kit.simulation.swarm.reduction import RUNS_MAX, shrunk
 from blumfeld_kit.simulation.swarm.shape import SETTLE_S
-from blumfeld_kit.simulation.swarm.shrinking import RUNS_MAX, shrunk
 from blumfeld_kit.simulation.swarm.totals import Totals
 from blumfeld_kit.simulation.sweep import Result, sweep
 from blumfeld_kit.simulation.workloads import (
+    WORKLOADS,
     MakeWorkload,
     UnknownWorkloadError,
     run_shape,
@@ -41,7 +42,7 @@ def simulate(
     seconds: Annotated[float, typer.Option(min=1, help="Virtual time under faults.")] = 300.0,
     settle: Annotated[float, typer.Option(min=1, help="Virtual time to converge after the heal.")] = SETTLE_S,
     storage: Annotated[str, typer.Option(help="The storage plug-in of every node.")] = "storage_local",
-    workload: Annotated[str, typer.Option(help="brokers, cluster, rot, or module:attribute.")] = "brokers",
+    workload: Annotated[str, typer.Option(help=f"{', '.join(WORKLOADS)}, or module:attribute.")] = "brokers",
     faults: Annotated[
         str, typer.Option(help="Classes that a seed may turn on, with commas; all, or none.")
     ] = ALL,

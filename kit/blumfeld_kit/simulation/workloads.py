@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import cast
 
 from blumfeld_kit.simulation.cluster.workload import Cluster
-from blumfeld_kit.simulation.swarm.brokers import Brokers
+from blumfeld_kit.simulation.swarm.brokers import Brokers, Hours
 from blumfeld_kit.simulation.swarm.rot import Rot
 from blumfeld_kit.simulation.swarm.run import Swarm, SwarmFailure, SwarmReport
 from blumfeld_kit.simulation.swarm.shape import Shape
@@ -20,6 +20,7 @@ MakeWorkload = Callable[[], Workload]
 WORKLOADS: dict[str, MakeWorkload] = {
     "brokers": Brokers,
     "cluster": Cluster,
+    "hours": Hours,
     "rot": Rot,
     "transactions": Transactions,
 }

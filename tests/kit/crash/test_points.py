@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from blumfeld.broker.replicas.state.replica_state import ReplicaState
-from blumfeld_kit.crash.ledger import Broken, FoundLog, LogLedger
 from blumfeld_kit.crash.machine import Machine, Point, make_storage
 from blumfeld_kit.crash.points import die_and_restart, try_points
+from blumfeld_kit.crash.promises import Broken, FoundLog, LogPromises
 from blumfeld_kit.crash.replica import Replica
 from blumfeld_kit.crash.script import PHASES, run_script
 from blumfeld_kit.fakes.files import Luck
@@ -32,13 +32,13 @@ def found(*texts: str, start: int = 0) -> FoundLog:
     return FoundLog(start, len(texts) * 2, batches(*texts)[start // 2 :])
 
 
-def a_ledger() -> LogLedger:
+def promises() -> LogPromises:
     """Three batches written, of which one is flushed, and a fourth on its way."""
-    ledger = LogLedger("log")
-    ledger.placed(batches("a", "b", "c", "d"))
-    ledger.written(6)
-    ledger.flushed(2)
-    return ledger
+    it = LogPromises("log")
+    it.placed(batches("a", "b", "c", "d"))
+    it.written(6)
+    it.flushed(2)
+    return it
 
 
 def test_no_point_loses_anything() -> None:
@@ -52,7 +52,7 @@ def test_no_point_loses_anything() -> None:
 
 @pytest.mark.parametrize("left", [1, 2, 3, 4])
 def test_a_power_cut_may_leave_any_prefix_with_what_was_flushed(left: int) -> None:
-    assert len(a_ledger().check(found(*"abcd"[:left]), power_cut=True)) == left
+    assert len(promises().check(found(*"abcd"[:left]), power_cut=True)) == left
 
 
 @pytest.mark.parametrize(
@@ -69,27 +69,27 @@ def test_a_power_cut_may_leave_any_prefix_with_what_was_flushed(left: int) -> No
         (FoundLog(0, 4, [*batches("a", "b"), *batches("a")]), True, "not in order"),
     ],
 )
-def test_the_ledger_bites(left: FoundLog, power_cut: bool, complaint: str) -> None:
+def test_each_broken_promise_is_told(left: FoundLog, power_cut: bool, complaint: str) -> None:
     with pytest.raises(Broken, match=complaint):
-        a_ledger().check(left, power_cut=power_cut)
+        promises().check(left, power_cut=power_cut)
 
 
 def test_a_cut_may_be_undone_by_the_power_only() -> None:
     """And not once anything behind it was flushed."""
-    ledger = a_ledger()
-    ledger.truncate(2)
-    assert len(ledger.check(found("a", "b", "c"), power_cut=False)) == 3
-    ledger.truncated()
-    assert len(ledger.check(found("a", "b", "c"), power_cut=True)) == 3
+    it = promises()
+    it.truncate(2)
+    assert len(it.check(found("a", "b", "c"), power_cut=False)) == 3
+    it.truncated()
+    assert len(it.check(found("a", "b", "c"), power_cut=True)) == 3
     with pytest.raises(Broken):
-        ledger.check(found("a", "b", "c"), power_cut=False)
-    ledger.placed([StoredBatch(2, 4, 0, b"B")])
-    ledger.written(4)
+        it.check(found("a", "b", "c"), power_cut=False)
+    it.placed([StoredBatch(2, 4, 0, b"B")])
+    it.written(4)
     with pytest.raises(Broken, match="the batch at 4 is not one that was written there"):
-        ledger.check(found("a", "B", "c"), power_cut=True)
-    ledger.flushed(4)
+        it.check(found("a", "B", "c"), power_cut=True)
+    it.flushed(4)
     with pytest.raises(Broken, match="at 2"):
-        ledger.check(found("a", "b", "c"), power_cut=True)
+        it.check(found("a", "b", "c"), power_cut=True)
 
 
 def complaints(
@@ -138,7 +138,7 @@ def test_a_write_that_is_acknowledged_before_it_is_done_is_found() -> None:
         append = machine.append
 
         def early(replica: Replica, *counts: int) -> None:
-            replica.ledger.written(replica.ledger.end_offset + sum(counts))
+            replica.promises.written(replica.promises.end_offset + sum(counts))
             append(replica, *counts)
 
         machine.append = early  # type: ignore[method-assign]

@@ -10,7 +10,6 @@ from contextlib import suppress
 from typing import Any
 
 from blumfeld.config.values import TopicConfig
-from blumfeld.kernel.runtime.real_files import RealFile
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import (
     AuxFiles,
@@ -24,8 +23,6 @@ from blumfeld.spi.storage import (
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.storage_contract import StorageContract
-from blumfeld_storage_local.storage import LocalStorage
-from tests.plugins.storage_local.local_node import Events
 
 DIRECTORY_ID = b"s" * 16
 TABLES = """
@@ -301,13 +298,6 @@ class SaysFlushed(FlushesNothing):
         os.close(fd)
 
 
-class UnsyncedFile(RealFile):
-    """A file whose sync does nothing."""
-
-    def fdatasync(self) -> None:
-        pass
-
-
 class HonestKit(StorageContract):
     """Its class is imported by the processes that die. Not collected: a test calls its tests."""
 
@@ -345,16 +335,3 @@ class LagsBehindKit(HonestKit):
 
 class SaysFlushedKit(HonestKit):
     storage = SaysFlushed
-
-
-class LocalKit(HonestKit):
-    """A storage whose files all go through ``runtime.files``."""
-
-    def make_storage_in(self, runtime: FakeRuntime, directory: str) -> LogStorage:
-        return LocalStorage(runtime, directory, Events())
-
-
-class FlushesNothingLocalKit(LocalKit):
-    def make_storage_in(self, runtime: FakeRuntime, directory: str) -> LogStorage:
-        runtime.files.file_class = UnsyncedFile  # type: ignore[attr-defined]
-        return super().make_storage_in(runtime, directory)

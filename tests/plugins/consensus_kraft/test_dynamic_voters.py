@@ -110,6 +110,7 @@ def test_a_voter_takes_back_what_others_say_of_it(cluster: DynamicCluster) -> No
         assert cluster.run(cluster.machines[1].run(asked)).error_code == 0
         cluster.until(lambda: cluster.metadata(2).replica.driver.raft.voters != voters, 1)
         cluster.until(lambda: cluster.metadata(2).replica.driver.raft.voters == voters, 10)
+        cluster.wait(1)  # until that is committed, too: before, another change is refused
     assert not cluster.defects
 
 

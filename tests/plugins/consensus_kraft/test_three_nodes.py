@@ -91,7 +91,7 @@ class Cluster:
         def defect(_: object, error: BaseException) -> None:
             self.defects.append(error)
 
-        return Machine(seed, self.loop, self.network, made, defect, lambda: None)
+        return Machine(seed, self.loop, self.network, made, defect)
 
     def run(self, work: Coroutine[Any, Any, Any]) -> Any:
         return self.loop.run_until_complete(work)

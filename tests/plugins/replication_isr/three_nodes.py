@@ -100,7 +100,6 @@ class ThreeNodes:
                     plugins=[point],
                 ),
                 lambda where, error: self.defects.append((where, error)),
-                lambda: None,
             )
             for nth in range(1, nodes + 1)
         ]

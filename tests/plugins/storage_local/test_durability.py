@@ -15,7 +15,8 @@ from blumfeld_kit.fakes.files import Fault, Luck
 from blumfeld_kit.fakes.loop import SimulationError
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_kit.simulation.clients.oracle import Oracle
-from blumfeld_kit.simulation.run import Simulation
+from blumfeld_kit.simulation.swarm import FaultClass, Shape, Swarm
+from blumfeld_kit.simulation.swarm.brokers import Hours
 from blumfeld_kit.storage_contract import StorageContract
 from blumfeld_kit.storage_driver.node import PARTITION, Log, Node, make_batch
 from blumfeld_storage_local import plugin
@@ -272,10 +273,11 @@ def test_a_whole_node_loses_nothing_that_it_acknowledged(monkeypatch: pytest.Mon
     monkeypatch.setattr(plugin, "Durability", lambda *settings: EVERY)
     add = Oracle.add
     monkeypatch.setattr(Oracle, "add", lambda self, partition, *, flushed: add(self, partition, flushed=True))
-    report = Simulation(2, 0.1).run()
-    assert report.power_cuts > 1
-    assert report.counts.acked > 500
-    assert report.counts.unsynced == 0
+    faults = (FaultClass.POWER, FaultClass.DISK_FULL)
+    report = Swarm(Shape(seed=2, nodes=1, clients=5, seconds=360.0, faults=faults), Hours()).run()
+    assert report.faults[FaultClass.POWER] > 1
+    assert report.counts["acked"] > 500
+    assert report.counts["unsynced"] == 0
 
 
 # Errors

@@ -118,14 +118,3 @@ async def connect(network: Reach, address: tuple[str, int], client_id: str) -> C
 
     await network.connect(*address, end)
     return made[0]
-
-
-async def connect_patiently(network: Reach, address: tuple[str, int], client_id: str) -> ClientConnection:
-    """Connect, and try again until it succeeds."""
-    backoff_s = 0.05
-    while True:
-        try:
-            return await connect(network, address, client_id)
-        except OSError:
-            await asyncio.sleep(backoff_s)
-            backoff_s = min(backoff_s * 2, 1.0)

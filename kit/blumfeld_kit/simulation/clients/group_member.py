@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 from blumfeld.client.classic_group import (
     NO_MEMBER_ID,
@@ -12,28 +13,17 @@ from blumfeld.client.classic_group import (
     subscription_bytes,
 )
 from blumfeld.client.fetch import Place
-from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode, is_retriable
-from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.heartbeat import HeartbeatResponse
 from blumfeld.wire.messages.join_group import JoinGroupResponse
 from blumfeld.wire.messages.leave_group import LeaveGroupResponse
-from blumfeld.wire.messages.offset_commit import (
-    OffsetCommitRequest,
-    OffsetCommitRequestPartition,
-    OffsetCommitRequestTopic,
-    OffsetCommitResponse,
-)
-from blumfeld.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-    OffsetFetchResponse,
-)
 from blumfeld.wire.messages.sync_group import SyncGroupResponse
-from blumfeld_kit.simulation.clients.client import ClientConnection, Reach, connect_patiently
+from blumfeld_kit.simulation.clients.client import ClientConnection
 from blumfeld_kit.simulation.clients.consumer import Consumer
+from blumfeld_kit.simulation.clients.offsets import commit_offsets, fetch_offsets
 from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
+from blumfeld_kit.simulation.clients.routes import Routes
 
 SESSION_TIMEOUT_MS = 10_000
 REBALANCE_TIMEOUT_MS = 20_000
@@ -57,24 +47,18 @@ class GroupMember:
 
     def __init__(
         self,
-        name: str,
-        group: str,
-        network: Reach,
-        address: tuple[str, int],
+        routes: Routes,
         oracle: Oracle,
-        random: Random,
-        partitions: list[TopicPartition],
-        *,
+        partitions: Sequence[TopicPartition],
+        group: str,
         pause_s: float,
     ) -> None:
-        self.name = name
-        self._group = group
-        self._network = network
-        self._address = address
+        self._routes = routes
         self._oracle = oracle
-        self._random = random
         self._partitions = partitions
+        self._group = group
         self._pause_s = pause_s
+        self._random = routes.random
         self._membership = Membership(
             group_id=group,
             protocol="range",
@@ -84,17 +68,16 @@ class GroupMember:
 
     async def run(self, until_s: float) -> None:
         """Be a member until the end of the run, with pauses in which it has left or falls silent."""
-        loop = asyncio.get_running_loop()
+        loop = self._routes.network.loop
         while loop.time() < until_s:
-            connection = await connect_patiently(self._network, self._address, self.name)
             try:
-                await self._find_coordinator(connection)
+                connection = await self._routes.coordinator(self._group)
                 stays_s = (0.5 + self._random.random()) * 40 * self._pause_s
                 await self._be_member(connection, min(until_s, loop.time() + stays_s))
                 await self._go_away(connection)
-            except (ConnectionError, RejoinError):
+            except (OSError, RejoinError):
                 pass
-            connection.close()
+            self._routes.close()
             await asyncio.sleep(RETRY_S + self._random.random() * self._pause_s)
 
     def _check(self, what: str, error_code: int) -> None:
@@ -111,18 +94,14 @@ class GroupMember:
             raise ViolationError(f"{what} of group {self._group} was refused with {code.name}")
         raise RejoinError
 
-    async def _find_coordinator(self, connection: ClientConnection) -> None:
-        answer = await connection.ask(FindCoordinatorRequest(key=self._group), 2, FindCoordinatorResponse)
-        self._check("FindCoordinator", answer.error_code)
-
     async def _be_member(self, connection: ClientConnection, until_s: float) -> None:
-        while asyncio.get_running_loop().time() < until_s:
+        while self._routes.network.loop.time() < until_s:
             try:
                 assigned = await self._join(connection)
                 await self._read(connection, assigned, until_s)
             except RejoinError:
                 await asyncio.sleep(RETRY_S)
-                await self._find_coordinator(connection)
+                connection = await self._routes.coordinator(self._group)
 
     async def _join(self, connection: ClientConnection) -> list[TopicPartition]:
         topics = sorted({partition.topic for partition in self._partitions})
@@ -137,7 +116,7 @@ class GroupMember:
             joined = answer
         self._membership.member_id = joined.member_id
         self._membership.generation = joined.generation_id
-        self._oracle.counts.rebalances += 1
+        self._oracle.counts["rebalances"] += 1
         return await self._sync(connection, [member.member_id for member in joined.members])
 
     async def _sync(self, connection: ClientConnection, members: list[str]) -> list[TopicPartition]:
@@ -154,10 +133,9 @@ class GroupMember:
     async def _read(
         self, connection: ClientConnection, assigned: list[TopicPartition], until_s: float
     ) -> None:
-        loop = asyncio.get_running_loop()
-        consumer = Consumer(self.name, self._network, self._address, self._oracle, assigned, max_wait_ms=200)
+        consumer = Consumer(self._routes, self._oracle, assigned, max_wait_ms=200)
         consumer.positions.update(await self._committed(connection, assigned))
-        while loop.time() < until_s:
+        while self._routes.network.loop.time() < until_s:
             before = dict(consumer.positions)
             if assigned:
                 await consumer.fetch_once(connection)
@@ -170,45 +148,18 @@ class GroupMember:
     async def _committed(
         self, connection: ClientConnection, assigned: list[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        if not assigned:
-            return {}
-        topics: dict[str, list[int]] = {}
-        for partition in assigned:
-            topics.setdefault(partition.topic, []).append(partition.partition)
-        request = OffsetFetchRequest(
-            group_id=self._group,
-            topics=[OffsetFetchRequestTopic(name=name, partition_indexes=p) for name, p in topics.items()],
-        )
-        answer = await connection.ask(request, 5, OffsetFetchResponse)
-        self._check("OffsetFetch", answer.error_code)
-        found = {}
-        for topic in answer.topics:
-            for there in topic.partitions:
-                self._check("OffsetFetch", there.error_code)
-                at = TopicPartition(topic.name, there.partition_index)
-                self._oracle.fetched(self._group, at, there.committed_offset)
-                found[at] = max(there.committed_offset, 0)
-        return found
+        found = await fetch_offsets(connection, self._group, assigned) if assigned else {}
+        if found is None:
+            raise RejoinError
+        for at, offset in found.items():
+            self._oracle.offsets_fetched(self._group, at, offset)
+        return {at: max(offset, 0) for at, offset in found.items()}
 
     async def _commit(self, connection: ClientConnection, positions: dict[TopicPartition, int]) -> None:
-        topics: dict[str, OffsetCommitRequestTopic] = {}
-        for at, offset in positions.items():
-            topic = topics.setdefault(at.topic, OffsetCommitRequestTopic(name=at.topic))
-            topic.partitions.append(
-                OffsetCommitRequestPartition(partition_index=at.partition, committed_offset=offset)
-            )
-        request = OffsetCommitRequest(
-            group_id=self._group,
-            generation_id_or_member_epoch=self._membership.generation,
-            member_id=self._membership.member_id,
-            topics=list(topics.values()),
-        )
-        answer = await connection.ask(request, 7, OffsetCommitResponse)
-        for committed in answer.topics:
-            for partition in committed.partitions:
-                self._check("OffsetCommit", partition.error_code)
-                at = TopicPartition(committed.name, partition.partition_index)
-                self._oracle.committed(self._group, at, positions[at])
+        outcomes = await commit_offsets(connection, self._group, positions, self._membership)
+        for at, code in outcomes.items():
+            self._check("OffsetCommit", code)
+            self._oracle.offsets_committed(self._group, at, positions[at])
 
     async def _beat(self, connection: ClientConnection) -> None:
         answer = await connection.ask(self._membership.heartbeat(), 3, HeartbeatResponse)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from blumfeld.broker.replicas.partition import Partition
@@ -11,16 +11,15 @@ from blumfeld.spi.cluster import ClusterImage, PartitionImage
 from blumfeld.spi.consensus import ClusterMetadata
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC, OFFSETS_TOPIC
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.committed import (
+from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
+from blumfeld_kit.simulation.cluster.excuses import Excuses
+from blumfeld_kit.simulation.cluster.log_model import check_log_state
+from blumfeld_kit.simulation.cluster.replica_checks import (
     History,
     check_isr,
-    check_producers,
     is_held_to,
     metadata_log,
 )
-from blumfeld_kit.simulation.cluster.excuses import Excuses
-from blumfeld_kit.simulation.cluster.ledger import ClusterLedger
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.swarm.world import Following, Membership, World
 
@@ -61,16 +60,9 @@ class Watch:
     machine kept its power, nothing acknowledged may be lost (KIP-966). See :class:`Excuses`.
     """
 
-    def __init__(
-        self,
-        world: World,
-        ledger: ClusterLedger,
-        check_replica: Callable[[Machine, Partition], None] = check_producers,
-    ) -> None:
-        """:param check_replica: checks what a new leader knows of producers"""
-        self._check_replica = check_replica
+    def __init__(self, world: World, oracle: Oracle) -> None:
         self._world = world
-        self._ledger = ledger
+        self._oracle = oracle
         self._leaders: dict[tuple[bytes, int, int], int] = {}
         """(topic id, partition, leader epoch) → node that led."""
         self._ends = [(0, 0)] * len(world.machines)
@@ -179,13 +171,13 @@ class Watch:
                     and found.leader is not None
                     and found.leader_epoch < partition.leader_epoch
                 ):
-                    self._ledger.behind_s[machine.address] = self._world.loop.time()
+                    self._oracle.behind_s[machine.address] = self._world.loop.time()
 
     def _note_fenced(self) -> None:
         for machine in self._world.machines:
             metadata = metadata_of(machine)
             if metadata is not None and any(one.fenced for one in metadata.image.brokers.values()):
-                self._ledger.fenced_s = self._world.loop.time()
+                self._oracle.fenced_s = self._world.loop.time()
                 return
 
     def _note_ends(self, image: ClusterImage | None) -> None:
@@ -200,21 +192,21 @@ class Watch:
 
     def _excuse_starts(self) -> None:
         for partition in self._excuses.start_excused():
-            if partition in self._ledger.partitions:
-                self._ledger.partitions[partition].excuse_start(self._world.loop.time())
+            if partition in self._oracle.partitions:
+                self._oracle.partitions[partition].excuse_start(self._world.loop.time())
 
     def _excuse(self, excused: Mapping[TopicPartition, None]) -> None:
         now_s = self._world.loop.time()
         for partition in [one for one in self._excused if one not in excused]:
             del self._excused[partition]
             floor = self._floors[partition] = self._newest_epoch(partition)
-            if partition in self._ledger.partitions:
-                self._ledger.partitions[partition].floor_epoch = floor
+            if partition in self._oracle.partitions:
+                self._oracle.partitions[partition].floor_epoch = floor
         for partition in excused:
             if partition not in self._excused:
                 self._excused[partition] = None
-                self._ledger.counts["excuses"] += 1
-            self._ledger.excuse(partition, now_s)
+                self._oracle.counts["excuses"] += 1
+            self._oracle.excuse(partition, now_s)
             if partition in self._histories:
                 self._histories[partition].forget()
 
@@ -264,7 +256,7 @@ class Watch:
                     if one in replicas and replicas[one].leader_epoch == replica.leader_epoch
                 }
             for node_id, replica in counting.items():
-                asked = self._ledger.partitions[at].deleted if at in self._ledger.partitions else 0
+                asked = self._oracle.partitions[at].deleted if at in self._oracle.partitions else 0
                 history.check(self._world.machines[node_id - 1], replica.log, replica.high_watermark, asked)
 
     def _check_joined(self, at: TopicPartition, replica: Partition, has: dict[int, Partition]) -> None:
@@ -298,10 +290,10 @@ class Watch:
     def _tell_leader(self, at: TopicPartition, node_id: int, replica: Partition) -> None:
         if (at, replica.leader_epoch) not in self._led:
             self._led[at, replica.leader_epoch] = self._world.loop.time()
-            self._ledger.counts["leaders elected"] += 1
+            self._oracle.counts["leaders elected"] += 1
             machine = self._world.machines[node_id - 1]
             self._world.moment(machine)
-            self._check_replica(machine, replica)
+            check_log_state(machine, replica)
 
     def leaders_changed(self, at: TopicPartition, within_s: float) -> bool:
         """Whether the leader changed so short a time ago, or a node still leads in an earlier epoch: it hasn't heard of
@@ -317,7 +309,7 @@ class Watch:
         known = self.controller()
         if known is not None and known != self._controller:
             self._controller = known
-            self._ledger.counts["controllers elected"] += 1
+            self._oracle.counts["controllers elected"] += 1
             self._world.moment(self._world.machines[known[1] - 1])
 
     def controller(self) -> tuple[int, int] | None:
@@ -361,14 +353,14 @@ class Watch:
         return [self._world.machines[node_id - 1] for node_id in nodes]
 
     def _watched(self, image: ClusterImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
-        for partition in self._ledger.partitions:
+        for partition in self._oracle.partitions:
             if partition not in self._histories:
                 self._histories[partition] = History(str(partition))
             topic = image.topics.get(partition.topic)
             if topic is not None:
                 yield partition, topic.partitions[partition.partition]
         offsets = image.topics.get(OFFSETS_TOPIC)
-        if offsets is not None and TopicPartition(OFFSETS_TOPIC, 0) not in self._ledger.partitions:
+        if offsets is not None and TopicPartition(OFFSETS_TOPIC, 0) not in self._oracle.partitions:
             for number, found in offsets.partitions.items():
                 yield TopicPartition(OFFSETS_TOPIC, number), found
 

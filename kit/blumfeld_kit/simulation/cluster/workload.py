@@ -3,25 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import random
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from itertools import pairwise
 from typing import Any
 
-from blumfeld.broker.replicas.partition import Partition
 from blumfeld.kernel.composing.plan import Plan
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import ErrorCode
-from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.admin import ClusterAdmin, create_topic
-from blumfeld_kit.simulation.cluster.committed import check_producers, metadata_log
-from blumfeld_kit.simulation.cluster.ledger import ClusterLedger
-from blumfeld_kit.simulation.cluster.producer import ClusterProducer
+from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
+from blumfeld_kit.simulation.clients.producer import Producer
+from blumfeld_kit.simulation.clients.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.cluster.log_model import check_log_state
+from blumfeld_kit.simulation.cluster.operator import Operator, create_topic
 from blumfeld_kit.simulation.cluster.reader import ClusterReader
-from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.cluster.replica_checks import metadata_log
 from blumfeld_kit.simulation.cluster.watch import Watch, hosted, metadata_of
 from blumfeld_kit.simulation.machine.host import ADDRESS, Machine, address_of, plan_of
 from blumfeld_kit.simulation.network.links import Weather
@@ -84,11 +82,9 @@ class Cluster:
     topics: Mapping[str, int] = {TOPIC: PARTITIONS}
     """Topics with records → number of partitions."""
     config: Mapping[str, Any] = CONFIG
-    check_replica: Callable[[Machine, Partition], None] = staticmethod(check_producers)
-    """Checks what a replica knows of producers, when it begins to lead and at the end."""
 
     def __init__(self) -> None:
-        self.ledger = ClusterLedger()
+        self.oracle = Oracle()
         self._watch: Watch
         self._voters = range(0)
         self._brokers: list[int] = []
@@ -118,7 +114,7 @@ class Cluster:
 
     async def prepare(self, world: World) -> None:
         """Create the topics, and wait until every replica is in sync."""
-        self._watch = Watch(world, self.ledger, self.check_replica)
+        self._watch = Watch(world, self.oracle)
         world.important = self._watch.important
         world.followers = self._watch.followers
         world.look = self._watch.look_now
@@ -130,7 +126,7 @@ class Cluster:
         await self._until(lambda: len(self._brokers_alive(world)) == len(self._brokers))
         for topic, partitions in self.topics.items():
             for number in range(partitions):
-                self.ledger.add(TopicPartition(topic, number))
+                self.oracle.add(TopicPartition(topic, number))
             assert await create_topic(routes, topic, partitions, self._replicas) is ErrorCode.NONE
         await self._until(lambda: self.trouble(world) is None)
         self._watching = world.loop.create_task(self._watch.run())
@@ -148,18 +144,18 @@ class Cluster:
         """Out of four clients two produce, one reads and commits, and one is an operator."""
         assert self._watching is not None
         runs: list[Coroutine[Any, Any, None]] = [self._watch_fails()]
-        partitions = list(self.ledger.partitions)
+        partitions = list(self.oracle.partitions)
         for number in range(world.shape.clients):
             name = ("producer", "reader", "producer", "admin")[number % 4] + f"-{number}"
             routes = self._routes(world, name, world.client_address(number))
-            client: ClusterProducer | ClusterReader | ClusterAdmin
+            client: Producer | ClusterReader | Operator
             if number % 2 == 0:
-                client = ClusterProducer(routes, self.ledger, partitions, PRODUCER_PAUSE_S)
+                client = Producer(routes, self.oracle, partitions, PRODUCER_PAUSE_S)
             elif number % 4 == 1:
-                client = ClusterReader(routes, self.ledger, partitions, f"group-{number}")
+                client = ClusterReader(routes, self.oracle, partitions, f"group-{number}")
             else:
-                client = ClusterAdmin(
-                    routes, self.ledger, partitions, self._replicas, self._brokers, self._busy(world)
+                client = Operator(
+                    routes, self.oracle, partitions, self._replicas, self._brokers, self._busy(world)
                 )
             runs.append(client.run(until_s))
         self._until_s = until_s
@@ -187,20 +183,13 @@ class Cluster:
         bootstrap = [(address_of(one), ADDRESS[1]) for one in self._brokers]
         return Routes(name, Vantage(world.network, address), world.chance(name), bootstrap)
 
-    def power_cut(self, machine: Machine) -> None:
-        """Do nothing: the watch sees it."""
-
-    def rot(self, machine: Machine, chance: random.Random) -> bool:
-        """Refuse."""
-        return False
-
     async def converge(self, world: World) -> None:
         """Wait until every partition is led and whole, and takes a record; also without the controller of then."""
         await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
         routes = self._routes(world, "last", world.client_address(0))
-        producer = ClusterProducer(routes, self.ledger, list(self.ledger.partitions), 0.0)
-        for partition in self.ledger.partitions:
-            await producer.deliver(partition, 1)
+        producer = Producer(routes, self.oracle, list(self.oracle.partitions), 0.0)
+        for partition in self.oracle.partitions:
+            await producer.deliver(partition)
         routes.close()
         await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
         if len(self._voters) == VOTERS:
@@ -220,7 +209,7 @@ class Cluster:
                     f"no controller {SUCCESSION_S:g} s after node {former[1]}'s process died"
                 )
             await asyncio.sleep(LOOK_S / 10)
-        self.ledger.counts["succession ms"] += round((world.loop.time() - died_s) * 1000)
+        self.oracle.counts["succession ms"] += round((world.loop.time() - died_s) * 1000)
 
     async def _until(
         self, condition: Callable[[], bool], told: Callable[[], str | None] = lambda: "no quorum"
@@ -267,38 +256,27 @@ class Cluster:
         return None
 
     async def check(self, world: World) -> None:
-        """Compare all replicas and the metadata with the ledger."""
+        """Compare all replicas and the metadata with what was promised."""
         self._watch.look()
         self._watch.check_images()
         self._count_logs(world)
         image = self._watch.newest_image()
         assert image is not None
-        for name, known in self.ledger.topics.items():
+        for name, known in self.oracle.topics.items():
             topic = image.topics.get(name)
             if known is not None and known is not (topic is not None):
                 raise ViolationError(f"topic {name}: created or deleted for sure, and that is lost")
-            if topic is not None and len(topic.partitions) != self.ledger.partition_counts.get(
+            if topic is not None and len(topic.partitions) != self.oracle.partition_counts.get(
                 name, len(topic.partitions)
             ):
                 raise ViolationError(f"topic {name} has {len(topic.partitions)} partitions")
-        for at, ledger in self.ledger.partitions.items():
-            nodes = image.topics[at.topic].partitions[at.partition].replicas
-            logs = {node_id: batches_of(world.machines[node_id - 1], at) for node_id in nodes}
-            for node_id in nodes:
-                found = hosted(world.machines[node_id - 1], at)
-                if found is not None:
-                    self.check_replica(world.machines[node_id - 1], found)
-            first, *others = logs.values()
-            for other in others:
-                start = max(first[0], other[0])
-                if [one for one in first[1] if one[0] > start] != [one for one in other[1] if one[0] > start]:
-                    raise ViolationError(f"{at}: the replicas differ below the high watermark")
-            leader = logs[image.topics[at.topic].partitions[at.partition].leader]
-            ledger.check_log(leader[0], values_of(leader[0], [data for _, data in leader[1]]))
+        for at, it in self.oracle.partitions.items():
+            leader = check_replicas(world, at, image.topics[at.topic].partitions[at.partition])
+            it.check_whole(values_of(leader[0], [data for _, data in leader[1]]), leader[0])
         reader = ClusterReader(
             self._routes(world, "auditor", world.client_address(0)),
-            self.ledger,
-            list(self.ledger.partitions),
+            self.oracle,
+            list(self.oracle.partitions),
             "",
         )
         for number in range(1, world.shape.clients, 4):
@@ -310,9 +288,9 @@ class Cluster:
 
     def _count_logs(self, world: World) -> None:
         """Count what a run must meet to say much: leader epochs without a record, and snapshots of the metadata."""
-        counts = self.ledger.counts
+        counts = self.oracle.counts
         for machine in world.machines:
-            for at in self.ledger.partitions:
+            for at in self.oracle.partitions:
                 found = hosted(machine, at)
                 epochs = [] if found is None else [one.epoch for one in found.state.epochs.entries]
                 counts["gaps of leader epochs"] += sum(b - a > 1 for a, b in pairwise(epochs))
@@ -329,11 +307,11 @@ class Cluster:
 
     def progress(self) -> int:
         """Return the records that were acknowledged."""
-        return self.ledger.counts["acked"]
+        return self.oracle.counts["acked"]
 
     def counts(self) -> Mapping[str, int]:
-        """Return the ledger's numbers."""
-        return dict(self.ledger.counts)
+        """Return the oracle's numbers."""
+        return dict(self.oracle.counts)
 
 
 def plan(
@@ -367,6 +345,25 @@ def plan(
     )
 
 
+def check_replicas(
+    world: World, at: TopicPartition, image: PartitionImage
+) -> tuple[int, list[tuple[int, bytes]]]:
+    """Check that the replicas of a partition are equal, and each as its log says. Return the leader's log as
+    :func:`batches_of`."""
+    logs = {}
+    for node_id in image.replicas:
+        machine = world.machines[node_id - 1]
+        logs[node_id] = batches_of(machine, at)
+        if (found := hosted(machine, at)) is not None:
+            check_log_state(machine, found)
+    first, *others = logs.values()
+    for other in others:
+        start = max(first[0], other[0])
+        if [one for one in first[1] if one[0] > start] != [one for one in other[1] if one[0] > start]:
+            raise ViolationError(f"{at}: the replicas differ below the high watermark")
+    return logs[image.leader]
+
+
 def batches_of(machine: Machine, partition: TopicPartition) -> tuple[int, list[tuple[int, bytes]]]:
     """Return the log's start, and (next offset, bytes) of each batch below the replica's high watermark."""
     found = hosted(machine, partition)
@@ -378,9 +375,9 @@ def batches_of(machine: Machine, partition: TopicPartition) -> tuple[int, list[t
     return start, [(one.next_offset, bytes(one.data)) for one in batches if one.next_offset <= end]
 
 
-def values_of(start_offset: int, batches: Sequence[bytes]) -> list[tuple[int, bytes]]:
+def values_of(start_offset: int, batches: Sequence[bytes]) -> list[tuple[int, bytes | None]]:
     """Return (offset, value) of each record from an offset on."""
-    found = []
+    found = list[tuple[int, bytes | None]]()
     for data in batches:
         batch = RecordBatch(memoryview(bytearray(data)))
         found += [

@@ -103,8 +103,6 @@ class Machine:
 
     :param plan: what its processes run; the host of its first listener is the machine's address
     :param on_defect: called with an error that escaped, and the place
-    :param on_power_cut: called between the loss of power and the start of the next process, as late as possible:
-        acknowledgements of the process that is gone may still wait for their client's turn
     """
 
     def __init__(
@@ -114,7 +112,6 @@ class Machine:
         network: Network,
         plan: Plan,
         on_defect: Callable[[str, BaseException], None],
-        on_power_cut: Callable[[], None],
     ) -> None:
         self.address = plan.listeners[0].host
         self.disk = FakeDisk()
@@ -141,7 +138,9 @@ class Machine:
         self._seed = seed
         self._plan = plan
         self._on_defect = on_defect
-        self.on_power_cut = on_power_cut
+        self.on_power_cut: Callable[[], None] = _nothing
+        """Called between the loss of power and the start of the next process, as late as possible: acknowledgements of
+        the process that is gone may still wait for their client's turn."""
         self.on_start: Callable[[], None] = _nothing
         """Called before each start of a process."""
         self.on_event: Callable[[str, Mapping[str, Any]], None] = _nothing

@@ -44,7 +44,6 @@ class Network:
         self.links = Links(weather if weather is not None else Weather())
         self.connections: dict[int, NetworkConnection] = {}
         """Open connections, by number."""
-        self.broken_off = 0
         self.delivered = 0
         """Pieces of streams that arrived."""
         self._sites: dict[str, Site] = {}
@@ -125,13 +124,6 @@ class Network:
     def connection_over(self, number: int) -> None:
         """Forget a connection: both ends are closed."""
         self.connections.pop(number, None)
-
-    def break_one(self) -> None:
-        """Break a randomly chosen open connection."""
-        if self.connections:
-            numbers = sorted(self.connections)
-            self.broken_off += 1
-            self.connections[numbers[self.random.randrange(len(numbers))]].break_off("the network broke it")
 
     def break_between(self, sources: Collection[str], destination: str) -> None:
         """Break the connections that these machines have opened to another one."""

@@ -74,7 +74,7 @@ class Sign(Enum):
 class Wire:
     """One end of a connection: it sends to the other end, and takes what arrives here."""
 
-    __slots__ = ("connection", "end", "is_open", "out", "peer", "port", "site")
+    __slots__ = ("closed_in_order", "connection", "end", "is_open", "out", "peer", "port", "site")
 
     def __init__(self, connection: NetworkConnection, site: Site, port: int) -> None:
         self.connection = connection
@@ -82,6 +82,8 @@ class Wire:
         self.port = port
         self.end: End | None = None
         self.is_open = True
+        self.closed_in_order = False
+        """The other end was closed in order, so all bytes from it have arrived."""
         self.peer: Wire
         self.out: Stream
         site.wires[self] = None
@@ -284,8 +286,10 @@ class Stream:
                 to.out.sign(Sign.RESET, "reset: the peer doesn't know this connection")
             return
         trace.note(f"{self._name} {piece.value} {reason}")
-        if piece is Sign.CLOSE and self.source.is_open:
-            to.out.sign(Sign.CLOSE, reason)
+        if piece is Sign.CLOSE:
+            to.closed_in_order = True
+            if self.source.is_open:
+                to.out.sign(Sign.CLOSE, reason)
         to.ended(reason)
 
     def _lose_patience(self) -> None:

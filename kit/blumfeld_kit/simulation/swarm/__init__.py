@@ -6,19 +6,16 @@
 from __future__ import annotations
 
 from blumfeld_kit.simulation.swarm.faults import FaultClass
-from blumfeld_kit.simulation.swarm.linear import Operation, violation_of
 from blumfeld_kit.simulation.swarm.run import Swarm, SwarmFailure, SwarmReport
 from blumfeld_kit.simulation.swarm.shape import Shape
 from blumfeld_kit.simulation.swarm.world import Workload, World
 
 __all__ = [
     "FaultClass",
-    "Operation",
     "Shape",
     "Swarm",
     "SwarmFailure",
     "SwarmReport",
     "Workload",
     "World",
-    "violation_of",
 ]

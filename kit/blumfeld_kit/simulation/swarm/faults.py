@@ -115,7 +115,6 @@ PAUSES_S: dict[FaultClass, tuple[float, float]] = {
 waits for a commit whose markers go to another node: there is about one a second."""
 LASTS_S = 8.0
 """Mean duration of a fault that lasts."""
-ENDS_PROCESS = frozenset({FaultClass.KILL, FaultClass.POWER, FaultClass.POWER_TOGETHER, FaultClass.STOP})
 
 
 def chance_of(seed: int, name: str) -> random.Random:

@@ -21,6 +21,12 @@ from blumfeld_kit.simulation.swarm.world import World
 
 DOWN_S = 5.0
 """Mean time until a process that ended is started again."""
+START_ENDS_CHANCE = 0.25
+"""Probability that a start is cut short inside a disk operation, by each class of the seed that does such things."""
+STOP_ENDS_CHANCE = 0.3
+"""Probability that the process is killed, or its machine loses the power, in an orderly stop."""
+ENDS_IN_OPERATION = {FaultClass.KILL: False, FaultClass.POWER: True}
+"""Class that ends a process inside a disk operation → whether by a power cut."""
 STAYS_OFFLINE = ("partition offline", "log not opened")
 """The broker's events for a partition whose files failed in another way than by a write of records."""
 DISK_PLACES = ("", "", CLUSTER_METADATA_TOPIC)
@@ -40,7 +46,6 @@ WRONG_MS_MAX = 1_200_000
 class Injector:
     """The faults of one run.
 
-    :param flip: flips a bit on a machine's disk, as ``Workload.rot``
     :param on_error: called with what made a machine unable to start although its disk is well
     """
 
@@ -48,7 +53,6 @@ class Injector:
         self,
         world: World,
         allowed: frozenset[FaultClass],
-        flip: Callable[[Machine, random.Random], bool],
         on_error: Callable[[BaseException], None],
     ) -> None:
         self.on = drawn(world.shape.seed, allowed)
@@ -56,10 +60,11 @@ class Injector:
         self.counts: Counter[str] = Counter()
         """Faults that happened, by class."""
         self._world = world
-        self._flip = flip
         self._on_error = on_error
         self._tasks: list[asyncio.Task[None]] = []
         self._keepers: list[asyncio.Task[None]] = []
+        self._healed = False
+        self._stop_ends = self._chance("stop/ends")
         self._rotten: set[str] = set()
         """Addresses of machines whose disk rotted."""
         self._network = NetworkFaults(world, self.counts)
@@ -105,6 +110,7 @@ class Injector:
         once the disk is well: such a partition stays offline as long as the process lives. A full disk excuses nothing:
         once there is room, each replica must come back by itself.
         """
+        self._healed = True
         for task in self._tasks:
             task.cancel()
         world = self._world
@@ -140,14 +146,24 @@ class Injector:
 
     async def _keep(self, machine: Machine) -> None:
         """Start a machine's process again each time it ended."""
-        chance = self._chance(f"keep/{machine.address}")
+        chance, ends = self._chance(f"keep/{machine.address}"), self._chance(f"start/{machine.address}")
         while True:
             if machine.is_running or machine.is_serving:
                 await machine.down.wait()
             await asyncio.sleep(0.1 + chance.random() * 2 * DOWN_S)
             if machine.is_running:
                 continue
+            self._end_in_operation(machine, ends, START_ENDS_CHANCE, 120)
             await self._start_again(machine)
+
+    def _end_in_operation(
+        self, machine: Machine, chance: random.Random, probability: float, nth_max: int
+    ) -> None:
+        """Let the process end inside one of its next disk operations, unless the faults are over."""
+        for one, power_cut in ENDS_IN_OPERATION.items():
+            if one in self.on and not self._healed and chance.random() < probability:
+                self.counts[one.value] += 1
+                machine.crash_in_operation(1 + chance.randrange(nth_max), power_cut=power_cut)
 
     async def _start_again(self, machine: Machine) -> None:
         """Start a process, which goes on if :meth:`heal` ends the fault that asked for it. A disk that failed excuses a
@@ -237,6 +253,7 @@ class Injector:
         machine = self._machine(chance)
         if machine.is_serving and not machine.is_paused:
             self.counts[FaultClass.STOP.value] += 1
+            self._end_in_operation(machine, self._stop_ends, STOP_ENDS_CHANCE, 30)
             await self._stop_in_order(machine)
 
     async def _stop_in_order(self, machine: Machine) -> None:
@@ -357,6 +374,6 @@ class Injector:
 
     async def _rot(self, chance: random.Random) -> None:
         machine = self._machine(chance)
-        if self._flip(machine, chance):
+        if self._world.flip(machine, chance):
             self.counts[FaultClass.BIT_ROT.value] += 1
             self._rotten.add(machine.address)

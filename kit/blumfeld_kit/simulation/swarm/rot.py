@@ -44,11 +44,12 @@ class Rot(Brokers):
 
     async def prepare(self, world: World) -> None:
         """See ``Workload``."""
+        world.flip = self._flip
         await super().prepare(world)
         for machine in world.machines:
             machine.on_event = partial(self._logged, self.oracles[machine.address])
 
-    def rot(self, machine: Machine, chance: Random) -> bool:
+    def _flip(self, machine: Machine, chance: Random) -> bool:
         """Flip a bit of a batch in the log of one of the topics."""
         oracle = self.oracles[machine.address]
         logs = [path for path, _ in files_of(machine.disk.tree) if _partition_of(path) in oracle.partitions]
@@ -70,12 +71,12 @@ class Rot(Brokers):
 
     def counts(self) -> Mapping[str, int]:
         """Return the sums over all brokers, the batches that are rotten, and the records that nobody can read."""
-        ledgers = [one for oracle in self.oracles.values() for one in oracle.partitions.values()]
+        watched = [one for oracle in self.oracles.values() for one in oracle.partitions.values()]
         return {
             **super().counts(),
-            "rotten": sum(len(ledger.rotten) for ledger in ledgers),
-            "unreadable": sum(len(ledger.unreadable) for ledger in ledgers),
-            "taken_flushed": sum(ledger.taken for ledger in ledgers if ledger.flushed),
+            "rotten": sum(len(one.rotten) for one in watched),
+            "unreadable": sum(len(one.unreadable) for one in watched),
+            "taken_flushed": sum(one.taken for one in watched if one.flushed),
             "cuts": self._cuts,
         }
 

@@ -6,7 +6,6 @@ import asyncio
 import re
 import traceback
 from collections.abc import Coroutine, Mapping
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -85,11 +84,9 @@ class Swarm:
         self._failed: asyncio.Future[None] = self.loop.create_future()
         for nth, plan in enumerate(workload.plans(shape), 1):
             seed = shape.seed * SEEDS_A_RUN + nth
-            machine = Machine(seed, self.loop, self.network, plan, self._defect, lambda: None)
-            machine.on_power_cut = partial(workload.power_cut, machine)
-            self.world.machines.append(machine)
+            self.world.machines.append(Machine(seed, self.loop, self.network, plan, self._defect))
         allowed = workload.survives if shape.faults is None else frozenset(shape.faults)
-        self._injector = Injector(self.world, allowed, workload.rot, self._fail)
+        self._injector = Injector(self.world, allowed, self._fail)
         self._healed_s = 0.0
 
     def run(self) -> SwarmReport:

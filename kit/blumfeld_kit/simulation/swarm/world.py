@@ -60,6 +60,9 @@ class World:
         self.look: Callable[[], None] = lambda: None
         """Looks at every node. A workload may set it, for the moment before a fault takes the traces away. It must not
         raise: it may be called inside a disk operation."""
+        self.flip: Callable[[Machine, random.Random], bool] = lambda machine, chance: False
+        """Flips a bit on the machine's disk. Returns whether one was flipped. A workload may set it: only it knows
+        which bytes a checksum covers, and what may be lost with them."""
         self._moments: list[asyncio.Future[Machine]] = []
         self._decisions: list[tuple[asyncio.Future[Machine], Struck]] = []
 
@@ -124,17 +127,6 @@ class Workload(Protocol):
 
     def clients(self, world: World, until_s: float) -> Sequence[Coroutine[Any, Any, None]]:
         """Return the clients. They begin no work after ``until_s``, and end once their last work is settled."""
-        ...
-
-    def power_cut(self, machine: Machine) -> None:
-        """Take note that a machine lost its power."""
-        ...
-
-    def rot(self, machine: Machine, chance: random.Random) -> bool:
-        """Flip a bit on the machine's disk. Return whether one was flipped.
-
-        Only the workload knows which bytes a checksum covers, and what may be lost with them.
-        """
         ...
 
     async def converge(self, world: World) -> None:

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.schema import Message
-from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.clients.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.transactions.client import RIVAL_PAUSE_S, TIMEOUTS_MS, TransactionalClient
 from blumfeld_kit.simulation.transactions.histories import Append, Transaction
-from blumfeld_kit.simulation.transactions.ledger import Fate, Name, TransactionLedger
+from blumfeld_kit.simulation.transactions.oracle import Name, TransactionOracle
 from blumfeld_kit.simulation.transactions.session import Batch, EndedError, Session
 
-TIMEOUTS_MS = (3_000, 6_000, 12_000)
 PARTITIONS_MAX = 3
 BATCHES_MAX = 2
 RECORDS_MAX = 3
@@ -22,70 +22,48 @@ ABORT_CHANCE = 0.2
 LATE_CHANCE = 0.5
 """Probability that a transaction that its client gives up is followed by a late Produce."""
 RIVAL_PAUSE_CHANCE = 0.25
-RIVAL_PAUSE_S = 8.0
 EVERYTHING_AT_ONCE_CHANCE = 0.5
 LAST_WISH_S = 3.0
-LINGER_S = 4.0
-"""Longest time for which a client is slow, so that it has a transaction open when old markers arrive."""
 
 
-async def linger(session: Session, ledger: TransactionLedger) -> None:
-    """Leave the transaction of a slow client open, but not until its timeout."""
-    ledger.counts["lingered"] += 1
-    await asyncio.sleep(min(LINGER_S, 0.6 * session.timeout_ms / 1_000))
-
-
-class TransactionalProducer:
+class TransactionalProducer(TransactionalClient):
     """A producer, or one of two rivals under one transactional id. Run :meth:`run` as a task."""
+
+    pause_s = PAUSE_S
 
     def __init__(
         self,
         routes: Routes,
-        ledger: TransactionLedger,
+        oracle: TransactionOracle,
         name: Name,
         partitions: Sequence[TopicPartition],
         *,
         rival: bool = False,
     ) -> None:
-        self._routes = routes
-        self._ledger = ledger
-        self._name = name
+        super().__init__(routes, oracle, name, rival=rival)
         self._partitions = partitions
-        self._rival = rival
-        self._random = routes.random
         self._late: list[asyncio.Task[None]] = []
-        self._fate = Fate.GOES_ON
 
     async def run(self, until_s: float) -> None:
         """Append until then."""
-        loop = self._routes.network.loop
-        while loop.time() < until_s:
-            try:
-                await self._live(until_s)
-            except EndedError:
-                # Fenced: the rival goes on for a while.
-                await asyncio.sleep(self._random.random() * (RIVAL_PAUSE_S if self._rival else PAUSE_S))
+        await super().run(until_s)
         if self._late:
             await asyncio.gather(*self._late)
-        self._routes.close()
+            self._routes.close()
 
-    async def _live(self, until_s: float) -> None:
-        """Be one process. :raises EndedError: it was fenced"""
+    async def _work(self, session: Session, until_s: float) -> bool:
+        """See :meth:`TransactionalClient._work`."""
         loop, random = self._routes.network.loop, self._random
-        timeout_ms = TIMEOUTS_MS[random.randrange(len(TIMEOUTS_MS))]
-        generation = 1 + random.randrange(self._ledger.generation_max)
-        session = Session(self._routes, self._ledger, self._name.id, generation, timeout_ms)
-        await session.begin()
         while loop.time() < until_s and session.transactional_id == self._name.id:
-            if not await self._transaction(session, timeout_ms):
-                await asyncio.sleep(random.random() * 1.5 * timeout_ms / 1_000)
-                return
+            if not await self._transaction(session, session.timeout_ms):
+                return False
             await asyncio.sleep(random.random() * 2 * PAUSE_S)
+        return True
 
     async def deliver(self, partitions: Sequence[TopicPartition]) -> Transaction:
         """Commit one transaction that appends to each of these partitions, and return it."""
         session = Session(
-            self._routes, self._ledger, self._name.id, self._ledger.generation_max, TIMEOUTS_MS[-1]
+            self._routes, self._oracle, self._name.id, self._oracle.generation_max, TIMEOUTS_MS[-1]
         )
         await session.begin()
         transaction = session.begin_transaction()
@@ -123,11 +101,8 @@ class TransactionalProducer:
         if how < VANISH_CHANCE + ABORT_CHANCE:
             await self._give_up(session, transaction)
             return True
-        if self._fate is Fate.LINGERS:
-            await linger(session, self._ledger)
         unanswered = session.unanswered
-        self._fate = await session.end(commit=True, may_die=True)
-        if self._fate is Fate.DIES:
+        if not await self._end(session, commit=True):
             return False
         if session.generation == 1 and (unanswered or session.unanswered):
             await session.begin(
@@ -173,7 +148,7 @@ class TransactionalProducer:
 
     def _send_late(self, late: tuple[TopicPartition, tuple[Message, int]], within_s: float) -> None:
         partition, (request, version) = late
-        self._ledger.counts["late"] += 1
+        self._oracle.counts["late"] += 1
 
         async def send() -> None:
             await asyncio.sleep(self._random.random() ** 2 * within_s)

@@ -7,10 +7,10 @@ import asyncio
 from collections.abc import Sequence
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.clients.reads import read, readable
+from blumfeld_kit.simulation.clients.routes import Routes
 from blumfeld_kit.simulation.transactions.histories import View
-from blumfeld_kit.simulation.transactions.ledger import TransactionLedger
-from blumfeld_kit.simulation.transactions.reading import read
+from blumfeld_kit.simulation.transactions.oracle import TransactionOracle
 
 ROUND_S = 0.4
 FOLLOWER_CHANCE = 0.4
@@ -21,10 +21,10 @@ class TransactionReader:
     """A reader. Run :meth:`run` as a task."""
 
     def __init__(
-        self, routes: Routes, ledger: TransactionLedger, partitions: Sequence[TopicPartition]
+        self, routes: Routes, oracle: TransactionOracle, partitions: Sequence[TopicPartition]
     ) -> None:
         self._routes = routes
-        self._ledger = ledger
+        self._oracle = oracle
         self._partitions = partitions
         self._views: dict[TopicPartition, tuple[int, View]] = {}
         """Partition → (excuses before the first record, what was seen)."""
@@ -43,7 +43,7 @@ class TransactionReader:
         self._routes.close()
 
     async def _round(self, partition: TopicPartition, committed: bool) -> None:
-        excuses = self._ledger.partitions[partition].excuses
+        excuses = self._oracle.partitions[partition].excuses
         # Behind an excuse a follower may show what the new leader doesn't have, until it has cut its log.
         follower = self._routes.random.random() < FOLLOWER_CHANCE and not excuses
         if committed:
@@ -51,22 +51,22 @@ class TransactionReader:
             return
         position = 0 if excuses else self._uncommitted.get(partition, 0)
         found = await read(
-            self._routes, self._ledger, partition, position, committed=False, follower=follower, wait_ms=100
+            self._routes, self._oracle, partition, position, committed=False, follower=follower, wait_ms=100
         )
         if found is not None:
             self._uncommitted[partition] = found.position
 
     async def _read_committed(self, partition: TopicPartition, follower: bool) -> None:
-        excuses = self._ledger.partitions[partition].excuses
+        excuses = self._oracle.partitions[partition].excuses
         known = self._views.get(partition)
         if known is None or known[0] != excuses:
             view = View(reader=self._routes.name, partition=partition, position=0, seen=[])
             known = self._views[partition] = (excuses, view)
-            self._ledger.views.append(view)
+            self._oracle.views.append(view)
         view = known[1]
         found = await read(
             self._routes,
-            self._ledger,
+            self._oracle,
             partition,
             view.position,
             committed=True,
@@ -74,27 +74,5 @@ class TransactionReader:
             wait_ms=100,
         )
         if found is not None:
-            view.seen += found.values
+            view.seen += readable(found.values)
             view.position = found.position
-
-
-async def read_all(
-    routes: Routes, ledger: TransactionLedger, partition: TopicPartition, *, committed: bool
-) -> list[tuple[int, bytes]]:
-    """Return a whole list as its leader shows it."""
-    values: list[tuple[int, bytes]] = []
-    position = 0
-    while True:
-        try:
-            found = await read(routes, ledger, partition, position, committed=committed, wait_ms=0)
-        except OSError:
-            await asyncio.sleep(RETRY_S)
-            continue
-        if found is None:
-            continue
-        if found.position == position:
-            end = found.data.last_stable_offset if committed else found.data.high_watermark
-            if position >= end:
-                return values
-        values += found.values
-        position = found.position

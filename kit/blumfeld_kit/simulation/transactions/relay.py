@@ -6,22 +6,15 @@ import asyncio
 from collections.abc import Sequence
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.wire.errors import ErrorCode, is_retriable
-from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
-from blumfeld.wire.messages.offset_fetch import (
-    OffsetFetchRequest,
-    OffsetFetchRequestTopic,
-    OffsetFetchResponse,
-)
+from blumfeld_kit.simulation.clients.offsets import fetch_offsets
 from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.clients.reads import Read, Values, read, readable
+from blumfeld_kit.simulation.clients.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.transactions.client import RIVAL_PAUSE_S, TransactionalClient
 from blumfeld_kit.simulation.transactions.histories import Append, Outcome, Transaction
-from blumfeld_kit.simulation.transactions.ledger import Fate, Name, TransactionLedger
-from blumfeld_kit.simulation.transactions.producer import TIMEOUTS_MS, linger
-from blumfeld_kit.simulation.transactions.reading import Read, read
+from blumfeld_kit.simulation.transactions.oracle import Name, TransactionOracle
 from blumfeld_kit.simulation.transactions.session import EndedError, Session
 
-OFFSET_FETCH_VERSION = 7
 PAUSE_S = 0.5
 RECORDS_MAX = 8
 HOPS_MAX = 2
@@ -32,7 +25,6 @@ LOOK_CHANCE = 0.3
 """Probability that the client asks for the group's offsets while its transaction is open."""
 FOLLOWER_CHANCE = 0.3
 RIVAL_PAUSE_CHANCE = 0.15
-RIVAL_PAUSE_S = 8.0
 
 
 def hops_of(value: bytes) -> int:
@@ -40,69 +32,47 @@ def hops_of(value: bytes) -> int:
     return int(value.partition(b"|")[0])
 
 
-class Relay:
+class Relay(TransactionalClient):
     """A consumer and producer in one. Its rival runs under the same transactional id. Run :meth:`run` as a task."""
+
+    pause_s = PAUSE_S
 
     def __init__(
         self,
         routes: Routes,
-        ledger: TransactionLedger,
+        oracle: TransactionOracle,
         name: Name,
         outputs: Sequence[TopicPartition],
         *,
         rival: bool = False,
     ) -> None:
-        self._routes = routes
-        self._ledger = ledger
-        self._name = name
+        super().__init__(routes, oracle, name, rival=rival)
         self._outputs = outputs
-        self._rival = rival
-        self._random = routes.random
         self._positions: dict[TopicPartition, int] = {}
-        self._fate = Fate.GOES_ON
 
-    async def run(self, until_s: float) -> None:
-        """Work until then."""
-        loop = self._routes.network.loop
-        while loop.time() < until_s:
-            try:
-                await self._live(until_s)
-            except EndedError:
-                await asyncio.sleep(self._random.random() * (RIVAL_PAUSE_S if self._rival else PAUSE_S))
-        self._routes.close()
-
-    async def _live(self, until_s: float) -> None:
-        """Be one process. First nobody else may go on under its id, then it asks where to begin.
-
-        :raises EndedError: it was fenced
-        """
-        loop, random = self._routes.network.loop, self._random
-        timeout_ms = TIMEOUTS_MS[random.randrange(len(TIMEOUTS_MS))]
-        generation = 1 + random.randrange(self._ledger.generation_max)
-        group = self._name.group
-        session = Session(self._routes, self._ledger, self._name.id, generation, timeout_ms)
-        await session.begin()
-        self._positions = await offsets_of(
-            self._routes, self._ledger, group, self._name.consumes, stable=True
-        )
+    async def _work(self, session: Session, until_s: float) -> bool:
+        """See :meth:`TransactionalClient._work`. Nobody else may go on under its id, so it asks where to begin."""
+        loop, random, group = self._routes.network.loop, self._random, self._name.group
+        consumes = self._name.consumes
+        self._positions = await offsets_of(self._routes, self._oracle, group, consumes, stable=True)
         while loop.time() < until_s and group == self._name.group:
-            partition = self._name.consumes[random.randrange(len(self._name.consumes))]
+            partition = consumes[random.randrange(len(consumes))]
             found = await self._read(partition)
             if found is None or found.position == self._positions[partition]:
                 await asyncio.sleep(random.random() * PAUSE_S)
                 continue
             if group != self._name.group:
-                return
+                break
             if not await self._work_off(session, group, partition, found):
-                await asyncio.sleep(random.random() * 1.5 * timeout_ms / 1_000)
-                return
+                return False
+        return True
 
     async def _read(self, partition: TopicPartition) -> Read | None:
         follower = self._random.random() < FOLLOWER_CHANCE
         position = self._positions[partition]
         try:
             found = await read(
-                self._routes, self._ledger, partition, position, committed=True, follower=follower
+                self._routes, self._oracle, partition, position, committed=True, follower=follower
             )
         except OSError:
             await self._routes.lost(partition)
@@ -123,7 +93,7 @@ class Relay:
             await session.commit_offsets(group, {partition: found.position})
             if random.random() < LOOK_CHANCE:
                 await offsets_of(
-                    self._routes, self._ledger, group, self._name.consumes, stable=False, once=True
+                    self._routes, self._oracle, group, self._name.consumes, stable=False, once=True
                 )
             if self._rival and random.random() < RIVAL_PAUSE_CHANCE:
                 await asyncio.sleep(random.random() * RIVAL_PAUSE_S)
@@ -135,10 +105,7 @@ class Relay:
             how = VANISH_CHANCE
         commit = how >= VANISH_CHANCE + ABORT_CHANCE
         unanswered = session.unanswered
-        if self._fate is Fate.LINGERS:
-            await linger(session, self._ledger)
-        self._fate = await session.end(commit=commit, may_die=commit)
-        if self._fate is Fate.DIES:
+        if not await self._end(session, commit=commit):
             return False
         if commit:
             self._positions[partition] = found.position
@@ -151,10 +118,10 @@ class Relay:
         session: Session,
         transaction: Transaction,
         partition: TopicPartition,
-        values: Sequence[tuple[int, bytes]],
+        values: Values,
     ) -> None:
         by_output: dict[TopicPartition, list[Append]] = {}
-        for offset, value in values:
+        for offset, value in readable(values):
             transaction.reads[value] = None
             hops = hops_of(value)
             if hops >= HOPS_MAX:
@@ -175,7 +142,7 @@ class Relay:
 
 async def offsets_of(
     routes: Routes,
-    ledger: TransactionLedger,
+    oracle: TransactionOracle,
     group: str,
     partitions: Sequence[TopicPartition],
     *,
@@ -190,53 +157,24 @@ async def offsets_of(
     """
     while True:
         try:
-            found = await _offsets_once(routes, group, partitions, stable)
+            connection = await routes.coordinator(group)
+            found = await fetch_offsets(connection, group, partitions, stable=stable)
         except OSError:
             found = None
         if found is not None:
             for partition, offset in found.items():
-                _check_shown(ledger, group, partition, offset)
+                _check_shown(oracle, group, partition, offset)
             return {partition: max(offset, 0) for partition, offset in found.items()}
-        if once or group in ledger.spoiled_groups:
+        if once or group in oracle.spoiled_groups:
             return {}
         await asyncio.sleep(RETRY_S * (0.5 + routes.random.random()))
 
 
-async def _offsets_once(
-    routes: Routes, group: str, partitions: Sequence[TopicPartition], stable: bool
-) -> dict[TopicPartition, int] | None:
-    broker = await routes.any_broker()
-    where = await broker.ask(FindCoordinatorRequest(key=group), 3, FindCoordinatorResponse)
-    if where.error_code:
-        return None
-    connection = await routes.connection((where.host, where.port))
-    topics: dict[str, list[int]] = {}
-    for partition in partitions:
-        topics.setdefault(partition.topic, []).append(partition.partition)
-    request = OffsetFetchRequest(
-        group_id=group,
-        require_stable=stable,
-        topics=[OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics.items()],
-    )
-    answer = await connection.ask(request, OFFSET_FETCH_VERSION, OffsetFetchResponse)
-    codes = [answer.error_code, *(one.error_code for topic in answer.topics for one in topic.partitions)]
-    for code in map(ErrorCode, codes):
-        if code is not ErrorCode.NONE:
-            if not is_retriable(code):
-                raise ViolationError(f"OffsetFetch of {group}: {code.name}")
-            return None
-    return {
-        TopicPartition(topic.name, one.partition_index): one.committed_offset
-        for topic in answer.topics
-        for one in topic.partitions
-    }
-
-
-def _check_shown(ledger: TransactionLedger, group: str, partition: TopicPartition, offset: int) -> None:
+def _check_shown(oracle: TransactionOracle, group: str, partition: TopicPartition, offset: int) -> None:
     """Check that an offset that is shown was committed, or may have been."""
-    if offset < 0 or group in ledger.spoiled_groups:
+    if offset < 0 or group in oracle.spoiled_groups:
         return
-    for transaction in ledger.transactions:
+    for transaction in oracle.transactions:
         if (
             transaction.group == group
             and transaction.offsets.get(partition) == offset

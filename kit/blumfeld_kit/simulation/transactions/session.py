@@ -20,7 +20,6 @@ from blumfeld.wire.messages.add_partitions_to_txn import (
     AddPartitionsToTxnTopic,
 )
 from blumfeld.wire.messages.end_txn import EndTxnRequest, EndTxnResponse
-from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
 from blumfeld.wire.messages.produce import ProduceResponse
 from blumfeld.wire.messages.txn_offset_commit import (
@@ -33,15 +32,14 @@ from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.runtime import EPOCH_MS
 from blumfeld_kit.simulation.clients.client import ClientConnection
 from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.clients.routes import RETRY_S, Routes
 from blumfeld_kit.simulation.transactions.histories import Append, Incarnation, Outcome, Transaction
-from blumfeld_kit.simulation.transactions.ledger import Fate, TransactionLedger
+from blumfeld_kit.simulation.transactions.oracle import Fate, TransactionOracle
 
 R = TypeVar("R", bound=Message)
 
 GROUP, TRANSACTION = 0, 1
 """Types of coordinators."""
-FIND_COORDINATOR_VERSION = 3
 INIT_VERSION = 4
 ADD_PARTITIONS_VERSION = 3
 ADD_OFFSETS_VERSION = 3
@@ -82,7 +80,7 @@ class Session:
     def __init__(
         self,
         routes: Routes,
-        ledger: TransactionLedger,
+        oracle: TransactionOracle,
         transactional_id: str,
         generation: int,
         timeout_ms: int,
@@ -93,7 +91,7 @@ class Session:
         self.unanswered = 0
         """Requests of this transaction whose answer never came. One may still arrive at a broker."""
         self._routes = routes
-        self._ledger = ledger
+        self._oracle = oracle
         self.timeout_ms = timeout_ms
         self._identity = ProducerIdentity()
         self._coordinators: dict[tuple[int, str], ClientConnection] = {}
@@ -115,13 +113,7 @@ class Session:
     async def _coordinator(self, kind: int, key: str) -> ClientConnection:
         found = self._coordinators.get((kind, key))
         if found is None or not found.is_open:
-            broker = await self._routes.any_broker()
-            request = FindCoordinatorRequest(key=key, key_type=kind)
-            answer = await broker.ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse)
-            if answer.error_code:
-                raise ConnectionError(ErrorCode(answer.error_code).name)
-            found = await self._routes.connection((answer.host, answer.port))
-            self._coordinators[kind, key] = found
+            found = self._coordinators[kind, key] = await self._routes.coordinator(key, kind)
         return found
 
     async def _ask(
@@ -184,7 +176,7 @@ class Session:
         :raises EndedError: it was fenced itself
         """
         if not renew:
-            self.incarnation = self._ledger.incarnation(self.transactional_id, self.now_s)
+            self.incarnation = self._oracle.incarnation(self.transactional_id, self.now_s)
         known = self._identity
         request = InitProducerIdRequest(
             transactional_id=self.transactional_id,
@@ -220,7 +212,7 @@ class Session:
         """Begin a transaction. Nothing is sent for it."""
         self._added.clear()
         self.unanswered = 0
-        self._transaction = self._ledger.begin(self.incarnation, self.generation, self.now_s)
+        self._transaction = self._oracle.begin(self.incarnation, self.generation, self.now_s)
         return self._transaction
 
     def _refused(self, what: str, code: ErrorCode) -> EndedError:
@@ -230,11 +222,11 @@ class Session:
         """
         if code not in FENCED and code not in ABORTABLE:
             raise ViolationError(f"{what} of {self.transactional_id} was refused with {code.name}")
-        if not self._ledger.reason_to_refuse(self._transaction, self.timeout_ms, self.now_s):
+        if not self._oracle.reason_to_refuse(self._transaction, self.timeout_ms, self.now_s):
             raise ViolationError(
                 f"{what} was refused without a reason: {self._transaction.name}, {code.name}"
             )
-        self._ledger.counts[f"refused {code.name}"] += 1
+        self._oracle.counts[f"refused {code.name}"] += 1
         return EndedError(code)
 
     # The transaction
@@ -269,7 +261,7 @@ class Session:
     def batch(self, appends: list[Append]) -> Batch:
         """Note values of one partition that are about to be sent, and give them their sequences."""
         for append in appends:
-            self._ledger.append(self._transaction, append)
+            self._oracle.append(self._transaction, append)
         return Batch(self._identity.take(appends[0].partition, len(appends)), appends)
 
     def _bytes(self, batch: Batch) -> bytearray:
@@ -322,9 +314,9 @@ class Session:
             batch.acked = True
             for nth, append in enumerate(batch.appends):
                 append.offset, append.acked_s = outcome.base_offset + nth, self.now_s
-            self._ledger.counts["acked"] += len(batch.appends)
+            self._oracle.counts["acked"] += len(batch.appends)
         elif is_retriable(code):
-            self._ledger.counts["retries"] += 1
+            self._oracle.counts["retries"] += 1
         elif code is ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER and not all(
             earlier.acked for earlier in burst[: burst.index(batch)]
         ):
@@ -393,14 +385,14 @@ class Session:
 
         if commit:
             transaction.outcome = Outcome.UNKNOWN
-        self._ledger.ending(transaction)
+        self._oracle.ending(transaction)
         request = EndTxnRequest(
             transactional_id=self.transactional_id,
             producer_id=self._identity.producer_id,
             producer_epoch=self._identity.producer_epoch,
             committed=commit,
         )
-        fate = self._ledger.deciding(transaction) if may_die else Fate.GOES_ON
+        fate = self._oracle.deciding(transaction) if may_die else Fate.GOES_ON
         if fate is Fate.DIES:
             await self._die_asking(request)
             return fate
@@ -414,12 +406,12 @@ class Session:
         )
         if code is ErrorCode.NONE:
             outcome = Outcome.COMMITTED if commit else Outcome.ABORTED
-            self._ledger.ended(transaction, outcome, self.now_s)
+            self._oracle.ended(transaction, outcome, self.now_s)
             if self.generation > 1:
                 self._given(answer.producer_id, answer.producer_epoch)
             return fate
         outcome = Outcome.UNKNOWN if commit and maybe_decided else Outcome.ABORTED
-        self._ledger.ended(transaction, outcome, self.now_s)
+        self._oracle.ended(transaction, outcome, self.now_s)
         raise self._refused("EndTxn", code)
 
     async def _die_asking(self, request: EndTxnRequest) -> None:
@@ -430,8 +422,8 @@ class Session:
             answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # nobody waits for it
         except OSError:
             pass  # the process died before it asked
-        self._ledger.counts["died"] += 1
-        self._ledger.ended(self._transaction, Outcome.UNKNOWN, self.now_s)
+        self._oracle.counts["died"] += 1
+        self._oracle.ended(self._transaction, Outcome.UNKNOWN, self.now_s)
 
 
 def _added_code(answer: AddPartitionsToTxnResponse) -> int:

@@ -9,16 +9,16 @@ from typing import Any
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.clients.reads import read_all, readable
+from blumfeld_kit.simulation.clients.routes import RETRY_S, Routes
 from blumfeld_kit.simulation.cluster.watch import hosted
-from blumfeld_kit.simulation.cluster.workload import CONFIG, REPLICAS, Cluster, batches_of
+from blumfeld_kit.simulation.cluster.workload import CONFIG, REPLICAS, Cluster, check_replicas
 from blumfeld_kit.simulation.machine.host import ADDRESS, address_of
 from blumfeld_kit.simulation.swarm.faults import FaultClass, chance_of, drawn
 from blumfeld_kit.simulation.swarm.world import Struck, World
-from blumfeld_kit.simulation.transactions.aging import age, coordinator_of, leader_of
 from blumfeld_kit.simulation.transactions.checker import check
+from blumfeld_kit.simulation.transactions.coordinators import age, coordinator_of, leader_of
 from blumfeld_kit.simulation.transactions.histories import (
     NEVER_S,
     GroupView,
@@ -26,16 +26,15 @@ from blumfeld_kit.simulation.transactions.histories import (
     Outcome,
     Transaction,
 )
-from blumfeld_kit.simulation.transactions.ledger import INTERNAL_PARTITIONS, Fate, TransactionLedger
-from blumfeld_kit.simulation.transactions.log_model import check_transactions
-from blumfeld_kit.simulation.transactions.operating import (
-    Operator,
+from blumfeld_kit.simulation.transactions.operator import (
+    TransactionOperator,
     abort_hanging,
     finalize,
     open_transactions,
 )
+from blumfeld_kit.simulation.transactions.oracle import INTERNAL_PARTITIONS, Fate, TransactionOracle
 from blumfeld_kit.simulation.transactions.producer import TransactionalProducer
-from blumfeld_kit.simulation.transactions.reader import TransactionReader, read_all
+from blumfeld_kit.simulation.transactions.reader import TransactionReader
 from blumfeld_kit.simulation.transactions.relay import HOPS_MAX, Relay, hops_of, offsets_of
 from blumfeld_kit.simulation.transactions.session import GROUP, TRANSACTION, EndedError, Session
 
@@ -69,11 +68,10 @@ class Transactions(Cluster):
         "transaction.state.log.min.isr": 2,
         "transaction.abort.timed.out.transaction.cleanup.interval.ms": 1_000,
     }
-    check_replica = staticmethod(check_transactions)
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger: TransactionLedger = TransactionLedger()
+        self.oracle: TransactionOracle = TransactionOracle()
         self._upgrades = False
         self._moments = chance_of(0, "moments")
         self._deaths = chance_of(0, "deaths")
@@ -81,21 +79,21 @@ class Transactions(Cluster):
     async def prepare(self, world: World) -> None:
         """Create the topics, the internal ones too, finalize ``transaction.version``, and make some producers old."""
         await super().prepare(world)
-        self.ledger.ending = lambda transaction: self._tell_end(world, transaction)
-        self.ledger.deciding = lambda transaction: self._tell_decision(world, transaction)
-        self.ledger.coordinator_changed = lambda name: self._watch.leaders_changed(
+        self.oracle.ending = lambda transaction: self._tell_end(world, transaction)
+        self.oracle.deciding = lambda transaction: self._tell_decision(world, transaction)
+        self.oracle.coordinator_changed = lambda name: self._watch.leaders_changed(
             TopicPartition(TRANSACTIONS_TOPIC, partition_for(name, INTERNAL_PARTITIONS)), DEPOSED_S
         )
         allowed = self.survives if world.shape.faults is None else frozenset(world.shape.faults)
         on = drawn(world.shape.seed, allowed)
-        self.ledger.clocks_lie = FaultClass.CLOCK_JUMP in on or FaultClass.CLOCK_RATE in on
+        self.oracle.clocks_lie = FaultClass.CLOCK_JUMP in on or FaultClass.CLOCK_RATE in on
         self._moments = world.chance("moments")
         self._deaths = world.chance("deaths")
         routes = self._routes(world, "second", world.client_address(0))
         await self._create_internal(world, routes)
         chance = world.chance("generation").random()
         if chance < FIRST_GENERATION_CHANCE + UPGRADE_CHANCE:
-            self.ledger.generation_max = 1
+            self.oracle.generation_max = 1
             self._upgrades = chance >= FIRST_GENERATION_CHANCE
             while not await finalize(routes, 0):
                 await asyncio.sleep(RETRY_S)
@@ -107,17 +105,19 @@ class Transactions(Cluster):
 
     async def _create_internal(self, world: World, routes: Routes) -> None:
         for kind in (GROUP, TRANSACTION):
-            request = FindCoordinatorRequest(key="first", key_type=kind)
-            broker = await routes.any_broker()
-            while (await broker.ask(request, 3, FindCoordinatorResponse)).error_code:
-                await asyncio.sleep(RETRY_S)
+            while True:
+                try:
+                    await routes.coordinator("first", kind)
+                    break
+                except OSError:
+                    await asyncio.sleep(RETRY_S)
         for topic in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC):
             for number in range(INTERNAL_PARTITIONS):
-                self.ledger.add(TopicPartition(topic, number))
+                self.oracle.add(TopicPartition(topic, number))
         await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
 
     async def _age(self, world: World, routes: Routes, name: str, epoch: int) -> None:
-        session = Session(routes, self.ledger, name, 1, 10_000)
+        session = Session(routes, self.oracle, name, 1, 10_000)
         await session.begin()
         image = self._watch.newest_image()
         assert image is not None
@@ -129,8 +129,8 @@ class Transactions(Cluster):
         """See the class. An operator moves partitions, the coordinators' too."""
         self._until_s, self._loop = until_s, world.loop
         runs: list[Coroutine[Any, Any, None]] = [self._watch_fails()]
-        work = [one for one in self.ledger.data() if one.topic == WORK]
-        made = [one for one in self.ledger.data() if one.topic == MADE]
+        work = [one for one in self.oracle.data() if one.topic == WORK]
+        made = [one for one in self.oracle.data() if one.topic == MADE]
         for number in range(world.shape.clients):
             kind = number % 4
             if kind == 0:
@@ -144,17 +144,22 @@ class Transactions(Cluster):
                 runs += [self._producer(world, number, work, rival).run(until_s) for rival in ("a", "b")]
             else:
                 routes = self._routes(world, f"reader-{number}", world.client_address(number))
-                runs.append(TransactionReader(routes, self.ledger, work + made).run(until_s))
+                runs.append(TransactionReader(routes, self.oracle, work + made).run(until_s))
         routes = self._routes(world, "operator", world.client_address(0))
-        runs.append(Operator(routes, self.ledger, self._brokers, self._replicas, self._upgrades).run(until_s))
-        return runs
+        operator = TransactionOperator(
+            routes, self.oracle, list(self.oracle.partitions), self._replicas, self._brokers
+        )
+        if self._upgrades:
+            begin_s = world.loop.time()
+            operator.upgrade_s = begin_s + routes.random.random() * (until_s - begin_s)
+        return [*runs, operator.run(until_s)]
 
     def _producer(
         self, world: World, number: int, partitions: Sequence[TopicPartition], rival: str
     ) -> TransactionalProducer:
         routes = self._routes(world, f"{_name(number)}{rival}", world.client_address(number))
-        name = self.ledger.name(_name(number))
-        return TransactionalProducer(routes, self.ledger, name, partitions, rival=bool(rival))
+        name = self.oracle.name(_name(number))
+        return TransactionalProducer(routes, self.oracle, name, partitions, rival=bool(rival))
 
     def _relay(
         self,
@@ -165,8 +170,8 @@ class Transactions(Cluster):
         rival: str,
     ) -> Relay:
         routes = self._routes(world, f"{_name(number)}{rival}", world.client_address(number))
-        name = self.ledger.name(_name(number), consumes=tuple(sources))
-        return Relay(routes, self.ledger, name, outputs, rival=bool(rival))
+        name = self.oracle.name(_name(number), consumes=tuple(sources))
+        return Relay(routes, self.oracle, name, outputs, rival=bool(rival))
 
     def _tell_end(self, world: World, transaction: Transaction) -> None:
         """Let a fault strike the coordinator, or a leader whose marker is due, when a transaction ends."""
@@ -201,10 +206,10 @@ class Transactions(Cluster):
         await self._until(lambda: self.trouble(world) is None, lambda: self.trouble(world))
         routes = self._routes(world, "last", world.client_address(0))
         await self._end_all(world, routes)
-        producer = TransactionalProducer(routes, self.ledger, self.ledger.name("last"), self.ledger.data())
+        producer = TransactionalProducer(routes, self.oracle, self.oracle.name("last"), self.oracle.data())
         while True:
             try:
-                last = await producer.deliver(self.ledger.data())
+                last = await producer.deliver(self.oracle.data())
                 break
             except EndedError:
                 # Refused for a reason that counts no longer: what was lost shortly before the heal, say.
@@ -233,10 +238,10 @@ class Transactions(Cluster):
         if found is None:
             return "a broker doesn't say which transactions are open"
         # What a coordinator lost may come back as a transaction that no partition lets it end.
-        found = [one for one in found if one.partition(" ")[0] not in self.ledger.excused_names]
+        found = [one for one in found if one.partition(" ")[0] not in self.oracle.excused_names]
         if found:
             return f"coordinators have {found}"
-        for partition in self.ledger.partitions:
+        for partition in self.oracle.partitions:
             image = self._watch.newest_image()
             assert image is not None
             leader = image.topics[partition.topic].partitions[partition.partition].leader
@@ -254,14 +259,14 @@ class Transactions(Cluster):
 
     async def _operate(self, routes: Routes) -> None:
         """End what only an excuse, or a clock that was wrong, can have left open."""
-        if self.ledger.clocks_lie:
-            for name in list(self.ledger.names.values()):
-                await Session(routes, self.ledger, name.id, 1, 10_000).begin()
-        for partition in self.ledger.partitions:
-            excused = self.ledger.excused_s(partition) > NEVER_S or self.ledger.excused_names
+        if self.oracle.clocks_lie:
+            for name in list(self.oracle.names.values()):
+                await Session(routes, self.oracle, name.id, 1, 10_000).begin()
+        for partition in self.oracle.partitions:
+            excused = self.oracle.excused_s(partition) > NEVER_S or self.oracle.excused_names
             if excused:
                 try:
-                    self.ledger.counts["hanging aborted"] += await abort_hanging(routes, partition)
+                    self.oracle.counts["hanging aborted"] += await abort_hanging(routes, partition)
                 except OSError:
                     continue
 
@@ -270,15 +275,8 @@ class Transactions(Cluster):
         self._watch.look()
         image = self._watch.newest_image()
         assert image is not None
-        for at in self.ledger.partitions:
-            nodes = image.topics[at.topic].partitions[at.partition].replicas
-            logs = [batches_of(world.machines[node_id - 1], at) for node_id in nodes]
-            if any(one != logs[0] for one in logs):
-                raise ViolationError(f"{at}: the replicas differ below the high watermark")
-            for node_id in nodes:
-                replica = hosted(world.machines[node_id - 1], at)
-                if replica is not None:
-                    check_transactions(world.machines[node_id - 1], replica)
+        for at in self.oracle.partitions:
+            check_replicas(world, at, image.topics[at.topic].partitions[at.partition])
         check(await self._history(world))
         if self._watching is not None:
             self._watching.cancel()
@@ -286,31 +284,32 @@ class Transactions(Cluster):
     async def _history(self, world: World) -> History:
         routes = self._routes(world, "auditor", world.client_address(0))
         everything, committed = {}, {}
-        for partition in self.ledger.data():
-            everything[partition] = await read_all(routes, self.ledger, partition, committed=False)
-            committed[partition] = await read_all(routes, self.ledger, partition, committed=True)
+        for partition in self.oracle.data():
+            everything[partition] = readable(await read_all(routes, self.oracle, partition))
+            shown = await read_all(routes, self.oracle, partition, committed=True)
+            committed[partition] = readable(shown)
         ignored = frozenset(
             value for values in everything.values() for _, value in values if hops_of(value) >= HOPS_MAX
         )
         groups = []
-        for name in self.ledger.names.values():
-            if name.has_group and name.group not in self.ledger.spoiled_groups:
-                offsets = await offsets_of(routes, self.ledger, name.group, name.consumes, stable=True)
+        for name in self.oracle.names.values():
+            if name.has_group and name.group not in self.oracle.spoiled_groups:
+                offsets = await offsets_of(routes, self.oracle, name.group, name.consumes, stable=True)
                 groups.append(GroupView(name=name.group, offsets=offsets, ignored=ignored))
         routes.close()
         return History(
-            transactions=self.ledger.transactions,
-            incarnations=self.ledger.incarnations,
+            transactions=self.oracle.transactions,
+            incarnations=self.oracle.incarnations,
             everything=everything,
             committed=committed,
-            views=self.ledger.views,
+            views=self.oracle.views,
             groups=groups,
-            excused_s={at: self.ledger.excused_s(at) for at in self.ledger.data()},
+            excused_s={at: self.oracle.excused_s(at) for at in self.oracle.data()},
         )
 
     def progress(self) -> int:
         """Return the transactions that were committed for sure."""
-        return self.ledger.counts[Outcome.COMMITTED.value]
+        return self.oracle.counts[Outcome.COMMITTED.value]
 
 
 def _name(number: int) -> str:

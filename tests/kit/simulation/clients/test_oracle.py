@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_kit.simulation.clients.oracle import Oracle, PartitionLedger, ViolationError
+from blumfeld_kit.simulation.clients.oracle import Oracle, PartitionOracle, ViolationError
 
 AT = TopicPartition("topic", 0)
 
 
-def a_ledger(*, flushed: bool = True) -> PartitionLedger:
+def promises(*, flushed: bool = True) -> PartitionOracle:
     """Producer p sent p#0 to p#9; the first three are acknowledged at 0, 1 and 2."""
     oracle = Oracle()
     oracle.add(AT, flushed=flushed)
@@ -25,7 +25,7 @@ def log(*numbers: int) -> list[tuple[int, bytes]]:
 
 
 def test_a_log_with_all_that_was_acknowledged_and_more_is_fine() -> None:
-    assert a_ledger().check_whole(log(0, 1, 2, 3)) == 4
+    assert promises().check_whole(log(0, 1, 2, 3)) == 4
 
 
 @pytest.mark.parametrize(
@@ -42,78 +42,88 @@ def test_a_log_with_all_that_was_acknowledged_and_more_is_fine() -> None:
 )
 def test_each_broken_promise_is_found(found: list[tuple[int, bytes]], complaint: str) -> None:
     with pytest.raises(ViolationError, match=complaint):
-        a_ledger().check_whole(found)
+        promises().check_whole(found)
 
 
 def test_two_records_are_never_acknowledged_at_one_offset() -> None:
     with pytest.raises(ViolationError, match="stood"):
-        a_ledger().ack(2, [b"p#3#"])
+        promises().ack(2, [b"p#3#"])
 
 
 def test_a_reader_sees_what_was_acknowledged() -> None:
-    ledger = a_ledger()
-    ledger.saw(1, b"p#1#")
+    it = promises()
+    it.saw(1, b"p#1#")
     with pytest.raises(ViolationError):
-        ledger.saw(2, b"p#3#")
+        it.saw(2, b"p#3#")
 
 
 def test_a_power_cut_takes_nothing_that_was_flushed() -> None:
-    ledger = a_ledger()
-    ledger.power_cut()
+    it = promises()
+    it.excuse(1.0)
     with pytest.raises(ViolationError, match="lost"):
-        ledger.check_whole(log(0, 1))
+        it.check_whole(log(0, 1))
 
 
 def test_a_power_cut_may_take_the_end_of_what_was_cached() -> None:
     """And what is produced then takes its offsets."""
-    ledger = a_ledger(flushed=False)
-    ledger.power_cut()
-    assert ledger.check_whole(log(0, 1, 5, 6)) == 4
-    assert ledger.taken == 1
+    it = promises(flushed=False)
+    it.excuse(1.0)
+    assert it.check_whole(log(0, 1, 5, 6)) == 4
+    assert it.taken == 1
 
 
 def test_without_a_power_cut_what_is_cached_stays() -> None:
     with pytest.raises(ViolationError, match="lost"):
-        a_ledger(flushed=False).check_whole(log(0))
+        promises(flushed=False).check_whole(log(0))
 
 
 def test_what_was_read_unacknowledged_may_go_with_the_power_and_come_again() -> None:
     """Its producer never had an answer, and sent it again."""
-    ledger = a_ledger()
-    ledger.saw(3, b"p#3#")
-    ledger.power_cut()
-    ledger.ack(3, [b"p#4#"])
-    ledger.ack(4, [b"p#3#"])
+    it = promises()
+    it.saw(3, b"p#3#")
+    it.excuse(1.0)
+    it.ack(3, [b"p#4#"])
+    it.ack(4, [b"p#3#"])
 
 
 def test_a_producer_is_forgotten_only_by_a_power_cut_and_never_where_acks_are_flushed() -> None:
     for flushed in (True, False):
-        oracle = Oracle()
-        oracle.add(AT, flushed=flushed)
+        it = PartitionOracle("topic-0", flushed=flushed)
         with pytest.raises(ViolationError, match="forgot"):
-            oracle.sequence_refused(AT, power_cuts=0)
-        oracle.power_cut()
+            it.sequence_refused(known_s=0.0)
+        it.excuse(1.0)
         if flushed:
             with pytest.raises(ViolationError, match="forgot"):
-                oracle.sequence_refused(AT, power_cuts=0)
+                it.sequence_refused(known_s=0.0)
         else:
-            oracle.sequence_refused(AT, power_cuts=0)
+            it.sequence_refused(known_s=0.0)
+            with pytest.raises(ViolationError, match="forgot"):
+                it.sequence_refused(known_s=1.0)
 
 
 def test_a_commit_never_goes_back() -> None:
     oracle = Oracle()
-    oracle.fetched("g", AT, -1)
-    oracle.committed("g", AT, 5)
-    oracle.fetched("g", AT, 7)
+    oracle.offsets_fetched("g", AT, -1)
+    oracle.offsets_committed("g", AT, 5)
+    oracle.offsets_fetched("g", AT, 7)
     with pytest.raises(ViolationError, match="5 was committed"):
-        oracle.fetched("g", AT, 4)
+        oracle.offsets_fetched("g", AT, 4)
 
 
 def test_a_position_that_was_acknowledged_is_in_range() -> None:
-    oracle = Oracle()
-    oracle.add(AT, flushed=True)
-    oracle.sent(AT, [b"p#0#"])
-    oracle.acked(AT, 0, [b"p#0#"])
-    oracle.out_of_range(AT, 9)
-    with pytest.raises(ViolationError, match="out of range"):
-        oracle.out_of_range(AT, 1)
+    flushed, cached = promises(), promises(flushed=False)
+    assert flushed.is_promised(3)
+    assert not flushed.is_promised(9)
+    assert cached.is_promised(3)
+    cached.excuse(1.0)
+    assert not cached.is_promised(3)
+
+
+def test_a_repetition_that_was_refused_stands_in_the_log_unless_an_excuse_took_it() -> None:
+    it = promises()
+    it.repetition_refused([b"p#5#"], known_s=0.0)
+    it.check_claims(log(0, 1, 2, 5))
+    with pytest.raises(ViolationError, match="the repetition of b'p#5#' was refused"):
+        it.check_claims(log(0, 1, 2))
+    it.excuse(1.0)
+    it.check_claims(log(0, 1, 2))

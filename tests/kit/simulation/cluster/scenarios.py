@@ -15,8 +15,8 @@ from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.broker_registration import BrokerRegistrationRequest
 from blumfeld.wire.schema import Message
 from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.admin import create_topic
-from blumfeld_kit.simulation.cluster.committed import metadata_log
+from blumfeld_kit.simulation.cluster.operator import create_topic
+from blumfeld_kit.simulation.cluster.replica_checks import metadata_log
 from blumfeld_kit.simulation.cluster.watch import metadata_of
 from blumfeld_kit.simulation.cluster.workload import TOPIC, Cluster, plan
 from blumfeld_kit.simulation.machine.host import Machine
@@ -52,7 +52,7 @@ class LargeTopic(Scripted):
         chance = world.chance("large topic")
         routes = self._routes(world, "large", world.client_address(0))
         await asyncio.sleep(2.0)
-        self.ledger.topics[LARGE] = None
+        self.oracle.topics[LARGE] = None
         killing = world.loop.create_task(self._kill(world, 20 + chance.randrange(LARGE_PARTITIONS - 100)))
         code = ErrorCode.REQUEST_TIMED_OUT
         while code not in (ErrorCode.NONE, ErrorCode.TOPIC_ALREADY_EXISTS):
@@ -61,8 +61,8 @@ class LargeTopic(Scripted):
             except OSError:
                 await asyncio.sleep(RETRY_S)
         await killing
-        self.ledger.topics[LARGE] = True
-        self.ledger.partition_counts[LARGE] = LARGE_PARTITIONS
+        self.oracle.topics[LARGE] = True
+        self.oracle.partition_counts[LARGE] = LARGE_PARTITIONS
         routes.close()
 
     async def _kill(self, world: World, records: int) -> None:
@@ -78,7 +78,7 @@ class LargeTopic(Scripted):
         there = any(
             LARGE in found.image.topics for found in map(metadata_of, world.machines) if found is not None
         )
-        self.ledger.counts["controllers killed"] += not there
+        self.oracle.counts["controllers killed"] += not there
         machine.crash(power_cut=False)
         until_s = world.loop.time() + 20.0
         while world.loop.time() < until_s:
@@ -124,7 +124,7 @@ class SmallIsr(OneController):
         world.machines[leader - 1].crash(power_cut=True)
         for a, b in ways:
             world.network.heal(a, b)
-        self.ledger.counts["last members lost"] += 1
+        self.oracle.counts["last members lost"] += 1
 
     def _isr(self) -> tuple[int, ...]:
         image = self._watch.newest_image()
@@ -148,7 +148,7 @@ class PausedController(OneController):
             for _ in range(300):
                 await asyncio.sleep(0.01)
                 self.check_unfenced()
-            self.ledger.counts["pauses"] += 1
+            self.oracle.counts["pauses"] += 1
 
     def check_unfenced(self) -> None:
         """Check that no broker is fenced."""
@@ -177,10 +177,10 @@ class LateRegistration(OneController):
         await self._at_once(lambda: registered() == seen.incarnation_id)
         controller.submit(late, 10_000.0)
         await self._at_once(lambda: registered() == late.incarnation_id)
-        self.ledger.counts["late registrations"] += 1
+        self.oracle.counts["late registrations"] += 1
         await self._until(lambda: machine.is_serving)
         assert registered() == seen.incarnation_id
-        self.ledger.counts["starts after a late registration"] += 1
+        self.oracle.counts["starts after a late registration"] += 1
 
     async def _next_registration(
         self, world: World, machine: Machine, *, arrives: bool
@@ -227,20 +227,20 @@ class FullDisk(Scripted):
         assert image is not None
         full = self.full(image)
         machine = world.machines[full - 1]
-        began_s, acked = world.loop.time(), self.ledger.counts["acked"]
+        began_s, acked = world.loop.time(), self.oracle.counts["acked"]
         machine.disk.room = world.chance("full disk").randrange(200)
         refused: dict[int, float] = {}
         while (now_s := world.loop.time()) < began_s + self.FULL_S:
             self.look(machine, full, refused, now_s)
             await asyncio.sleep(0.02)
-        self.ledger.counts["refused"] = len(refused)
-        self.ledger.counts["acked while full"] = self.ledger.counts["acked"] - acked
+        self.oracle.counts["refused"] = len(refused)
+        self.oracle.counts["acked while full"] = self.oracle.counts["acked"] - acked
         machine.disk.room = None
         while any(full in set(one.replicas) - set(one.isr) for one in self._partitions()):
             if world.loop.time() > now_s + self.BACK_S:
                 raise ViolationError(f"node {full} is not back in time: {self._partitions()}")
             await asyncio.sleep(0.02)
-        self.ledger.counts["back after ms"] = round(1000 * (world.loop.time() - now_s))
+        self.oracle.counts["back after ms"] = round(1000 * (world.loop.time() - now_s))
         assert machine.kills == 0
 
     def full(self, image: ClusterImage) -> int:

@@ -10,7 +10,7 @@ import pytest
 
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.committed import History, check_isr, is_held_to
+from blumfeld_kit.simulation.cluster.replica_checks import History, check_isr, is_held_to
 
 
 class Log:

@@ -6,8 +6,8 @@ from itertools import count
 
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import TopicPartition
+from blumfeld_kit.simulation.clients.oracle import PartitionOracle
 from blumfeld_kit.simulation.cluster.excuses import Excuses
-from blumfeld_kit.simulation.cluster.ledger import ReplicatedLedger
 
 AT = TopicPartition("work", 0)
 
@@ -71,19 +71,19 @@ def test_processes_that_were_killed_lose_nothing() -> None:
 
 def test_a_kill_of_the_whole_isr_may_forget_where_the_log_starts() -> None:
     """Its checkpoint is written once in a while, as in Kafka."""
-    excuses, ledger = three(), ReplicatedLedger("work-0")
-    ledger.deleted_to(7, sent_s=1.0)
+    excuses, it = three(), PartitionOracle("work-0")
+    it.deleted_to(7, sent_s=1.0)
     excuses.ended(1, cache_lost=False)
     excuses.ended(2, cache_lost=False)
     assert excuses.start_excused() == []
     excuses.ended(3, cache_lost=False)
     assert excuses.start_excused() == [AT]
-    ledger.excuse_start(2.0)
-    assert ledger.deleted_for_sure == 0
-    ledger.deleted_to(8, sent_s=1.9)
-    assert ledger.deleted_for_sure == 0, "its answer was under way"
-    ledger.deleted_to(9, sent_s=2.1)
-    assert ledger.deleted_for_sure == 9
+    it.excuse_start(2.0)
+    assert it.deleted_for_sure == 0
+    it.deleted_to(8, sent_s=1.9)
+    assert it.deleted_for_sure == 0, "its answer was under way"
+    it.deleted_to(9, sent_s=2.1)
+    assert it.deleted_for_sure == 9
 
 
 def test_the_controller_takes_a_killed_replica_for_one_that_lost_its_cache() -> None:

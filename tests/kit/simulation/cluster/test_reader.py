@@ -12,8 +12,7 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
 from blumfeld.wire.messages.fetch import FetchableTopicResponse, FetchResponse, PartitionData
-from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.ledger import ClusterLedger
+from blumfeld_kit.simulation.clients.oracle import Oracle, ViolationError
 from blumfeld_kit.simulation.cluster.reader import ClusterReader
 
 WORK = TopicPartition("work", 0)
@@ -40,38 +39,40 @@ class Ways:
     def leader_epoch(self, partition: TopicPartition) -> int:
         return 3
 
+    async def lost(self, partition: TopicPartition) -> None:
+        """Nobody else leads."""
+
 
 @pytest.mark.parametrize("floor_epoch", [-1, 3, 4])
 def test_a_leader_from_before_a_loss_shows_nothing_that_counts(floor_epoch: int) -> None:
     """It was cut off meanwhile, and doesn't know that the others have lost its records and go on without them."""
-    ledger = ClusterLedger()
-    of_partition = ledger.add(WORK)
+    oracle = Oracle()
+    of_partition = oracle.add(WORK)
     of_partition.floor_epoch = floor_epoch
-    ledger.sent(WORK, [VALUE])
-    reader = ClusterReader(cast(Any, Ways()), ledger, [WORK], "group")
-    counts = asyncio.run(reader._fetch(WORK))
-    assert counts is (floor_epoch <= 3)
-    assert of_partition.read == ({0: VALUE} if counts else {})
+    oracle.sent(WORK, [VALUE])
+    reader = ClusterReader(cast(Any, Ways()), oracle, [WORK], "group")
+    asyncio.run(reader._fetch(WORK))
+    assert of_partition.read == ({0: VALUE} if floor_epoch <= 3 else {})
 
 
 def test_committed_offsets_go_back_only_at_a_coordinator_that_has_a_successor_and_does_not_know_it() -> None:
-    ledger = ClusterLedger()
-    ledger.offsets_sent("group", {WORK: 5})
-    ledger.offsets_committed("group", WORK, 5, sent_s=1.0)
-    ledger.behind_s["10.0.0.2"] = 3.0
-    ledger.offsets_fetched("group", WORK, 5, "10.0.0.1", sent_s=2.0)
-    ledger.offsets_fetched("group", WORK, -1, "10.0.0.2", sent_s=3.05)
+    oracle = Oracle()
+    oracle.offsets_sent("group", {WORK: 5})
+    oracle.offsets_committed("group", WORK, 5, sent_s=1.0)
+    oracle.behind_s["10.0.0.2"] = 3.0
+    oracle.offsets_fetched("group", WORK, 5, "10.0.0.1", sent_s=2.0)
+    oracle.offsets_fetched("group", WORK, -1, "10.0.0.2", sent_s=3.05)
     for broker, sent_s in (("10.0.0.1", 3.0), ("10.0.0.2", 3.2)):
         with pytest.raises(ViolationError, match="5 was committed"):
-            ledger.offsets_fetched("group", WORK, -1, broker, sent_s)
+            oracle.offsets_fetched("group", WORK, -1, broker, sent_s)
 
 
 def test_a_deletion_is_sure_only_while_no_broker_is_fenced() -> None:
     """The leader waits for live followers. A fenced one may lead later, and has the records."""
-    ledger = ClusterLedger()
-    of_partition = ledger.add(WORK)
-    ledger.fenced_s = 5.0
-    ledger.deleted(WORK, 7, sent_s=5.05)
+    oracle = Oracle()
+    of_partition = oracle.add(WORK)
+    oracle.fenced_s = 5.0
+    oracle.deleted(WORK, 7, sent_s=5.05)
     assert of_partition.deleted_for_sure == 0
-    ledger.deleted(WORK, 7, sent_s=5.2)
+    oracle.deleted(WORK, 7, sent_s=5.2)
     assert of_partition.deleted_for_sure == 7

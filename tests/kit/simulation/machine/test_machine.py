@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -23,12 +24,13 @@ from blumfeld_kit.simulation.machine.host import (
 )
 from blumfeld_kit.simulation.network.network import Network
 from blumfeld_kit.simulation.network.transport import SimulatedTransport
-from blumfeld_kit.simulation.run import CONFIG
+from blumfeld_kit.simulation.swarm.brokers import CONFIG
 from blumfeld_kit.simulation.trace import Trace
 from blumfeld_kit.transport_contract.kit import Receiver
 
 QUESTION = ClientConnection("peer").frame(ApiVersionsRequest(), 3)[4:]
 """A request without its size, which the transport writes."""
+CLEAN_SHUTDOWN = f"{DATA_DIR}/.kafka_cleanshutdown"
 
 
 class Several:
@@ -45,7 +47,6 @@ class Several:
                 self.network,
                 plan_of(CONFIG, "storage_local", node_id=nth),
                 lambda _, error: self.defects.append(error),
-                lambda: None,
             )
             for nth in range(1, count + 1)
         ]
@@ -193,7 +194,7 @@ def test_a_process_that_is_told_to_stop_twice_ends_when_its_stop_is_done() -> No
         assert not machine.is_running
 
     several.run(story())
-    assert machine.disk.tree.find(f"{DATA_DIR}/.kafka_cleanshutdown") is not None
+    assert machine.disk.tree.find(CLEAN_SHUTDOWN) is not None
 
 
 def test_a_start_that_fails_tells_those_who_wait_for_the_process_to_end() -> None:
@@ -211,3 +212,42 @@ def test_a_start_that_fails_tells_those_who_wait_for_the_process_to_end() -> Non
         await waiting
 
     several.run(story())
+
+
+@pytest.mark.parametrize("power_cut", [True, False])
+def test_a_crash_fences_the_dead_node(power_cut: bool) -> None:
+    """Every handle of it raises; its ``finally`` blocks and its stop write no clean-shutdown file."""
+    several = Several(1)
+    (machine,) = several.machines
+
+    async def story() -> None:
+        dead = machine.node
+        assert dead is not None
+        machine.crash(power_cut=power_cut)
+        with pytest.raises(OSError, match="dead"):
+            dead.composition.runtime.files.list_dir(DATA_DIR)
+        with suppress(OSError, TimeoutError):
+            await asyncio.wait_for(machine.run(dead.stop()), 5.0)
+
+    several.run(story())
+    assert machine.disk.tree.find(CLEAN_SHUTDOWN) is None
+
+
+def test_a_machine_starts_again_wherever_its_start_was_cut_short() -> None:
+    """The power goes inside of the nth disk operation of a start, for every n that it has."""
+    several = Several(1)
+    (machine,) = several.machines
+    starts = 0
+
+    async def story() -> None:
+        nonlocal starts
+        machine.crash(power_cut=True)
+        while True:
+            starts += 1
+            machine.crash_in_operation(starts, power_cut=starts % 2 == 0)
+            if await machine.start():
+                return
+            assert machine.down.is_set()
+
+    several.run(story())
+    assert starts > 20

@@ -17,7 +17,7 @@ from blumfeld.wire.messages.produce import (
     TopicProduceResponse,
 )
 from blumfeld_kit.simulation.transactions.histories import Append
-from blumfeld_kit.simulation.transactions.ledger import INTERNAL_PARTITIONS, TransactionLedger
+from blumfeld_kit.simulation.transactions.oracle import INTERNAL_PARTITIONS, TransactionOracle
 from blumfeld_kit.simulation.transactions.session import EndedError, Session
 
 WORK = TopicPartition("work", 0)
@@ -27,10 +27,10 @@ TRIES_MAX = 5
 class Concurrent:
     """Routes to a leader whose coordinator has a transaction that it can't end. The excuse comes behind a try."""
 
-    def __init__(self, ledger: TransactionLedger, excused_after: int) -> None:
+    def __init__(self, oracle: TransactionOracle, excused_after: int) -> None:
         self.network = SimpleNamespace(loop=SimpleNamespace(time=lambda: 1.0))
         self.tries = 0
-        self._ledger = ledger
+        self._oracle = oracle
         self._excused_after = excused_after
 
     async def leader(self, partition: TopicPartition) -> Concurrent:
@@ -50,16 +50,16 @@ class Concurrent:
     async def lost(self, partition: TopicPartition) -> None:
         if self.tries == self._excused_after:
             for number in range(INTERNAL_PARTITIONS):
-                self._ledger.excuse(TopicPartition(TRANSACTIONS_TOPIC, number), 1.0)
+                self._oracle.excuse(TopicPartition(TRANSACTIONS_TOPIC, number), 1.0)
 
 
 def test_a_produce_gives_up_when_the_coordinator_may_have_lost_its_state() -> None:
-    ledger = TransactionLedger()
+    oracle = TransactionOracle()
     for number in range(INTERNAL_PARTITIONS):
-        ledger.add(TopicPartition(TRANSACTIONS_TOPIC, number))
-    routes: Any = Concurrent(ledger, excused_after=3)
-    session = Session(routes, ledger, "one", 2, 10_000)
-    session.incarnation = ledger.incarnation("one", 0.0)
+        oracle.add(TopicPartition(TRANSACTIONS_TOPIC, number))
+    routes: Any = Concurrent(oracle, excused_after=3)
+    session = Session(routes, oracle, "one", 2, 10_000)
+    session.incarnation = oracle.incarnation("one", 0.0)
     session.begin_transaction()
     batch = session.batch([Append(partition=WORK, value=b"0|0.0", sent_s=1.0)])
 

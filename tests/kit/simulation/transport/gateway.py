@@ -12,6 +12,7 @@ from blumfeld_kit.simulation.network.links import Weather
 from blumfeld_kit.simulation.network.network import Network, Wire
 from blumfeld_kit.simulation.network.transport import SimulatedTransport
 from blumfeld_kit.simulation.trace import Trace
+from tests.plugins.net_asyncio.net_asyncio_tools import NoLog
 
 ADDRESS = "10.0.0.1"
 HERE = "127.0.0.1"
@@ -126,7 +127,7 @@ class GatewayTransport(SimulatedTransport):
         loop = asyncio.get_running_loop()
         calm = Weather(latency_ms_min=0.01, latency_ms_max=0.1, slow_chance=0.0, split_chance=0.1)
         network = Network(loop, Random(1), Trace(loop.time), calm)
-        made = cls(runtime, network, ADDRESS)
+        made = cls(runtime, NoLog(), network, ADDRESS)
         made._gateway = Gateway(network, ADDRESS)
         return made
 

@@ -1,4 +1,4 @@
-"""Reasons to refuse a transaction that the ledger knows, and the machines that the workload strikes."""
+"""Reasons to refuse a transaction that the oracle knows, and the machines that the workload strikes."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ import pytest
 from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.internal_topics import TRANSACTIONS_TOPIC
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_kit.simulation.transactions.aging import coordinator_of, leader_of
-from blumfeld_kit.simulation.transactions.ledger import TransactionLedger
+from blumfeld_kit.simulation.transactions.coordinators import coordinator_of, leader_of
+from blumfeld_kit.simulation.transactions.oracle import TransactionOracle
 
 WORK = TopicPartition("work", 0)
 
 
 def test_a_process_that_was_let_in_before_is_no_reason_to_refuse_its_successor() -> None:
     """Not even if it asks late for a further epoch (seed 2373): it is fenced, and aborts nothing."""
-    ledger = TransactionLedger()
-    first = ledger.incarnation("relay", 1.0)
+    oracle = TransactionOracle()
+    first = oracle.incarnation("relay", 1.0)
     first.known_s = 1.1
-    second = ledger.incarnation("relay", 12.36)
+    second = oracle.incarnation("relay", 12.36)
     second.known_s = 12.38
-    transaction = ledger.begin(second, 2, 12.39)
-    assert not ledger.reason_to_refuse(transaction, 6_000, 14.074)
-    ledger.incarnation("relay", 14.0)
-    assert ledger.reason_to_refuse(transaction, 6_000, 14.074)
+    transaction = oracle.begin(second, 2, 12.39)
+    assert not oracle.reason_to_refuse(transaction, 6_000, 14.074)
+    oracle.incarnation("relay", 14.0)
+    assert oracle.reason_to_refuse(transaction, 6_000, 14.074)
 
 
 def image_of(leader: int) -> Any:

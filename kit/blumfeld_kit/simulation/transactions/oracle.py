@@ -8,8 +8,7 @@ from enum import Enum
 from blumfeld.coordinator.runtime.partitioning import partition_for
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC, TRANSACTIONS_TOPIC
 from blumfeld.spi.storage import TopicPartition
-from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.ledger import NEVER_S, ClusterLedger
+from blumfeld_kit.simulation.clients.oracle import NEVER_S, Oracle, ViolationError
 from blumfeld_kit.simulation.transactions.histories import (
     Append,
     Incarnation,
@@ -53,8 +52,8 @@ class Name:
         return f"group-{self.id}" if self.has_group else ""
 
 
-class TransactionLedger(ClusterLedger):
-    """A ledger of data partitions and of the partitions of the internal topics."""
+class TransactionOracle(Oracle):
+    """The oracle of data partitions and of the partitions of the internal topics."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +93,7 @@ class TransactionLedger(ClusterLedger):
     # Excuses
 
     def excuse(self, partition: TopicPartition, now_s: float) -> None:
-        """As ``ClusterLedger.excuse``. Clients whose promises depended on the partition begin anew."""
+        """As ``Oracle.excuse``. Clients whose promises depended on the partition begin anew."""
         self.partitions[partition].excuse(now_s)
         self.shown.pop(partition, None)
         self.views = [view for view in self.views if view.partition != partition]
@@ -148,7 +147,7 @@ class TransactionLedger(ClusterLedger):
         transaction.ended_s = now_s
         self.counts[outcome.value] += 1
 
-    def saw(self, partition: TopicPartition, offset: int, value: bytes) -> None:
+    def read(self, partition: TopicPartition, offset: int, value: bytes) -> None:
         """Check a record that any reader was shown. :raises ViolationError: another reader saw another one there"""
         before = self.shown.setdefault(partition, {}).setdefault(offset, value)
         if before != value:

@@ -1,8 +1,7 @@
-"""An operator: moves partitions and leaders, changes ``transaction.version``, and ends what an excuse left hanging."""
+"""An operator of transactions: changes ``transaction.version``, and ends what an excuse left hanging."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Sequence
 
 from blumfeld.spi.storage import TopicPartition
@@ -25,10 +24,10 @@ from blumfeld.wire.messages.write_txn_markers import (
     WriteTxnMarkersResponse,
 )
 from blumfeld_kit.simulation.clients.client import ClientConnection
-from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.moving import TIMEOUT_MS, elect_preferred, reassign
-from blumfeld_kit.simulation.cluster.routes import RETRY_S, Routes
-from blumfeld_kit.simulation.transactions.ledger import TransactionLedger
+from blumfeld_kit.simulation.clients.oracle import NEVER_S, ViolationError
+from blumfeld_kit.simulation.clients.routes import Routes
+from blumfeld_kit.simulation.cluster.operator import TIMEOUT_MS, Operator
+from blumfeld_kit.simulation.transactions.oracle import TransactionOracle
 
 PAUSE_S = 6.0
 FEATURE = "transaction.version"
@@ -37,52 +36,24 @@ SAFE_DOWNGRADE = 2
 OPEN_STATES = ["Ongoing", "PrepareCommit", "PrepareAbort"]
 
 
-class Operator:
-    """Run :meth:`run` as a task."""
+class TransactionOperator(Operator):
+    """Moves partitions and leaders, the coordinators' too. Run :meth:`run` as a task."""
 
-    def __init__(
-        self, routes: Routes, ledger: TransactionLedger, brokers: Sequence[int], replicas: int, upgrade: bool
-    ) -> None:
-        """:param upgrade: finalize ``transaction.version`` 2 at some time"""
-        self._routes = routes
-        self._ledger = ledger
-        self._brokers = list(brokers)
-        self._replicas = replicas
-        self._upgrade = upgrade
+    _oracle: TransactionOracle
+    pause_s = PAUSE_S
+    upgrade_s = NEVER_S
+    """Virtual time at which it finalizes ``transaction.version`` 2; -1: it doesn't."""
 
-    async def run(self, until_s: float) -> None:
-        """Do one thing after the other until then."""
-        loop, random = self._routes.network.loop, self._routes.random
-        begin_s = loop.time()
-        upgrade_s = begin_s + random.random() * (until_s - begin_s) if self._upgrade else until_s
-        while True:
-            await asyncio.sleep(random.random() * 2 * PAUSE_S)
-            if loop.time() >= until_s:
-                break
-            try:
-                if loop.time() >= upgrade_s:
-                    if await finalize(self._routes, 2):
-                        self._ledger.generation_max = 2
-                        upgrade_s = until_s
-                elif random.random() < 0.6:
-                    await self._reassign()
-                else:
-                    await self._elect()
-            except OSError:
-                await asyncio.sleep(RETRY_S)
-        self._routes.close()
-
-    def _partition(self) -> TopicPartition:
-        partitions = list(self._ledger.partitions)
-        return partitions[self._routes.random.randrange(len(partitions))]
-
-    async def _reassign(self) -> None:
-        if await reassign(self._routes, self._partition(), self._brokers, self._replicas):
-            self._ledger.counts["reassigned"] += 1
-
-    async def _elect(self) -> None:
-        partition = self._partition()
-        await elect_preferred(self._routes, partition.topic, [partition.partition])
+    async def _act(self) -> None:
+        """Do one thing. :raises OSError: nobody knows whether it was done"""
+        if 0 <= self.upgrade_s <= self._routes.network.loop.time():
+            if await finalize(self._routes, 2):
+                self._oracle.generation_max = 2
+                self.upgrade_s = NEVER_S
+        elif self._routes.random.random() < 0.6:
+            await self._reassign()
+        else:
+            await self._elect()
 
 
 async def finalize(routes: Routes, level: int) -> bool:

@@ -6,7 +6,7 @@ from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record
-from blumfeld_kit.simulation.transactions.log_model import LoggedProducer, transactions_of
+from blumfeld_kit.simulation.cluster.log_model import LoggedProducer, transactions_of
 
 
 def data(base_offset: int, producer_id: int, epoch: int, records: int = 1) -> RecordBatch:

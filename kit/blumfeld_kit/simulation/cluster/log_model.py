@@ -14,7 +14,7 @@ from blumfeld.wire.batches.control_records import ControlType, control_type_of
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
 from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.committed import unseen
+from blumfeld_kit.simulation.cluster.replica_checks import unseen
 from blumfeld_kit.simulation.machine.host import Machine
 
 NOTHING = -1
@@ -83,7 +83,7 @@ def _end(found: LoggedTransactions, producer: LoggedProducer, batch: RecordBatch
     producer.first_offset = NOTHING
 
 
-def check_transactions(machine: Machine, partition: Partition) -> None:
+def check_log_state(machine: Machine, partition: Partition) -> None:
     """Check that what a replica keeps of producers and transactions is what its log says.
 
     :raises ViolationError: it differs
@@ -103,6 +103,8 @@ def check_transactions(machine: Machine, partition: Partition) -> None:
     entries = state.producers.producers()
     for entry in entries:
         logged = model.producers.get(entry.producer_id)
+        if logged is None and 0 <= entry.last_offset < start:
+            continue  # its records were deleted
         kept = (entry.epoch, entry.last_offset, entry.txn_first_offset)
         if logged is None or (logged.epoch, logged.last_offset, logged.first_offset) != kept:
             raise ViolationError(

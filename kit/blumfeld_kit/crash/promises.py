@@ -40,7 +40,7 @@ class Broken(AssertionError):  # noqa: N818 - a promise, not an error of ours
     """A promise about stored records was not kept. The message says which."""
 
 
-class LogLedger:
+class LogPromises:
     """The promises of one log: written batches outlive the process, flushed ones the power, and the log is a prefix.
 
     :param compacts: the topic is compacted. After a power cut recovery can't tell a hole that compaction left from
@@ -88,6 +88,10 @@ class LogLedger:
     def written(self, end_offset: int) -> None:
         """Note that every batch below the offset is acknowledged."""
         self.written_end = max(self.written_end, end_offset)
+
+    def refused(self, end_offset: int) -> None:
+        """Note that placed batches behind the offset are given up: their write failed."""
+        self.current = [batch for batch in self.current if batch.next_offset <= end_offset]
 
     def flushed(self, end_offset: int) -> None:
         """Note that every batch below the offset is durable. An offset at or below the log's first batch says nothing
@@ -262,7 +266,7 @@ def _cleaned_difference(seen: Branch, cleaned: Cleaned, found: FoundLog) -> str 
     )
 
 
-def _in_words(ledger: LogLedger, found: FoundLog) -> str:
-    seen = [b for b in ledger.current if found.log_start_offset < b.next_offset <= found.end_offset]
-    said = [_cleaned_difference(seen, cleaned, found) for cleaned in (ledger.cleaned, *ledger.cleaning)]
+def _in_words(promises: LogPromises, found: FoundLog) -> str:
+    seen = [b for b in promises.current if found.log_start_offset < b.next_offset <= found.end_offset]
+    said = [_cleaned_difference(seen, cleaned, found) for cleaned in (promises.cleaned, *promises.cleaning)]
     return "; or ".join(text for text in said if text)

@@ -10,11 +10,12 @@ from blumfeld.client.errors import RefusedError
 from blumfeld.client.metadata import ClusterView
 from blumfeld.spi.runtime import Random
 from blumfeld.spi.storage import TopicPartition
-from blumfeld.wire.errors import ErrorCode
+from blumfeld.wire.errors import ErrorCode, is_retriable
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.metadata import MetadataResponse
 from blumfeld.wire.schema import Message
 from blumfeld_kit.simulation.clients.client import ClientConnection, Reach, connect
+from blumfeld_kit.simulation.clients.oracle import ViolationError
 
 R = TypeVar("R", bound=Message)
 
@@ -107,13 +108,17 @@ class Routes:
         except OSError:
             await asyncio.sleep(RETRY_S)
 
-    async def coordinator(self, group: str) -> ClientConnection:
-        """Return the connection to a group's coordinator. :raises OSError: none is known, or it can't be reached"""
+    async def coordinator(self, key: str, kind: int = 0) -> ClientConnection:
+        """Return the connection to a group's coordinator, or to that of a transactional id (``kind`` 1).
+
+        :raises OSError: none is known, or it can't be reached
+        """
         broker = await self.any_broker()
-        answer = await broker.ask(
-            FindCoordinatorRequest(key=group), FIND_COORDINATOR_VERSION, FindCoordinatorResponse
-        )
+        request = FindCoordinatorRequest(key=key, key_type=kind)
+        answer = await broker.ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse)
         if answer.error_code:
+            if not is_retriable(answer.error_code):
+                raise ViolationError(f"FindCoordinator of {key}: {ErrorCode(answer.error_code).name}")
             raise ConnectionError(ErrorCode(answer.error_code).name)
         return await self.connection((answer.host, answer.port))
 

@@ -134,29 +134,3 @@ def check_isr(partition: Partition, decided: PartitionImage | None, has: dict[in
                 f"{partition.partition}: the leader of epoch {partition.leader_epoch} has the high watermark "
                 f"{leader.high_watermark}, and node {node_id} of its ISR ends at {other.log.written_end_offset}"
             )
-
-
-def check_producers(machine: Machine, partition: Partition) -> None:
-    """Check that what a replica knows of its producers is what its log says: a retry is judged by it.
-
-    :raises ViolationError: it has forgotten a producer's last batch, or knows one that is not there
-    """
-    log, state = partition.log, partition.state
-    if state.replaying:
-        return
-    end_offset = min(log.written_end_offset, state.producers.end_offset)
-    last: dict[int, int] = {}
-    with unseen(machine):
-        for batch in log.batches(log.log_start_offset) if log.log_start_offset < end_offset else ():
-            if batch.next_offset <= end_offset and batch.producer_id >= 0:
-                last[batch.producer_id] = batch.last_offset
-    known = {entry.producer_id: entry.last_offset for entry in state.producers.producers()}
-    for producer_id in (*last, *(one for one in known if one not in last)):
-        offset, found = known.get(producer_id, -1), last.get(producer_id, -1)
-        is_placed = offset >= end_offset
-        is_deleted = found < 0 and offset < log.log_start_offset
-        if offset != found and not (is_placed or is_deleted):
-            raise ViolationError(
-                f"{partition.partition}: {machine.address} knows {offset} as the last offset of producer "
-                f"{producer_id}, and its log has {found}"
-            )

@@ -13,9 +13,8 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.init_producer_id import InitProducerIdResponse
 from blumfeld.wire.messages.produce import PartitionProduceResponse, ProduceResponse, TopicProduceResponse
-from blumfeld_kit.simulation.clients.oracle import ViolationError
-from blumfeld_kit.simulation.cluster.ledger import ClusterLedger
-from blumfeld_kit.simulation.cluster.producer import ClusterProducer
+from blumfeld_kit.simulation.clients.oracle import ALWAYS_S, NEVER_S, Oracle, ViolationError
+from blumfeld_kit.simulation.clients.producer import Producer
 
 WORK = TopicPartition("work", 0)
 OK = ErrorCode.NONE
@@ -53,10 +52,11 @@ class ScriptedLeader:
         return ProduceResponse(responses=[TopicProduceResponse(name="work", partition_responses=[partition])])
 
 
-def delivered(*bursts: tuple[int, Sequence[ErrorCode]]) -> ClusterLedger:
+def delivered(*bursts: tuple[int, Sequence[ErrorCode]], restarted_s: float = ALWAYS_S) -> Oracle:
     """Deliver bursts of so many batches. The leader gives the answers, one a batch and try."""
-    ledger = ClusterLedger()
-    ledger.add(WORK)
+    oracle = Oracle()
+    oracle.add(WORK)
+    oracle.restarted_s = restarted_s
     leader = ScriptedLeader([code for _, codes in bursts for code in codes])
 
     def giving(value: Any) -> Callable[..., Awaitable[Any]]:
@@ -74,34 +74,46 @@ def delivered(*bursts: tuple[int, Sequence[ErrorCode]]) -> ClusterLedger:
             any_broker=giving(leader),
             lost=giving(None),
         )
-        producer = ClusterProducer(routes, ledger, [WORK], 0.0)
+        producer = Producer(routes, oracle, [WORK], 0.0)
         for batches, _ in bursts:
-            await producer.deliver(WORK, batches)
+            await producer.deliver(*[WORK] * batches)
 
     asyncio.run(run())
-    return ledger
+    return oracle
 
 
-def claimed(ledger: ClusterLedger) -> int:
-    return len(ledger.partitions[WORK].claimed)
+def claimed(oracle: Oracle) -> int:
+    return len(oracle.partitions[WORK].claimed)
 
 
 def test_batches_in_front_of_the_first_that_was_taken_are_refused_for_ever() -> None:
     # The leader is ready between the second and the third batch, so it begins the producer with the third.
-    ledger = delivered((3, [NOT_YET, NOT_YET, OK, REFUSED, REFUSED]))
-    assert claimed(ledger) == 0
-    assert ledger.counts["acked"] == 1
-    assert ledger.counts["ids given up"] == 1
+    oracle = delivered((3, [NOT_YET, NOT_YET, OK, REFUSED, REFUSED]))
+    assert claimed(oracle) == 0
+    assert oracle.counts["acked"] == 1
+    assert oracle.counts["ids given up"] == 1
 
 
 def test_a_refused_repetition_behind_an_acknowledged_batch_must_be_in_the_log() -> None:
-    ledger = delivered((3, [OK, NOT_YET, NOT_YET, REFUSED, REFUSED]))
-    assert claimed(ledger) == 1
+    oracle = delivered((3, [OK, NOT_YET, NOT_YET, REFUSED, REFUSED]))
+    assert claimed(oracle) == 1
 
 
-def test_a_refused_repetition_of_a_later_burst_must_be_in_the_log() -> None:
-    ledger = delivered((1, [OK]), (1, [NOT_YET, REFUSED]))
-    assert claimed(ledger) == 1
+def test_a_broker_that_was_not_restarted_knows_its_producers() -> None:
+    with pytest.raises(ViolationError, match="forgot a producer"):
+        delivered((3, [OK, NOT_YET, NOT_YET, REFUSED, REFUSED]), restarted_s=NEVER_S)
+
+
+def test_a_snapshot_of_producers_has_the_last_batch_so_its_repetition_is_not_refused() -> None:
+    with pytest.raises(ViolationError, match="forgot a producer"):
+        delivered((1, [OK]), (1, [NOT_YET, REFUSED]))
+
+
+def test_a_first_batch_is_refused_only_if_a_later_one_may_have_been_taken() -> None:
+    """The answer to the later one may have been lost."""
+    assert claimed(delivered((2, [NOT_YET, NOT_YET, REFUSED, REFUSED]))) == 0
+    with pytest.raises(ViolationError, match="forgot a producer"):
+        delivered((1, [NOT_YET, REFUSED]))
 
 
 def test_a_leader_that_refuses_a_new_batch_behind_an_acknowledged_one_has_forgotten_the_producer() -> None:
