@@ -209,7 +209,7 @@ compaction | 15 min
 
 while-compacting | 3 min
   What a producer feels while the cleaner works.
-  campaigns.bench.storage.while_compacting
+  campaigns.bench.storage.cleaner_effect
 
 recovery | 15 min
   A start after a kill and after a clean stop on a full directory, beside Kafka on the same bytes.

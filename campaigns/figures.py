@@ -1,4 +1,4 @@
-"""What measurements share: options, percentiles, ratios with an interval, the head of a table, the file of a result."""
+"""Shared parts of measurements: options, percentiles, ratios with an interval, heads of tables, files of results."""
 
 from __future__ import annotations
 

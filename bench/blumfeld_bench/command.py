@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from blumfeld_bench.plan.variants import VariantSpec
     from blumfeld_bench.rebalance.result import RebalanceResult
     from blumfeld_bench.result import Result
-    from blumfeld_bench.running.session import Options
+    from blumfeld_bench.runs.session import Options
     from blumfeld_bench.workload import Workload
 
 RUN = "run"
@@ -112,7 +112,7 @@ def run(
     """Measure variants in turn and print how they differ. The verb may be left out."""
     need_libraries()
     from blumfeld_bench.plan.variants import VariantError, parse_variants
-    from blumfeld_bench.running.session import Options
+    from blumfeld_bench.runs.session import Options
     from blumfeld_bench.workload import WorkloadError, load_workload
 
     try:
@@ -166,7 +166,7 @@ def rerun(result: ResultFile, out: Out = None, folder: Folder = None) -> None:
     """
     need_libraries()
     from blumfeld_bench.plan.variants import VariantError, specs_of
-    from blumfeld_bench.running.session import Options
+    from blumfeld_bench.runs.session import Options
 
     loaded = _load(result)
     try:
@@ -225,7 +225,7 @@ def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options,
     from blumfeld_bench.live import watching
     from blumfeld_bench.report.table import result_table
     from blumfeld_bench.result import save_result
-    from blumfeld_bench.running.session import SessionError, run_session
+    from blumfeld_bench.runs.session import SessionError, run_session
 
     console = make_console()
     try:

@@ -14,7 +14,7 @@ from rich.text import Text
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.report.table import NOTHING, figure_text
 from blumfeld_bench.result import Measured
-from blumfeld_bench.running.watcher import SessionPlan, Watcher
+from blumfeld_bench.runs.watcher import SessionPlan, Watcher
 from blumfeld_bench.statistics.cells import (
     CPU_PER_REQUEST,
     END_TO_END_P50,

@@ -26,7 +26,7 @@ from blumfeld_bench.rebalance.members.consumer import ConsumerMember
 from blumfeld_bench.rebalance.members.crowd import Crowd, undisturbed
 from blumfeld_bench.rebalance.members.member import FAR_NS, Group
 from blumfeld_bench.rebalance.members.ownership import Ownership
-from blumfeld_bench.running.servers import Server
+from blumfeld_bench.runs.servers import Server
 from campaigns import figures
 from campaigns.bench.rivals import start, this_build
 

@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld_bench.plan.variants import VariantError, VariantSpec, parse_variants
-from blumfeld_bench.running.servers import Server
+from blumfeld_bench.runs.servers import Server
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.rivals import floor, kafka, start, this_build

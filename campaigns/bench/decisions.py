@@ -52,7 +52,7 @@ LOG_DIR = f"{DATA_DIR}/__cluster_metadata-0"
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """What one kind of work cost."""
+    """The cost of one kind of work."""
 
     partitions: int
     topics: int
@@ -62,7 +62,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
     turns: int
     total_ms: float
     outcome: str = ""
-    """What went wrong; empty if nothing did."""
+    """The failure in words; empty if there was none."""
 
 
 class TimedLoop(SimulatedLoop):

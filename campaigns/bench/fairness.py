@@ -20,16 +20,16 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld_bench.drivers.connections import NOT_FIRST, may_go_first
-from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.contract import DriverError, unseen
 from blumfeld_bench.drivers.driver import make_driver
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.plan.variants import VariantSpec, parse_variants
 from blumfeld_bench.result import Machine, Placement
-from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.running.servers import ServerError
-from blumfeld_bench.running.session import SessionError, placed
-from blumfeld_bench.running.turn import HOST, Place, Runner, server_of
+from blumfeld_bench.runs.machine import this_machine
+from blumfeld_bench.runs.servers import ServerError
+from blumfeld_bench.runs.session import SessionError, placed
+from blumfeld_bench.runs.turn import HOST, Place, Runner, server_of
 from blumfeld_bench.statistics.cells import PRODUCE_P50, PRODUCE_P99, open_round
 from blumfeld_bench.terminal import make_console
 from blumfeld_bench.usage import placement_of
@@ -118,7 +118,7 @@ def _of_server(plan: Plan, spec: VariantSpec, nth: int, pinned: bool, folder: Pa
             driver = make_driver(plan.workload, first)
             try:
                 turn = Turn(round=nth, position=0, variant=spec.label)
-                seen = Runner(plan.workload, driver, seed=1).measure(place, plan.step, turn, _unseen)
+                seen = Runner(plan.workload, driver, seed=1).measure(place, plan.step, turn, unseen)
             finally:
                 driver.close()
             own = open_round(seen)
@@ -165,10 +165,6 @@ def _tool(plan: Plan, port: int, first: bool) -> tuple[float, float]:
         raise ServerError(f"{TOOL} failed ({done.returncode}): {(done.stderr or done.stdout)[-300:]}")
     _, p50, p99 = lines[-1]
     return float(p50), float(p99)
-
-
-def _unseen(progress: object) -> None:
-    """Ignore the progress."""
 
 
 def table_of(fairness: Fairness) -> Table:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blumfeld_bench.plan.variants import MANIFEST_FILE, VariantSpec, parse_variant
-from blumfeld_bench.running.servers import Server, answers, listens, start_server
+from blumfeld_bench.runs.servers import Server, answers, listens, start_server
 
 KAFKA_WARM_UP_S = 25.0
 """Seconds of load before Kafka is measured. Without it Kafka reaches a sixth of its warm rate: its JIT compiles."""

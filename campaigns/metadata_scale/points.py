@@ -46,7 +46,7 @@ SETTLE_S = 2.0
 
 
 class Point(msgspec.Struct, frozen=True):
-    """What one contender took at one size."""
+    """One contender at one size."""
 
     contender: str
     form: str
@@ -59,7 +59,7 @@ class Point(msgspec.Struct, frozen=True):
     catch_up_s: float
     """From the start of a broker with an empty disk to its answer with the last topic."""
     controller_rss_bytes: int
-    """Of the active controller, behind all of this."""
+    """Resident memory of the active controller, after all of this."""
     broker_rss_bytes: int
 
 

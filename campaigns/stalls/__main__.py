@@ -25,7 +25,7 @@ from blumfeld.wire.messages.create_topics import (
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.variants import VariantSpec
-from blumfeld_bench.running.servers import Server
+from blumfeld_bench.runs.servers import Server
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.rivals import kafka, start, this_build

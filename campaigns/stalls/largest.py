@@ -44,7 +44,7 @@ FIXED_VALUES: dict[str, Any] = {
     "leader_epoch": -1,
     "response_partition_limit": 2_000,
 }
-"""What fields need for a request to be taken for its elements' sake, not refused for another reason."""
+"""Values with which a request is taken for its elements' sake, and not refused for another reason."""
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):

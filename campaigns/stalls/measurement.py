@@ -8,7 +8,7 @@ import time
 
 import msgspec
 
-from blumfeld_bench.running.servers import Server
+from blumfeld_bench.runs.servers import Server
 from campaigns.raw_connection import ConnectionEnded, RawConnection
 
 ANSWER_S = 45.0
@@ -17,7 +17,7 @@ QUIET_S = 0.3
 
 
 class Measured(msgspec.Struct, frozen=True, kw_only=True):
-    """What one request did."""
+    """The effect of one request."""
 
     title: str
     sent_bytes: int

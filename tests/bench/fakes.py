@@ -9,7 +9,7 @@ import numpy as np
 from blumfeld_bench.drivers.contract import DriverError, Marks, Outcome, Progress, Task
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.result import Ceiling, DriverUsage, Measured, Point
-from blumfeld_bench.running.watcher import SessionPlan, Watcher
+from blumfeld_bench.runs.watcher import SessionPlan, Watcher
 from blumfeld_bench.statistics.verdict import Comparison
 from blumfeld_bench.workload import Step
 from tests.bench.synthetic import histogram

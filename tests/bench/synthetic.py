@@ -92,7 +92,6 @@ def synthetic_result(
 
 
 def comparison(ratio: float, low: float, high: float, *, different: bool = False) -> Comparison:
-    """Of uring's ack p99 in the open loop."""
     return Comparison(
         step=OPEN.name,
         variant="uring",

@@ -12,12 +12,12 @@ import msgspec
 import pytest
 from typer.testing import CliRunner
 
-import blumfeld_bench.running.session
+import blumfeld_bench.runs.session
 from blumfeld_bench.command import app, chosen
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Result, load_result, save_result
-from blumfeld_bench.running.session import Options, SessionError
-from blumfeld_bench.running.watcher import Watcher
+from blumfeld_bench.runs.session import Options, SessionError
+from blumfeld_bench.runs.watcher import Watcher
 from blumfeld_bench.terminal import with_common
 from blumfeld_bench.workload import Workload, WorkloadError
 from tests.bench.synthetic import CATCH_UP, OPEN, synthetic_result
@@ -39,7 +39,7 @@ def _in_a_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch) -> Ran:
-    """What a session was asked for; it answers with a made-up result."""
+    """The requests to a session, which answers with a made-up result."""
     return pretend(monkeypatch, lambda: synthetic_result(rounds=2, steps=(OPEN,)))
 
 
@@ -52,7 +52,7 @@ def pretend(monkeypatch: pytest.MonkeyPatch, outcome: Callable[[], Result]) -> R
         asked.append({"specs": specs, "workload": workload, "options": options})
         return outcome()
 
-    monkeypatch.setattr(blumfeld_bench.running.session, "run_session", session)
+    monkeypatch.setattr(blumfeld_bench.runs.session, "run_session", session)
     return asked
 
 

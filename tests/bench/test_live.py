@@ -9,7 +9,7 @@ from blumfeld_bench.drivers.contract import Progress
 from blumfeld_bench.live import Lines, View, duration, spark, watching
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.result import Point, Result
-from blumfeld_bench.running.watcher import SessionPlan, Watcher
+from blumfeld_bench.runs.watcher import SessionPlan, Watcher
 from blumfeld_bench.statistics.cells import PRODUCE_P99, RATE
 from tests.bench.synthetic import OPEN, comparison, synthetic_result
 

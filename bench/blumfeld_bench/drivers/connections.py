@@ -1,4 +1,4 @@
-"""What all driver processes share: connections, idle connections, and the pipe to the parent."""
+"""Shared parts of all driver processes: connections, idle connections, and the pipe to the parent."""
 
 from __future__ import annotations
 

@@ -64,6 +64,20 @@ class Marks(Protocol):
         ...
 
 
+class NoMarks:
+    """Marks of a run whose server isn't looked at."""
+
+    def measuring_begins(self) -> None:
+        """See :class:`Marks`."""
+
+    def measuring_ended(self) -> None:
+        """See :class:`Marks`."""
+
+
+def unseen(progress: Progress) -> None:
+    """Ignore the progress of a load that is not shown."""
+
+
 class Driver(Protocol):
     """Makes load. Every method blocks until it is done."""
 

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import msgspec
 
 from blumfeld_bench.drivers.children import Children
-from blumfeld_bench.drivers.contract import DriverError, Marks, Outcome, Progress, Task
+from blumfeld_bench.drivers.contract import DriverError, Marks, NoMarks, Outcome, Progress, Task, unseen
 from blumfeld_bench.drivers.frames import FETCH_VERSION, PRODUCE_VERSION, STAMP_BYTES
 from blumfeld_bench.drivers.spec import ProcessSpec
 from blumfeld_bench.drivers.transactions.frames import api_versions
@@ -61,7 +61,7 @@ class WireDriver:
         task = msgspec.structs.replace(task, step=step)
         specs = [msgspec.structs.replace(self._specs(task)[0], processes=1, requests_max=requests)]
         with Children(MODULE, specs) as children:
-            outcome = children.run(_NoMarks(), _unseen)
+            outcome = children.run(NoMarks(), unseen)
         if outcome.errors or outcome.requests != requests:
             raise DriverError(f"preload: {outcome.requests} of {requests} requests, {outcome.error}")
 
@@ -80,7 +80,7 @@ class WireDriver:
         record_bytes = 0 if produce is not None else self._workload.preload_record_bytes
         with null_server("ceiling", self._workload.topic.partitions, record_bytes) as port:
             task = Task(host="127.0.0.1", port=port, topic="ceiling", step=step, seed=seed)
-            outcome = self.run(task, _NoMarks(), _unseen)
+            outcome = self.run(task, NoMarks(), unseen)
         if outcome.errors:
             raise DriverError(f"the driver's ceiling: {outcome.error}")
         return Ceiling(
@@ -172,18 +172,6 @@ def _check(step: Step) -> None:
     produce = step.produce
     if produce is not None and step.consume is not None and produce.record_bytes_min < STAMP_BYTES:
         raise DriverError(f"step {step.name}: end-to-end needs records of at least {STAMP_BYTES} bytes")
-
-
-class _NoMarks:
-    def measuring_begins(self) -> None:
-        pass
-
-    def measuring_ended(self) -> None:
-        pass
-
-
-def _unseen(progress: Progress) -> None:
-    """Ignore the progress of a preload or a ceiling."""
 
 
 @contextmanager

@@ -193,7 +193,7 @@ def _foreign(text: str, given: argparse.Namespace) -> VariantSpec:
 def _absolute(command: tuple[str, ...]) -> tuple[str, ...]:
     """Return the command with a relative program path made absolute: each server runs in a folder of its own."""
     if command and "/" in command[0]:
-        return (str(Path(command[0]).resolve()), *command[1:])
+        return (str(Path(command[0]).absolute()), *command[1:])
     return command
 
 

@@ -90,7 +90,7 @@ class Comparison(Pair):
 
     @property
     def sentence(self) -> str:
-        """What the rounds say of the figure, with its uncertainty."""
+        """The verdict of the rounds on the figure, with its uncertainty."""
         title = self.measure.title
         if self.different:
             exact = self.high - self.low < 0.02 or abs(self.ratio - 1) < 0.05 or self.ratio < 0.2

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Protocol
 
 from blumfeld.testing.process import BrokerProcess, free_port
-from blumfeld_bench.running.servers import answers
+from blumfeld_bench.runs.servers import answers
 from campaigns.archive.common.process import Command
 
 READY_S = 180.0

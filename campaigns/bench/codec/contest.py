@@ -25,10 +25,10 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.runs.machine import this_machine
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
-from campaigns.bench.codec.counted import Count, counting
+from campaigns.bench.codec.instructions import Count, counting
 from campaigns.bench.codec.messages import cases
 from campaigns.bench.codec.rivals import Contestant, contestants
 
@@ -47,7 +47,7 @@ class Beside:
     name: str
     median_us: float
     faster: float
-    """How many times faster ours is."""
+    """Their time divided by ours."""
     interval: tuple[float, float]
     """The 95 % interval."""
     instructions: float | None = None

@@ -21,10 +21,11 @@ from typing import TypeVar
 import attrs
 from rich.table import Table
 
-from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.runs.machine import this_machine
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
-from campaigns.bench.counting.counted import (
+from campaigns.bench.counting.lockstep import CatchUp, Load, Produce, Tail, make_topic
+from campaigns.bench.counting.programs import (
     CALLGRIND_LATER,
     Counted,
     MissingToolError,
@@ -33,7 +34,6 @@ from campaigns.bench.counting.counted import (
     whole_instructions,
     whole_system_calls,
 )
-from campaigns.bench.counting.lockstep import CatchUp, Load, Produce, Tail, make_topic
 from campaigns.bench.counting.transactions import ManyPartitions, OldTransactions, Transactions
 
 T = TypeVar("T")

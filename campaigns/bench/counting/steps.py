@@ -23,9 +23,9 @@ from rich.table import Table
 
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
-from campaigns.bench.counting.counted import CALLGRIND_LATER, Program
 from campaigns.bench.counting.instructions import difference, running_server, this_build, whole_turns
 from campaigns.bench.counting.lockstep import Produce
+from campaigns.bench.counting.programs import CALLGRIND_LATER, Program
 
 ALL = "all"
 READ = "blumfeld.net.readiness.streams:ReadableStream._readable"

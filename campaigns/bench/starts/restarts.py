@@ -23,8 +23,8 @@ from rich.table import Table
 
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Machine
-from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.running.servers import Server, ServerError, drop_from_page_cache, free_port
+from blumfeld_bench.runs.machine import this_machine
+from blumfeld_bench.runs.servers import Server, ServerError, drop_from_page_cache, free_port
 from campaigns import figures
 from campaigns.bench.rivals import rivals, start
 

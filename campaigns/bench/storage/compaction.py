@@ -20,7 +20,7 @@ import attrs
 from rich.console import Console
 from rich.table import Table
 
-from blumfeld_bench.running.servers import Server, start_server
+from blumfeld_bench.runs.servers import Server, start_server
 from campaigns import figures
 from campaigns.bench.rivals import start, this_build
 from campaigns.bench.storage.compacted_log import (

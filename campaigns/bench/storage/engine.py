@@ -23,7 +23,7 @@ from rich.console import Console
 from rich.progress import track
 from rich.table import Table
 
-from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.runs.machine import this_machine
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.storage.engine_contestants import SHAPES, Bare, Contestant, Engine, Shape

@@ -8,8 +8,8 @@ from blumfeld.testing.embedded import EmbeddedBroker
 from blumfeld_bench.drivers.contract import DriverError, Task
 from blumfeld_bench.drivers.driver import make_driver
 from blumfeld_bench.workload import Consume, Produce, Step
-from tests.bench.drivers.running import count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer
+from tests.bench.drivers.short_runs import count, percentile_ms, run, workload
 from tests.bench.drivers.wire.test_driver import TRIES, port_of
 
 

@@ -1,4 +1,4 @@
-"""What may be typed for a variant, and what is said of the rest. Nothing is started."""
+"""Variants as they may be typed, and the refusals of the rest. Nothing is started."""
 
 from __future__ import annotations
 
@@ -60,6 +60,17 @@ def test_a_foreign_broker_is_its_command() -> None:
     assert (variant.label, variant.kind, spec.port) == ("kafka-peer", "foreign", 0)
     assert variant.command == ("kafka-peer", "start", "{folder}/data", "{port}")
     assert (variant.warm_up_s, variant.durability, variant.network) == (5.0, "cache", "not known")
+
+
+def test_a_program_is_found_from_any_folder_and_stays_a_link(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A link to an interpreter is an environment of its own."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "python").symlink_to(sys.executable)
+    assert parse_variant("kafka://127.0.0.1:0 --start './python {port}'").variant.command[0] == str(
+        tmp_path / "python"
+    )
 
 
 def test_a_foreign_broker_is_warmed_unless_told_otherwise() -> None:

@@ -1,4 +1,4 @@
-"""What differs between the variants of a run."""
+"""The differences between the variants of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is said of whole runs, of which the truth is known."""
+"""Verdicts on whole runs of which the truth is known."""
 
 from __future__ import annotations
 
@@ -29,10 +29,10 @@ LABELS = ("one", "two")
 
 @attrs.frozen
 class Noise:
-    """How figures of a round scatter. All are shares: 0.03 is 3 %."""
+    """The scatter of a round's figures. All are shares: 0.03 is 3 %."""
 
     round_to_round: float = 0.03
-    """Of each variant's figures, log-normal, or Student's t with 3 degrees of freedom if ``heavy``."""
+    """Scatter of each variant's figures, log-normal, or Student's t with 3 degrees of freedom if ``heavy``."""
     between_rounds: float = 0.05
     """Shared by the variants of a round."""
     drift: float = 0.10
@@ -147,7 +147,7 @@ def test_a_planted_tenth_is_found_in_the_tail(rounds: int, noise_share: float) -
 
 
 def test_intervals_hold_the_truth_and_agree_with_the_verdict() -> None:
-    """What differs has an interval without 1, what doesn't one with 1 or a negligible ratio; 95 % hold the truth."""
+    """An interval holds 1 where no difference was found, or the ratio is negligible; 95 % hold the truth."""
     held = total = 0
     for seed in range(RUNS):
         for one in conclude(*simulated(seed, 8, CALM, 1.1)).comparisons:

@@ -1,4 +1,4 @@
-"""What `python -m campaigns compare` gives to the bench is what the bench takes."""
+"""The bench takes the variants that `python -m campaigns compare` gives it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.runs.machine import this_machine
 from campaigns.bench.fairness import TOOL_LINE, Fairness, Sample, setting_words, table_of
 
 PRINTED = """\

@@ -140,7 +140,7 @@ class EndFrame(Frame):
 
 
 class _Codes:
-    """Where the error codes of an answer stand that has none."""
+    """The places of the error codes in an answer without an error."""
 
     def __init__(self, count: int, first_at: int, stride: int, size: int) -> None:
         self._first_at, self._stride, self._size = first_at, stride, size

@@ -34,7 +34,7 @@ from blumfeld_bench.workload import (
     WorkloadError,
     parse_workload,
 )
-from tests.bench.drivers.running import Watch, count
+from tests.bench.drivers.short_runs import Watch, count
 
 HEADER = bytes(5)
 PARTITIONS = 6

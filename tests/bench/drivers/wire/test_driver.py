@@ -13,8 +13,8 @@ from blumfeld_bench.drivers.driver import make_driver, null_server
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.result import Placement
 from blumfeld_bench.workload import Consume, Produce, Step
-from tests.bench.drivers.running import Watch, count, percentile_ms, run, workload
 from tests.bench.drivers.scripted_server import ScriptedServer
+from tests.bench.drivers.short_runs import Watch, count, percentile_ms, run, workload
 
 TRIES = 5
 """A busy machine may be slow once, and again, but not always."""
@@ -29,7 +29,7 @@ def port_of(broker: EmbeddedBroker, partitions: int = 2) -> int:
 
 
 def test_a_stall_shows_in_the_tail() -> None:
-    """Of requests due evenly over 1.2 s, half fall into a stall of 0.6 s, and wait half of it on average."""
+    """Half of the requests, which are due evenly over 1.2 s, fall into a stall of 0.6 s, and wait 0.3 s on average."""
     step = Step(name="open", produce=Produce(connections=2, rate_per_s=400), warm_up_s=0.1, measure_s=1.2)
     with ScriptedServer(stall_at_s=0.3, stall_s=0.6) as server:
         outcome = run(server.port, step)

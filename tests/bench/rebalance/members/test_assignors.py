@@ -1,4 +1,4 @@
-"""What the leaders of the rebalance bench deal: range, and cooperative-sticky with its two steps."""
+"""The assignments that leaders of the rebalance bench deal: range, and cooperative-sticky with its two steps."""
 
 from __future__ import annotations
 

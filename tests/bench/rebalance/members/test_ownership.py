@@ -1,4 +1,4 @@
-"""What counts as owning, pausing and stable: each definition of the rebalance bench on changes put down by hand."""
+"""Owning, pausing and stable: each definition of the rebalance bench on changes put down by hand."""
 
 from __future__ import annotations
 

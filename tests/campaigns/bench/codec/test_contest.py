@@ -15,7 +15,7 @@ from rich.console import Console
 from blumfeld.wire.messages.heartbeat import HeartbeatRequest
 from campaigns.bench.codec import rivals as codec_rivals
 from campaigns.bench.codec.contest import Beside, Row, measure, table
-from campaigns.bench.codec.counted import counting
+from campaigns.bench.codec.instructions import counting
 from campaigns.bench.codec.messages import Case, cases, metadata_response
 from campaigns.bench.codec.rivals import Contestant, IncomparableError, contestants
 

@@ -1,4 +1,4 @@
-"""What is counted, and how it is put together; the counting itself where valgrind and strace are."""
+"""The parts of a count, and the counting itself where valgrind and strace are."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ import pytest
 from rich.console import Console
 
 from blumfeld.testing import EmbeddedBroker
-from blumfeld_bench.running.system_calls import calls_by_name
+from blumfeld_bench.runs.system_calls import calls_by_name
 from campaigns.bench.counting import steps
-from campaigns.bench.counting.counted import Program, start, total_instructions
 from campaigns.bench.counting.instructions import Cost, MakeLoad, per_request, table, whole_turns
 from campaigns.bench.counting.lockstep import CatchUp, Produce, Tail, make_topic
+from campaigns.bench.counting.programs import Program, start, total_instructions
 from campaigns.bench.counting.transactions import ManyPartitions, OldTransactions, Transactions
 from tests.shared_facts import shared_path
 

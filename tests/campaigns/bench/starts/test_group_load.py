@@ -25,7 +25,6 @@ def test_one_group_of_each_partition_is_asked() -> None:
 
 
 def test_a_server_that_lost_an_offset_has_no_result() -> None:
-    """What it committed has to be there, each number of it."""
     with EmbeddedBroker() as broker:
         groups = Groups(groups=12, offsets=3)
         groups.fill(broker.port, KILLED)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from rich.console import Console
 
-from blumfeld_bench.running.machine import this_machine
+from blumfeld_bench.runs.machine import this_machine
 from campaigns.bench.rivals import this_build
 from campaigns.bench.starts.recovery import TOPIC, Logs
 from campaigns.bench.starts.restarts import CLEAN, KILLED, Result, Start, run, table

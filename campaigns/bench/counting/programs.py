@@ -19,8 +19,8 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld_bench.running.servers import Server, free_port, launch_server, listens
-from blumfeld_bench.running.system_calls import Tracer, calls_by_name
+from blumfeld_bench.runs.servers import Server, free_port, launch_server, listens
+from blumfeld_bench.runs.system_calls import Tracer, calls_by_name
 
 CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=callgrind.out")
 """Counts from the start; the files lie in the server's folder."""

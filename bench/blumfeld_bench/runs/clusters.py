@@ -15,7 +15,7 @@ from blumfeld.testing.cluster import LOOPBACK, NodePlace, filled, node_places
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.variants import MANIFEST_FILE, VariantSpec
-from blumfeld_bench.running.servers import (
+from blumfeld_bench.runs.servers import (
     READY_TIMEOUT_S,
     STOP_TIMEOUT_S,
     Server,

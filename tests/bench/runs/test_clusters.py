@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from blumfeld_bench.plan.variants import VariantSpec, parse_variant
-from blumfeld_bench.running import clusters
-from blumfeld_bench.running.clusters import ServerCluster, start_variant
-from blumfeld_bench.running.servers import Server, ServerError, answers, launch_server
+from blumfeld_bench.runs import clusters
+from blumfeld_bench.runs.clusters import ServerCluster, start_variant
+from blumfeld_bench.runs.servers import Server, ServerError, answers, launch_server
 from blumfeld_bench.usage import summed
 from tests.bench.lingering_server import READY, TOLD
 

@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.running.servers import Server, ServerError, answers, drop_from_page_cache, start_server
-from blumfeld_bench.running.system_calls import Tracer, TracerError, missing
+from blumfeld_bench.runs.machine import this_machine
+from blumfeld_bench.runs.servers import Server, ServerError, answers, drop_from_page_cache, start_server
+from blumfeld_bench.runs.system_calls import Tracer, TracerError, missing
 from blumfeld_bench.usage import reset_peak, totals, tree, used
 
 SMALL = (sys.executable, "-S", str(Path(__file__).parents[1] / "small_server.py"), "{port}", "{folder}")

@@ -9,13 +9,22 @@ from typing import NamedTuple
 
 import msgspec
 
-from blumfeld_bench.drivers.contract import Driver, DriverError, Marks, Outcome, Progress, Task
+from blumfeld_bench.drivers.contract import (
+    Driver,
+    DriverError,
+    Marks,
+    NoMarks,
+    Outcome,
+    Progress,
+    Task,
+    unseen,
+)
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Measured, Usage
-from blumfeld_bench.running.clusters import ServerCluster, started
-from blumfeld_bench.running.servers import Server, drop_from_page_cache
+from blumfeld_bench.runs.clusters import ServerCluster, started
+from blumfeld_bench.runs.servers import Server, drop_from_page_cache
 from blumfeld_bench.usage import Totals, placement_of, summed, used
 from blumfeld_bench.workload import Consume, Produce, Step, Workload
 
@@ -122,7 +131,7 @@ class Runner:
             warm = place._replace(topic=f"{place.topic}-warm-up")
             _make_topic(place.port, warm.topic, workload)
             for step in warm_up_steps(workload, warm_up_s):
-                self._driver.run(self.task(warm, step, round_number), ServerMarks(None), _unseen)
+                self._driver.run(self.task(warm, step, round_number), NoMarks(), unseen)
         if workload.preload_bytes:
             task = self.task(place, workload.steps[0], round_number)
             self._driver.preload(task, workload.preload_bytes, workload.preload_record_bytes)
@@ -204,7 +213,3 @@ def shortened(step: Step, measure_s: float) -> Step:
     return msgspec.structs.replace(
         step, warm_up_s=min(step.warm_up_s, 0.5), measure_s=min(step.measure_s, measure_s)
     )
-
-
-def _unseen(progress: Progress) -> None:
-    """Ignore the progress of a warm-up."""

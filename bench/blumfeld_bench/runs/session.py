@@ -20,16 +20,16 @@ import msgspec
 
 from blumfeld import __version__
 from blumfeld_bench.drivers.connections import NOT_FIRST, may_go_first
-from blumfeld_bench.drivers.contract import Driver, DriverError, MakeDriver
+from blumfeld_bench.drivers.contract import Driver, DriverError, MakeDriver, unseen
 from blumfeld_bench.plan import schedule
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Ceiling, Failure, Machine, Measured, Result, SystemCalls
-from blumfeld_bench.running import system_calls
-from blumfeld_bench.running.machine import this_machine
-from blumfeld_bench.running.servers import ServerError
-from blumfeld_bench.running.turn import Place, Runner, server_of, shortened
-from blumfeld_bench.running.watcher import SessionPlan, Watcher
+from blumfeld_bench.runs import system_calls
+from blumfeld_bench.runs.machine import this_machine
+from blumfeld_bench.runs.servers import ServerError
+from blumfeld_bench.runs.turn import Place, Runner, server_of, shortened
+from blumfeld_bench.runs.watcher import SessionPlan, Watcher
 from blumfeld_bench.statistics.verdict import conclude
 from blumfeld_bench.workload import Step, Workload
 
@@ -267,7 +267,7 @@ class _Session:
         for nth, step in enumerate(self._plan.workload.steps):
             tracer = system_calls.Tracer(place.server.pids(), place.server.folder / f"calls-{nth}")
             try:
-                outcome = runner.run(place, shortened(step, traced_s), 0, tracer, lambda progress: None)
+                outcome = runner.run(place, shortened(step, traced_s), 0, tracer, unseen)
             finally:
                 tracer.close()
             self._calls.append(

@@ -21,7 +21,7 @@ from blumfeld.client.blocking import FrameSocket
 from blumfeld.wire.batches.records import Record
 from blumfeld_bench.drivers.frames import ProduceFrame
 from blumfeld_bench.drivers.wire_client import WireClient
-from blumfeld_bench.running.servers import Server
+from blumfeld_bench.runs.servers import Server
 from campaigns import figures
 from campaigns.bench.rivals import start, this_build
 from campaigns.bench.storage.compacted_log import MIB, Shape, cleaned_end_offset, release, write

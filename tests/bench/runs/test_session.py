@@ -13,9 +13,9 @@ import pytest
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.plan.variants import VariantSpec, parse_variants, specs_of
 from blumfeld_bench.result import Result, load_result, save_result
-from blumfeld_bench.running.servers import start_server
-from blumfeld_bench.running.session import Options, SessionError, run_session
-from blumfeld_bench.running.system_calls import missing
+from blumfeld_bench.runs.servers import start_server
+from blumfeld_bench.runs.session import Options, SessionError, run_session
+from blumfeld_bench.runs.system_calls import missing
 from blumfeld_bench.statistics.verdict import conclude
 from blumfeld_bench.usage import placement_of
 from blumfeld_bench.workload import Consume, Produce, Step, Topic, Workload
@@ -220,7 +220,6 @@ def test_to_go_first_where_it_is_forbidden_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_a_cluster_is_measured_as_one_server_and_its_result_reads_back(tmp_path: Path) -> None:
-    """Where a single server is left out, because the topic wants three brokers."""
     replicated = msgspec.structs.replace(WORKLOAD, topic=Topic(partitions=1, replication_factor=3))
     specs = (*small("one"), *small("three", brokers=3, more="--warm-up 0 --nodes 3"))
     result, _ = run(FakeDriver(), ONE, specs, replicated)

@@ -1,7 +1,7 @@
 """Count the instructions of one encode or decode by callgrind: (I(2N) - I(N)) / N, which other processes don't affect.
 
-``python -m campaigns.bench.codec.counted`` is the counted process. It reads lines ``NAME TAB DIRECTION TAB TIMES TAB
-CASE``, and answers each one after that many calls. Counting is off until all modules are imported.
+``python -m campaigns.bench.codec.instructions`` is the counted process. It reads lines ``NAME TAB DIRECTION TAB TIMES
+TAB CASE``, and answers each one after that many calls. Counting is off until all modules are imported.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from pathlib import Path
 from campaigns import ROOT
 from campaigns.bench.codec.messages import cases
 from campaigns.bench.codec.rivals import Contestant, contestants
-from campaigns.bench.counting.counted import CALLGRIND_LATER, Counted
+from campaigns.bench.counting.programs import CALLGRIND_LATER, Counted
 
 Count = Callable[[str, str, str, int], float]
 """Function of codec, case, direction and N that returns the instructions of one call."""
@@ -52,7 +52,7 @@ def counting() -> Iterator[Count]:
 
     :raises FileNotFoundError: valgrind is not installed
     """
-    command = [*CALLGRIND_LATER, sys.executable, "-m", "campaigns.bench.codec.counted"]
+    command = [*CALLGRIND_LATER, sys.executable, "-m", "campaigns.bench.codec.instructions"]
     with tempfile.TemporaryDirectory(prefix="blumfeld-codec-") as folder:
         process = subprocess.Popen(
             command,
