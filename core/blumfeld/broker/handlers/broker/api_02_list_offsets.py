@@ -7,7 +7,7 @@ pending upload. Without tiered storage -4 is -2, and -5 and -6 find nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 from blumfeld.broker.ports import Ports
@@ -34,8 +34,6 @@ READ_COMMITTED = 1
 NOT_AVAILABLE_FROM = 5
 
 Found = TimestampOffset | None
-Waiting = tuple[Completion[Found], Callable[[Completion[Found]], None]]
-"""A look-up that waits for cold bytes, and the function that takes its result."""
 
 
 def handlers(ports: Ports) -> list[ApiHandler]:
@@ -72,11 +70,13 @@ class ListOffsets:
         twice = yield from _named_twice(request, few=not context.is_large)
         told: set[tuple[str, int]] = set()
 
-        def look_up(
-            part: ListOffsetsRequest, context: RequestContext
-        ) -> ListOffsetsResponse | Completion[ListOffsetsResponse]:
+        def look_up(part: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
             response, waiting = self._looked_up(part, context, twice, told)
-            return _when_all(waiting, response) if waiting else response
+            for cold, lookup in waiting:
+                if not cold.done:
+                    yield cold
+                lookup.done(cold)
+            return response
 
         path = ("topics", "partitions")
         response = yield from result_of(in_parts(look_up, failed, path, path)(request, context))
@@ -89,13 +89,13 @@ class ListOffsets:
         context: RequestContext,
         twice: Collection[tuple[str, int]],
         told: set[tuple[str, int]],
-    ) -> tuple[ListOffsetsResponse, list[Waiting]]:
+    ) -> tuple[ListOffsetsResponse, list[tuple[Completion[Found], Lookup]]]:
         """Returns the answer, with an entry for each topic of the request, and the look-ups that it waits for.
 
         :param told: those of ``twice`` that have their entry
         """
         response = ListOffsetsResponse()
-        waiting: list[Waiting] = []
+        waiting: list[tuple[Completion[Found], Lookup]] = []
         for topic in request.topics:
             answers = ListOffsetsTopicResponse(name=topic.name)
             response.topics.append(answers)
@@ -115,7 +115,7 @@ class ListOffsets:
                     answer.error_code = int(error.code)
                     continue
                 if cold is not None:
-                    waiting.append((cold, lookup.done))
+                    waiting.append((cold, lookup))
         return response, waiting
 
 
@@ -156,26 +156,6 @@ def _named_twice(request: ListOffsetsRequest, *, few: bool) -> Steps[set[tuple[s
             yield None
     yield from seen.let_go()
     return twice
-
-
-def _when_all(waiting: list[Waiting], response: ListOffsetsResponse) -> Completion[ListOffsetsResponse]:
-    answered: Completion[ListOffsetsResponse] = Completion()
-    left = len(waiting)
-
-    def one_done(done: Completion[Found], take: Callable[[Completion[Found]], None]) -> None:
-        nonlocal left
-        left -= 1
-        try:
-            take(done)
-        except Exception as defect:
-            if not answered.done:
-                answered.fail(defect)
-        if not left and not answered.done:
-            answered.complete(response)
-
-    for cold, take in waiting:
-        cold.when_done(lambda done, take=take: one_done(done, take))  # type: ignore[misc]
-    return answered
 
 
 class Lookup:

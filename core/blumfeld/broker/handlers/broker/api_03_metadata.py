@@ -26,7 +26,7 @@ from blumfeld.spi.cluster import PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.context import ApiHandler, RequestContext
 from blumfeld.spi.internal_topics import is_internal
-from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, errors_by_elements, in_parts
+from blumfeld.spi.steps import CHUNK_ELEMENTS, STEP_ELEMENTS, at_once, errors_by_elements, in_parts
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.metadata import (
     MetadataRequest,
@@ -119,16 +119,15 @@ class Metadata:
         fenced = self._ports.lost.settled(self._leaders(asked))
         if fenced is None and not self._opening(asked):
             return self._answer(request, asked, context, may_create)
-        answered: Completion[MetadataResponse] = Completion()
 
-        def opened(_: Completion[None]) -> None:
-            answered.complete(self._answer(request, asked, context, may_create))
+        def opened() -> Steps[MetadataResponse]:
+            if fenced is not None:
+                yield fenced
+            yield self._ports.hosted.settled()
+            return self._answer(request, asked, context, may_create)
 
-        if fenced is None:
-            self._ports.hosted.settled().when_done(opened)
-        else:
-            fenced.when_done(lambda _: self._ports.hosted.settled().when_done(opened))
-        return answered
+        answer: Completion[MetadataResponse] = at_once(opened())
+        return answer
 
     def _many(self, request: MetadataRequest, context: RequestContext) -> Steps[Any]:
         """:meth:`_some` for many topics, each once. Missing topics are created in parts, up to Kafka's bound for a
@@ -145,16 +144,14 @@ class Metadata:
             if not number % STEP_ELEMENTS:
                 yield None
 
-        def handle(part: MetadataRequest, context: RequestContext) -> Any:
+        def handle(part: MetadataRequest, context: RequestContext) -> Steps[Any]:
             nonlocal made
-            answered = self._some(part, context, may_create and made < NEW_PARTITIONS_MAX)
+            answer = self._some(part, context, may_create and made < NEW_PARTITIONS_MAX)
             in_flight = self._auto_create.in_flight()
-            if in_flight is None or isinstance(answered, Completion):
-                return answered
-            made += TOPICS_AT_ONCE
-            whole: Completion[Any] = Completion()
-            in_flight.when_done(lambda _: whole.complete(answered))
-            return whole
+            if in_flight is not None and not isinstance(answer, Completion):
+                made += TOPICS_AT_ONCE
+                yield in_flight
+            return answer
 
         may_create = _may_create(request, context)
         serve = in_parts(
