@@ -5,7 +5,6 @@ status is 1 if a check failed.
 from __future__ import annotations
 
 import argparse
-import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +12,7 @@ from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
+import attrs
 from rich.console import Console
 
 from campaigns.archive.bad_input import bad_input
@@ -23,6 +23,9 @@ from campaigns.archive.crashes.killer import VICTIMS
 from campaigns.archive.crashes.kills import PLAIN, TRANSACTIONS, Plan, kills, transactional_kills
 from campaigns.archive.golden import golden, started
 from campaigns.archive.oracle import oracle
+from campaigns.endings import sigterm_unwinds
+from campaigns.figures import save
+from campaigns.terminal import console_of
 
 Act = Callable[[Path, Report, argparse.Namespace, Console], None]
 
@@ -30,7 +33,7 @@ Act = Callable[[Path, Report, argparse.Namespace, Console], None]
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs a subcommand. Returns 0 if all checks passed, and 1 if one failed or there was none."""
     given = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 150)
+    console = console_of()
     report = Report(given.title)
     if given.keep:
         folder = Path(tempfile.mkdtemp(prefix="blumfeld-archive-"))
@@ -40,8 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         with tempfile.TemporaryDirectory(prefix="blumfeld-archive-", ignore_cleanup_errors=True) as name:
             _act(Path(name), report, given, console)
     report.show(console)
-    if given.json is not None:
-        report.save(given.json)
+    save(given.json, {**attrs.asdict(report), "good": report.good})
     return 0 if report.good else 1
 
 
@@ -141,11 +143,6 @@ def _verb(
     return verb
 
 
-def _end(*_: object) -> None:
-    """Exits in good order at SIGTERM, so that the clean-up ends all started processes."""
-    sys.exit(143)
-
-
 if __name__ == "__main__":
-    signal.signal(signal.SIGTERM, _end)
-    sys.exit(main())
+    with sigterm_unwinds():
+        sys.exit(main())

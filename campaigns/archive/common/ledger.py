@@ -3,22 +3,15 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
-
-
-def records(root: Path) -> Iterator[Mapping[str, Any]]:
-    """Yields the records of all queries, those of each query in the order of its batches."""
-    for path in _paths(root):
-        yield json.loads(path.read_bytes())
 
 
 def covered(root: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
     """Returns (start, end) of all committed ranges, sorted, by topic and partition."""
     found: dict[tuple[str, int], list[tuple[int, int]]] = {}
-    for record in records(root):
-        for item in record["ranges"]:
+    for path in _paths(root):
+        for item in json.loads(path.read_bytes())["ranges"]:
             found.setdefault((item["topic"], item["partition"]), []).append((item["start"], item["end"]))
     return {place: sorted(ranges) for place, ranges in found.items()}
 

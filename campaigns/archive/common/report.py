@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable
-from pathlib import Path
 from typing import Any
 
 import attrs
@@ -59,8 +57,3 @@ class Report:
             console.print(f"{name}: {value}", highlight=False, markup=False)
         bad = sum(bool(check.wrong) for check in self.checks)
         console.print(f"{len(self.checks)} checks, {len(self.checks) - bad} as they must be, {bad} not")
-
-    def save(self, path: Path) -> None:
-        """Writes the report as JSON."""
-        document = {**attrs.asdict(self), "good": self.good}
-        path.write_text(json.dumps(document, indent=1, default=str))

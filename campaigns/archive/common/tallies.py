@@ -89,13 +89,13 @@ READERS: dict[str, Callable[[Path], Tallies]] = {
 }
 
 
-def spark_session(name: str, **settings: str) -> Any:
+def _spark_session() -> Any:
     """Returns a small, quiet Spark session on this machine."""
     from pyspark.sql import SparkSession
 
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     builder: Any = SparkSession.builder
-    builder = builder.master("local[2]").appName(name)
+    builder = builder.master("local[2]").appName("tallies")
     for key, value in {
         "spark.driver.memory": "1g",
         "spark.driver.extraJavaOptions": QUICK_START,
@@ -105,7 +105,6 @@ def spark_session(name: str, **settings: str) -> Any:
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.shuffle.partitions": "2",
-        **settings,
     }.items():
         builder = builder.config(key, value)
     session = builder.getOrCreate()
@@ -114,7 +113,7 @@ def spark_session(name: str, **settings: str) -> Any:
 
 
 def _inside_spark(root: Path) -> Tallies:
-    session = spark_session("tallies")
+    session = _spark_session()
 
     def tally(table: str) -> Tally:
         session.read.parquet(str(root / table)).createOrReplaceTempView(table)
@@ -134,14 +133,11 @@ def _each(root: Path, tally: Callable[[str], Tally]) -> Tallies:
     }
 
 
-def rows_in(root: Path, table: str, where: str = "true") -> int:
-    """Returns the number of rows in all files of a table that fulfil a condition of SQL."""
-    import duckdb
+def rows_in(root: Path, table: str) -> int:
+    """Returns the number of rows in all files of a table."""
+    import pyarrow.parquet as pq
 
-    if not any((root / table).rglob("*.parquet")):
-        return 0
-    found = duckdb.sql(f"SELECT count(*) FROM read_parquet('{root}/{table}/**/*.parquet') WHERE {where}")
-    return int(found.fetchall()[0][0])
+    return sum(int(pq.read_metadata(path).num_rows) for path in (root / table).rglob("*.parquet"))
 
 
 def _query(table: str, source: str, divided: str) -> str:

@@ -1,7 +1,4 @@
-"""The killer: a driver archives, a broker is fed, and SIGKILL hits either of them, Spark's workers or its JVM.
-
-The archiving driver is behind :class:`Sink`, so that the archive and Spark's own file sink get the same kills.
-"""
+"""The killer: a driver archives, a broker is fed, and SIGKILL hits either of them, Spark's workers or its JVM."""
 
 from __future__ import annotations
 
@@ -9,7 +6,6 @@ import random
 import time
 from collections import Counter
 from collections.abc import Callable
-from typing import Protocol
 
 import attrs
 
@@ -26,18 +22,6 @@ START_S = 12.0
 PAUSE_S = 2.0
 MAX_OFFSETS = (40, 3_000)
 """Bounds of ``maxOffsetsPerTrigger``, which is random at each start."""
-
-
-class Sink(Protocol):
-    """A program that archives a topic."""
-
-    def start(self, max_offsets: int) -> Command:
-        """Starts a driver, which continues where the last one was."""
-        ...
-
-    def progress(self) -> int:
-        """Returns the number of committed batches."""
-        ...
 
 
 @attrs.define
@@ -58,16 +42,22 @@ class Killer:
 
     def __init__(
         self,
-        sink: Sink,
+        start: Callable[[int], Command],
+        commits: Callable[[], int],
         broker: Broker,
         seed: int,
         say: Callable[[str], None],
         patience: float = 1.0,
     ) -> None:
-        """:param patience: factor for all time bounds"""
+        """
+        :param start: starts a driver, which continues where the last one was, with so many messages a batch at most
+        :param commits: tells the number of committed batches
+        :param patience: factor for all time bounds
+        """
         self._progress_s = PROGRESS_S * patience
         self.result = Killed()
-        self._sink = sink
+        self._start = start
+        self._commits = commits
         self._broker = broker
         self._random = random.Random(seed)
         self._say = say
@@ -82,8 +72,7 @@ class Killer:
             for number, victim in enumerate(chosen, 1):
                 happened = self._one(victim)
                 took = time.monotonic() - began
-                commits = self._sink.progress()
-                self._say(f"{took:6.1f} s  kill {number}/{count}: {happened}; {commits} commits")
+                self._say(f"{took:6.1f} s  kill {number}/{count}: {happened}; {self._commits()} commits")
             self._driver()
             self._await_progress("the last start")
             self._end_in_good_order()
@@ -140,15 +129,14 @@ class Killer:
             return ""
         driver = self._drivers[-1]
         began = time.monotonic()
-        before = self._sink.progress()
+        before = self._commits()
         while time.monotonic() < began + self._progress_s:
             if not driver.running:
                 outcome = driver.wait(1.0)
                 self.result.ended[f"{victim}: {outcome.status}"] += 1
                 return f", the driver ended with {outcome.status} after {time.monotonic() - began:.0f} s"
-            if (
-                self._sink.progress() > before + 1
-            ):  # one batch may have been committed just before the kill took effect
+            # One batch may have been committed just before the kill took effect.
+            if self._commits() > before + 1:
                 self.result.survived += 1
                 return f", the driver went on after {time.monotonic() - began:.0f} s"
             time.sleep(0.1)
@@ -160,16 +148,16 @@ class Killer:
         """Returns the running driver, or starts a new one."""
         if not self._drivers or not self._drivers[-1].running:
             # An earlier driver's JVM may still run and write. It isn't killed: the archive must survive that, too.
-            self._drivers.append(self._sink.start(self._random.randint(*MAX_OFFSETS)))
+            self._drivers.append(self._start(self._random.randint(*MAX_OFFSETS)))
             self.result.starts += 1
         return self._drivers[-1]
 
     def _await_progress(self, since: str) -> None:
         """Waits for a new commit. Starts a driver that ends meanwhile again, at most three times."""
-        before = self._sink.progress()
+        before = self._commits()
         began = time.monotonic()
         left = 3
-        while self._sink.progress() <= before:
+        while self._commits() <= before:
             driver = self._drivers[-1] if self._drivers else self._driver()
             if not driver.running:
                 outcome = driver.wait(1.0)

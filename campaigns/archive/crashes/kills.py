@@ -67,7 +67,7 @@ def _archived(
         feed = _fed(stack, broker, kind, plan)
         settings = {"decoders": ["binance-usdm"], "reader": reader, "trigger_ms": 300}
         archive = Archive(folder, broker.address, [TOPIC], **settings)
-        done = killed(report, ArchiveSink(archive), broker, feed, plan, name)
+        done = killed(report, archive, broker, feed, plan, name)
         step(report, f"{name}: archive once", archive.run("once", timeout_s=CATCH_UP_S * plan.patience))
         end = log_ends(broker.address, TOPIC, PARTITIONS)
         expected = feed.expected()
@@ -88,9 +88,16 @@ def _archived(
         report.numbers[f"{name}: staged files left for vacuum"] = left
 
 
-def killed(report: Report, sink: ArchiveSink, broker: Broker, feed: Feed, plan: Plan, name: str) -> Killed:
+def killed(report: Report, archive: Archive, broker: Broker, feed: Feed, plan: Plan, name: str) -> Killed:
     """Does the kills, adds a check and returns the result. The feed has ended afterwards, whatever happened."""
-    killer = Killer(sink, broker, plan.seed, plan.say, plan.patience)
+
+    def start(max_offsets: int) -> Command:
+        return archive.start("run", max_offsets_per_trigger=max_offsets)
+
+    def commits() -> int:
+        return ledger.commits(archive.root)
+
+    killer = Killer(start, commits, broker, plan.seed, plan.say, plan.patience)
     began = time.monotonic()
     try:
         killer.run(plan.kills, plan.victims)
@@ -110,21 +117,6 @@ def told_of(done: Killed) -> str:
     """Returns what the drivers did, for people."""
     ends = ", ".join(f"{kind} ×{number}" for kind, number in sorted(done.ended.items()))
     return f"{dict(done.kills)}; went on {done.survived}×; ended by itself: {ends}"
-
-
-class ArchiveSink:
-    """The archive under test: ``archive run``."""
-
-    def __init__(self, archive: Archive) -> None:
-        self._archive = archive
-
-    def start(self, max_offsets: int) -> Command:
-        """Starts a driver with at most this many messages a batch."""
-        return self._archive.start("run", max_offsets_per_trigger=max_offsets)
-
-    def progress(self) -> int:
-        """Returns the number of commit records."""
-        return ledger.commits(self._archive.root)
 
 
 def _fed(stack: ExitStack, broker: Broker, kind: type[Feed], plan: Plan) -> Feed:

@@ -57,7 +57,7 @@ class _Sink:
         command = [sys.executable, "-c", DRIVER, str(self._folder), str(self._life_s), self._then]
         return Command(command, self._folder / f"{len(self.asked)}.log")
 
-    def progress(self) -> int:
+    def commits(self) -> int:
         return len(list(self._folder.glob("*.commit")))
 
 
@@ -71,7 +71,9 @@ def _fast(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_all_are_killed_as_often_and_drivers_that_end_are_started_again(tmp_path: Path) -> None:
     sink, broker = _Sink(tmp_path, "ends"), _Broker()
-    result = Killer(sink, broker, 1, lambda line: None).run(6, ("driver", "jvm", "broker"))
+    result = Killer(sink.start, sink.commits, broker, 1, lambda line: None).run(
+        6, ("driver", "jvm", "broker")
+    )
     assert result.wrong == []
     assert sum(result.kills.values()) == 6
     assert broker.kills == broker.starts == result.kills["broker"] == 2
@@ -81,14 +83,15 @@ def test_all_are_killed_as_often_and_drivers_that_end_are_started_again(tmp_path
 
 
 def test_a_driver_that_neither_goes_on_nor_ends_is_wrong(tmp_path: Path) -> None:
-    result = Killer(_Sink(tmp_path, "hangs"), _Broker(), 1, lambda line: None).run(1, ("jvm",))
+    sink = _Sink(tmp_path, "hangs")
+    result = Killer(sink.start, sink.commits, _Broker(), 1, lambda line: None).run(1, ("jvm",))
     assert "neither went on nor ended" in "".join(result.wrong)
 
 
 def test_a_driver_that_never_commits_anything_ends_the_kills(tmp_path: Path) -> None:
     sink = _Sink(tmp_path, "ends", life_s=0.0)
     with pytest.raises(RuntimeError, match="does not start"):
-        Killer(sink, _Broker(), 1, lambda line: None).run(3)
+        Killer(sink.start, sink.commits, _Broker(), 1, lambda line: None).run(3)
 
 
 def wait_until(holds: Callable[[], bool]) -> None:
