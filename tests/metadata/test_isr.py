@@ -51,22 +51,6 @@ def asker() -> Asker:
     return Asker()
 
 
-def test_the_isr_shrinks_and_grows_without_a_new_leader_epoch(asker: Asker) -> None:
-    shrunk = asker.ask([asker.leader])
-    assert (shrunk.error_code, shrunk.isr, shrunk.partition_epoch) == (0, [asker.leader], 1)
-    grown = asker.ask([asker.leader, *asker.others])
-    assert (grown.error_code, grown.partition_epoch, grown.leader_epoch) == (0, 2, 0)
-    assert set(asker.driven.partition("alpha").isr) == {1, 2, 3}
-    assert replayed(asker.driven.log) == asker.driven.image
-
-
-def test_an_isr_that_is_there_already_writes_nothing(asker: Asker) -> None:
-    before = len(asker.driven.log)
-    same = asker.ask(list(asker.driven.partition("alpha").isr))
-    assert (same.error_code, same.partition_epoch) == (0, 0)
-    assert len(asker.driven.log) == before
-
-
 @pytest.mark.parametrize(
     ("fields", "code"),
     [

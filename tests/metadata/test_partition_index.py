@@ -154,19 +154,6 @@ def test_a_replica_that_comes_back_between_two_parts_leaves_again(monkeypatch: p
     assert not any(2 in p.isr for p in driven.image.topics["alpha"].partitions.values())
 
 
-def test_an_unfenced_broker_is_elected_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elections, "SLICE_RECORDS", 4)
-    driven, epochs = three(partitions=30, factor=1)
-    for broker, epoch in enumerate(epochs, start=1):
-        driven.beat(broker, epoch, want_fence=True)
-    assert (
-        len(list(along(driven.image.index.led(NO_LEADER), all_of(driven.image.index.led(NO_LEADER))))) == 30
-    )
-    for broker, epoch in enumerate(epochs, start=1):
-        driven.beat(broker, epoch)
-    assert not driven.image.index.led(NO_LEADER)
-
-
 def test_a_controller_that_takes_over_elects_what_was_left(monkeypatch: pytest.MonkeyPatch) -> None:
     driven, epochs = three(partitions=30, factor=1)
     driven.beat(1, epochs[0], want_fence=True)

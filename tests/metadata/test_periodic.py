@@ -172,23 +172,6 @@ def test_two_controlled_shutdowns_beside_each_other() -> None:
     assert {p.isr for p in driven.image.topics["t"].partitions.values()} == {(3,)}
 
 
-@pytest.mark.parametrize("slice_records", [2, 128])
-def test_a_dead_process_is_fenced_at_once(slice_records: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(elections, "SLICE_RECORDS", slice_records)
-    driven = Driven()
-    epochs = driven.join(1, 2)
-    driven.create("t", 6, 2)
-    driven.carry_out(driven.controller.fence_dead(1, epochs[0], driven.moment()))
-    assert driven.image.brokers[1].fenced
-    assert set(leaders(driven, "t")) == {2}
-    before = len(driven.log)
-    driven.carry_out(driven.controller.fence_dead(1, epochs[0], driven.moment()))
-    driven.carry_out(driven.controller.fence_dead(7, epochs[0], driven.moment()))
-    assert len(driven.log) == before
-    again = driven.register(1, incarnation=2)
-    assert not driven.beat(1, again).is_fenced, "its next process need not wait"
-
-
 def test_the_next_process_of_a_dead_one_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     """The news of the death may be late, or its work may be half done."""
     monkeypatch.setattr(elections, "SLICE_RECORDS", 2)

@@ -48,23 +48,6 @@ def test_one_replica_that_leads_needs_no_election(driven: Driven, kind: int) -> 
     assert len(driven.log) == before
 
 
-def test_the_preferred_replica_leads_again(driven: Driven) -> None:
-    first, second = driven.partition("t").replicas
-    change(driven, leader=second)
-    epoch = driven.partition("t").leader_epoch
-    assert elect(driven, PREFERRED, ("t", [0, 0])) == {"t": [(0, 0), (0, NOT_NEEDED)]}
-    assert (driven.partition("t").leader, driven.partition("t").leader_epoch) == (first, epoch + 1)
-    change(driven, leader=second)
-    assert elect(driven, PREFERRED) == {"t": [(0, 0)], "one": []}
-
-
-def test_a_preferred_replica_that_is_not_in_sync_does_not_lead(driven: Driven) -> None:
-    _, second = driven.partition("t").replicas
-    change(driven, leader=second, isr=[second])
-    assert elect(driven, PREFERRED, ("t", [0])) == {"t": [(0, ErrorCode.PREFERRED_LEADER_NOT_AVAILABLE)]}
-    assert driven.partition("t").leader == second
-
-
 def test_a_partition_without_a_leader_takes_one_that_may_lack_records(driven: Driven) -> None:
     first, second = driven.partition("t").replicas
     change(driven, leader=-1, isr=[9])
