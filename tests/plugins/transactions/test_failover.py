@@ -32,7 +32,7 @@ from blumfeld_transactions.commands import (
     InitProducer,
     NeedsProducerId,
 )
-from blumfeld_transactions.markers import RETRY_MS, MarkerSender
+from blumfeld_transactions.markers import MarkerSender
 from blumfeld_transactions.shard import TransactionShard
 from blumfeld_transactions.timeouts import TimeoutEffects
 from blumfeld_transactions.transaction import EPOCHS_EXHAUSTED_FROM, State, Transaction, record
@@ -393,17 +393,6 @@ def test_a_shard_that_is_dropped_and_reloaded_in_its_epoch(version: int) -> None
     assert cluster.sent == both(cluster, cluster.known.epoch)
     cluster.answer()
     assert (cluster.known.state, cluster.sender.waiting) == (State.COMPLETE_COMMIT, 0)
-
-
-def test_a_completion_that_the_log_refuses_is_tried_until_it_is_taken() -> None:
-    cluster = Cluster(0)
-    cluster.begin()
-    cluster.end().result()
-    cluster.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
-    cluster.answer()
-    before = cluster.known.state
-    cluster.runtime.advance(RETRY_MS)
-    assert (before, cluster.known.state) == (State.PREPARE_COMMIT, State.COMPLETE_COMMIT)
 
 
 def test_an_expired_id_is_forgotten_by_the_next_coordinator_too() -> None:

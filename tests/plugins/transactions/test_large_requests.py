@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from types import GeneratorType
+from collections.abc import Iterator
+from types import GeneratorType, SimpleNamespace
 from typing import Any, cast
 
 import pytest
 from msgspec.structs import force_setattr, replace
 
 from blumfeld.coordinator.runtime.coordinator import Coordinator
+from blumfeld.metadata.image.partition_table import PartitionTable
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.context import ApiHandler, LazyHandler, RequestContext
 from blumfeld.spi.steps import STEP_ELEMENTS, drained
@@ -21,6 +23,7 @@ from blumfeld.wire.messages.add_partitions_to_txn import (
 from blumfeld.wire.messages.describe_transactions import DescribeTransactionsRequest
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest
 from blumfeld.wire.schema import Message
+from blumfeld_transactions.handlers import TransactionApis
 from blumfeld_transactions.listing import LISTED_AT_ONCE, ListingApis
 from blumfeld_transactions.transaction import State, Transaction, record
 from tests.plugins.transactions.test_on_broker import ID, Transacting
@@ -205,3 +208,24 @@ def test_filters_of_a_list(broker: Counted) -> None:
     assert answer.unknown_state_filters == names
     assert [one.transactional_id for one in answer.transaction_states] == [ID]
     assert count >= 20
+
+
+# AddPartitionsToTxn over topics with many partitions
+
+
+class Table(PartitionTable):
+    """The table of a large topic."""
+
+    def __iter__(self) -> Iterator[int]:
+        raise AssertionError("a request for one partition goes through all of the topic")
+
+
+def test_only_the_partitions_asked_for_are_looked_up() -> None:
+    topics = {"big": SimpleNamespace(partitions=Table({i: cast("Any", None) for i in range(2_000)}))}
+    around = SimpleNamespace(coordinator=None, metadata=SimpleNamespace(image=SimpleNamespace(topics=topics)))
+    apis = TransactionApis(cast("Any", around))
+    asked = [
+        AddPartitionsToTxnTopic(name="big", partitions=[5, 2_000]),
+        AddPartitionsToTxnTopic(name="none", partitions=[0]),
+    ]
+    assert apis._unknown(asked) == {("big", 2_000), ("none", 0)}

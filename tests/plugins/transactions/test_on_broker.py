@@ -28,7 +28,7 @@ from blumfeld.wire.messages.txn_offset_commit import (
     TxnOffsetCommitRequestTopic,
 )
 from blumfeld_groups_classic import ClassicGroupProtocol
-from blumfeld_transactions.plugin import Plugin, Transactions
+from blumfeld_transactions.plugin import Transactions
 from tests.broker.batches import batch, fetch, produce
 from tests.broker.harness import BrokerHarness
 from tests.broker.plain_storage import PlainStorage
@@ -212,11 +212,6 @@ def test_a_plain_batch_in_an_open_transaction_is_refused(broker: Transacting) ->
     assert answer.error_code == ErrorCode.INVALID_TXN_STATE
 
 
-def test_if_one_partition_is_unknown_none_is_added(broker: Transacting) -> None:
-    assert broker.add(0, 9) == [ErrorCode.OPERATION_NOT_ATTEMPTED, ErrorCode.UNKNOWN_TOPIC_OR_PARTITION]
-    assert broker.end(True) == ErrorCode.INVALID_TXN_STATE
-
-
 def test_offsets_are_committed_only_in_the_transaction(broker: Transacting) -> None:
     request = AddOffsetsToTxnRequest(
         transactional_id=ID, producer_id=broker.producer_id, producer_epoch=broker.epoch, group_id="g"
@@ -227,15 +222,6 @@ def test_offsets_are_committed_only_in_the_transaction(broker: Transacting) -> N
     assert broker.ask(request, 3).error_code == NONE
     assert (broker.commit_offset(), broker.end(True)) == (NONE, NONE)
     assert [one.is_control for one in broker.log_of(OFFSETS_TOPIC).batches(0)] == [False, True]
-
-
-def test_a_transaction_that_takes_too_long_is_aborted(broker: Transacting) -> None:
-    assert [*broker.add(0), broker.produce()] == [NONE, NONE]
-    broker.runtime.advance(59_000)
-    assert broker.kinds() == "d"
-    broker.runtime.advance(12_000)
-    assert (broker.kinds(), broker.stable()) == ("da", 2)
-    assert broker.end(True) == ErrorCode.PRODUCER_FENCED
 
 
 def gauges(broker: Transacting) -> dict[str, float]:
@@ -322,33 +308,6 @@ def test_a_restart_continues_where_the_log_ends(broker: Transacting) -> None:
     assert later.stable() == 0
     assert [later.produce(), later.end(True)] == [NONE, NONE]
     assert (later.kinds(), later.stable()) == ("ddc", 3)
-
-
-def test_a_decision_without_its_markers_is_carried_out_after_a_restart(broker: Transacting) -> None:
-    """As if the process died between PrepareCommit and the first marker."""
-    assert [*broker.add(0), broker.produce()] == [NONE, NONE]
-    broker.broker._write_markers = lambda request: Completion()  # type: ignore[method-assign]
-    assert broker.end(True) == NONE
-    assert broker.init() == ErrorCode.CONCURRENT_TRANSACTIONS
-    assert broker.kinds() == "d"
-    broker.stop()
-    later = Transacting(storage=broker.storage, topics=False)
-    for name, count in TOPICS:
-        later.create_topic(name, count)
-    later.runtime.advance(1_000)
-    assert (later.kinds(), later.stable()) == ("dc", 2)
-    later.producer_id, later.epoch = broker.producer_id, broker.epoch
-    assert later.end(True) == NONE  # it is complete: the same answer again
-
-
-@pytest.mark.parametrize(("level", "version"), [(0, 0), (1, 1), (2, 1)])
-def test_the_finalized_level_decides_about_the_records(broker: Transacting, level: int, version: int) -> None:
-    assert [one.default_level for one in Plugin().blumfeld_features()] == [2]
-    broker.metadata.image.features["transaction.version"] = level
-    assert broker.add(0) == [NONE]
-    *_, last = broker.log_of(TRANSACTIONS_TOPIC).batches(0)
-    (record,) = records(last)
-    assert int.from_bytes((record.value or b"")[:2]) == version
 
 
 def test_own_epochs_need_no_added_partitions(broker: Transacting) -> None:

@@ -165,13 +165,6 @@ def test_expired_ids_are_looked_for_in_slices() -> None:
     assert (len(second.records), second.timers[0].delay_ms) == (1, LIMITS.forget_interval_ms)
 
 
-def test_gauges_follow_what_is_replayed() -> None:
-    shard = shard_in(State.ONGOING, 0)
-    assert (shard.open, shard.oldest_started_ms) == (1, START_MS)
-    apply(shard, AbortTimedOut(), START_MS + 60_001)
-    assert (shard.open, shard.oldest_started_ms) == (0, None)
-
-
 def test_no_other_transition_is_possible() -> None:
     """A fence that came first leaves nothing to commit."""
     for state, allowed in ALLOWED_BEFORE.items():
@@ -182,16 +175,6 @@ def test_no_other_transition_is_possible() -> None:
             else:
                 with pytest.raises(ValueError, match=f"{before.text} to {state.text}"):
                     one.to(state, NOW_MS)
-
-
-@pytest.mark.parametrize("state", [State.PREPARE_COMMIT, State.PREPARE_ABORT])
-def test_a_new_coordinator_writes_the_markers_of_decided_transactions(state: State) -> None:
-    (effect,) = shard_in(state, 0).loaded(NOW_MS).after_commit
-    assert (effect.producer_id, effect.epoch, effect.commit) == (
-        PRODUCER,
-        EPOCH,
-        state is State.PREPARE_COMMIT,
-    )
 
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.ONGOING, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
