@@ -149,13 +149,6 @@ def test_each_partition_is_checked(fields: dict[str, Any], code: ErrorCode) -> N
     assert len(groups.log.items) == (code is ErrorCode.NONE)
 
 
-@pytest.mark.parametrize(
-    ("version", "code"), [(8, ErrorCode.ILLEGAL_GENERATION), (9, ErrorCode.GROUP_ID_NOT_FOUND)]
-)
-def test_a_member_of_a_group_that_is_not_there_is_told(version: int, code: ErrorCode) -> None:
-    assert commit(Groups(), version, generation_id_or_member_epoch=3, member_id="m") is code
-
-
 def with_unknown(request: OffsetCommitRequest) -> OffsetCommitRequest:
     """The same with a partition more that isn't there, and a topic that isn't."""
     (topic,) = request.topics

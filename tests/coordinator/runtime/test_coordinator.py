@@ -319,14 +319,6 @@ def test_resigning_refuses_who_waits() -> None:
     assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
 
 
-def test_loading_is_known() -> None:
-    stage = Stage()
-    stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS + 1)))
-    assert stage.coordinator.loading()
-    stage.runtime.run_turn()
-    assert not stage.coordinator.loading()
-
-
 def test_a_command_for_all_goes_to_every_shard_in_order() -> None:
     stage = Stage()
     stage.coordinator.elected(1, FakeLog([entry("one")]))

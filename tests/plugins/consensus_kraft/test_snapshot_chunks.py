@@ -19,7 +19,7 @@ from blumfeld.metadata.image.records import image_of, image_records
 from blumfeld.metadata.slices import SLICE_RECORDS
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.records import Record
-from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.metadata_records import PartitionRecord, TopicRecord
 from blumfeld.wire.messages.raft_records import VotersRecord, VotersRecordVoter
 from blumfeld.wire.schema import Message
@@ -198,18 +198,6 @@ def test_a_snapshot_is_fetched_and_loaded(transfer: Transfer, bytes_max: int) ->
     assert (again.loaded.kraft_version, again.loaded.voters) == (1, VOTERS)
 
 
-def test_another_leader_has_another_file(transfer: Transfer) -> None:
-    """Its bytes differ though it is the same snapshot: they can't go on where those of the other end."""
-    transfer.take(transfer.ask(100))
-    other = Transfer(snapshot_of(content(), timestamp_ms=TIME_MS + 1))
-    other.follower, other.download = transfer.follower, transfer.download
-    other.download.aim(3, ID)
-    assert other.download.position == 0
-    other.fetch(100)
-    assert other.follower.raft.log.aux.read(ID.name) == snapshot_of(content(), timestamp_ms=TIME_MS + 1)
-    assert transfer.left_over == [ID.name]
-
-
 def test_a_newer_snapshot_takes_the_place_of_one_that_arrives(transfer: Transfer) -> None:
     transfer.take(transfer.ask(100))
     newer = CheckpointId(60, 5)
@@ -242,16 +230,6 @@ def test_an_answer_that_does_not_follow_begins_anew(
     assert transfer.left_over == []
     transfer.download.aim(1, ID)
     transfer.fetch(100)
-
-
-@pytest.mark.parametrize("error", [ErrorCode.SNAPSHOT_NOT_FOUND, ErrorCode.POSITION_OUT_OF_RANGE])
-def test_a_leader_without_the_snapshot_ends_the_download(transfer: Transfer, error: ErrorCode) -> None:
-    transfer.take(transfer.ask(100))
-    with pytest.raises(BrokerError) as refused:
-        transfer.take(SnapshotChunk(error))
-    assert refused.value.code == error
-    assert transfer.download.snapshot is None
-    assert transfer.left_over == []
 
 
 @pytest.mark.parametrize("seed", first(10, range(30)))

@@ -135,17 +135,6 @@ def test_a_vote_of_an_older_election_does_not_count() -> None:
     assert isinstance(replica.raft.role, Candidate)
 
 
-def test_a_candidate_that_lost_pauses_and_asks_for_pre_votes_again() -> None:
-    replica = Replica("112").candidate()
-    for node_id, request in sent(replica.out):
-        answered(replica, node_id, request, granted=False)
-    assert isinstance(replica.raft.role, Candidate)
-    assert replica.deadline_ms == NOW_MS + 50, "half of 100 ms: this election is the first that it lost"
-    replica.raft.tick(NOW_MS + 50)
-    assert isinstance(replica.raft.role, Prospective)
-    assert replica.raft.epoch == 3
-
-
 def test_the_pause_after_a_lost_election_is_drawn_once() -> None:
     replica = Replica("112").candidate()
     votes = sent(replica.out)
