@@ -11,6 +11,7 @@ import attrs
 
 from campaigns.archive.common.brokers import Broker
 from campaigns.archive.common.process import Command, kill_process
+from campaigns.waits import await_true
 
 VICTIMS = ("driver", "worker", "jvm", "broker")
 PROGRESS_S = 120.0
@@ -104,9 +105,8 @@ class Killer:
         return f"{victim}{self._aftermath(victim)}"
 
     def _kill_member(self, driver: Command, victim: str) -> bool:
-        deadline = time.monotonic() + START_S
-        while not (found := self._members(driver, victim)) and time.monotonic() < deadline and driver.running:
-            time.sleep(0.1)
+        await_true(lambda: bool(self._members(driver, victim)) or not driver.running, START_S, 0.1)
+        found = self._members(driver, victim)
         # Many of Spark's Python processes are idle. Often several are killed at once, so that busy ones are hit too.
         chosen = self._random.sample(found, self._random.randint(1, len(found))) if found else []
         killed = [kill_process(pid) for pid in chosen]

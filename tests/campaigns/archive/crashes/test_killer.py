@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -12,6 +10,7 @@ import pytest
 from campaigns.archive.common.process import Command
 from campaigns.archive.crashes import killer
 from campaigns.archive.crashes.killer import Killer
+from campaigns.waits import await_true
 
 pytestmark = pytest.mark.archive
 
@@ -94,19 +93,11 @@ def test_a_driver_that_never_commits_anything_ends_the_kills(tmp_path: Path) -> 
         Killer(sink.start, sink.commits, _Broker(), 1, lambda line: None).run(3)
 
 
-def wait_until(holds: Callable[[], bool]) -> None:
-    """Waits for a condition, a minute at most."""
-    deadline = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < deadline, "in time"
-        time.sleep(0.02)
-
-
 def test_a_commands_whole_family_ends_with_it(tmp_path: Path) -> None:
     command = Command([sys.executable, "-c", DRIVER, str(tmp_path), "60", "ends"], tmp_path / "c.log")
-    wait_until(lambda: len(command.family()) == 2)
+    assert await_true(lambda: len(command.family()) == 2, 60)
     command.kill_all()
-    wait_until(lambda: command.family() == [])
+    assert await_true(lambda: command.family() == [], 60)
 
 
 def test_a_process_of_someone_else_is_no_family(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
