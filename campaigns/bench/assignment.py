@@ -197,7 +197,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         server = start(this_build(settings), Path(folder) / "server")
         try:
             if asked.first:
-                os.sched_setscheduler(server.process.pid, os.SCHED_RR, os.sched_param(1))
+                os.sched_setscheduler(server.pid, os.SCHED_RR, os.sched_param(1))
             phases = _run(server, asked, Console())
         finally:
             server.stop()

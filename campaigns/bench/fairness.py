@@ -129,7 +129,7 @@ def _of_server(plan: Plan, spec: VariantSpec, nth: int, pinned: bool, folder: Pa
                 driver_first=first,
                 pinned=pinned,
                 driver_placement=seen.driver.placement,
-                server_placement=placement_of(place.server.process.pid),
+                server_placement=placement_of(place.server.pid),
                 records_per_s=seen.records_per_s,
                 p50_us=PRODUCE_P50.of(own) or 0.0,
                 p99_us=PRODUCE_P99.of(own) or 0.0,

@@ -43,7 +43,7 @@ class Probe:
     def __init__(self, server: Server) -> None:
         module = f"{__package__}.probe"
         self._process = subprocess.Popen(
-            [sys.executable, "-m", module, server.address, str(server.process.pid)],
+            [sys.executable, "-m", module, server.address, str(server.pid)],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

@@ -30,9 +30,8 @@ from blumfeld_bench.rebalance.members.member import Group
 from blumfeld_bench.rebalance.members.ownership import Ownership
 from blumfeld_bench.rebalance.result import Failure, RebalanceResult, Sample
 from blumfeld_bench.rebalance.settings import KIP_848, Settings, differences, filled
-from blumfeld_bench.runs.clusters import ServerCluster, started
 from blumfeld_bench.runs.machine import this_machine
-from blumfeld_bench.runs.servers import Server, ServerError
+from blumfeld_bench.runs.servers import Server, ServerCluster, ServerError, started
 from blumfeld_bench.usage import Totals, totals
 
 HOST = "127.0.0.1"

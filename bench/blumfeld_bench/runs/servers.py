@@ -1,4 +1,4 @@
-"""Start, account for and stop servers: on loopback, with fresh data, with every process that they fork."""
+"""A variant's servers: one, or the nodes of a cluster on loopback, with fresh data and every process that they fork."""
 
 from __future__ import annotations
 
@@ -8,48 +8,83 @@ import os
 import shutil
 import signal
 import socket
-import subprocess
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
 
 from blumfeld.kernel.runtime.process_ends import has_ended
-from blumfeld.testing import process as broker_process
+from blumfeld.testing import process as node_process
+from blumfeld.testing.cluster import LOOPBACK, NodePlace, filled, node_places
+from blumfeld.testing.process import NodeError, NodeProcess
+from blumfeld_bench.drivers.contract import DriverError
+from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld_bench.plan.variants import MANIFEST_FILE, VariantSpec
 from blumfeld_bench.usage import Totals, reset_peak, totals, tree
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
+ASK_TIMEOUT_S = 5.0
 POLL_S = 0.002
-TAIL_CHARS = 2000
-"""Characters of a server's output that the error of a failed start shows."""
 API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff".replace(" ", ""))
 
+ServerError = NodeError
+"""A server ended or never answered; the message ends with its output."""
 
-class ServerError(RuntimeError):
-    """A server stopped or never answered; the message ends with its output."""
 
+class Server(NodeProcess):
+    """A server with its data below ``folder``, in which it runs, and all the processes that it forks.
 
-@attrs.define
-class Server:
-    """A server that is up. It leads a session of its own, so that all its processes can be found and ended."""
+    :param cores: cores that all its processes are bound to
+    :param is_ready: tells whether the server on this port is ready; the default asks for ApiVersions
+    """
 
-    name: str
-    process: subprocess.Popen[bytes]
-    port: int
-    folder: Path
-    ready_s: float = 0.0
-    """Time from the start of its process to the first ApiVersions answer."""
+    def __init__(
+        self,
+        name: str,
+        command: Sequence[str],
+        folder: Path,
+        port: int,
+        *,
+        cores: frozenset[int] | None = None,
+        is_ready: Callable[[int], bool] | None = None,
+    ) -> None:
+        prefix = ["env", f"--chdir={folder}"]
+        if cores is not None:
+            prefix += ["taskset", "-c", ",".join(map(str, sorted(cores)))]
+        super().__init__(name, [*prefix, *command], folder / "log", (LOOPBACK, port), READY_TIMEOUT_S)
+        self.folder = folder
+        self.ready_s = 0.0
+        """Time from the start of its process until it was ready."""
+        self._is_ready = is_ready or answers
+        self._began = 0.0
 
-    @property
-    def address(self) -> str:
-        """``host:port`` of its listener."""
-        return f"127.0.0.1:{self.port}"
+    def launch(self) -> None:
+        """Start its process without waiting."""
+        self._began = time.perf_counter()
+        super().launch()
+
+    def answers(self) -> bool:
+        """Whether it is ready."""
+        return self._is_ready(self.port)
+
+    def await_ready(self, timeout_s: float | None = None) -> None:
+        """Wait until it is ready, to 2 ms.
+
+        :raises ServerError: it ended, or took longer
+        """
+        limit_s = self.start_timeout_s if timeout_s is None else timeout_s
+        while not self.answers():
+            if not self.is_up or time.perf_counter() - self._began > limit_s:
+                raise ServerError(f"{self.name} did not start:\n{self.printed()}")
+            time.sleep(POLL_S)
+        self.ready_s = time.perf_counter() - self._began
 
     def pids(self) -> list[int]:
         """Return the ids of all its processes, as of now."""
-        return tree(self.process.pid)
+        return tree(self.pid)
 
     def totals(self) -> Totals:
         """Return what its processes have used so far."""
@@ -63,60 +98,35 @@ class Server:
         """Restart the count of the highest resident set."""
         reset_peak(self.pids())
 
-    @property
-    def is_up(self) -> bool:
-        """Whether its first process still runs."""
-        return self.process.poll() is None
-
-    def printed(self) -> str:
-        """Return the end of its output."""
-        return (self.folder / "log").read_text(errors="replace")[-TAIL_CHARS:]
-
-    def stop(self, timeout_s: float = STOP_TIMEOUT_S) -> None:
-        """End all its processes: SIGTERM, then SIGKILL after ``timeout_s``. Its data is removed, its output is kept."""
-        self.await_end(self.terminate(), timeout_s)
-
     def end(self, number: signal.Signals = signal.SIGTERM, timeout_s: float = STOP_TIMEOUT_S) -> None:
         """Send a signal to all its processes, and wait until the first has ended. Its data is kept.
 
         :raises subprocess.TimeoutExpired: it goes on
         """
-        self._signal(number)
-        self.process.wait(timeout_s)
+        self._signal_all(number)
+        self.wait(timeout_s)
 
-    def terminate(self) -> list[int]:
-        """Send SIGTERM to its processes without waiting. Return the ids of all of them, for :meth:`await_end`."""
-        pids = self.pids()
-        self._signal(signal.SIGTERM)
-        return pids
-
-    def await_end(self, pids: Sequence[int], timeout_s: float) -> None:
-        """Wait until its processes have ended; SIGKILL follows after ``timeout_s``. Its data is removed then.
-
-        SIGTERM is not sent again: a second one would end a node of this build at once.
+    def stop(self) -> int:
+        """End all its processes: SIGTERM, then SIGKILL after 15 s. Its data is removed, its output is kept. Return the
+        exit status.
         """
-        try:
-            self.process.wait(timeout_s)
-        except subprocess.TimeoutExpired:
-            self._signal(signal.SIGKILL)
-            self.process.wait()
-        _await_end([pid for pid in pids if pid != self.process.pid])
-        shutil.rmtree(self.folder / "data", ignore_errors=True)
+        stop([self])
+        return self.wait(0)
 
-    def await_ready(self, is_ready: Callable[[int], bool], deadline: float) -> None:
-        """Wait until ``is_ready`` says so of its port.
 
-        :param deadline: an instant of ``time.perf_counter``
-        :raises ServerError: it ended, or the deadline has passed
-        """
-        while not is_ready(self.port):
-            if not self.is_up or time.perf_counter() > deadline:
-                raise ServerError(f"{self.name} did not start:\n{self.printed()}")
-            time.sleep(POLL_S)
+def stop(servers: Sequence[Server], timeout_s: float = STOP_TIMEOUT_S) -> None:
+    """End servers together: SIGTERM to all their processes, then SIGKILL. Their data is removed, their output is kept.
 
-    def _signal(self, number: signal.Signals) -> None:
-        with contextlib.suppress(ProcessLookupError):
-            os.killpg(self.process.pid, number)
+    SIGTERM is sent once: a second one would end a node of this build at once.
+    """
+    pids = [server.pids() for server in servers]
+    for server in servers:
+        server._signal_all(signal.SIGTERM)
+    deadline = time.monotonic() + timeout_s
+    for server, its in zip(servers, pids, strict=True):
+        server.await_end(max(0.0, deadline - time.monotonic()))
+        _await_end([pid for pid in its if pid != server.pid])
+        shutil.rmtree(server.folder / "data", ignore_errors=True)
 
 
 def start_server(
@@ -129,54 +139,154 @@ def start_server(
     cores: frozenset[int] | None = None,
     is_ready: Callable[[int], bool] | None = None,
 ) -> Server:
-    """Start a server with fresh data below ``folder``; return when it answers ApiVersions.
+    """Start a server with fresh data below ``folder``; return when it is ready. See :class:`Server`.
 
     :param command: ``{port}`` and ``{folder}`` in it are filled in
     :param port: 0 for any free one
     :param files: written to the folder first
-    :param cores: cores that all its processes are bound to
-    :param is_ready: tells whether the server on this port is ready; the default asks for ApiVersions
     :raises ServerError: the server did not start
     """
     port = port or free_port()
-    filled = [part.replace("{port}", str(port)).replace("{folder}", str(folder)) for part in command]
-    began = time.perf_counter()
-    server = launch_server(name, filled, folder, port, files=files, cores=cores)
+    words = [part.replace("{port}", str(port)).replace("{folder}", str(folder)) for part in command]
+    server = Server(name, words, folder, port, cores=cores, is_ready=is_ready)
+    write_files(folder, files or {})
+    server.launch()
     try:
-        server.await_ready(is_ready or answers, began + READY_TIMEOUT_S)
+        server.await_ready()
     except BaseException:
         server.stop()
         raise
-    server.ready_s = time.perf_counter() - began
     return server
 
 
-def launch_server(
+def write_files(folder: Path, files: Mapping[str, str]) -> None:
+    """Make a server's folder, and write files to it."""
+    folder.mkdir(parents=True)
+    for file, text in files.items():
+        (folder / file).write_text(text, encoding="utf-8")
+
+
+@attrs.define
+class ServerCluster:
+    """The nodes of a cluster that is up. Clients begin at the first one."""
+
+    name: str
+    nodes: tuple[Server, ...]
+    folder: Path
+    ready_s: float = 0.0
+    """Time from the start of the first process until every node knew all of them."""
+
+    @property
+    def pid(self) -> int:
+        """The id of the first node's process."""
+        return self.nodes[0].pid
+
+    @property
+    def port(self) -> int:
+        """The first node's port."""
+        return self.nodes[0].port
+
+    def pids(self) -> list[int]:
+        """Return the ids of all processes of all nodes, as of now."""
+        return sorted(pid for node in self.nodes for pid in node.pids())
+
+    def totals_by_node(self) -> list[Totals]:
+        """Return what each node has used so far."""
+        return [node.totals() for node in self.nodes]
+
+    def reset_peak(self) -> None:
+        """Restart the count of the highest resident set."""
+        reset_peak(self.pids())
+
+    @property
+    def is_up(self) -> bool:
+        """Whether every node still runs."""
+        return all(node.is_up for node in self.nodes)
+
+    def printed(self) -> str:
+        """Return the end of each node's output, beginning with the nodes that have ended."""
+        ordered = sorted(self.nodes, key=lambda node: node.is_up)
+        return "\n".join(f"{node.name}:\n{node.printed()}" for node in ordered)
+
+    def stop(self) -> None:
+        """End all nodes at once: SIGTERM, then SIGKILL after 15 s. Their data is removed, their output is kept."""
+        stop(self.nodes)
+
+
+def start_variant(
+    spec: VariantSpec, folder: Path, cores: frozenset[int] | None = None
+) -> Server | ServerCluster:
+    """Start a variant's server, or all nodes of its cluster, with fresh data below ``folder``.
+
+    :raises ServerError: a process did not start
+    """
+    variant = spec.variant
+    files = {} if variant.manifest is None else {MANIFEST_FILE: variant.manifest}
+    if variant.nodes == 1:
+        return start_server(variant.label, variant.command, folder, port=spec.port, files=files, cores=cores)
+    places = node_places([LOOPBACK] * variant.nodes, spec.port)
+    return start_cluster(variant.label, variant.command, folder, places, files=files, cores=cores)
+
+
+@contextmanager
+def started(
+    spec: VariantSpec, folder: Path, cores: frozenset[int] | None = None
+) -> Iterator[Server | ServerCluster | None]:
+    """Yield a variant's server with fresh data below ``folder``, None for one that somebody else started. It is stopped
+    afterwards, and its data is removed.
+
+    :raises ServerError: a process did not start
+    """
+    if spec.variant.kind == "running":
+        yield None
+        return
+    server = start_variant(spec, folder, cores)
+    try:
+        yield server
+    finally:
+        server.stop()
+
+
+def start_cluster(
     name: str,
     command: Sequence[str],
     folder: Path,
-    port: int,
+    places: Sequence[NodePlace],
     *,
     files: Mapping[str, str] | None = None,
     cores: frozenset[int] | None = None,
-) -> Server:
-    """Start a server's process with fresh data below ``folder``, without waiting; parameters as of
-    :func:`start_server`.
+) -> ServerCluster:
+    """Start all nodes at the same time; return when each of them answers, and knows all the others.
 
-    :raises ServerError: the program is not there
+    A node may answer only when it has a controller, and a controller needs a majority. So no node waits for another.
+
+    :param command: see :mod:`blumfeld.testing.cluster` for what is filled in; each node has a folder of its own
+    :raises ServerError: a node did not start
     """
-    folder.mkdir(parents=True)
-    for file, text in (files or {}).items():
-        (folder / file).write_text(text, encoding="utf-8")
-    words = list(command)
-    if cores is not None:
-        words = ["taskset", "-c", ",".join(map(str, sorted(cores))), *words]
-    with (folder / "log").open("wb") as out:
-        try:
-            process = subprocess.Popen(words, cwd=folder, stdout=out, stderr=out, start_new_session=True)
-        except OSError as error:
-            raise ServerError(f"{name} did not start: {words[0]}: {error.strerror}") from error
-    return Server(name, process, port, folder)
+    nodes: list[Server] = []
+    try:
+        for place in places:
+            home = folder / f"node{place.id}"
+            words = filled(command, place, places, home)
+            node = Server(f"{name}, node {place.id}", words, home, place.port, cores=cores)
+            write_files(home, files or {})
+            node.launch()
+            nodes.append(node)
+        for ready in (answers, lambda port: _knows_all(port, len(places))):
+            for node in nodes:
+                node._is_ready = ready
+                node.await_ready(READY_TIMEOUT_S * len(places))
+    except BaseException:
+        stop(nodes)
+        raise
+    return ServerCluster(name, tuple(nodes), folder, max(node.ready_s for node in nodes))
+
+
+def _knows_all(port: int, nodes: int) -> bool:
+    """Whether the broker on this port names so many brokers in its Metadata."""
+    with contextlib.suppress(DriverError), WireClient(LOOPBACK, port, ASK_TIMEOUT_S) as client:
+        return client.broker_count() >= nodes
+    return False
 
 
 def _await_end(pids: Sequence[int]) -> None:
@@ -191,7 +301,7 @@ def _await_end(pids: Sequence[int]) -> None:
 
 def free_port() -> int:
     """Return a loopback port that was free a moment ago; the port after it was free too (for a controller)."""
-    return broker_process.free_port(adjacent=2)
+    return node_process.free_port(adjacent=2)
 
 
 def answers(port: int) -> bool:

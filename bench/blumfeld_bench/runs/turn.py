@@ -23,8 +23,7 @@ from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.plan.schedule import Turn
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Measured, Usage
-from blumfeld_bench.runs.clusters import ServerCluster, started
-from blumfeld_bench.runs.servers import Server, drop_from_page_cache
+from blumfeld_bench.runs.servers import Server, ServerCluster, drop_from_page_cache, started
 from blumfeld_bench.usage import Totals, placement_of, summed, used
 from blumfeld_bench.workload import Consume, Produce, Step, Workload
 
@@ -164,7 +163,7 @@ class Runner:
             server=marks.usage(),
             server_nodes=marks.usage_by_node(),
             driver=outcome.usage,
-            server_placement=None if place.server is None else placement_of(place.server.process.pid),
+            server_placement=None if place.server is None else placement_of(place.server.pid),
             ready_s=place.server.ready_s if place.server is not None else 0.0,
         )
 

@@ -63,18 +63,26 @@ def counting() -> Iterator[Count]:
             stderr=subprocess.DEVNULL,
         )
         try:
-            running = Counted(process, 0, Path(folder))
+            running = Counted(process.pid, Path(folder))
             _ask(process, "blumfeld", cases()[0].name, "encode", 1)
             running.switch_on()
-            yield partial(_count, running)
+            yield partial(_count, running, partial(_ask, process))
         finally:
             process.communicate(timeout=STOP_TIMEOUT_S)
 
 
-def _count(running: Counted, name: str, case: str, direction: str, times: int) -> float:
-    _ask(running.process, name, case, direction, min(times, WARM_UP_CALLS))
-    ask = partial(_ask, running.process, name, case, direction)
-    once, twice = (running.instructions(partial(ask, count)) for count in (times, 2 * times))
+def _count(
+    running: Counted,
+    ask: Callable[[str, str, str, int], None],
+    name: str,
+    case: str,
+    direction: str,
+    times: int,
+) -> float:
+    ask(name, case, direction, min(times, WARM_UP_CALLS))
+    once, twice = (
+        running.instructions(partial(ask, name, case, direction, count)) for count in (times, 2 * times)
+    )
     return (twice - once) / times
 
 

@@ -27,7 +27,7 @@ from campaigns import figures
 from campaigns.bench.counting.lockstep import CatchUp, Load, Produce, Tail, make_topic
 from campaigns.bench.counting.programs import (
     CALLGRIND_LATER,
-    Counted,
+    CountedServer,
     MissingToolError,
     Program,
     start,
@@ -159,7 +159,7 @@ def _in_bites(program: Program) -> Program:
 
 
 @contextmanager
-def running_server(program: Program, folder: Path, under: Sequence[str] = ()) -> Iterator[Counted]:
+def running_server(program: Program, folder: Path, under: Sequence[str] = ()) -> Iterator[CountedServer]:
     """Run this build with its topic while the block lasts."""
     running = start(program, folder, under)
     try:
@@ -170,7 +170,7 @@ def running_server(program: Program, folder: Path, under: Sequence[str] = ()) ->
 
 
 def difference(
-    make: MakeLoad, running: Counted, count: Callable[[Callable[[], None]], T], connections: int, n: int
+    make: MakeLoad, running: CountedServer, count: Callable[[Callable[[], None]], T], connections: int, n: int
 ) -> tuple[T, T]:
     """Return the cost of N requests, and of 2N."""
     with _warm(make, running.port, connections) as run:

@@ -19,7 +19,7 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld_bench.runs.servers import Server, free_port, launch_server, listens
+from blumfeld_bench.runs.servers import Server, free_port, listens
 from blumfeld_bench.runs.system_calls import Tracer, calls_by_name
 
 CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=callgrind.out")
@@ -55,8 +55,7 @@ class Program:
 class Counted:
     """A process under callgrind, or ready for strace to attach; its profiles lie in ``folder``."""
 
-    process: subprocess.Popen[bytes]
-    port: int
+    pid: int
     folder: Path
     dumps: int = 0
     """Number of profiles that callgrind has written so far."""
@@ -81,7 +80,7 @@ class Counted:
         return self.folder / (f"callgrind.out.{self.dumps}" if self.dumps else "callgrind.out")
 
     def _monitor(self, command: str) -> None:
-        vgdb = ["vgdb", f"--pid={self.process.pid}", *command.split()]
+        vgdb = ["vgdb", f"--pid={self.pid}", *command.split()]
         subprocess.run(vgdb, check=True, capture_output=True, timeout=READY_TIMEOUT_S)
 
     def system_calls(self, work: Callable[[], None]) -> dict[str, int]:
@@ -89,7 +88,7 @@ class Counted:
 
         :raises TracerError: nothing was counted
         """
-        tracer = Tracer([self.process.pid], self.folder / "strace.txt")
+        tracer = Tracer([self.pid], self.folder / "strace.txt")
         tracer.measuring_begins()
         try:
             work()
@@ -97,16 +96,25 @@ class Counted:
             tracer.close()
         return tracer.calls()
 
+
+class CountedServer(Counted):
+    """A running :class:`Program`."""
+
+    def __init__(self, server: Server) -> None:
+        super().__init__(server.pid, server.folder)
+        self.server = server
+        self.port = server.port
+
     def stop(self) -> None:
         """End the process: SIGTERM, then SIGKILL after 20 s."""
-        self.process.terminate()
+        self.server.terminate()
         # Under valgrind a server on a ring sees a signal only when a system call returns.
         with contextlib.suppress(OSError):
             socket.create_connection(("127.0.0.1", self.port), timeout=5).close()
-        Server("counted", self.process, self.port, self.folder).await_end([], STOP_TIMEOUT_S)
+        self.server.await_end(STOP_TIMEOUT_S)
 
 
-def start(program: Program, folder: Path, under: Sequence[str] = ()) -> Counted:
+def start(program: Program, folder: Path, under: Sequence[str] = ()) -> CountedServer:
     """Start a server with fresh data below ``folder``; return when it listens and has settled.
 
     It shares one core with this process and never preempts it: requests that are sent in one go arrive in one turn.
@@ -123,15 +131,16 @@ def start(program: Program, folder: Path, under: Sequence[str] = ()) -> Counted:
     # The server runs in its own folder; `-m` must find the same modules there.
     path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     environment = ["env", "PYTHONHASHSEED=0", f"PYTHONPATH={path}"]
-    server = launch_server(program.name, [*environment, *under, *words], folder, port)
-    _share_core(server.process.pid)
+    server = Server(program.name, [*environment, *under, *words], folder, port, is_ready=listens)
+    server.launch()
+    _share_core(server.pid)
     try:
-        server.await_ready(listens, time.perf_counter() + READY_TIMEOUT_S)
+        server.await_ready(READY_TIMEOUT_S)
     except BaseException:
         server.stop()
         raise
     time.sleep(SETTLE_S)
-    return Counted(server.process, port, folder)
+    return CountedServer(server)
 
 
 def whole_instructions(program: Program, folder: Path, work: Callable[[int], None]) -> int:

@@ -11,9 +11,8 @@ from pathlib import Path
 import pytest
 
 from blumfeld_bench.plan.variants import VariantSpec, parse_variant
-from blumfeld_bench.runs import clusters
-from blumfeld_bench.runs.clusters import ServerCluster, start_variant
-from blumfeld_bench.runs.servers import Server, ServerError, answers, launch_server
+from blumfeld_bench.runs import servers
+from blumfeld_bench.runs.servers import Server, ServerCluster, ServerError, answers, start_variant
 from blumfeld_bench.usage import summed
 from tests.bench.lingering_server import READY, TOLD
 
@@ -65,7 +64,7 @@ def test_a_node_gets_its_own_id_and_all_voters(tmp_path: Path) -> None:
     cluster = start_variant(small(), tmp_path / "c")
     assert isinstance(cluster, ServerCluster)
     try:
-        lines = [Path(f"/proc/{node.process.pid}/cmdline").read_text().split("\0") for node in cluster.nodes]
+        lines = [Path(f"/proc/{node.pid}/cmdline").read_text().split("\0") for node in cluster.nodes]
         assert [words[6] for words in lines] == ["1", "2", "3"]
         assert len({words[7] for words in lines}) == 1
         voters = [voter.partition("@") for voter in lines[0][7].split(",")]
@@ -80,13 +79,14 @@ def test_each_node_is_told_once_to_end(tmp_path: Path) -> None:
     nodes = []
     for nth, seconds in enumerate(("0.1", "0.4")):
         command = [sys.executable, "-S", str(LINGERING), seconds]
-        nodes.append(launch_server(f"node {nth}", command, tmp_path / str(nth), port=0))
+        nodes.append(Server(f"node {nth}", command, tmp_path / str(nth), port=0))
+        nodes[-1].launch()
     for node in nodes:
         while READY not in node.printed():
             time.sleep(0.01)
     ServerCluster("c", tuple(nodes), tmp_path).stop()
     assert [node.printed().count(TOLD) for node in nodes] == [1, 1]
-    assert [node.process.returncode for node in nodes] == [0, 0]
+    assert [node.wait(0) for node in nodes] == [0, 0]
 
 
 def test_a_cluster_whose_node_ends_is_not_up_and_says_what_that_node_printed(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ def test_a_cluster_whose_node_ends_is_not_up_and_says_what_that_node_printed(tmp
     assert isinstance(cluster, ServerCluster)
     try:
         (cluster.nodes[1].folder / "log").write_text("out of luck")
-        os.kill(cluster.nodes[1].process.pid, 9)
-        cluster.nodes[1].process.wait()
+        os.kill(cluster.nodes[1].pid, 9)
+        cluster.nodes[1].wait()
         assert not cluster.is_up
         assert cluster.printed().startswith("c, node 2:\nout of luck")
     finally:
@@ -105,7 +105,7 @@ def test_a_cluster_whose_node_ends_is_not_up_and_says_what_that_node_printed(tmp
 def test_nodes_that_do_not_know_each_other_are_no_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(clusters, "READY_TIMEOUT_S", 0.2)
+    monkeypatch.setattr(servers, "READY_TIMEOUT_S", 0.2)
     with pytest.raises(ServerError, match="c, node 1 did not start"):
         start_variant(small(known=NODES - 1), tmp_path / "c")
 
@@ -117,7 +117,7 @@ def test_a_node_that_ends_at_its_start_ends_the_others(tmp_path: Path) -> None:
         f"import os, sys\nsys.argv[4] == '3' and sys.exit('not me')\n"
         f"os.execv(sys.executable, [sys.executable, '-S', {str(SMALL)!r}, *sys.argv[1:]])\n"
     )
-    with pytest.raises(ServerError, match="c, node 3 did not start:\nnot me"):
+    with pytest.raises(ServerError, match=r"(?s)c, node 3 did not start:.*\nnot me"):
         start_variant(small(program=str(script)), tmp_path / "c")
     folder = str(tmp_path / "c")
     for entry in Path("/proc").iterdir():

@@ -140,6 +140,6 @@ def test_a_module_of_the_campaigns_serves_from_a_folder_of_its_own(
     ]
     running = start(Program("ours", [*run, "--listen", "127.0.0.1:{port}"], bare=False), tmp_path / "server")
     try:
-        assert running.process.poll() is None
+        assert running.server.is_up
     finally:
         running.stop()
