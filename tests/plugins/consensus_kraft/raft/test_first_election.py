@@ -7,35 +7,20 @@ import random
 import pytest
 
 from blumfeld.wire.errors import ErrorCode
-from blumfeld_consensus_kraft.raft import effects
 from blumfeld_consensus_kraft.raft.messages import FetchAnswer, FetchRequest, Request
 from blumfeld_consensus_kraft.raft.raft import Raft
 from blumfeld_consensus_kraft.raft.roles import Candidate, Follower, Prospective, Unattached
 from blumfeld_consensus_kraft.raft.settings import Settings, Stored
-from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
 from tests.everyday import first
-from tests.plugins.consensus_kraft.raft.model_log import ModelLog
+from tests.plugins.consensus_kraft.raft.one_replica import Replica, sent
 from tests.plugins.consensus_kraft.raft.world import World
 
-VOTERS = VoterSet(Voter(ReplicaKey(one)) for one in (1, 2, 3))
 TIMEOUT_MS = Settings().election_timeout_ms
 
 
-def started(*, epoch: int = 4, may_vote: bool = True) -> tuple[Raft, list[tuple[int, Request]]]:
-    raft = Raft(
-        ReplicaKey(1),
-        VoterHistory(VOTERS),
-        ModelLog(),
-        Settings(),
-        Stored(epoch),
-        lambda below: below / 2,
-        may_vote=may_vote,
-    )
-    return raft, sent(raft.start(0.0))
-
-
-def sent(out: list[effects.Effect]) -> list[tuple[int, Request]]:
-    return [(one.node_id, one.request) for one in out if isinstance(one, effects.Send)]
+def started(*, may_vote: bool = True) -> tuple[Raft, list[tuple[int, Request]]]:
+    replica = Replica(stored=Stored(4), may_vote=may_vote)
+    return replica.raft, sent(replica.out)
 
 
 def next_fetch(raft: Raft, now_ms: float) -> tuple[int, FetchRequest]:

@@ -4,16 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.wire.errors import ErrorCode
-from blumfeld_consensus_kraft.raft import effects, leadership
+from blumfeld_consensus_kraft.raft import leadership
 from blumfeld_consensus_kraft.raft.leadership import OBSERVER_FORGOTTEN_MS, Leadership
-from blumfeld_consensus_kraft.raft.messages import VoteAnswer, VoteRequest
-from blumfeld_consensus_kraft.raft.raft import Raft
-from blumfeld_consensus_kraft.raft.settings import Settings, Stored
-from blumfeld_consensus_kraft.raft.voters import ReplicaKey, Voter, VoterHistory, VoterSet
-from tests.plugins.consensus_kraft.raft.model_log import ModelLog
-
-VOTERS = VoterSet(Voter(ReplicaKey(one)) for one in (1, 2, 3))
+from blumfeld_consensus_kraft.raft.voters import ReplicaKey
+from tests.plugins.consensus_kraft.raft.one_replica import ME, SETTINGS, VOTERS, Replica
 
 
 def observer(number: int) -> ReplicaKey:
@@ -22,7 +16,7 @@ def observer(number: int) -> ReplicaKey:
 
 
 def leader_of_three() -> Leadership:
-    return Leadership(ReplicaKey(1), VOTERS, Settings(), 0, 0.0)
+    return Leadership(ME, VOTERS, SETTINGS, 0, 0.0)
 
 
 def known(leader: Leadership) -> int:
@@ -54,17 +48,8 @@ def test_there_is_a_limit_and_the_longest_silent_goes(monkeypatch: pytest.Monkey
 
 def test_a_part_of_a_snapshot_counts_as_a_fetch_of_a_voter() -> None:
     """A quorum in which one voter is down and the other one takes a snapshot for longer than the check waits."""
-    settings = Settings()
-    raft = Raft(ReplicaKey(1), VoterHistory(VOTERS), ModelLog(), settings, Stored(), lambda below: below / 2)
-    raft.start(0.0)
-    out = raft.tick(2_000.0)
-    asked = [one.request for one in out if isinstance(one, effects.Send)]
-    while raft.leadership is None:
-        request = next(one for one in asked if isinstance(one, VoteRequest))
-        answer = VoteAnswer(ErrorCode.NONE, raft.epoch, -1, True)
-        out = raft.answered(2, request, answer, 2_000.0)
-        asked = [one.request for one in out if isinstance(one, effects.Send)]
-    check_ms = settings.fetch_timeout_ms * leadership.CHECK_QUORUM_FACTOR
+    raft = Replica().leading(2_000.0).raft
+    check_ms = SETTINGS.fetch_timeout_ms * leadership.CHECK_QUORUM_FACTOR
     raft.took_snapshot(ReplicaKey(2), 4_000.0)
     raft.tick(2_000.0 + check_ms)
     assert raft.leadership is not None
