@@ -17,6 +17,7 @@ from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogDirInfo, TopicPartition
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.schema import Message
+from blumfeld_replication_isr.node import Node
 from tests.broker.batches import batch, produce
 from tests.broker.harness import NODE, BrokerHarness
 from tests.broker.membership.test_log_directories import assignments
@@ -240,9 +241,9 @@ def test_a_replica_that_is_in_sync_again_while_it_refuses_says_so_again(broker: 
 
 def test_a_leader_takes_no_replica_into_the_isr_that_can_not_be_written(broker: BrokerHarness) -> None:
     """It would hold up acks=all with the next batch."""
-    replication: Any = broker.composition.replication
-    assert replication.eligible(OTHER, OTHERS)
-    assert not replication.eligible(OTHER, LOST_DIRECTORY)
+    node = Node(broker.composition)
+    assert node.eligible(OTHER, OTHERS)
+    assert not node.eligible(OTHER, LOST_DIRECTORY)
 
 
 def test_a_log_that_can_not_be_opened_gives_way(broker: BrokerHarness) -> None:
