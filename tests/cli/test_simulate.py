@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from blumfeld.cli.main import main
+from blumfeld_kit.simulation.seeds import seeds_of
 
 FRAGILE = "tests.kit.simulation.swarm.test_swarm:Fragile"
 
@@ -22,6 +23,11 @@ def test_a_row_for_each_seed_and_the_faults_by_class(capsys: pytest.CaptureFixtu
     assert [line.split()[0] for line in lines[:3]] == ["seed", "3", "4"]
     assert any("clock-rate" in line for line in lines[3:])
     assert lines[-1].startswith("2 seeds, ")
+
+
+def test_seeds_are_named_one_by_one_or_as_ranges() -> None:
+    assert seeds_of("3") == [3]
+    assert seeds_of("1,4-6") == [1, 4, 5, 6]
 
 
 def test_processes_side_by_side_give_the_same_runs_in_order(capsys: pytest.CaptureFixture[str]) -> None:

@@ -66,7 +66,6 @@ class Adversary(Enum):
         return NoChance()
 
     def names(self, changes: int) -> Sequence[int]:
-        """See :class:`PowerCut`."""
         if self in (Adversary.LOSE, Adversary.DATA):
             return ()
         if self is Adversary.NEWEST:
@@ -74,7 +73,6 @@ class Adversary(Enum):
         return (0,) if self is Adversary.OLDEST else range(changes)
 
     def file(self, changes: int) -> FileFate:
-        """See :class:`PowerCut`."""
         if self in (Adversary.LOSE, Adversary.NAMES):
             return FileFate((), 0)
         if self is Adversary.SIZES:

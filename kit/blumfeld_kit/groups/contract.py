@@ -28,9 +28,9 @@ from blumfeld.wire.api import API_BY_KEY, ApiKey, request_class
 from blumfeld.wire.codec import encode
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.offset_commit import OffsetCommitRequest
+from blumfeld_kit.groups.driven_group import GroupUnderTest
 from blumfeld_kit.groups.model import ModelContext, compacted
 from blumfeld_kit.groups.states import difference, state_of
-from blumfeld_kit.groups.under_test import GroupUnderTest
 
 GROUP = "g"
 """The group of :meth:`GroupProtocolContract.life`."""

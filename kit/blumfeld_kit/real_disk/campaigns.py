@@ -20,7 +20,7 @@ KILLS = 12
 TORN_AT = (1, 130, 1_700, 4_097, 9_001, 20_011)
 """Bytes by which a file may still grow. The kernel ends the process in the write that goes beyond."""
 TORN_CALLS = (1, 2, 3, 5, 8, 13)
-"""Which of Python's own writes to a file is cut in half by SIGKILL."""
+"""Numbers of Python's own writes to a file that SIGKILL cuts in half, one a life."""
 APPENDS_MAX = 80
 FAULTS = 24
 """Number of writes. Most of them meet a disk that takes nothing, or only a part."""

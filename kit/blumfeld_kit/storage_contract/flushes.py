@@ -11,7 +11,7 @@ from blumfeld_kit.storage_contract.kit import StorageKit
 from blumfeld_kit.storage_driver.node import Log, Node, make_batch
 
 SYNC_MS = 10
-"""How long a sync takes in these tests, so that calls come while it runs."""
+"""Duration of a sync in these tests, so that calls come while it runs."""
 
 
 class StorageFlushes(StorageKit):

@@ -9,8 +9,8 @@ A transport with an event loop of its own overrides ``loop_factory`` too. Client
 transport runs on its loop in a thread, with the real runtime.
 """
 
-from blumfeld_kit.transport_contract.dialling import ByteLayerContract, DialContract
-from blumfeld_kit.transport_contract.ending import LimitContract
+from blumfeld_kit.transport_contract.dials import ByteLayerContract, DialContract
+from blumfeld_kit.transport_contract.ends import LimitContract
 from blumfeld_kit.transport_contract.faults import FaultContract
 from blumfeld_kit.transport_contract.frames import FrameContract
 from blumfeld_kit.transport_contract.kit import MakeTransport

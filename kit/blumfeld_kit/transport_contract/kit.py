@@ -74,7 +74,6 @@ class Handler:
         self.exchanges: list[Exchange] = []
 
     def opened(self, connection: Connection) -> None:
-        """Record the call."""
         self.opened_connections.append(connection)
 
     def request(self, exchange: Exchange, frame: memoryview) -> None:
@@ -84,7 +83,6 @@ class Handler:
         self.on_request(exchange, frame)
 
     def closed(self, connection: Connection, reason: str) -> None:
-        """Record the call."""
         self.closed_reasons.append((connection, reason))
 
     def has_started(self, count: int) -> bool:
@@ -104,11 +102,9 @@ class Receiver:
         self.lost_reasons: list[str] = []
 
     def frame(self, frame: memoryview) -> None:
-        """Record the call."""
         self.frames.append(bytes(frame))
 
     def lost(self, reason: str) -> None:
-        """Record the call."""
         self.lost_reasons.append(reason)
 
 

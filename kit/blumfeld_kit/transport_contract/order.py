@@ -1,4 +1,4 @@
-"""When a request starts, when its answer leaves, and when nothing is read."""
+"""The order of requests and answers, and the times at which nothing is read."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class TestOneForAll(AssignorContract):
 
 
 class Wrong(OneForAll):
-    """What it deals is changed on its way out."""
+    """An assignment is changed on its way out."""
 
     def assign(self, spec: AssignmentSpec) -> Steps:
         dealt = yield from super().assign(spec)

@@ -95,7 +95,7 @@ def test_a_cut_may_be_undone_by_the_power_only() -> None:
 def complaints(
     phase: str, operation: str = "", *, plant: Callable[[Machine], None] = lambda _: None
 ) -> list[str]:
-    """What is said when a node with a bug is killed at such operations of a phase."""
+    """The complaints when a node with a bug is killed at such operations of a phase."""
     machine = Machine(make_storage())
     plant(machine)
     run_script(machine)

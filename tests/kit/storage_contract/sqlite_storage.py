@@ -34,7 +34,7 @@ create table if not exists marks (name text primary key, mark integer);
 
 
 def refused(error: sqlite3.Error) -> OSError:
-    """What SQLite says, as the contract has it."""
+    """SQLite's errors, as the contract has them."""
     return OSError(errno.EIO, str(error))
 
 

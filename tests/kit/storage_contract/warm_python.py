@@ -16,7 +16,7 @@ from types import TracebackType
 from typing import Any
 
 BEFORE = [sys.executable, "-m", "blumfeld_kit.real_disk"]
-"""How the kit's commands begin."""
+"""The beginning of the kit's commands."""
 ROOT = Path(__file__).resolve().parents[3]
 
 

@@ -16,7 +16,7 @@ from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupRequestAssignment
 from blumfeld_kit import GroupProtocolContract
 from blumfeld_kit.groups.contract import GROUP
-from blumfeld_kit.groups.under_test import GroupUnderTest
+from blumfeld_kit.groups.driven_group import GroupUnderTest
 from campaigns.groups.__main__ import protocols_of
 from campaigns.groups.oracle import VOLATILE, in_flight_of
 

@@ -32,7 +32,7 @@ class Read(NamedTuple):
 
     values: Values
     position: int
-    """Where the next one begins."""
+    """Offset at which the next one begins."""
     data: PartitionData
 
     def check_whole(self, name: object, position: int) -> None:

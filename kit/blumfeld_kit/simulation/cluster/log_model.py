@@ -27,7 +27,7 @@ class LoggedProducer(msgspec.Struct):
     last_offset: int = NOTHING
     """Last offset of its data in this epoch."""
     first_offset: int = NOTHING
-    """Where its open transaction begins."""
+    """Offset at which its open transaction begins."""
 
 
 class LoggedTransactions(msgspec.Struct):

@@ -91,7 +91,6 @@ class Cluster:
         self._watching: asyncio.Task[None] | None = None
 
     def plans(self, shape: Shape) -> Sequence[Plan]:
-        """See ``Workload``."""
         chance = chance_of(shape.seed, "layout")
         apart = chance.random() < APART_CHANCE
         nodes = shape.nodes + (1 + chance.randrange(2) if chance.random() < MORE_CHANCE else 0)

@@ -69,7 +69,6 @@ class SimulatedTransport(BaseTransport):
         return "simulated network"
 
     def make_turn(self) -> ReadinessTurn:
-        """See :meth:`BaseTransport.make_turn`."""
         loop = asyncio.get_running_loop()
         self._readiness = SimulatedReadiness(loop)
         turn = ReadinessTurn(
@@ -95,7 +94,6 @@ class SimulatedTransport(BaseTransport):
         limits: Limits,
         byte_layer: Callable[[], ByteLayer] | None,
     ) -> Acceptor:
-        """See :meth:`BaseTransport.acceptor`."""
         made = ReadinessAcceptor(
             turn, self.log, sock, listener, handler, limits, byte_layer, self._table, self.forget
         )
@@ -121,7 +119,6 @@ class SimulatedTransport(BaseTransport):
         limits: Limits,
         layer: ByteLayer | None,
     ) -> OutboundConnection:
-        """See :meth:`BaseTransport.outbound`."""
         assert isinstance(turn, ReadinessTurn)
         return ReadinessOutbound(turn, sock, receiver, limits, layer, self.forget_dialled)
 

@@ -75,7 +75,6 @@ class Brokers:
         """Oracle of each broker, by the machine's address."""
 
     def plans(self, shape: Shape) -> Sequence[Plan]:
-        """See ``Workload``."""
         return [plan_of(CONFIG, shape.storage, node_id=nth) for nth in range(1, shape.nodes + 1)]
 
     async def prepare(self, world: World) -> None:

@@ -11,10 +11,10 @@ from typing import Any
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.batches.record_batch import HEADER_BYTES, LOG_OVERHEAD_BYTES, RecordBatch
 from blumfeld.wire.errors import BrokerError, CorruptBatch
+from blumfeld_kit.fakes.inodes import DirectoryNode
 from blumfeld_kit.simulation.clients.oracle import Oracle
 from blumfeld_kit.simulation.machine.host import Machine
 from blumfeld_kit.simulation.swarm.brokers import Brokers
-from blumfeld_kit.simulation.swarm.disk_files import files_of
 from blumfeld_kit.simulation.swarm.faults import OF_CLUSTERS, FaultClass
 from blumfeld_kit.simulation.swarm.world import World
 
@@ -43,7 +43,6 @@ class Rot(Brokers):
         self._cuts = 0
 
     async def prepare(self, world: World) -> None:
-        """See ``Workload``."""
         world.flip = self._flip
         await super().prepare(world)
         for machine in world.machines:
@@ -52,7 +51,7 @@ class Rot(Brokers):
     def _flip(self, machine: Machine, chance: Random) -> bool:
         """Flip a bit of a batch in the log of one of the topics."""
         oracle = self.oracles[machine.address]
-        logs = [path for path, _ in files_of(machine.disk.tree) if _partition_of(path) in oracle.partitions]
+        logs = [path for path in _paths(machine.disk.tree.root) if _partition_of(path) in oracle.partitions]
         if not logs:
             return False
         path = logs[chance.randrange(len(logs))]
@@ -85,6 +84,16 @@ class Rot(Brokers):
             assert partition is not None
             self._cuts += 1
             oracle.partitions[partition].cut(int(values["end_offset"]))
+
+
+def _paths(directory: DirectoryNode, path: str = "") -> Iterator[str]:
+    """Yield the path of every file that isn't empty, in their order."""
+    for name in sorted(directory.entries):
+        node = directory.entries[name]
+        if isinstance(node, DirectoryNode):
+            yield from _paths(node, f"{path}/{name}")
+        elif node.size:
+            yield f"{path}/{name}"
 
 
 def _partition_of(path: str) -> TopicPartition | None:

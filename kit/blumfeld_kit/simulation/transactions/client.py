@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
+from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.simulation.clients.routes import Routes
 from blumfeld_kit.simulation.transactions.oracle import Fate, Name, TransactionOracle
 from blumfeld_kit.simulation.transactions.session import EndedError, Session
@@ -19,10 +21,20 @@ class TransactionalClient:
 
     pause_s: float
 
-    def __init__(self, routes: Routes, oracle: TransactionOracle, name: Name, *, rival: bool = False) -> None:
+    def __init__(
+        self,
+        routes: Routes,
+        oracle: TransactionOracle,
+        name: Name,
+        partitions: Sequence[TopicPartition],
+        *,
+        rival: bool = False,
+    ) -> None:
+        """:param partitions: it appends to these"""
         self._routes = routes
         self._oracle = oracle
         self._name = name
+        self._partitions = partitions
         self._rival = rival
         self._random = routes.random
         self._fate = Fate.GOES_ON

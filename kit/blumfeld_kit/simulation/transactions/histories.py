@@ -34,7 +34,7 @@ class Append(msgspec.Struct, kw_only=True):
     partition: TopicPartition
     value: bytes
     sent_s: float
-    """When it was sent for the first time."""
+    """Virtual time at which it was sent first."""
     acked_s: float | None = None
     offset: int = -1
     """As acknowledged."""
@@ -51,9 +51,9 @@ class Incarnation(msgspec.Struct, kw_only=True):
     """The transactional id."""
     number: int
     asked_s: float
-    """When its InitProducerId was sent for the first time."""
+    """Virtual time at which its InitProducerId was sent first."""
     known_s: float = NEVER_S
-    """When that was answered."""
+    """Virtual time of the answer."""
     repeated: bool = False
     """An InitProducerId of this process had no answer, and was repeated. So it may fence the process itself."""
     excused: bool = False
@@ -71,7 +71,7 @@ class Transaction(msgspec.Struct, kw_only=True):
     began_s: float
     outcome: Outcome = Outcome.ABORTED
     ended_s: float | None = None
-    """When the outcome came to be known."""
+    """Virtual time at which the outcome came to be known."""
     appends: list[Append] = msgspec.field(default_factory=list)
     reads: dict[bytes, None] = msgspec.field(default_factory=dict)
     """Values that it was made of."""

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 
 from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.schema import Message
-from blumfeld_kit.simulation.clients.routes import RETRY_S, Routes
+from blumfeld_kit.simulation.clients.routes import RETRY_S
 from blumfeld_kit.simulation.transactions.client import RIVAL_PAUSE_S, TIMEOUTS_MS, TransactionalClient
 from blumfeld_kit.simulation.transactions.histories import Append, Transaction
-from blumfeld_kit.simulation.transactions.oracle import Name, TransactionOracle
 from blumfeld_kit.simulation.transactions.session import Batch, EndedError, Session
 
 PARTITIONS_MAX = 3
@@ -31,28 +30,15 @@ class TransactionalProducer(TransactionalClient):
 
     pause_s = PAUSE_S
 
-    def __init__(
-        self,
-        routes: Routes,
-        oracle: TransactionOracle,
-        name: Name,
-        partitions: Sequence[TopicPartition],
-        *,
-        rival: bool = False,
-    ) -> None:
-        super().__init__(routes, oracle, name, rival=rival)
-        self._partitions = partitions
-        self._late: list[asyncio.Task[None]] = []
-
     async def run(self, until_s: float) -> None:
         """Append until then."""
+        self._late: list[asyncio.Task[None]] = []
         await super().run(until_s)
         if self._late:
             await asyncio.gather(*self._late)
             self._routes.close()
 
     async def _work(self, session: Session, until_s: float) -> bool:
-        """See :meth:`TransactionalClient._work`."""
         loop, random = self._routes.network.loop, self._random
         while loop.time() < until_s and session.transactional_id == self._name.id:
             if not await self._transaction(session, session.timeout_ms):

@@ -12,7 +12,7 @@ from blumfeld_kit.simulation.clients.reads import Read, Values, read, readable
 from blumfeld_kit.simulation.clients.routes import RETRY_S, Routes
 from blumfeld_kit.simulation.transactions.client import RIVAL_PAUSE_S, TransactionalClient
 from blumfeld_kit.simulation.transactions.histories import Append, Outcome, Transaction
-from blumfeld_kit.simulation.transactions.oracle import Name, TransactionOracle
+from blumfeld_kit.simulation.transactions.oracle import TransactionOracle
 from blumfeld_kit.simulation.transactions.session import EndedError, Session
 
 PAUSE_S = 0.5
@@ -36,19 +36,7 @@ class Relay(TransactionalClient):
     """A consumer and producer in one. Its rival runs under the same transactional id. Run :meth:`run` as a task."""
 
     pause_s = PAUSE_S
-
-    def __init__(
-        self,
-        routes: Routes,
-        oracle: TransactionOracle,
-        name: Name,
-        outputs: Sequence[TopicPartition],
-        *,
-        rival: bool = False,
-    ) -> None:
-        super().__init__(routes, oracle, name, rival=rival)
-        self._outputs = outputs
-        self._positions: dict[TopicPartition, int] = {}
+    _positions: dict[TopicPartition, int]
 
     async def _work(self, session: Session, until_s: float) -> bool:
         """See :meth:`TransactionalClient._work`. Nobody else may go on under its id, so it asks where to begin."""
@@ -126,7 +114,7 @@ class Relay(TransactionalClient):
             hops = hops_of(value)
             if hops >= HOPS_MAX:
                 continue
-            output = self._outputs[offset % len(self._outputs)]
+            output = self._partitions[offset % len(self._partitions)]
             made = f"{hops + 1}|{transaction.number}.{partition.topic}-{partition.partition}@{offset}"
             by_output.setdefault(output, []).append(
                 Append(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from itertools import count
 
+import pytest
+
 from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.storage import TopicPartition
 from blumfeld_kit.simulation.clients.oracle import PartitionOracle
@@ -45,28 +47,30 @@ def three() -> Excuses:
     return excuses
 
 
-def test_one_disk_that_kept_everything_excuses_nothing() -> None:
+LOST, KILLED = True, False
+
+
+@pytest.mark.parametrize(
+    ("placed", "ends", "is_excused"),
+    [
+        pytest.param(None, {1: LOST, 2: LOST}, False, id="one disk kept everything"),
+        pytest.param(None, {1: LOST, 2: LOST, 3: LOST}, True, id="none did"),
+        pytest.param(image(1, 1, 2), {1: LOST, 2: LOST}, True, id="a follower that lost its place"),
+        pytest.param(None, {1: KILLED, 2: KILLED, 3: KILLED}, False, id="processes that were killed"),
+        # The controller takes a killed replica for one that lost its cache, and elects the last leader (KIP-966).
+        pytest.param(image(1, 1, elr=(3,)), {3: KILLED, 1: LOST}, True, id="the last leader lost its cache"),
+        pytest.param(image(1, 1, elr=(3,)), {3: LOST, 1: KILLED}, False, id="the last leader was killed"),
+    ],
+)
+def test_a_partition_is_excused_by_the_ends_of_those_that_have_everything(
+    placed: PartitionImage | None, ends: dict[int, bool], is_excused: bool
+) -> None:
     excuses = three()
-    excuses.ended(1, cache_lost=True)
-    excuses.ended(2, cache_lost=True)
-    assert excuses.excused() == []
-    excuses.ended(3, cache_lost=True)
-    assert excuses.excused() == [AT]
-
-
-def test_a_follower_that_lost_its_place_counts_no_more() -> None:
-    excuses = three()
-    excuses.placed(AT, image(1, 1, 2))
-    excuses.ended(1, cache_lost=True)
-    excuses.ended(2, cache_lost=True)
-    assert excuses.excused() == [AT]
-
-
-def test_processes_that_were_killed_lose_nothing() -> None:
-    excuses = three()
-    for node_id in (1, 2, 3):
-        excuses.ended(node_id, cache_lost=False)
-    assert excuses.excused() == []
+    if placed is not None:
+        excuses.placed(AT, placed)
+    for node_id, cache_lost in ends.items():
+        excuses.ended(node_id, cache_lost=cache_lost)
+    assert excuses.excused() == [AT] * is_excused
 
 
 def test_a_kill_of_the_whole_isr_may_forget_where_the_log_starts() -> None:
@@ -84,23 +88,6 @@ def test_a_kill_of_the_whole_isr_may_forget_where_the_log_starts() -> None:
     assert it.deleted_for_sure == 0, "its answer was under way"
     it.deleted_to(9, sent_s=2.1)
     assert it.deleted_for_sure == 9
-
-
-def test_the_controller_takes_a_killed_replica_for_one_that_lost_its_cache() -> None:
-    """So it elects the last leader, which did lose it (KIP-966)."""
-    excuses = three()
-    excuses.placed(AT, image(1, 1, elr=(3,)))
-    excuses.ended(3, cache_lost=False)
-    excuses.ended(1, cache_lost=True)
-    assert excuses.excused() == [AT]
-
-
-def test_a_last_leader_that_was_only_killed_has_everything() -> None:
-    excuses = three()
-    excuses.placed(AT, image(1, 1, elr=(3,)))
-    excuses.ended(3, cache_lost=True)
-    excuses.ended(1, cache_lost=False)
-    assert excuses.excused() == []
 
 
 def test_a_replica_that_the_controller_forgets_has_everything_all_the_same() -> None:

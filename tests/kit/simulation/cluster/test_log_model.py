@@ -1,4 +1,4 @@
-"""What a log says of its transactions, for a log written out by hand."""
+"""The transactions of a log that is written out by hand."""
 
 from __future__ import annotations
 

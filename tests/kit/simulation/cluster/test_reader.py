@@ -1,4 +1,4 @@
-"""What the swarm's consumer believes of an answer."""
+"""The swarm's consumer believes an answer, or not."""
 
 from __future__ import annotations
 

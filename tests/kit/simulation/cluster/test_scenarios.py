@@ -1,4 +1,4 @@
-"""What the seeds of the swarm meet too seldom: each has a script."""
+"""Scenarios that the seeds of the swarm meet too seldom: each has a script."""
 
 from __future__ import annotations
 

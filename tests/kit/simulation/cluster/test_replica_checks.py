@@ -1,4 +1,4 @@
-"""What one replica calls committed, every other one has, byte by byte."""
+"""A record that one replica calls committed is the same at every other one, byte by byte."""
 
 from __future__ import annotations
 
