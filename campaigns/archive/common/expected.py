@@ -32,7 +32,7 @@ def expected_of(messages: Iterable[Message], first_offset: int = 0) -> Tallies:
 
 def expected_at(placed: Iterable[tuple[int, Message]]) -> Tallies:
     """Returns the tallies of a Binance feed, given as (offset, message)."""
-    found: Tallies = {table: _empty(table) for table in SUMMED}
+    tallies: Tallies = {table: _empty(table) for table in SUMMED}
     timeless = set()
     for offset, message in placed:
         data = message.parsed()
@@ -42,15 +42,15 @@ def expected_at(placed: Iterable[tuple[int, Message]]) -> Tallies:
         if table and time is None:
             timeless.add(table)
         for row in rows:
-            tally = found[table]
+            tally = tallies[table]
             tally["rows"] += 1
             tally["k_offset"] += offset
             tally["ts_event_ms"] += time or 0
             for column, value in row.items():
                 tally[column] += value
     for table in timeless:
-        del found[table]["ts_event_ms"]
-    return found
+        del tallies[table]["ts_event_ms"]
+    return tallies
 
 
 def rows_of(data: Mapping[str, Any]) -> tuple[str, list[Tally]]:
@@ -86,12 +86,12 @@ def rows_of(data: Mapping[str, Any]) -> tuple[str, list[Tally]]:
 
 def added(many: Iterable[Tallies]) -> Tallies:
     """Returns the sum of several partitions' tallies."""
-    found: Tallies = {table: _empty(table) for table in SUMMED}
+    sums: Tallies = {table: _empty(table) for table in SUMMED}
     for tallies in many:
         for table, tally in tallies.items():
             for column, value in tally.items():
-                found[table][column] += value
-    return found
+                sums[table][column] += value
+    return sums
 
 
 def differences(expected: Tallies, found: Tallies, who: str) -> list[str]:

@@ -9,11 +9,11 @@ from pathlib import Path
 
 def covered(root: Path) -> dict[tuple[str, int], list[tuple[int, int]]]:
     """Returns (start, end) of all committed ranges, sorted, by topic and partition."""
-    found: dict[tuple[str, int], list[tuple[int, int]]] = {}
+    by_place: dict[tuple[str, int], list[tuple[int, int]]] = {}
     for path in _paths(root):
         for item in json.loads(path.read_bytes())["ranges"]:
-            found.setdefault((item["topic"], item["partition"]), []).append((item["start"], item["end"]))
-    return {place: sorted(ranges) for place, ranges in found.items()}
+            by_place.setdefault((item["topic"], item["partition"]), []).append((item["start"], item["end"]))
+    return {place: sorted(ranges) for place, ranges in by_place.items()}
 
 
 def incomplete(root: Path, ends: Mapping[tuple[str, int], int]) -> list[str]:

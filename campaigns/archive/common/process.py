@@ -103,7 +103,7 @@ class Command:
 
         The mark in their environment finds them, because the JVM has a session of its own.
         """
-        found = []
+        members = []
         for folder in Path("/proc").glob("[0-9]*"):
             try:
                 if self._token.encode() not in (folder / "environ").read_bytes().split(b"\0"):
@@ -111,8 +111,8 @@ class Command:
                 line = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
             except OSError:
                 continue  # it ended while we looked, or is a stranger's
-            found.append((int(folder.name), line))
-        return sorted(found)
+            members.append((int(folder.name), line))
+        return sorted(members)
 
 
 def kill_process(pid: int) -> bool:

@@ -40,8 +40,8 @@ def with_polars(root: Path) -> Tallies:
         if table == "book_deltas":
             rows = rows.filter(~pl.col("is_snapshot"))
         sums = [pl.col(column).cast(_wide(pl, column)).sum().alias(f"s_{column}") for column in SUMMED[table]]
-        found = rows.select(pl.len(), (pl.col("ts_event") // MILLIONS).sum().alias("ms"), *sums).collect()
-        return _tally(table, found.row(0))
+        totals = rows.select(pl.len(), (pl.col("ts_event") // MILLIONS).sum().alias("ms"), *sums).collect()
+        return _tally(table, totals.row(0))
 
     return _each(root, tally)
 
@@ -75,9 +75,9 @@ def with_spark(root: Path) -> Tallies:
     )
     if ran.returncode:
         raise RuntimeError(f"Spark can't read it: {ran.stderr[-1500:]}")
-    found = json.loads(ran.stdout.splitlines()[-1])
+    tallies = json.loads(ran.stdout.splitlines()[-1])
     return {
-        table: {column: Decimal(value) for column, value in tally.items()} for table, tally in found.items()
+        table: {column: Decimal(value) for column, value in tally.items()} for table, tally in tallies.items()
     }
 
 
@@ -160,8 +160,8 @@ def _wide(pl: Any, column: str) -> Any:
 
 def main() -> int:
     """Prints Spark's tallies of the given root as a line of JSON."""
-    found = _inside_spark(Path(sys.argv[1]))
-    print(json.dumps({table: {name: str(v) for name, v in tally.items()} for table, tally in found.items()}))
+    sums = _inside_spark(Path(sys.argv[1]))
+    print(json.dumps({table: {name: str(v) for name, v in tally.items()} for table, tally in sums.items()}))
     return 0
 
 

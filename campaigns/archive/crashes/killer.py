@@ -106,19 +106,19 @@ class Killer:
 
     def _kill_member(self, driver: Command, victim: str) -> bool:
         await_true(lambda: bool(self._members(driver, victim)) or not driver.running, START_S, 0.1)
-        found = self._members(driver, victim)
+        members = self._members(driver, victim)
         # Many of Spark's Python processes are idle. Often several are killed at once, so that busy ones are hit too.
-        chosen = self._random.sample(found, self._random.randint(1, len(found))) if found else []
+        chosen = self._random.sample(members, self._random.randint(1, len(members))) if members else []
         killed = [kill_process(pid) for pid in chosen]
         return any(killed)
 
     def _members(self, driver: Command, victim: str) -> list[int]:
         mark = "SparkSubmit" if victim == "jvm" else "pyspark"
-        found = [pid for pid, line in driver.family() if mark in line and pid != driver.pid]
+        members = [pid for pid, line in driver.family() if mark in line and pid != driver.pid]
         if victim == "worker":
             jvms = {pid for pid, line in driver.family() if "SparkSubmit" in line}
-            found = [pid for pid in found if pid not in jvms]
-        return found
+            members = [pid for pid in members if pid not in jvms]
+        return members
 
     def _aftermath(self, victim: str) -> str:
         """Waits until the driver continues or ends. A driver that does neither in time hangs, which is an error.

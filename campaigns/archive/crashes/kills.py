@@ -78,8 +78,8 @@ def _archived(
         verified = archive.look("verify", "--deep", timeout_s=CATCH_UP_S * plan.patience)
         step(report, f"{name}: archive verify --deep", verified)
         if isinstance(feed, TransactionalFeed):
-            told = f"{feed.committed} committed, {feed.aborted} aborted ({feed.messages_aborted:,} messages)"
-            report.add(f"{name}: transactions", told, [] if feed.aborted else ["none was aborted"])
+            ends = f"{feed.committed} committed, {feed.aborted} aborted ({feed.messages_aborted:,} messages)"
+            report.add(f"{name}: transactions", ends, [] if feed.aborted else ["none was aborted"])
         else:
             gaps = rows_in(archive.root, "gaps")
             report.add(f"{name}: gaps", gaps, ["the feed has none"] if gaps else [])
