@@ -18,8 +18,12 @@ from blumfeld.wire.messages.metadata_records import RegisterBrokerRecord
 from tests.metadata.driven import Driven, directory_id, replayed
 
 
-def test_a_brokers_epoch_is_the_offset_of_its_record_and_it_starts_fenced() -> None:
-    driven = Driven()
+@pytest.fixture
+def driven() -> Driven:
+    return Driven()
+
+
+def test_a_brokers_epoch_is_the_offset_of_its_record_and_it_starts_fenced(driven: Driven) -> None:
     epoch = driven.register(1)
     assert epoch == len(driven.log) - 1
     record = driven.log[epoch]
@@ -51,8 +55,9 @@ def test_a_brokers_epoch_is_the_offset_of_its_record_and_it_starts_fenced() -> N
         "a negative id",
     ],
 )
-def test_registrations_that_cannot_be_write_nothing(fields: dict[str, Any], code: ErrorCode) -> None:
-    driven = Driven()
+def test_registrations_that_cannot_be_write_nothing(
+    driven: Driven, fields: dict[str, Any], code: ErrorCode
+) -> None:
     driven.join(1)
     before = len(driven.log)
     request = msgspec.structs.replace(driven.registration(2), **fields)
@@ -60,16 +65,14 @@ def test_registrations_that_cannot_be_write_nothing(fields: dict[str, Any], code
     assert len(driven.log) == before
 
 
-def test_the_same_process_may_register_again_and_keeps_its_epoch() -> None:
-    driven = Driven()
+def test_the_same_process_may_register_again_and_keeps_its_epoch(driven: Driven) -> None:
     (epoch,) = driven.join(1)
     assert driven.register(1) == epoch
     assert not driven.image.brokers[1].fenced
 
 
-def test_a_broker_whose_shutdown_somebody_else_asked_for_stays() -> None:
+def test_a_broker_whose_shutdown_somebody_else_asked_for_stays(driven: Driven) -> None:
     """Its own heartbeats don't ask. Its shutdown, when it comes, waits for the others again."""
-    driven = Driven()
     first, second = driven.join(1, 2)
     driven.create("alpha", 2, 2)
     driven.beat(1, first, want_shut_down=True)
@@ -86,8 +89,7 @@ def test_a_broker_whose_shutdown_somebody_else_asked_for_stays() -> None:
     assert driven.beat(1, first, want_shut_down=True).should_shut_down
 
 
-def test_a_broker_whose_process_died_in_its_shutdown_waits_for_the_others_in_the_next() -> None:
-    driven = Driven()
+def test_a_broker_whose_process_died_in_its_shutdown_waits_for_the_others_in_the_next(driven: Driven) -> None:
     first, second = driven.join(1, 2)
     driven.create("alpha", 2, 2)
     driven.beat(1, first, want_shut_down=True)
@@ -102,16 +104,14 @@ def test_a_broker_whose_process_died_in_its_shutdown_waits_for_the_others_in_the
     assert not driven.beat(1, again, want_shut_down=True).should_shut_down
 
 
-def test_no_controller_has_a_negative_id() -> None:
-    driven = Driven()
+def test_no_controller_has_a_negative_id(driven: Driven) -> None:
     request = ControllerRegistrationRequest(controller_id=-1, incarnation_id=bytes(16))
     answer = driven.do(request, ControllerRegistrationResponse)
     assert answer.error_code == ErrorCode.INVALID_REGISTRATION
     assert not driven.image.controllers
 
 
-def test_a_lone_broker_may_go_at_once() -> None:
-    driven = Driven()
+def test_a_lone_broker_may_go_at_once(driven: Driven) -> None:
     (epoch,) = driven.join(1)
     answer = driven.beat(1, epoch, want_shut_down=True)
     assert answer.should_shut_down

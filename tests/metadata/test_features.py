@@ -26,6 +26,11 @@ from tests.metadata.driven import Driven, replayed
 GROUPS = Feature("group.version", 0, 1, 1)
 
 
+@pytest.fixture
+def driven() -> Driven:
+    return Driven(features=[GROUPS])
+
+
 def test_plugins_bring_features_and_formatting_finalizes_their_defaults() -> None:
     features = supported_features([GROUPS, Feature("transaction.version", 0, 2, 0)])
     assert default_levels(features) == {
@@ -37,8 +42,7 @@ def test_plugins_bring_features_and_formatting_finalizes_their_defaults() -> Non
         supported_features([GROUPS, GROUPS])
 
 
-def test_levels_go_up_and_on_demand_down() -> None:
-    driven = Driven(features=[GROUPS])
+def test_levels_go_up_and_on_demand_down(driven: Driven) -> None:
     assert driven.image.features == {"metadata.version": 30}
     assert driven.update_feature("group.version", 1, validate_only=True) == 0
     assert "group.version" not in driven.image.features
@@ -50,8 +54,7 @@ def test_levels_go_up_and_on_demand_down() -> None:
     assert replayed(driven.log) == driven.image
 
 
-def test_levels_that_cannot_be() -> None:
-    driven = Driven(features=[GROUPS])
+def test_levels_that_cannot_be(driven: Driven) -> None:
     assert driven.update_feature("no.such", 1) == ErrorCode.INVALID_UPDATE_VERSION
     assert driven.update_feature("group.version", 2) == ErrorCode.INVALID_UPDATE_VERSION
     assert driven.update_feature("metadata.version", 29, upgrade_type=3) == ErrorCode.INVALID_UPDATE_VERSION
@@ -59,9 +62,8 @@ def test_levels_that_cannot_be() -> None:
     assert driven.update_feature("group.version", 1, upgrade_type=9) == ErrorCode.INVALID_REQUEST
 
 
-def test_one_that_cannot_be_keeps_all_from_being_updated() -> None:
+def test_one_that_cannot_be_keeps_all_from_being_updated(driven: Driven) -> None:
     """As Kafka 4.3.1: the error is the answer's, and no feature has a result (KIP-1022)."""
-    driven = Driven(features=[GROUPS])
     keys = [
         FeatureUpdateKey(feature=name, max_version_level=1, upgrade_type=1)
         for name in ("group.version", "made.up")
@@ -75,8 +77,7 @@ def test_one_that_cannot_be_keeps_all_from_being_updated() -> None:
     assert "group.version" not in driven.image.features
 
 
-def test_a_broker_that_does_not_do_a_level_holds_it_back() -> None:
-    driven = Driven(features=[GROUPS])
+def test_a_broker_that_does_not_do_a_level_holds_it_back(driven: Driven) -> None:
     driven.join(1)
     assert driven.update_feature("group.version", 1) == ErrorCode.INVALID_UPDATE_VERSION
 

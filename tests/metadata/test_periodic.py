@@ -24,6 +24,11 @@ def preferred(driven: Driven, topic: str) -> list[int]:
     return [p.replicas[0] for p in driven.image.topics[topic].partitions.values()]
 
 
+@pytest.fixture
+def driven() -> Driven:
+    return Driven()
+
+
 @pytest.mark.parametrize("slice_records", [2, 128])
 def test_leadership_goes_back_to_the_preferred_replicas(
     slice_records: int, monkeypatch: pytest.MonkeyPatch
@@ -53,8 +58,7 @@ def test_leadership_goes_back_to_the_preferred_replicas(
     assert replayed(driven.log) == driven.image
 
 
-def test_a_topic_that_now_allows_it_gets_an_unclean_leader() -> None:
-    driven = Driven()
+def test_a_topic_that_now_allows_it_gets_an_unclean_leader(driven: Driven) -> None:
     first, second = driven.join(1, 2)
     driven.create("t", 1, 2)
     leader = driven.partition("t").leader
@@ -91,8 +95,7 @@ def test_the_intervals_are_kafkas_keys() -> None:
     assert intervals(**off) == {"unclean elections": 300_000}
 
 
-def test_a_no_op_moves_the_end_of_the_log_and_nothing_else() -> None:
-    driven = Driven()
+def test_a_no_op_moves_the_end_of_the_log_and_nothing_else(driven: Driven) -> None:
     driven.join(1)
     before = driven.image.copy()
     driven.carry_out(driven.controller.noop(driven.moment()))
@@ -121,8 +124,9 @@ def taken_over(
     return after
 
 
-def test_the_broker_beside_the_former_controller_has_been_silent_for_as_long_as_that_one() -> None:
-    driven = Driven()
+def test_the_broker_beside_the_former_controller_has_been_silent_for_as_long_as_that_one(
+    driven: Driven,
+) -> None:
     driven.join(1, 2)
     after = taken_over(driven, None, silent=(2, 1_000_000.0 - 2_300))
     after.now_ms += 9_000 - 2_300 - 1
@@ -131,19 +135,17 @@ def test_the_broker_beside_the_former_controller_has_been_silent_for_as_long_as_
     assert after.expire() == [2]
 
 
-def test_a_broker_of_this_node_that_never_comes_back_is_fenced() -> None:
-    driven = Driven()
+def test_a_broker_of_this_node_that_never_comes_back_is_fenced(driven: Driven) -> None:
     driven.join(1)
     after = taken_over(driven, 1, b"this process....")
     after.now_ms += 9_000
     assert after.expire() == [1]
 
 
-def test_a_controlled_shutdown_goes_on_under_the_next_controller() -> None:
+def test_a_controlled_shutdown_goes_on_under_the_next_controller(driven: Driven) -> None:
     """The other brokers must have read as far as that controller found the log: where the shutdown began it can't
     tell.
     """
-    driven = Driven()
     first, second, third = driven.join(1, 2, 3)
     driven.create("t", 3, 3)
     driven.beat(1, first, want_shut_down=True)
@@ -157,9 +159,8 @@ def test_a_controlled_shutdown_goes_on_under_the_next_controller() -> None:
     assert after.beat(1, first, want_shut_down=True).should_shut_down
 
 
-def test_two_controlled_shutdowns_beside_each_other() -> None:
+def test_two_controlled_shutdowns_beside_each_other(driven: Driven) -> None:
     """A broker that shuts down itself is not waited for."""
-    driven = Driven()
     first, second, third = driven.join(1, 2, 3)
     driven.create("t", 6, 3)
     assert not driven.beat(1, first, want_shut_down=True).should_shut_down
@@ -191,8 +192,7 @@ def test_the_next_process_of_a_dead_one_is_left_alone(monkeypatch: pytest.Monkey
     assert not driven.image.brokers[1].fenced
 
 
-def test_the_heartbeat_of_an_old_process_keeps_nobody_alive() -> None:
-    driven = Driven()
+def test_the_heartbeat_of_an_old_process_keeps_nobody_alive(driven: Driven) -> None:
     old, second = driven.join(1, 2)
     driven.now_ms += 8_000
     driven.beat(2, second)

@@ -16,9 +16,13 @@ def run(sessions: BrokerSessions, from_ms: float, to_ms: float) -> None:
         sessions.runs(from_ms)
 
 
-def test_only_the_incarnation_that_was_heard_of_is_alive() -> None:
+@pytest.fixture
+def sessions() -> BrokerSessions:
+    return BrokerSessions(TIMEOUT_MS)
+
+
+def test_only_the_incarnation_that_was_heard_of_is_alive(sessions: BrokerSessions) -> None:
     """A restarted broker has a new epoch. A sign of life of the new one is none of the old one."""
-    sessions = BrokerSessions(TIMEOUT_MS)
     sessions.heard(1, epoch=7, now_ms=0.0)
     assert sessions.is_live(1, 7, TIMEOUT_MS - 1)
     assert not sessions.is_live(1, 6, 0.0)
@@ -26,8 +30,7 @@ def test_only_the_incarnation_that_was_heard_of_is_alive() -> None:
     assert not sessions.is_live(1, 7, TIMEOUT_MS)
 
 
-def test_the_session_that_ends_first_sets_the_time() -> None:
-    sessions = BrokerSessions(TIMEOUT_MS)
+def test_the_session_that_ends_first_sets_the_time(sessions: BrokerSessions) -> None:
     assert sessions.next_expiry_ms() is None
     sessions.heard(1, epoch=1, now_ms=100.0)
     sessions.heard(2, epoch=2, now_ms=50.0)
@@ -38,8 +41,7 @@ def test_the_session_that_ends_first_sets_the_time() -> None:
     assert sessions.expired(100.0 + TIMEOUT_MS) == [1, 2]
 
 
-def test_the_sessions_are_looked_at_often_enough_to_see_a_pause() -> None:
-    sessions = BrokerSessions(TIMEOUT_MS)
+def test_the_sessions_are_looked_at_often_enough_to_see_a_pause(sessions: BrokerSessions) -> None:
     sessions.heard(1, epoch=1, now_ms=0.0)
     looks, now_ms = 0, 0.0
     while not sessions.expired(now_ms):
@@ -52,9 +54,8 @@ def test_the_sessions_are_looked_at_often_enough_to_see_a_pause() -> None:
     [(97_500.0, 106_500.0), (60_000.0, 104_500.0), (100_000.0, 109_000.0), (101_000.0, 109_000.0)],
 )
 def test_a_session_of_a_silent_process_ends_earlier_and_has_half_of_its_time_at_least(
-    silent_ms: float, ends_ms: float
+    sessions: BrokerSessions, silent_ms: float, ends_ms: float
 ) -> None:
-    sessions = BrokerSessions(TIMEOUT_MS)
     sessions.heard(1, epoch=1, now_ms=100_000.0)
     sessions.silent_since(1, silent_ms)
     sessions.silent_since(7, silent_ms)  # a controller alone has no session
@@ -64,9 +65,8 @@ def test_a_session_of_a_silent_process_ends_earlier_and_has_half_of_its_time_at_
 
 
 @pytest.mark.parametrize("first", ["timer", "heartbeat"])
-def test_a_controller_that_was_paused_fences_nobody_for_it(first: str) -> None:
+def test_a_controller_that_was_paused_fences_nobody_for_it(sessions: BrokerSessions, first: str) -> None:
     """Broker 1 has been silent for 4 s when the pause begins. Behind it, it has the 5 s left that it had before."""
-    sessions = BrokerSessions(TIMEOUT_MS)
     sessions.heard(1, epoch=1, now_ms=0.0)
     sessions.heard(2, epoch=2, now_ms=0.0)
     run(sessions, 0.0, 4_000.0)
@@ -80,16 +80,16 @@ def test_a_controller_that_was_paused_fences_nobody_for_it(first: str) -> None:
     assert sessions.expired(now_ms + 5_000.0) == [1]
 
 
-def test_small_delays_of_the_controller_do_not_keep_a_dead_broker_alive() -> None:
-    sessions = BrokerSessions(TIMEOUT_MS)
+def test_small_delays_of_the_controller_do_not_keep_a_dead_broker_alive(sessions: BrokerSessions) -> None:
     sessions.heard(1, epoch=1, now_ms=0.0)
     for now_ms in range(2_000, 9_000, 2_000):
         assert sessions.expired(float(now_ms)) == []
     assert sessions.expired(TIMEOUT_MS + 1_000) == [1]
 
 
-def test_a_process_that_ended_is_not_alive_but_its_broker_has_time_to_come_back() -> None:
-    sessions = BrokerSessions(TIMEOUT_MS)
+def test_a_process_that_ended_is_not_alive_but_its_broker_has_time_to_come_back(
+    sessions: BrokerSessions,
+) -> None:
     sessions.ended(1, epoch=1, now_ms=0.0)
     assert not sessions.is_live(1, 1, 0.0)
     run(sessions, 0.0, TIMEOUT_MS - 1)
@@ -97,9 +97,8 @@ def test_a_process_that_ended_is_not_alive_but_its_broker_has_time_to_come_back(
     assert sessions.expired(TIMEOUT_MS) == [1]
 
 
-def test_a_shutdown_begins_once() -> None:
+def test_a_shutdown_begins_once(sessions: BrokerSessions) -> None:
     """Each heartbeat of a broker that wants to stop says so again. The broker waits for the first record only."""
-    sessions = BrokerSessions(TIMEOUT_MS)
     assert sessions.shutdown_offset(1) == -1
     sessions.shutting_down(1, 40)
     sessions.shutting_down(1, 41)
@@ -108,8 +107,7 @@ def test_a_shutdown_begins_once() -> None:
     assert sessions.shutdown_offset(1) == -1
 
 
-def test_nothing_is_expected_of_a_broker_that_is_gone() -> None:
-    sessions = BrokerSessions(TIMEOUT_MS)
+def test_nothing_is_expected_of_a_broker_that_is_gone(sessions: BrokerSessions) -> None:
     sessions.heard(1, epoch=1, now_ms=0.0, metadata_offset=12)
     sessions.shutting_down(1, 40)
     assert sessions.metadata_offset(1) == 12

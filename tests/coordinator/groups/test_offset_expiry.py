@@ -54,8 +54,12 @@ def member_commits(groups: Groups, **fields: Any) -> None:
     commit(groups, member_id="client-1", generation_id_or_member_epoch=1, **fields)
 
 
-def test_a_simple_groups_offsets_age_from_their_commits() -> None:
-    groups = Groups(CONFIG)
+@pytest.fixture
+def groups() -> Groups:
+    return Groups(CONFIG)
+
+
+def test_a_simple_groups_offsets_age_from_their_commits(groups: Groups) -> None:
     commit(groups)
     pass_by(groups, MINUTE_MS // 2)
     commit(groups, partition=1)
@@ -69,8 +73,7 @@ def test_a_simple_groups_offsets_age_from_their_commits() -> None:
     assert fetch(groups) == {}
 
 
-def test_a_groups_offsets_age_from_when_it_became_empty() -> None:
-    groups = Groups(CONFIG)
+def test_a_groups_offsets_age_from_when_it_became_empty(groups: Groups) -> None:
     stable(groups, "t")
     member_commits(groups)
     pass_by(groups, 3 * MINUTE_MS, beating=True)
@@ -84,8 +87,7 @@ def test_a_groups_offsets_age_from_when_it_became_empty() -> None:
     assert listed(groups) == []
 
 
-def test_in_a_stable_group_what_nobody_reads_any_more_expires() -> None:
-    groups = Groups(CONFIG)
+def test_in_a_stable_group_what_nobody_reads_any_more_expires(groups: Groups) -> None:
     stable(groups, "t")
     member_commits(groups)
     member_commits(groups, topic="u")
@@ -93,16 +95,14 @@ def test_in_a_stable_group_what_nobody_reads_any_more_expires() -> None:
     assert list(fetch(groups)) == [("t", 0)]
 
 
-def test_where_nobody_knows_what_members_read_nothing_expires() -> None:
-    groups = Groups(CONFIG)
+def test_where_nobody_knows_what_members_read_nothing_expires(groups: Groups) -> None:
     stable(groups, "t", protocol_type="connect")
     member_commits(groups)
     pass_by(groups, 2 * MINUTE_MS, beating=True)
     assert list(fetch(groups)) == [("t", 0)]
 
 
-def test_an_empty_group_without_offsets_goes_with_the_next_check() -> None:
-    groups = Groups(CONFIG)
+def test_an_empty_group_without_offsets_goes_with_the_next_check(groups: Groups) -> None:
     stable(groups, "t")
     groups.ask(LeaveGroupRequest(group_id="g", members=[MemberIdentity(member_id="client-1")]))
     assert listed(groups) == [("g", "Empty", "classic")]
@@ -111,8 +111,7 @@ def test_an_empty_group_without_offsets_goes_with_the_next_check() -> None:
     assert groups.log.items[-1].value is None
 
 
-def test_a_check_that_finds_nothing_writes_nothing() -> None:
-    groups = Groups(CONFIG)
+def test_a_check_that_finds_nothing_writes_nothing(groups: Groups) -> None:
     commit(groups)
     written = len(groups.log.items)
     pass_by(groups, MINUTE_MS - CHECK_MS)

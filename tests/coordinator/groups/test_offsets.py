@@ -78,10 +78,14 @@ def fetch(groups: Groups, group: str = "g", version: int = 7) -> dict[tuple[str,
     }
 
 
+@pytest.fixture
+def groups() -> Groups:
+    return Groups()
+
+
 @pytest.mark.parametrize("version", range(2, 10))
-def test_what_was_committed_is_fetched(version: int) -> None:
+def test_what_was_committed_is_fetched(groups: Groups, version: int) -> None:
     """Leader epochs since v6; a retention of its own stays out of sight."""
-    groups = Groups()
     assert commit(groups, version) is ErrorCode.NONE
     epoch = 3 if version >= 6 else -1
     assert fetch(groups) == {("t", 0): (5, epoch, "m")}
@@ -99,9 +103,8 @@ def test_a_commit_is_answered_when_it_is_committed() -> None:
     assert read.result().topics[0].partitions[0].committed_offset == 5
 
 
-def test_a_commit_that_fails_is_not_there_afterwards() -> None:
+def test_a_commit_that_fails_is_not_there_afterwards(groups: Groups) -> None:
     """NOT_COORDINATOR: the client looks for the coordinator and tries again."""
-    groups = Groups()
     commit(groups, offset=1)
     groups.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
     assert commit(groups, offset=2) is ErrorCode.NOT_COORDINATOR
@@ -109,9 +112,8 @@ def test_a_commit_that_fails_is_not_there_afterwards() -> None:
     assert fetch(groups) == {("t", 0): (1, 3, "m")}
 
 
-def test_a_commit_that_too_few_replicas_would_have_is_refused() -> None:
+def test_a_commit_that_too_few_replicas_would_have_is_refused(groups: Groups) -> None:
     """COORDINATOR_NOT_AVAILABLE: the client tries again here, and nothing was loaded anew meanwhile."""
-    groups = Groups()
     commit(groups, offset=1)
     groups.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
     assert commit(groups, offset=2) is ErrorCode.COORDINATOR_NOT_AVAILABLE
@@ -121,8 +123,7 @@ def test_a_commit_that_too_few_replicas_would_have_is_refused() -> None:
     assert (counts.writes_refused, counts.shards_dropped) == (1, 0)
 
 
-def test_deciding_on_a_commit_changes_nothing() -> None:
-    groups = Groups()
+def test_deciding_on_a_commit_changes_nothing(groups: Groups) -> None:
     commit(groups, offset=1)
     before = dict(groups.shard.offsets.of_group("g"))
     decision = groups.shard.command(commit_request(offset=2), FakeContext(8, 9), 0)
@@ -143,8 +144,7 @@ def test_deciding_on_a_commit_changes_nothing() -> None:
         ({"metadata": None}, ErrorCode.NONE),
     ],
 )
-def test_each_partition_is_checked(fields: dict[str, Any], code: ErrorCode) -> None:
-    groups = Groups()
+def test_each_partition_is_checked(groups: Groups, fields: dict[str, Any], code: ErrorCode) -> None:
     assert commit(groups, **fields) is code
     assert len(groups.log.items) == (code is ErrorCode.NONE)
 
@@ -186,21 +186,18 @@ def test_a_commit_of_nothing_that_is_there_does_not_tell_of_topics_that_may_not_
     assert answer.topics[0].partitions[0].error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_a_simple_group_has_no_members() -> None:
-    groups = Groups()
+def test_a_simple_group_has_no_members(groups: Groups) -> None:
     commit(groups)
     assert commit(groups, generation_id_or_member_epoch=3, member_id="m") is ErrorCode.UNKNOWN_MEMBER_ID
     assert commit(groups, member_id="m") is ErrorCode.NONE
 
 
-def test_a_request_without_a_topic_that_can_be_committed_appends_nothing() -> None:
-    groups = Groups()
+def test_a_request_without_a_topic_that_can_be_committed_appends_nothing(groups: Groups) -> None:
     assert groups.ask(OffsetCommitRequest(group_id="g", topics=[]), 9).topics == []
     assert groups.log.batches == []
 
 
-def test_topics_are_named_by_id_from_version_10() -> None:
-    groups = Groups()
+def test_topics_are_named_by_id_from_version_10(groups: Groups) -> None:
     assert commit(groups, 10) is ErrorCode.NONE
     assert commit(groups, 10, topic="nowhere") is ErrorCode.UNKNOWN_TOPIC_ID
     nameless = commit_request()
@@ -224,8 +221,7 @@ def test_topics_are_named_by_id_from_version_10() -> None:
     ]
 
 
-def test_all_topics_by_id_leaves_out_those_that_are_gone() -> None:
-    groups = Groups()
+def test_all_topics_by_id_leaves_out_those_that_are_gone(groups: Groups) -> None:
     commit(groups)
     commit(groups, topic="u")
     del groups.image.topics["u"]
@@ -246,8 +242,7 @@ def test_nothing_committed_is_no_error(version: int) -> None:
 
 
 @pytest.mark.parametrize("version", [8, 9])
-def test_several_groups_are_fetched_at_once(version: int) -> None:
-    groups = Groups()
+def test_several_groups_are_fetched_at_once(groups: Groups, version: int) -> None:
     commit(groups, group_id="a", offset=1)
     commit(groups, group_id="b", offset=2)
     asked = [OffsetFetchRequestGroup(group_id=group, topics=None) for group in ("b", "c", "a")]
@@ -259,9 +254,8 @@ def test_several_groups_are_fetched_at_once(version: int) -> None:
     assert found == [("b", [2]), ("c", []), ("a", [1])]
 
 
-def test_an_error_of_the_group_stands_where_the_version_has_a_place_for_it() -> None:
+def test_an_error_of_the_group_stands_where_the_version_has_a_place_for_it(groups: Groups) -> None:
     """v1: at each partition; v2–7: at the top; v8+: at the group."""
-    groups = Groups()
     groups.coordinator.stop()
     topics = [OffsetFetchRequestTopic(name="t", partition_indexes=[0, 1])]
     first = groups.ask(OffsetFetchRequest(group_id="g", topics=topics), 1)
@@ -288,8 +282,7 @@ def delete(groups: Groups, topic: str = "t", partition: int = 0, group: str = "g
     return groups.ask(OffsetDeleteRequest(group_id=group, topics=topics), **options)
 
 
-def test_a_deleted_offset_is_forgotten_for_good() -> None:
-    groups = Groups()
+def test_a_deleted_offset_is_forgotten_for_good(groups: Groups) -> None:
     commit(groups)
     commit(groups, partition=1)
     assert delete(groups).topics[0].partitions[0].error_code == 0
@@ -298,8 +291,7 @@ def test_a_deleted_offset_is_forgotten_for_good() -> None:
     assert list(fetch(groups)) == [("t", 1)]
 
 
-def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
-    groups = Groups()
+def test_offsets_of_a_deleted_topic_are_forgotten(groups: Groups) -> None:
     commit(groups, group_id="a")
     commit(groups, group_id="b", topic="u")
     commit(groups, group_id="b", partition=3)
@@ -311,8 +303,7 @@ def test_offsets_of_a_deleted_topic_are_forgotten() -> None:
     assert len(groups.log.batches) == written
 
 
-def test_offsets_of_a_group_that_is_not_there_can_not_be_deleted() -> None:
-    groups = Groups()
+def test_offsets_of_a_group_that_is_not_there_can_not_be_deleted(groups: Groups) -> None:
     assert delete(groups).error_code == ErrorCode.GROUP_ID_NOT_FOUND
     commit(groups)
     for topic, partition in (("nowhere", 0), ("t", 4)):
@@ -320,8 +311,7 @@ def test_offsets_of_a_group_that_is_not_there_can_not_be_deleted() -> None:
         assert response.topics[0].partitions[0].error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
-def test_who_may_not_use_a_topic_is_refused_for_that_topic_only() -> None:
-    groups = Groups()
+def test_who_may_not_use_a_topic_is_refused_for_that_topic_only(groups: Groups) -> None:
 
     def denied(operation: str, kind: str, name: str) -> bool:
         return (kind, name) == ("Topic", "u")
@@ -342,8 +332,7 @@ def test_who_may_not_use_a_topic_is_refused_for_that_topic_only() -> None:
     assert ("u", 0) in fetch(groups)
 
 
-def test_who_may_not_use_the_group_is_refused() -> None:
-    groups = Groups()
+def test_who_may_not_use_the_group_is_refused(groups: Groups) -> None:
     commit(groups)
 
     def denied(operation: str, kind: str, name: str) -> bool:

@@ -47,9 +47,13 @@ def codes(response: Any) -> list[ErrorCode]:
     return [ErrorCode(p.error_code) for topic in response.topics for p in topic.partitions]
 
 
+@pytest.fixture
+def groups() -> Groups:
+    return Groups(transactions=True)
+
+
 @pytest.mark.parametrize("version", range(6))
-def test_every_version_commits_in_the_producers_batch(version: int) -> None:
-    groups = Groups(transactions=True)
+def test_every_version_commits_in_the_producers_batch(groups: Groups, version: int) -> None:
     assert codes(groups.ask(txn_request(), version)) == [ErrorCode.NONE]
     (item,) = groups.log.items
     assert isinstance(item, TransactionalRecord)
@@ -72,8 +76,7 @@ def test_a_topic_that_is_not_there_has_its_own_error_where_the_group_refuses(ver
     assert codes(groups.ask(request, version)) == [unknown]
 
 
-def test_deciding_changes_nothing() -> None:
-    groups = Groups(transactions=True)
+def test_deciding_changes_nothing(groups: Groups) -> None:
     decision = groups.shard.command(txn_request(), FakeContext(28, 5), 0)
     assert decision.producer == Producer(7, 3)
     assert not groups.shard.pending
@@ -95,16 +98,14 @@ def test_only_a_build_with_transactions_serves_it() -> None:
     ],
 )
 def test_who_may_not_use_the_transaction_or_the_group_is_refused(
-    forbidden: tuple[str, str, str], code: ErrorCode
+    groups: Groups, forbidden: tuple[str, str, str], code: ErrorCode
 ) -> None:
-    groups = Groups(transactions=True)
     response = groups.ask(txn_request("t", "u"), denied=lambda *asked: asked == forbidden)
     assert codes(response) == [code, code]
     assert groups.log.items == []
 
 
-def test_who_may_not_read_a_topic_is_refused_for_that_topic_only() -> None:
-    groups = Groups(transactions=True)
+def test_who_may_not_read_a_topic_is_refused_for_that_topic_only(groups: Groups) -> None:
     response = groups.ask(txn_request("u", "t"), denied=lambda *asked: asked == ("Read", "Topic", "u"))
     assert [topic.name for topic in response.topics] == ["u", "t"]
     assert codes(response) == [ErrorCode.TOPIC_AUTHORIZATION_FAILED, ErrorCode.NONE]
@@ -116,9 +117,8 @@ def test_who_may_not_read_a_topic_is_refused_for_that_topic_only() -> None:
     [(-1, 0, ErrorCode.INVALID_PRODUCER_ID_MAPPING), (7, -1, ErrorCode.INVALID_PRODUCER_EPOCH)],
 )
 def test_a_producer_that_can_not_be_is_refused(
-    producer_id: int, producer_epoch: int, code: ErrorCode
+    groups: Groups, producer_id: int, producer_epoch: int, code: ErrorCode
 ) -> None:
-    groups = Groups(transactions=True)
     request = txn_request(producer_id=producer_id, producer_epoch=producer_epoch)
     assert codes(groups.ask(request)) == [code]
     assert groups.log.items == []
@@ -143,7 +143,6 @@ def test_old_producers_do_not_hear_of_loading(version: int, code: ErrorCode) -> 
 
 
 @pytest.mark.parametrize("version", [0, 5])
-def test_other_errors_are_the_same_in_every_version(version: int) -> None:
-    groups = Groups(transactions=True)
+def test_other_errors_are_the_same_in_every_version(groups: Groups, version: int) -> None:
     groups.coordinator.stop()
     assert codes(groups.ask(txn_request(), version)) == [ErrorCode.NOT_COORDINATOR]

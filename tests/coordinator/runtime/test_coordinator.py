@@ -49,16 +49,19 @@ class Stage:
         return self.coordinator.submit(KEY[partition], command, None)
 
 
-def test_a_key_goes_to_the_shard_of_its_partition() -> None:
-    stage = Stage()
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_a_key_goes_to_the_shard_of_its_partition(stage: Stage) -> None:
     stage.coordinator.elected(0, FakeLog([entry("zero")]))
     assert stage.submit(0, read).result() == ["zero"]
     assert code_of(stage.submit(1, read)) is ErrorCode.NOT_COORDINATOR
 
 
-def test_an_effect_names_partition_and_epoch_and_its_outcome_comes_back_to_that_shard() -> None:
+def test_an_effect_names_partition_and_epoch_and_its_outcome_comes_back_to_that_shard(stage: Stage) -> None:
     """The outcome of an order that a former leadership gave changes nothing: its transaction may be another by now."""
-    stage = Stage()
     log = FakeLog()
     stage.coordinator.elected(1, log)
     stage.submit(1, lambda _: Decision(records=[entry("a")], reply=1, after_commit=["send a"]))
@@ -84,14 +87,12 @@ def test_an_effect_that_the_coordinator_does_not_perform_is_a_defect() -> None:
     assert log.batches == []
 
 
-def test_without_the_internal_topic_nobody_is_coordinator() -> None:
-    stage = Stage()
+def test_without_the_internal_topic_nobody_is_coordinator(stage: Stage) -> None:
     stage.partitions = 0
     assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
 
 
-def test_a_dropped_shard_is_rebuilt_from_the_log() -> None:
-    stage = Stage()
+def test_a_dropped_shard_is_rebuilt_from_the_log(stage: Stage) -> None:
     log = FakeLog()
     stage.coordinator.elected(0, log)
     stage.submit(0, note("kept"))
@@ -104,9 +105,8 @@ def test_a_dropped_shard_is_rebuilt_from_the_log() -> None:
     assert [event for _, event, _ in stage.events.said] == ["coordinator shard dropped"]
 
 
-def test_a_defect_is_logged_once_with_its_command_and_then_counted() -> None:
+def test_a_defect_is_logged_once_with_its_command_and_then_counted(stage: Stage) -> None:
     """A client that sends it again and again writes two lines in ten seconds, and keeps its shard."""
-    stage = Stage()
     stage.coordinator.elected(0, FakeLog([entry("kept")]))
     for _ in range(200):
         assert code_of(stage.submit(0, fail)) is ErrorCode.UNKNOWN_SERVER_ERROR
@@ -122,8 +122,7 @@ def test_a_defect_is_logged_once_with_its_command_and_then_counted() -> None:
     assert stage.coordinator.counts.shards_dropped == 0
 
 
-def test_a_log_that_stays_broken_is_tried_again_and_again() -> None:
-    stage = Stage()
+def test_a_log_that_stays_broken_is_tried_again_and_again(stage: Stage) -> None:
     log = FakeLog([entry("a")])
     log.broken = BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
     stage.coordinator.elected(0, log)
@@ -143,8 +142,7 @@ def test_a_log_that_stays_broken_is_tried_again_and_again() -> None:
     assert stage.coordinator.counts.shards_dropped == 1
 
 
-def test_a_defect_in_a_replay_is_no_end_of_the_others() -> None:
-    stage = Stage()
+def test_a_defect_in_a_replay_is_no_end_of_the_others(stage: Stage) -> None:
     stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS + 1)))
     bad = FakeLog([entry("defect")])
     stage.coordinator.elected(0, bad)
@@ -174,9 +172,8 @@ class WatchedLog(FakeLog):
             yield item
 
 
-def test_shards_are_replayed_in_turns() -> None:
+def test_shards_are_replayed_in_turns(stage: Stage) -> None:
     """A slice of one at a time. The short ones needn't wait until the long one is done; four take turns at most."""
-    stage = Stage()
     stage.partitions = 6
     read: list[int] = []
     for partition, slices in enumerate([6, 2, 2, 2, 2, 1]):
@@ -202,8 +199,7 @@ class ColdLog(FakeLog):
         yield from others
 
 
-def test_a_load_waits_for_its_disk_and_others_go_on() -> None:
-    stage = Stage()
+def test_a_load_waits_for_its_disk_and_others_go_on(stage: Stage) -> None:
     cold = ColdLog([entry("a"), entry("b")])
     stage.coordinator.elected(0, cold)
     stage.coordinator.elected(1, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS * 2)))
@@ -216,8 +212,7 @@ def test_a_load_waits_for_its_disk_and_others_go_on() -> None:
     assert not stage.coordinator.loading()
 
 
-def test_leadership_may_go_while_a_disk_is_waited_for() -> None:
-    stage = Stage()
+def test_leadership_may_go_while_a_disk_is_waited_for(stage: Stage) -> None:
     cold = ColdLog([entry("a"), entry("b")])
     stage.coordinator.elected(0, cold)
     stage.coordinator.resigned(0)
@@ -228,9 +223,8 @@ def test_leadership_may_go_while_a_disk_is_waited_for() -> None:
     assert stage.submit(0, read).result() == ["newer"]
 
 
-def test_a_log_is_replayed_when_all_that_was_placed_is_written() -> None:
+def test_a_log_is_replayed_when_all_that_was_placed_is_written(stage: Stage) -> None:
     """A shard that was dropped may have placed what the disk has not taken yet: it will be there, or not."""
-    stage = Stage()
     log = FakeLog([entry("a")])
     log.unwritten = Completion()
     stage.coordinator.elected(0, log)
@@ -240,8 +234,7 @@ def test_a_log_is_replayed_when_all_that_was_placed_is_written() -> None:
     assert stage.submit(0, read).result() == ["a", "written late"]
 
 
-def test_leadership_that_goes_in_the_middle_of_a_load_ends_it() -> None:
-    stage = Stage()
+def test_leadership_that_goes_in_the_middle_of_a_load_ends_it(stage: Stage) -> None:
     stage.coordinator.elected(0, FakeLog([entry("x")] * (REPLAY_STEP_RECORDS * 3)))
     stage.coordinator.elected(1, FakeLog([entry("y")] * (REPLAY_STEP_RECORDS * 3)))
     stage.coordinator.resigned(0)
@@ -252,9 +245,8 @@ def test_leadership_that_goes_in_the_middle_of_a_load_ends_it() -> None:
     assert stage.coordinator.counts.loads_completed == 1
 
 
-def test_what_happened_during_a_load_is_decided_on_afterwards() -> None:
+def test_what_happened_during_a_load_is_decided_on_afterwards(stage: Stage) -> None:
     """A topic that is deleted meanwhile must not leave its offsets behind."""
-    stage = Stage()
     log = FakeLog([entry("x")])
     log.unwritten = Completion()
     stage.coordinator.elected(0, log)
@@ -266,8 +258,7 @@ def test_what_happened_during_a_load_is_decided_on_afterwards() -> None:
     assert stage.submit(0, read).result() == ["x", "happened"]
 
 
-def test_what_happened_is_told_to_one_shard_after_the_other() -> None:
-    stage = Stage()
+def test_what_happened_is_told_to_one_shard_after_the_other(stage: Stage) -> None:
     for partition in range(3):
         stage.coordinator.elected(partition, FakeLog())
     stage.coordinator.tell_all(note("first"))
@@ -279,8 +270,7 @@ def test_what_happened_is_told_to_one_shard_after_the_other() -> None:
         assert stage.submit(partition, read).result() == ["first", "second"]
 
 
-def test_a_load_is_timed() -> None:
-    stage = Stage()
+def test_a_load_is_timed(stage: Stage) -> None:
     log = FakeLog([entry("a")])
     log.unwritten = Completion()
     stage.coordinator.elected(0, log)
@@ -292,8 +282,7 @@ def test_a_load_is_timed() -> None:
     assert (counts.loads_completed, counts.load_last_ms, counts.load_max_ms) == (2, 0.0, 250.0)
 
 
-def test_a_dropped_shard_is_not_rebuilt_where_leadership_has_gone() -> None:
-    stage = Stage()
+def test_a_dropped_shard_is_not_rebuilt_where_leadership_has_gone(stage: Stage) -> None:
     first, second = FakeLog(), FakeLog()
     first.refuse = second.refuse = ErrorCode.KAFKA_STORAGE_ERROR
     stage.coordinator.elected(0, first)
@@ -308,8 +297,7 @@ def test_a_dropped_shard_is_not_rebuilt_where_leadership_has_gone() -> None:
     assert stage.built == [0, 1, 1]
 
 
-def test_resigning_refuses_who_waits() -> None:
-    stage = Stage()
+def test_resigning_refuses_who_waits(stage: Stage) -> None:
     log = FakeLog(hold=True)
     stage.coordinator.elected(0, log)
     held = stage.submit(0, note("a"))
@@ -319,8 +307,7 @@ def test_resigning_refuses_who_waits() -> None:
     assert code_of(stage.submit(0, read)) is ErrorCode.NOT_COORDINATOR
 
 
-def test_a_command_for_all_goes_to_every_shard_in_order() -> None:
-    stage = Stage()
+def test_a_command_for_all_goes_to_every_shard_in_order(stage: Stage) -> None:
     stage.coordinator.elected(1, FakeLog([entry("one")]))
     stage.coordinator.elected(0, FakeLog([entry("zero")]))
     assert [c.result() for c in stage.coordinator.submit_to_all(read, None)] == [["zero"], ["one"]]

@@ -138,8 +138,12 @@ class Stage:
         return self.host.submit(command, None)
 
 
-def test_a_reply_waits_until_its_records_are_committed() -> None:
-    stage = Stage()
+@pytest.fixture
+def stage() -> Stage:
+    return Stage()
+
+
+def test_a_reply_waits_until_its_records_are_committed(stage: Stage) -> None:
     answer = stage.submit(note("a"))
     assert stage.shard.notes == ["a"], "the next command sees it"
     assert not answer.done
@@ -147,8 +151,7 @@ def test_a_reply_waits_until_its_records_are_committed() -> None:
     assert answer.result() == "noted a"
 
 
-def test_a_read_waits_for_what_it_saw() -> None:
-    stage = Stage()
+def test_a_read_waits_for_what_it_saw(stage: Stage) -> None:
     stage.submit(note("a"))
     seen = stage.submit(read)
     assert not seen.done
@@ -156,8 +159,7 @@ def test_a_read_waits_for_what_it_saw() -> None:
     assert seen.result() == ["a"]
 
 
-def test_an_error_waits_for_what_it_saw() -> None:
-    stage = Stage()
+def test_an_error_waits_for_what_it_saw(stage: Stage) -> None:
     stage.submit(note("a"))
     refused = stage.submit(refuse)
     assert not refused.done
@@ -165,8 +167,7 @@ def test_an_error_waits_for_what_it_saw() -> None:
     assert code_of(refused) is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_a_read_does_not_wait_for_what_came_after_it() -> None:
-    stage = Stage()
+def test_a_read_does_not_wait_for_what_came_after_it(stage: Stage) -> None:
     stage.submit(note("a"))
     seen = stage.submit(read)
     later = stage.submit(note("b"))
@@ -175,14 +176,12 @@ def test_a_read_does_not_wait_for_what_came_after_it() -> None:
     assert not later.done
 
 
-def test_without_anything_uncommitted_answers_are_there_at_once() -> None:
-    stage = Stage()
+def test_without_anything_uncommitted_answers_are_there_at_once(stage: Stage) -> None:
     assert stage.submit(read).result() == []
     assert code_of(stage.submit(refuse)) is ErrorCode.ILLEGAL_GENERATION
 
 
-def test_replies_come_in_the_order_of_the_decisions() -> None:
-    stage = Stage()
+def test_replies_come_in_the_order_of_the_decisions(stage: Stage) -> None:
     order: list[str] = []
 
     def expect(name: str, command: Command) -> None:
@@ -194,8 +193,7 @@ def test_replies_come_in_the_order_of_the_decisions() -> None:
     assert order == ["a", "read", "b", "refuse"]
 
 
-def test_who_is_answered_may_submit_at_once() -> None:
-    stage = Stage()
+def test_who_is_answered_may_submit_at_once(stage: Stage) -> None:
     order: list[str] = []
     first = stage.submit(note("a"))
     second = stage.submit(read)
@@ -210,8 +208,7 @@ def test_who_is_answered_may_submit_at_once() -> None:
     assert order == ["first", "second", "nested"]
 
 
-def test_a_parked_request_is_answered_by_another_decision() -> None:
-    stage = Stage()
+def test_a_parked_request_is_answered_by_another_decision(stage: Stage) -> None:
     waiting = stage.submit(park("t"))
     done = stage.submit(
         lambda _: Decision(records=[entry("a")], reply="leader", answers=[("t", "follower"), ("?", "nobody")])
@@ -221,13 +218,11 @@ def test_a_parked_request_is_answered_by_another_decision() -> None:
     assert (waiting.result(), done.result()) == ("follower", "leader")
 
 
-def test_a_decision_may_answer_the_very_request_that_it_parks() -> None:
-    stage = Stage()
+def test_a_decision_may_answer_the_very_request_that_it_parks(stage: Stage) -> None:
     assert stage.submit(lambda _: Decision(deferred="t", answers=[("t", "now")])).result() == "now"
 
 
-def test_a_decision_without_reply_or_token_is_a_defect() -> None:
-    stage = Stage()
+def test_a_decision_without_reply_or_token_is_a_defect(stage: Stage) -> None:
     answer = stage.submit(lambda _: Decision())
     assert code_of(answer) is ErrorCode.UNKNOWN_SERVER_ERROR
     assert "neither a reply nor a token" in str(stage.undecided[0])
@@ -250,17 +245,15 @@ def test_timers_come_back_as_commands() -> None:
     assert stage.shard.notes == ["y", "late"]
 
 
-def test_a_timer_whose_command_is_refused_does_no_harm() -> None:
-    stage = Stage()
+def test_a_timer_whose_command_is_refused_does_no_harm(stage: Stage) -> None:
     stage.submit(set_timer(TimerOrder(("x",), 5, refuse)))
     stage.runtime.advance(10)
     assert stage.host.state is HostState.ACTIVE
 
 
 @pytest.mark.parametrize("how", ["append", "commit"])
-def test_a_failed_append_drops_the_shard(how: str) -> None:
+def test_a_failed_append_drops_the_shard(stage: Stage, how: str) -> None:
     """Everyone who waits gets NOT_COORDINATOR, timers are gone, and the driver is told: no partial rollback."""
-    stage = Stage()
     parked = stage.submit(park("t"))
     stage.submit(set_timer(TimerOrder(("x",), 5, note("timer"))))
     held = stage.submit(note("a"))
@@ -278,8 +271,7 @@ def test_a_failed_append_drops_the_shard(how: str) -> None:
     assert "timer" not in stage.shard.notes
 
 
-def test_what_was_decided_with_a_failed_append_is_void() -> None:
-    stage = Stage()
+def test_what_was_decided_with_a_failed_append_is_void(stage: Stage) -> None:
     parked = stage.submit(park("t"))
     stage.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
     asked = stage.submit(
@@ -302,9 +294,10 @@ def test_what_was_decided_with_a_failed_append_is_void() -> None:
         (ErrorCode.MESSAGE_TOO_LARGE, ErrorCode.UNKNOWN_SERVER_ERROR),
     ],
 )
-def test_records_that_the_log_refuses_fail_only_their_decision(refused: ErrorCode, told: ErrorCode) -> None:
+def test_records_that_the_log_refuses_fail_only_their_decision(
+    stage: Stage, refused: ErrorCode, told: ErrorCode
+) -> None:
     """Its requests get the error, its timers and effects are void, and the shard and other requests stay."""
-    stage = Stage()
     other, parked = stage.submit(park("other")), stage.submit(park("t"))
     stage.log.refuse = refused
     asked = stage.submit(
@@ -331,8 +324,9 @@ def test_records_that_the_log_refuses_fail_only_their_decision(refused: ErrorCod
     ("refused", "note_of"),
     [(ErrorCode.NOT_ENOUGH_REPLICAS, "mended"), (ErrorCode.MESSAGE_TOO_LARGE, "smaller")],
 )
-def test_a_decision_that_is_too_large_has_a_command_of_its_own(refused: ErrorCode, note_of: str) -> None:
-    stage = Stage()
+def test_a_decision_that_is_too_large_has_a_command_of_its_own(
+    stage: Stage, refused: ErrorCode, note_of: str
+) -> None:
     stage.log.refuse = refused
     stage.submit(
         lambda _: Decision(
@@ -342,8 +336,7 @@ def test_a_decision_that_is_too_large_has_a_command_of_its_own(refused: ErrorCod
     assert stage.shard.notes == [note_of]
 
 
-def test_a_decision_may_stand_without_its_records() -> None:
-    stage = Stage()
+def test_a_decision_may_stand_without_its_records(stage: Stage) -> None:
     stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
     asked = stage.submit(
         lambda _: Decision(
@@ -358,8 +351,7 @@ def test_a_decision_may_stand_without_its_records() -> None:
     assert stage.shard.notes == ["timer"]
 
 
-def test_a_timer_whose_records_are_refused_comes_again() -> None:
-    stage = Stage()
+def test_a_timer_whose_records_are_refused_comes_again(stage: Stage) -> None:
     stage.submit(set_timer(TimerOrder(("x",), 5, note("timer"))))
     stage.log.refuse = ErrorCode.NOT_ENOUGH_REPLICAS
     stage.runtime.advance(5)
@@ -373,11 +365,10 @@ def effect(name: str) -> Command:
     return lambda _: Decision(records=[entry(name)], reply=name, after_commit=[name])
 
 
-def test_an_effect_waits_for_its_commit_and_goes_before_its_reply() -> None:
+def test_an_effect_waits_for_its_commit_and_goes_before_its_reply(stage: Stage) -> None:
     """A marker that left before PrepareCommit is committed could end a transaction that is still open for a
     successor.
     """
-    stage = Stage()
     for name in ("a", "b"):
         stage.submit(effect(name)).when_done(lambda done: stage.effects.append(f"reply {done.result()}"))
     assert stage.effects == []
@@ -388,8 +379,7 @@ def test_an_effect_waits_for_its_commit_and_goes_before_its_reply() -> None:
 
 
 @pytest.mark.parametrize("end", ["fail", "stop"])
-def test_a_shard_that_ends_before_the_commit_performs_nothing(end: str) -> None:
-    stage = Stage()
+def test_a_shard_that_ends_before_the_commit_performs_nothing(stage: Stage, end: str) -> None:
     asked = stage.submit(effect("a"))
     if end == "fail":
         stage.log.fail(ErrorCode.NOT_LEADER_OR_FOLLOWER)
@@ -412,8 +402,7 @@ def test_a_loaded_shard_performs_what_its_log_still_orders() -> None:
     assert stage.effects == ["a"]
 
 
-def test_a_defect_in_an_effect_is_logged_and_costs_nothing_else() -> None:
-    stage = Stage()
+def test_a_defect_in_an_effect_is_logged_and_costs_nothing_else(stage: Stage) -> None:
     asked = stage.submit(effect("defect in the effect"))
     stage.log.commit()
     assert asked.result() == "defect in the effect"
@@ -421,8 +410,7 @@ def test_a_defect_in_an_effect_is_logged_and_costs_nothing_else() -> None:
     assert stage.host.state is HostState.ACTIVE
 
 
-def test_stopping_refuses_who_waits_and_calls_nobody_back() -> None:
-    stage = Stage()
+def test_stopping_refuses_who_waits_and_calls_nobody_back(stage: Stage) -> None:
     parked, held = stage.submit(park("t")), stage.submit(note("a"))
     stage.host.stop()
     assert [code_of(parked), code_of(held)] == [ErrorCode.NOT_COORDINATOR] * 2
@@ -431,9 +419,8 @@ def test_stopping_refuses_who_waits_and_calls_nobody_back() -> None:
     stage.host.stop()
 
 
-def test_a_defect_in_a_decision_costs_that_request_alone() -> None:
+def test_a_defect_in_a_decision_costs_that_request_alone(stage: Stage) -> None:
     """Nothing was placed, so the state is what the log says. Waiting requests and the next command are served."""
-    stage = Stage()
     parked = stage.submit(park("t"))
     noted = stage.submit(note("a"))
     failed = stage.submit(fail)
@@ -447,8 +434,7 @@ def test_a_defect_in_a_decision_costs_that_request_alone() -> None:
     assert not stage.dropped
 
 
-def test_a_defect_in_a_replay_drops_the_shard_and_is_not_hidden() -> None:
-    stage = Stage()
+def test_a_defect_in_a_replay_drops_the_shard_and_is_not_hidden(stage: Stage) -> None:
     parked = stage.submit(park("t"))
     with pytest.raises(ZeroDivisionError):
         stage.submit(note("defect"))
@@ -534,8 +520,7 @@ def note_in_transaction(text: str) -> Command:
     return lambda _: Decision(records=[entry(text)], reply=f"pending {text}", producer=PRODUCER)
 
 
-def test_a_producers_records_are_pending_when_they_are_placed() -> None:
-    stage = Stage()
+def test_a_producers_records_are_pending_when_they_are_placed(stage: Stage) -> None:
     answer = stage.submit(note_in_transaction("a"))
     assert stage.log.items == [TransactionalRecord(PRODUCER, entry("a"))]
     assert stage.shard.pending == {7: ["a"]}

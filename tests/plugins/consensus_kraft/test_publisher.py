@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from blumfeld.metadata.image.checkpoint import metadata_batch
 from blumfeld.metadata.image.cluster_image import MetadataImage
 from blumfeld.spi.cluster import ClusterImage, ImageDelta
@@ -45,8 +47,12 @@ def image_with(*names: str, offset: int) -> MetadataImage:
     return publisher.image
 
 
-def test_a_snapshot_of_the_leader_takes_the_place_of_image_and_batches() -> None:
-    publisher = Published()
+@pytest.fixture
+def publisher() -> Published:
+    return Published()
+
+
+def test_a_snapshot_of_the_leader_takes_the_place_of_image_and_batches(publisher: Published) -> None:
     deltas: list[ImageDelta] = []
     publisher.subscribe(lambda _image, delta: deltas.append(delta))
     publisher.publish_all()
@@ -67,9 +73,8 @@ def test_a_snapshot_of_the_leader_takes_the_place_of_image_and_batches() -> None
     assert list(publisher.image.topics) == ["one", "two", "three"]
 
 
-def test_an_answer_may_lead_to_the_next_request() -> None:
+def test_an_answer_may_lead_to_the_next_request(publisher: Published) -> None:
     """Its reply is kept behind those that are being answered."""
-    publisher = Published()
     publisher.publish_all()
     answered: list[int] = []
 
@@ -97,9 +102,8 @@ def undecoded(base_offset: int, *names: str, damaged: bool = False) -> Placed:
     return placed_batch(RecordBatch(memoryview(data)), decode=False)
 
 
-def test_fetched_records_are_decoded_when_they_are_published_bit_by_bit() -> None:
+def test_fetched_records_are_decoded_when_they_are_published_bit_by_bit(publisher: Published) -> None:
     """A controller that begins in the middle finds all of them behind its image."""
-    publisher = Published()
     publisher.publish_all()
     names = [f"t{number}" for number in range(1_000)]
     publisher.uncommitted += [undecoded(0, *names[:600]), undecoded(600, *names[600:])]
@@ -114,8 +118,7 @@ def test_fetched_records_are_decoded_when_they_are_published_bit_by_bit() -> Non
     assert list(publisher.image.topics) == names
 
 
-def test_nothing_is_published_behind_records_that_cannot_be_read() -> None:
-    publisher = Published()
+def test_nothing_is_published_behind_records_that_cannot_be_read(publisher: Published) -> None:
     publisher.uncommitted += [
         undecoded(0, "first"),
         undecoded(1, "second", "third", damaged=True),
@@ -130,9 +133,10 @@ def test_nothing_is_published_behind_records_that_cannot_be_read() -> None:
     assert publisher.image.offset == 0
 
 
-def test_records_that_contradict_the_image_are_told_and_nothing_behind_them_is_published() -> None:
+def test_records_that_contradict_the_image_are_told_and_nothing_behind_them_is_published(
+    publisher: Published,
+) -> None:
     """The driver ends the node, in whatever turn they are replayed."""
-    publisher = Published()
     publisher.publish_all()
     of_no_topic = records.PartitionRecord(topic_id=b"nobody's topic..", replicas=[1], isr=[1], leader=1)
     publisher.uncommitted += [Placed(0, 1, 1, [of_no_topic], 100, 0), batch(1, "behind")]
@@ -146,10 +150,9 @@ def large_image(topics: int, offset: int) -> MetadataImage:
     return image_with(*(f"t{number}" for number in range(topics)), offset=offset)
 
 
-def test_a_large_snapshot_is_compared_over_several_turns() -> None:
+def test_a_large_snapshot_is_compared_over_several_turns(publisher: Published) -> None:
     """Readers have the old image until then, and what was committed behind the snapshot comes afterwards. A controller
     that begins meanwhile begins with the new one."""
-    publisher = Published()
     deltas: list[ImageDelta] = []
     publisher.subscribe(lambda _image, delta: deltas.append(delta))
     publisher.publish_all()
@@ -172,8 +175,7 @@ def test_a_large_snapshot_is_compared_over_several_turns() -> None:
     assert publisher.is_idle
 
 
-def test_a_second_snapshot_takes_the_place_of_one_that_is_being_compared() -> None:
-    publisher = Published()
+def test_a_second_snapshot_takes_the_place_of_one_that_is_being_compared(publisher: Published) -> None:
     publisher.publish_all()
     publisher.replace(large_image(3_000, offset=2_999))
     publisher.runtime.run_turn()
@@ -184,9 +186,8 @@ def test_a_second_snapshot_takes_the_place_of_one_that_is_being_compared() -> No
     assert publisher.image is second
 
 
-def test_a_snapshot_waits_for_a_listener_that_applies_the_delta_before() -> None:
+def test_a_snapshot_waits_for_a_listener_that_applies_the_delta_before(publisher: Published) -> None:
     """The delta is between images. A listener that dropped the rest of the one before would miss changes."""
-    publisher = Published()
     applying: list[Completion[None]] = []
 
     def listener(_image: ClusterImage, _delta: ImageDelta) -> Completion[None]:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+import pytest
+
 from blumfeld.metadata.image.cluster_image import METADATA_VERSION_FEATURE, MetadataImage
 from blumfeld.spi.cluster import ImageDelta
 from blumfeld.spi.completion import Completion
@@ -67,8 +69,14 @@ class Registering:
             asked.complete(ControllerRegistrationResponse(error_code=code))
 
 
-def test_it_asks_once_while_an_answer_is_missing_and_no_more_once_the_image_shows_it() -> None:
-    one = Registering()
+@pytest.fixture
+def one() -> Registering:
+    return Registering()
+
+
+def test_it_asks_once_while_an_answer_is_missing_and_no_more_once_the_image_shows_it(
+    one: Registering,
+) -> None:
     assert one.step() == 1
     request = one.metadata.asked[0][0]
     assert (request.controller_id, request.incarnation_id) == (1, one.parts.incarnation_id)
@@ -78,8 +86,7 @@ def test_it_asks_once_while_an_answer_is_missing_and_no_more_once_the_image_show
     assert one.step(b"another process.") == 2
 
 
-def test_an_attempt_that_failed_is_repeated_with_longer_and_longer_pauses() -> None:
-    one = Registering()
+def test_an_attempt_that_failed_is_repeated_with_longer_and_longer_pauses(one: Registering) -> None:
     one.step()
     pauses = []
     for number in range(12):
@@ -99,8 +106,7 @@ def test_an_attempt_that_failed_is_repeated_with_longer_and_longer_pauses() -> N
     assert ("warning", "this controller could not register with the active one") in one.parts.events.told
 
 
-def test_a_registration_that_the_image_shows_meanwhile_is_not_repeated() -> None:
-    one = Registering()
+def test_a_registration_that_the_image_shows_meanwhile_is_not_repeated(one: Registering) -> None:
     one.step()
     one.answer(BrokerError(ErrorCode.REQUEST_TIMED_OUT))
     one.step(one.parts.incarnation_id)
@@ -134,9 +140,8 @@ def test_the_active_controller_registers_again_behind_another_process() -> None:
     assert active.step(b"another process.") == 1
 
 
-def test_one_that_led_registers_with_the_next_if_the_image_lacks_its_process() -> None:
+def test_one_that_led_registers_with_the_next_if_the_image_lacks_its_process(one: Registering) -> None:
     """It led, and its own record wasn't committed."""
-    one = Registering()
     one.metadata.controller = ControllerId(1, 1)
     assert one.step() == 0
     one.metadata.controller = ControllerId(2, 2)

@@ -15,15 +15,18 @@ def node(disk: FakeDisk | None = None) -> KraftNode:
     return KraftNode(disk, image_sections=(AclSection(),), controller_commands=(CreateAcls(),)).start()
 
 
-def test_the_answer_comes_when_the_image_has_the_section() -> None:
-    one = node()
+@pytest.fixture
+def one() -> KraftNode:
+    return node()
+
+
+def test_the_answer_comes_when_the_image_has_the_section(one: KraftNode) -> None:
     one.ask(creation("User:k", "User:l"), CreateAclsResponse)
     assert [acl.principal for acl in one.image.section("acls").values()] == ["User:k", "User:l"]
     assert [len(delta.section_records.get("acls", ())) for delta in one.deltas if not delta.first][-1] == 2
 
 
-def test_a_section_is_there_after_a_restart_also_after_one_without_the_plug_in() -> None:
-    one = node()
+def test_a_section_is_there_after_a_restart_also_after_one_without_the_plug_in(one: KraftNode) -> None:
     one.ask(creation("User:k"), CreateAclsResponse)
     one.stop()
     disk = one.runtime.disk
@@ -37,8 +40,7 @@ def test_a_section_is_there_after_a_restart_also_after_one_without_the_plug_in()
     assert again.deltas[0].section_records["acls"][0] in again.image.section("acls").values()
 
 
-def test_a_large_decision_of_a_command_is_one_transaction() -> None:
-    one = node()
+def test_a_large_decision_of_a_command_is_one_transaction(one: KraftNode) -> None:
     before = len(one.deltas)
     one.ask(creation(*["User:k"] * 600), CreateAclsResponse)
     assert [len(delta.section_records.get("acls", ())) for delta in one.deltas[before:]] == [600]
@@ -47,8 +49,7 @@ def test_a_large_decision_of_a_command_is_one_transaction() -> None:
 
 
 @pytest.mark.parametrize("principal", ["User:foreign", "User:broken"])
-def test_a_defect_of_the_plug_in_costs_its_request_alone(principal: str) -> None:
-    one = node()
+def test_a_defect_of_the_plug_in_costs_its_request_alone(one: KraftNode, principal: str) -> None:
     with pytest.raises(BrokerError) as refused:
         one.ask(creation(principal), CreateAclsResponse)
     assert refused.value.code is ErrorCode.UNKNOWN_SERVER_ERROR

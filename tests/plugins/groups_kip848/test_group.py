@@ -49,14 +49,17 @@ def later(member_id: str = "m", epoch: int = 2) -> ConsumerGroupHeartbeatRequest
     return ConsumerGroupHeartbeatRequest(group_id="g", member_id=member_id, member_epoch=epoch)
 
 
-def test_a_cluster_without_the_feature_has_no_such_groups() -> None:
-    made = groups()
+@pytest.fixture
+def made() -> Groups:
+    return groups()
+
+
+def test_a_cluster_without_the_feature_has_no_such_groups(made: Groups) -> None:
     made.image.features = {}
     assert made.ask(first()).error_code == ErrorCode.UNSUPPORTED_VERSION
 
 
-def test_topics_that_may_not_be_described_may_not_be_subscribed_to() -> None:
-    made = groups()
+def test_topics_that_may_not_be_described_may_not_be_subscribed_to(made: Groups) -> None:
 
     def denied(operation: str, kind: str, name: str) -> bool:
         return (operation, kind, name) == ("Describe", "Topic", "u")
@@ -66,8 +69,7 @@ def test_topics_that_may_not_be_described_may_not_be_subscribed_to() -> None:
     assert refused.error_code == ErrorCode.TOPIC_AUTHORIZATION_FAILED
 
 
-def test_groups_are_described_each_by_its_own_right() -> None:
-    made = groups()
+def test_groups_are_described_each_by_its_own_right(made: Groups) -> None:
     made.ask(first())
 
     def no_group(operation: str, kind: str, name: str) -> bool:
@@ -86,8 +88,7 @@ def test_groups_are_described_each_by_its_own_right() -> None:
     assert not hidden.members
 
 
-def test_topics_that_are_gone_are_left_out_of_a_description() -> None:
-    made = groups()
+def test_topics_that_are_gone_are_left_out_of_a_description(made: Groups) -> None:
     made.ask(first(topics=("t", "u")))
     del made.image.topics["t"]
     (group,) = made.ask(ConsumerGroupDescribeRequest(group_ids=["g"])).groups
@@ -95,9 +96,9 @@ def test_topics_that_are_gone_are_left_out_of_a_description() -> None:
 
 
 def test_nothing_new_is_answered_without_a_record_a_draft_or_a_hash(
+    made: Groups,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    made = groups()
     made.ask(first())
     made.ask(later())
     shard = shard_of(made)
@@ -108,8 +109,7 @@ def test_nothing_new_is_answered_without_a_record_a_draft_or_a_hash(
     assert [order.key for order in decision.timers] == [("session", "g", "m")]
 
 
-def test_topics_are_looked_at_again_when_the_image_has_changed_and_only_then() -> None:
-    made = groups()
+def test_topics_are_looked_at_again_when_the_image_has_changed_and_only_then(made: Groups) -> None:
     made.ask(first())
     made.image.topics["t"] = topic("t", 6)
     assert made.ask(later()).member_epoch == 2
@@ -121,16 +121,14 @@ def test_topics_are_looked_at_again_when_the_image_has_changed_and_only_then() -
     assert made.ask(later(epoch=3)).member_epoch == 3
 
 
-def test_the_rack_of_a_broker_is_part_of_what_is_known_of_topics() -> None:
-    made = groups()
+def test_the_rack_of_a_broker_is_part_of_what_is_known_of_topics(made: Groups) -> None:
     made.ask(first())
     made.image.brokers[1] = BrokerImage(broker_id=1, epoch=1, incarnation_id=b"", endpoints=(), rack="r")
     made.image.features_epoch += 1
     assert made.ask(later()).member_epoch == 3
 
 
-def test_every_record_is_one_that_a_replay_understands() -> None:
-    made = groups()
+def test_every_record_is_one_that_a_replay_understands(made: Groups) -> None:
     made.ask(first())
     made.ask(first("n"))
     made.ask(later("n", -1))
@@ -138,8 +136,7 @@ def test_every_record_is_one_that_a_replay_understands() -> None:
     assert numbers == [5, 3, 7, 6, 8, 5, 3, 7, 7, 6, 8, 8, 7, 5, 3]
 
 
-def test_a_target_that_was_missing_when_a_shard_is_loaded_is_computed_at_once() -> None:
-    made = groups()
+def test_a_target_that_was_missing_when_a_shard_is_loaded_is_computed_at_once(made: Groups) -> None:
     made.ask(first())
     made.ask(first("n"))
     made.ask(later("n", -1))
@@ -149,8 +146,7 @@ def test_a_target_that_was_missing_when_a_shard_is_loaded_is_computed_at_once() 
     assert shard_of(made).groups["g"].target_epoch == 4
 
 
-def test_a_tombstone_of_what_is_not_there_makes_no_group() -> None:
-    made = groups()
+def test_a_tombstone_of_what_is_not_there_makes_no_group(made: Groups) -> None:
     made.ask(first())
     made.ask(later("m", -1))
     ended = shard_of(made).delete("g")

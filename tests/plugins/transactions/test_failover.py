@@ -41,7 +41,6 @@ from tests.plugins.transactions.rows import FRESH, ID, LIMITS, PRODUCER
 
 PARTITIONS = frozenset([("t", 0), ("t", 1)])
 LEADERS = {0: 1, 1: 2}
-GENERATIONS = pytest.mark.parametrize("version", [0, 2])
 TIMEOUT_MS = 60_000
 
 
@@ -200,10 +199,14 @@ def both(cluster: Cluster, epoch: int, *, commit: bool = True) -> list[tuple[int
     return [(index, commit, epoch, cluster.log.epoch) for index in (0, 1)]
 
 
-@GENERATIONS
-def test_before_prepare_commit_is_written(version: int) -> None:
+@pytest.fixture(params=[0, 2])
+def cluster(request: pytest.FixtureRequest) -> Cluster:
+    """Of each generation."""
+    return Cluster(request.param)
+
+
+def test_before_prepare_commit_is_written(cluster: Cluster) -> None:
     """The decision is lost, and no marker was sent by it. The producer asks again."""
-    cluster = Cluster(version)
     cluster.begin()
     cluster.log.hold = True
     asked = cluster.end()
@@ -215,10 +218,8 @@ def test_before_prepare_commit_is_written(version: int) -> None:
     assert cluster.sent == both(cluster, cluster.known.epoch)
 
 
-@GENERATIONS
-def test_before_prepare_commit_is_written_and_nobody_asks_again(version: int) -> None:
+def test_before_prepare_commit_is_written_and_nobody_asks_again(cluster: Cluster) -> None:
     """Then the timeout aborts."""
-    cluster = Cluster(version)
     cluster.begin()
     cluster.log.hold = True
     cluster.end()
@@ -229,10 +230,8 @@ def test_before_prepare_commit_is_written_and_nobody_asks_again(version: int) ->
     assert cluster.known.state is State.COMPLETE_ABORT
 
 
-@GENERATIONS
-def test_prepare_commit_survives_before_its_answer(version: int) -> None:
+def test_prepare_commit_survives_before_its_answer(cluster: Cluster) -> None:
     """The former coordinator knew of no commit: it sent neither an answer nor markers."""
-    cluster = Cluster(version)
     cluster.begin()
     cluster.log.hold = True
     asked = cluster.end()
@@ -245,9 +244,7 @@ def test_prepare_commit_survives_before_its_answer(version: int) -> None:
     assert cluster.end(0).result().error_code == 0
 
 
-@GENERATIONS
-def test_before_a_marker(version: int) -> None:
-    cluster = Cluster(version)
+def test_before_a_marker(cluster: Cluster) -> None:
     cluster.begin()
     cluster.end().result()
     late = cluster.fail_over()
@@ -259,10 +256,8 @@ def test_before_a_marker(version: int) -> None:
     assert cluster.known.state is State.COMPLETE_COMMIT
 
 
-@GENERATIONS
-def test_between_two_markers(version: int) -> None:
+def test_between_two_markers(cluster: Cluster) -> None:
     """Both are written again. Where one is already, the second ends nothing."""
-    cluster = Cluster(version)
     cluster.begin()
     cluster.end().result()
     cluster.answer([cluster.requests.pop(0)])
@@ -275,11 +270,9 @@ def test_between_two_markers(version: int) -> None:
     assert (len(cluster.log.items), cluster.known.state) == (written, State.COMPLETE_COMMIT)
 
 
-@GENERATIONS
 @pytest.mark.parametrize("lost", [0, 1])
-def test_after_the_markers_before_complete_commit_is_committed(version: int, lost: int) -> None:
+def test_after_the_markers_before_complete_commit_is_committed(cluster: Cluster, lost: int) -> None:
     """Whether the record survives or not, the transaction is complete once."""
-    cluster = Cluster(version)
     cluster.begin()
     cluster.end().result()
     cluster.log.hold = True
@@ -294,9 +287,7 @@ def test_after_the_markers_before_complete_commit_is_committed(version: int, los
     )  # Empty, Ongoing, Prepare, Complete
 
 
-@GENERATIONS
-def test_after_complete_commit_before_the_answer_to_end_txn(version: int) -> None:
-    cluster = Cluster(version)
+def test_after_complete_commit_before_the_answer_to_end_txn(cluster: Cluster) -> None:
     cluster.begin()
     first = cluster.end().result()
     cluster.answer()
@@ -348,9 +339,7 @@ def test_a_timeout_in_the_last_epoch_that_a_failover_interrupts() -> None:
     assert (cluster.known.producer_id, cluster.known.epoch) == (FRESH, 0)
 
 
-@GENERATIONS
-def test_a_timeout_does_not_abort_what_is_being_committed(version: int) -> None:
-    cluster = Cluster(version)
+def test_a_timeout_does_not_abort_what_is_being_committed(cluster: Cluster) -> None:
     cluster.begin()
     cluster.log.hold = True
     asked = cluster.end()
@@ -362,10 +351,8 @@ def test_a_timeout_does_not_abort_what_is_being_committed(version: int) -> None:
     assert cluster.sent == both(cluster, cluster.known.epoch)
 
 
-@GENERATIONS
-def test_a_fence_is_continued_by_the_next_coordinator(version: int) -> None:
+def test_a_fence_is_continued_by_the_next_coordinator(cluster: Cluster) -> None:
     """A second producer asked for the id. The first one's transaction is aborted whichever coordinator it meets."""
-    cluster = Cluster(version)
     cluster.begin()
     init = InitProducer(transactional_id=ID, timeout_ms=TIMEOUT_MS)
     assert cluster.submit(init).result().error_code == ErrorCode.CONCURRENT_TRANSACTIONS
@@ -376,10 +363,8 @@ def test_a_fence_is_continued_by_the_next_coordinator(version: int) -> None:
     assert cluster.submit(init).result().producer_epoch == 2
 
 
-@GENERATIONS
-def test_a_shard_that_is_dropped_and_reloaded_in_its_epoch(version: int) -> None:
+def test_a_shard_that_is_dropped_and_reloaded_in_its_epoch(cluster: Cluster) -> None:
     """The record of the end was lost by the disk. Markers that are under way count, and all is completed once."""
-    cluster = Cluster(version)
     cluster.begin()
     cluster.end().result()
     cluster.answer([cluster.requests.pop(0)])

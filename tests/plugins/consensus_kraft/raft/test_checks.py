@@ -16,6 +16,11 @@ from tests.plugins.consensus_kraft.raft.one_replica import ME, Replica, replies,
 DISK_A, DISK_B = b"A" * 16, b"B" * 16
 
 
+@pytest.fixture
+def replica() -> Replica:
+    return Replica("112")
+
+
 def test_a_pre_vote_of_an_older_epoch_is_fenced() -> None:
     assert Replica("112").vote(1, (1, 9), pre=True).error is ErrorCode.FENCED_LEADER_EPOCH
 
@@ -38,9 +43,8 @@ def test_a_pre_vote_of_an_older_epoch_is_fenced() -> None:
     ],
 )
 def test_a_vote_that_no_replica_can_ask_for_is_invalid(
-    epoch: int, last: tuple[int, int], candidate: int, pre: bool
+    replica: Replica, epoch: int, last: tuple[int, int], candidate: int, pre: bool
 ) -> None:
-    replica = Replica("112")
     assert replica.vote(epoch, last, candidate=candidate, pre=pre).error is ErrorCode.INVALID_REQUEST
     assert replica.raft.epoch == 2
 
@@ -60,15 +64,13 @@ LEAP = 2 + EPOCH_LEAP_MAX
 
 @pytest.mark.parametrize("pre", [False, True])
 @pytest.mark.parametrize("epoch", [LEAP + 1, EPOCH_MAX, EPOCH_MAX + 1])
-def test_a_vote_that_leaps_is_refused(epoch: int, pre: bool) -> None:
-    replica = Replica("112")
+def test_a_vote_that_leaps_is_refused(replica: Replica, epoch: int, pre: bool) -> None:
     assert replica.vote(epoch, (2, 9), pre=pre) == VoteAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 2)
     assert isinstance(replica.raft.role, Unattached)
 
 
 @pytest.mark.parametrize("epoch", [LEAP + 1, EPOCH_MAX])
-def test_the_begin_and_the_end_of_an_epoch_that_leaps_are_refused(epoch: int) -> None:
-    replica = Replica("112")
+def test_the_begin_and_the_end_of_an_epoch_that_leaps_are_refused(replica: Replica, epoch: int) -> None:
     assert begin(replica, BeginEpoch(epoch, 2, ME)) == EpochAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 2)
     (answer,) = replies(replica.raft.end_epoch(EndEpoch(epoch, 2, (ME,)), 0.0))
     assert answer == EpochAnswer(ErrorCode.UNKNOWN_LEADER_EPOCH, 2)
@@ -87,8 +89,7 @@ def test_a_small_leap_behind_the_last_epoch_is_refused() -> None:
     assert replica.vote(EPOCH_MAX, (2, 9)).granted
 
 
-def test_no_request_comes_from_this_replica_itself() -> None:
-    replica = Replica("112")
+def test_no_request_comes_from_this_replica_itself(replica: Replica) -> None:
     assert replica.vote(3, (2, 9), candidate=ME).error is ErrorCode.INVALID_REQUEST
     assert begin(replica, BeginEpoch(3, ME.id, ME)).error is ErrorCode.INVALID_REQUEST
     (answer,) = replies(replica.raft.end_epoch(EndEpoch(3, ME.id, ()), 0.0))
@@ -101,14 +102,12 @@ def begin(replica: Replica, request: BeginEpoch) -> EpochAnswer:
     return answer
 
 
-def test_a_leader_of_an_older_epoch_is_fenced() -> None:
-    replica = Replica("112")
+def test_a_leader_of_an_older_epoch_is_fenced(replica: Replica) -> None:
     assert begin(replica, BeginEpoch(1, 2, ME)) == EpochAnswer(ErrorCode.FENCED_LEADER_EPOCH, 2, -1)
     assert isinstance(replica.raft.role, Unattached)
 
 
-def test_a_leader_without_a_node_id_is_refused() -> None:
-    replica = Replica("112")
+def test_a_leader_without_a_node_id_is_refused(replica: Replica) -> None:
     assert begin(replica, BeginEpoch(3, -1, ME)).error is ErrorCode.INVALID_REQUEST
     assert replica.raft.epoch == 2
 

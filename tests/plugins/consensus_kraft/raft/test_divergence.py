@@ -39,6 +39,11 @@ def at(offset: int, last_epoch: int, epoch: int = EPOCH) -> FetchRequest:
 # The leader's answer
 
 
+@pytest.fixture
+def replica() -> Replica:
+    return follower("112")
+
+
 @pytest.mark.parametrize(
     ("offset", "last_epoch", "found"),
     [
@@ -192,8 +197,7 @@ def test_a_log_may_be_cut_down_to_what_is_committed() -> None:
 # Records
 
 
-def test_records_are_appended_and_the_next_fetch_waits_for_their_flush() -> None:
-    replica = follower("112")
+def test_records_are_appended_and_the_next_fetch_waits_for_their_flush(replica: Replica) -> None:
     batch = [Entry(EPOCH, "new")]
     assert replica.hears(told(3, records=batch), 10.0) == [effects.Append(batch)]
     replica.log.append(batch)
@@ -214,15 +218,13 @@ def test_a_follower_that_starts_with_unflushed_records_fetches_when_they_are_flu
 # Answers that come late, or say nothing
 
 
-def test_an_answer_of_a_node_that_does_not_lead_is_passed_over() -> None:
-    replica = follower("112")
+def test_an_answer_of_a_node_that_does_not_lead_is_passed_over(replica: Replica) -> None:
     ((_, request),) = sent(replica.out)
     assert isinstance(request, FetchRequest)
     assert replica.raft.answered(3, request, told(3), 10.0) == []
 
 
-def test_an_answer_that_comes_after_the_fetch_timeout_is_passed_over() -> None:
-    replica = follower("112")
+def test_an_answer_that_comes_after_the_fetch_timeout_is_passed_over(replica: Replica) -> None:
     ((node_id, request),) = sent(replica.out)
     assert isinstance(request, FetchRequest)
     replica.prospective(float(SETTINGS.fetch_timeout_ms))
@@ -230,8 +232,7 @@ def test_an_answer_that_comes_after_the_fetch_timeout_is_passed_over() -> None:
     assert isinstance(replica.raft.role, Prospective)
 
 
-def test_an_answer_to_a_fetch_from_before_the_log_changed_is_passed_over() -> None:
-    replica = follower("112")
+def test_an_answer_to_a_fetch_from_before_the_log_changed_is_passed_over(replica: Replica) -> None:
     ((_, request),) = sent(replica.out)
     assert isinstance(request, FetchRequest)
     replica.log.append([Entry(EPOCH, "new")])
@@ -240,16 +241,14 @@ def test_an_answer_to_a_fetch_from_before_the_log_changed_is_passed_over() -> No
     assert out == [effects.Send(LEADER, FetchRequest(ME, EPOCH, 4, EPOCH, 0))]
 
 
-def test_an_error_puts_off_nothing_and_the_fetch_is_repeated_after_a_pause() -> None:
-    replica = follower("112")
+def test_an_error_puts_off_nothing_and_the_fetch_is_repeated_after_a_pause(replica: Replica) -> None:
     assert replica.hears(FetchAnswer(ErrorCode.UNKNOWN_SERVER_ERROR, EPOCH, LEADER), 500.0) == []
     assert replica.deadline_ms == SETTINGS.fetch_timeout_ms
     assert sent(replica.raft.tick(500 + SETTINGS.retry_backoff_ms - 1)) == []
     assert len(sent(replica.raft.tick(500 + SETTINGS.retry_backoff_ms))) == 1
 
 
-def test_a_fetch_without_an_answer_is_repeated_after_a_pause() -> None:
-    replica = follower("112")
+def test_a_fetch_without_an_answer_is_repeated_after_a_pause(replica: Replica) -> None:
     ((_, request),) = sent(replica.out)
     assert replica.raft.send_failed(LEADER, request, 500.0) == []
     assert replica.raft.next_deadline_ms == 500 + SETTINGS.retry_backoff_ms

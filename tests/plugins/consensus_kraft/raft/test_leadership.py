@@ -33,6 +33,11 @@ def committed(out: list[effects.Effect]) -> list[int]:
 # The high watermark
 
 
+@pytest.fixture
+def replica() -> Replica:
+    return Replica("112").leading()
+
+
 @pytest.mark.parametrize(
     ("own_flushed", "ends", "high_watermark"),
     [
@@ -78,9 +83,8 @@ def test_the_leaders_unflushed_end_commits_nothing() -> None:
     assert committed(replica.raft.log_changed(NOW_MS)) == [4]
 
 
-def test_records_of_an_older_epoch_are_committed_with_one_of_the_leaders_own() -> None:
+def test_records_of_an_older_epoch_are_committed_with_one_of_the_leaders_own(replica: Replica) -> None:
     """Raft's rule 5.4.2: else a later leader may still replace them."""
-    replica = Replica("112").leading()
     answer = replica.fetched_by(2, 3, 2)
     assert (committed(replica.out), answer.high_watermark) == ([], -1)
     answer = replica.fetched_by(2, 4, 3)
@@ -104,8 +108,7 @@ def test_a_static_voter_is_its_node_whatever_directory_it_names() -> None:
     assert leader.observers(NOW_MS) == []
 
 
-def test_a_fetch_from_where_the_logs_diverge_says_nothing_of_a_flushed_end() -> None:
-    replica = Replica("112").leading()
+def test_a_fetch_from_where_the_logs_diverge_says_nothing_of_a_flushed_end(replica: Replica) -> None:
     answer = replica.fetched_by(2, 9, 2)
     assert answer.diverging is not None
     assert committed(replica.out) == []
@@ -124,8 +127,7 @@ def test_a_reader_without_a_node_id_is_no_observer() -> None:
 # The check of the quorum
 
 
-def test_a_leader_that_no_majority_fetches_from_resigns() -> None:
-    replica = Replica("112").leading()
+def test_a_leader_that_no_majority_fetches_from_resigns(replica: Replica) -> None:
     replica.raft.tick(NOW_MS + CHECK_MS - 1)
     assert isinstance(replica.raft.role, Leader)
     out = replica.raft.tick(NOW_MS + CHECK_MS)
@@ -134,8 +136,7 @@ def test_a_leader_that_no_majority_fetches_from_resigns() -> None:
     assert [(node, type(request)) for node, request in sent(out)] == [(2, EndEpoch), (3, EndEpoch)]
 
 
-def test_a_replica_that_leads_asks_to_be_woken() -> None:
-    replica = Replica("112").leading()
+def test_a_replica_that_leads_asks_to_be_woken(replica: Replica) -> None:
     assert replica.raft.next_deadline_ms == NOW_MS + BEGIN_MS
 
 
@@ -153,9 +154,8 @@ def test_observers_do_not_keep_a_leader() -> None:
     assert leader.quorum_is_lost(NOW_MS + CHECK_MS)
 
 
-def test_a_voter_whose_log_diverges_keeps_the_leader() -> None:
+def test_a_voter_whose_log_diverges_keeps_the_leader(replica: Replica) -> None:
     """It fetches, and will follow: the leader is not cut off."""
-    replica = Replica("112").leading()
     replica.fetched_by(2, 9, 2, now_ms=NOW_MS + 1_000)
     replica.raft.tick(NOW_MS + CHECK_MS)
     assert isinstance(replica.raft.role, Leader)

@@ -14,6 +14,11 @@ from blumfeld_consensus_kraft.raft.voters import ReplicaKey
 from tests.plugins.consensus_kraft.raft.one_replica import Replica, kinds, only
 
 
+@pytest.fixture
+def replica() -> Replica:
+    return Replica("112")
+
+
 @pytest.mark.parametrize("pre", [False, True], ids=["vote", "pre-vote"])
 @pytest.mark.parametrize(
     ("last", "granted"),
@@ -33,15 +38,13 @@ def test_a_log_is_compared_by_its_last_epoch_and_then_by_its_end(
     assert answer == VoteAnswer(ErrorCode.NONE, 2 if pre else 4, granted=granted)
 
 
-def test_unflushed_records_of_the_voter_count() -> None:
+def test_unflushed_records_of_the_voter_count(replica: Replica) -> None:
     """It has them, whatever a power cut takes: as in Kafka, its log's end decides."""
-    replica = Replica("112")
     replica.log.flushed_end_offset = 1
     assert not replica.vote(4, (2, 2)).granted
 
 
-def test_a_vote_is_given_once_an_epoch() -> None:
-    replica = Replica("112")
+def test_a_vote_is_given_once_an_epoch(replica: Replica) -> None:
     assert replica.vote(3, (2, 3), candidate=2).granted
     assert not replica.vote(3, (2, 9), candidate=3).granted
     assert replica.raft.voted == ReplicaKey(2)
@@ -53,14 +56,12 @@ def test_a_vote_is_remembered_across_a_restart() -> None:
     assert replica.vote(3, (2, 3), candidate=2).granted
 
 
-def test_a_vote_for_one_disk_is_none_for_another_disk_of_the_same_node() -> None:
-    replica = Replica("112")
+def test_a_vote_for_one_disk_is_none_for_another_disk_of_the_same_node(replica: Replica) -> None:
     assert replica.vote(3, (2, 3), candidate=ReplicaKey(2, b"A" * 16)).granted
     assert not replica.vote(3, (2, 3), candidate=ReplicaKey(2, b"B" * 16)).granted
 
 
-def test_a_vote_is_on_the_device_before_it_is_told() -> None:
-    replica = Replica("112")
+def test_a_vote_is_on_the_device_before_it_is_told(replica: Replica) -> None:
     replica.vote(3, (2, 3), candidate=2)
     told = replica.out.index(only(replica.out, effects.Reply))
     assert effects.Persist(3, -1, ReplicaKey(2)) in replica.out[:told]
