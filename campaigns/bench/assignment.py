@@ -9,7 +9,6 @@ assignments follow one another. Times count from when a heartbeat was due, so a 
 from __future__ import annotations
 
 import argparse
-import os
 import random
 import tempfile
 import time
@@ -27,6 +26,7 @@ from blumfeld_bench.rebalance.members.crowd import Crowd, undisturbed
 from blumfeld_bench.rebalance.members.member import FAR_NS, Group
 from blumfeld_bench.rebalance.members.ownership import Ownership
 from blumfeld_bench.runs.servers import Server
+from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.rivals import start, this_build
 
@@ -179,26 +179,18 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--interval", type=int, default=5000, help="of heartbeats, ms (default 5000)")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument(
-        "--dir", help="for the broker's files, e.g. /dev/shm: making 10000 partitions is no measure"
-    )
-    parser.add_argument(
         "--no-checkpoint",
         action="store_true",
         help="without the broker's checkpoint of all partitions every 5 s, which has stalls of its own",
     )
-    parser.add_argument(
-        "--first", action="store_true", help="let the broker go before whatever else runs on this machine"
-    )
     asked = parser.parse_args(arguments)
     if not 0 <= asked.change < asked.members:
         parser.error("there must be members left")
-    with tempfile.TemporaryDirectory(prefix="blumfeld-assignment-", dir=asked.dir) as folder:
+    with tempfile.TemporaryDirectory(prefix="blumfeld-assignment-") as folder:
         settings = _settings(asked.interval, asked.no_checkpoint)
         server = start(this_build(settings), Path(folder) / "server")
         try:
-            if asked.first:
-                os.sched_setscheduler(server.pid, os.SCHED_RR, os.sched_param(1))
-            phases = _run(server, asked, Console())
+            phases = _run(server, asked, make_console())
         finally:
             server.stop()
     figures.save(asked.out, phases)

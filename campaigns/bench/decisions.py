@@ -16,7 +16,6 @@ from types import SimpleNamespace
 from typing import Any, TypeVar, cast
 
 import msgspec
-from rich.console import Console
 from rich.table import Table
 
 from blumfeld.config.values import BrokerConfig
@@ -36,6 +35,7 @@ from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest
 from blumfeld.wire.messages.create_topics import CreatableTopic, CreateTopicsRequest
 from blumfeld.wire.messages.delete_topics import DeleteTopicsRequest, DeleteTopicState
 from blumfeld.wire.schema import Message
+from blumfeld_bench.terminal import make_console
 from blumfeld_kit.fakes.loop import SimulatedLoop
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from campaigns import figures
@@ -306,7 +306,7 @@ def main() -> None:
     for partitions in args.partitions:
         for topics in (1, partitions // 10):
             measures += measure(partitions, topics)
-            Console().print(table_of(measures[-WORKS:]))
+            make_console().print(table_of(measures[-WORKS:]))
     figures.save(args.out, measures)
 
 

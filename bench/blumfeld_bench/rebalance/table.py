@@ -7,8 +7,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from rich.console import Group, RenderableType
-from rich.padding import Padding
-from rich.table import Table
 from rich.text import Text
 
 from blumfeld_bench.rebalance.findings import (
@@ -22,6 +20,7 @@ from blumfeld_bench.rebalance.findings import (
 )
 from blumfeld_bench.rebalance.result import RebalanceResult
 from blumfeld_bench.report.narrative import machine_words
+from blumfeld_bench.report.table import item, plain_table
 
 FIXED = ("members", "event", "protocol")
 FIGURES = ("stable s", "converged s", "member's pause s", "partition's pause s", "CPU s")
@@ -97,25 +96,21 @@ def sentences_of(result: RebalanceResult) -> Iterator[tuple[str, bool]]:
 def rebalance_table(result: RebalanceResult) -> RenderableType:
     """Return the table for the terminal."""
     head, rows = rows_of(result)
-    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for nth, title in enumerate(head):
         table.add_column(title, justify="left" if 0 < nth <= len(FIXED) else "right")
     for row in rows:
         table.add_row(*row)
     parts: list[RenderableType] = [Text(run_words(result), style="bold")]
     parts += [Text(machine_words(result.machine), style="dim")]
-    parts += [_item(words, "dim") for words in settings_words(result)]
+    parts += [item(words, "dim") for words in settings_words(result)]
     parts += [Text(), table, Text(), Text(LEGEND, style="dim")]
     parts += [Text("\nVerdict", style="bold")]
-    parts += [_item(words, "bold" if different else "") for words, different in sentences_of(result)]
+    parts += [item(words, "bold" if different else "") for words, different in sentences_of(result)]
     warned = list(cautions_of(result))
     if warned:
-        parts += [Text("\nKeep in mind", style="bold yellow"), *(_item(words) for words in warned)]
+        parts += [Text("\nKeep in mind", style="bold yellow"), *(item(words) for words in warned)]
     return Group(*parts)
-
-
-def _item(text: str, style: str = "") -> RenderableType:
-    return Padding(Text(f"• {text}", style=style), (0, 0, 0, 2))
 
 
 def markdown_of(result: RebalanceResult, plots: Sequence[tuple[str, str]]) -> str:

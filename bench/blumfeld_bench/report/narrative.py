@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from blumfeld_bench.result import Machine, Placement, Result, Variant
 from blumfeld_bench.statistics.cells import (
@@ -238,8 +238,7 @@ def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
     return found
 
 
-def _durability_caution(result: Result) -> list[str]:
-    found = []
+def _durability_caution(result: Result) -> Iterator[str]:
     for acks in sorted({step.produce.acks for step in result.workload.steps if step.produce} - {0}):
         by_meaning: dict[str, list[str]] = {}
         for variant in result.variants:
@@ -249,26 +248,22 @@ def _durability_caution(result: Result) -> list[str]:
                 f"{', '.join(labels)}: {meaning or 'not known'}" for meaning, labels in by_meaning.items()
             )
             name = "all" if acks == -1 else acks
-            found.append(f"An ack (acks={name}) is not the same thing for all of them. {' | '.join(each)}.")
-    return found
+            yield (f"An ack (acks={name}) is not the same thing for all of them. {' | '.join(each)}.")
 
 
-def _unreached_cautions(steps: Sequence[StepCells]) -> list[str]:
-    found = []
+def _unreached_cautions(steps: Sequence[StepCells]) -> Iterator[str]:
     for cells in steps:
         shares = ((cell, offered_share(cell)) for cell in cells.cells)
         short = [cell for cell, share in shares if share is not None and share < REACHED_SHARE]
         if short:
             said = ", ".join(f"{cell.variant.label} {offered_words(cell)}" for cell in short)
-            found.append(
+            yield (
                 f"{cells.step.name}: the offered rate was not reached ({said}): a queue grew for as long as the step "
                 "lasted, and latencies say how long that was."
             )
-    return found
 
 
-def _driver_cautions(steps: Sequence[StepCells]) -> list[str]:
-    found = []
+def _driver_cautions(steps: Sequence[StepCells]) -> Iterator[str]:
     for cells in steps:
         limited = [cell for cell in cells.cells if cell.is_the_drivers]
         if not limited:
@@ -280,13 +275,11 @@ def _driver_cautions(steps: Sequence[StepCells]) -> list[str]:
             if share > CEILING_SHARE
             else f"its busiest process works {max(cell.busy for cell in limited):.0%} of the time"
         )
-        found.append(f"{cells.step.name}: the driver's limit, not the broker's, for {labels} ({why}).")
-    return found
+        yield (f"{cells.step.name}: the driver's limit, not the broker's, for {labels} ({why}).")
 
 
-def _late_cautions(steps: Sequence[StepCells]) -> list[str]:
+def _late_cautions(steps: Sequence[StepCells]) -> Iterator[str]:
     """Yield the steps in which the driver's own lateness is a large part of the latency shown."""
-    found = []
     for cells in steps:
         late = [
             f"{cell.variant.label} {cell.late_us:,.0f} of {p99:,.0f} µs"
@@ -296,11 +289,10 @@ def _late_cautions(steps: Sequence[StepCells]) -> list[str]:
             and cell.late_us > LATE_SHARE * p99
         ]
         if late:
-            found.append(
+            yield (
                 f"{cells.step.name}: the driver itself sent late for want of a core (p99: {'; '.join(late)}). "
                 "That is in the latencies of the ack."
             )
-    return found
 
 
 def marks_legend() -> str:

@@ -211,13 +211,17 @@ def _latency_axis(axes: Axes, seen: Sequence[float]) -> None:
     least, most = min(seen, default=0.0), max(seen, default=1.0)
     if least > 0 and most / least > LATENCY_LOG_FROM:
         axes.set_yscale("log")
-        axes.yaxis.set_major_locator(LogLocator(subs=log_marks(least, most)))
-        axes.yaxis.set_minor_formatter(NullFormatter())
+        _log_scale(axes.yaxis, least, most)
         axes.set_ylabel("ms (log scale)")
     else:
         axes.set_ylim(0, most * 1.1)
         axes.set_ylabel("ms")
     axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
+
+
+def _log_scale(axis: Any, least: float, most: float) -> None:
+    axis.set_major_locator(LogLocator(subs=log_marks(least, most)))
+    axis.set_minor_formatter(NullFormatter())
 
 
 def _ceiling_line(axes: Axes, cells: StepCells, most: float) -> None:
@@ -443,8 +447,7 @@ def _value_axis(axes: Axes, unit: str) -> None:
     axes.set_xscale("log")
     least, most = axes.get_xlim()
     if least > 0 and most / least > LOG_FROM:
-        axes.xaxis.set_major_locator(LogLocator(subs=log_marks(least, most)))
-        axes.xaxis.set_minor_formatter(NullFormatter())
+        _log_scale(axes.xaxis, least, most)
         axes.set_xlabel(f"{unit} (log scale)")
     else:
         axes.set_xscale("linear")

@@ -160,11 +160,11 @@ def result_table(result: Result) -> RenderableType:
 def _parts(result: Result, steps: Sequence[StepCells], findings: Conclusion) -> Iterator[RenderableType]:
     yield Text(run_words(result), style="bold")
     yield Text(machine_words(result.machine), style="dim")
-    yield from (_item(variant_words(variant), "dim") for variant in result.variants)
+    yield from (item(variant_words(variant), "dim") for variant in result.variants)
     differing = differences(result.variants)
     if differing:
         yield Text("What differs", style="bold")
-        yield from map(_item, differing)
+        yield from map(item, differing)
     for cells in steps:
         yield Text()
         yield Text(cells.step.name, style="bold")
@@ -178,23 +178,29 @@ def _parts(result: Result, steps: Sequence[StepCells], findings: Conclusion) -> 
         several = len(steps) > 1
         for one in (*findings.differences, *findings.others):
             sentence = f"{one.step}: {one.sentence}" if several else one.sentence
-            yield _item(sentence, "bold" if one.different else "")
+            yield item(sentence, "bold" if one.different else "")
     for sentence in findings.sustained:
-        yield _item(sentence)
+        yield item(sentence)
     warned = cautions(result, steps)
     if warned:
         yield Text("\nKeep in mind", style="bold yellow")
-        yield from (_item(line) for line in warned)
+        yield from (item(line) for line in warned)
     yield Text()
     yield Text(marks_legend(), style="dim")
 
 
-def _item(text: str, style: str = "") -> RenderableType:
+def plain_table() -> Table:
+    """Return an empty table without lines."""
+    return Table(show_edge=False, pad_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
+
+
+def item(text: str, style: str = "") -> RenderableType:
+    """Return a line of a list."""
     return Padding(Text(f"• {text}", style=style), (0, 0, 0, 2))
 
 
 def _step_table(cells: StepCells, findings: Conclusion) -> Table:
-    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     table.add_column("", no_wrap=True)
     for cell in cells.cells:
         table.add_column(Text(cell.variant.label), justify="right", overflow="fold", max_width=WORDS_COLUMNS)
@@ -207,7 +213,7 @@ def _step_table(cells: StepCells, findings: Conclusion) -> Table:
 
 def _overview(steps: Sequence[StepCells], findings: Conclusion) -> Table:
     measures, rows = headline_rows(steps, findings)
-    table = Table(show_edge=False, pad_edge=False, box=None, header_style="bold", padding=(0, 2, 0, 0))
+    table = plain_table()
     for title in ("step", "variant"):
         table.add_column(title, overflow="fold", max_width=NAME_COLUMNS)
     for measure in measures:

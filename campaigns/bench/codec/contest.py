@@ -1,15 +1,12 @@
 """The wire codec beside kio's and kafka-python's, in one process.
 
-``python -m campaigns codec [--rounds 10] [--only Metadata] [--instructions 20] [--out FILE]``. Before anything is
+``python -m campaigns codec [--rounds 10] [--only Metadata] [--out FILE]``. Before anything is
 timed, each rival has encoded the same message to the same bytes (:mod:`campaigns.bench.codec.rivals`).
 
 A round times all codecs one after the other, then again in reverse order. A time is the least of several stretches of
 CPU time, so that it excludes interruptions by other processes. Garbage collection is off, as in ``timeit``. That
 favours codecs whose objects the collector would have to visit; it need not visit ours. A ratio is taken over the
 rounds' ratios; its interval is that of :mod:`blumfeld_bench.statistics.intervals`.
-
-``--instructions N`` has callgrind count in a process of its own: (I(2N) - I(N)) / N, which other processes don't
-affect.
 """
 
 from __future__ import annotations
@@ -28,7 +25,6 @@ from rich.table import Table
 from blumfeld_bench.runs.machine import this_machine
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
-from campaigns.bench.codec.instructions import Count, counting
 from campaigns.bench.codec.messages import cases
 from campaigns.bench.codec.rivals import Contestant, contestants
 
@@ -36,8 +32,6 @@ STRETCH_S = 0.005
 """Length of a timed stretch: long enough for the CPU clock, short enough to fall between two interruptions."""
 STRETCHES = 4
 DIRECTIONS = ("encode", "decode")
-COUNTED_US = 1000.0
-"""Least work that callgrind counts, so that the interpreter's adaptive specialisation does not show."""
 
 
 @attrs.frozen
@@ -50,7 +44,6 @@ class Beside:
     """Their time divided by ours."""
     interval: tuple[float, float]
     """The 95 % interval."""
-    instructions: float | None = None
 
 
 @attrs.frozen
@@ -62,16 +55,12 @@ class Row:
     direction: str
     ours_us: float
     rivals: list[Beside]
-    instructions: float | None = None
 
 
 def main() -> None:
     """Parse arguments, measure, print the table; write it with ``--out``."""
     parser = figures.options("codec", __doc__, peer=False, rounds=10)
     parser.add_argument("--only", default="", metavar="TEXT", help="messages whose name holds this")
-    parser.add_argument(
-        "--instructions", type=int, default=0, metavar="N", help="count them, too, over N and 2N"
-    )
     asked = parser.parse_args()
     machine = this_machine()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
@@ -82,9 +71,6 @@ def main() -> None:
         ours, rivals, absent = contestants(case)
         missing += absent
         rows += [measure(case.name, direction, ours, rivals, asked.rounds) for direction in DIRECTIONS]
-    if asked.instructions:
-        with counting() as count:
-            rows = [counted(row, count, asked.instructions) for row in rows]
     console = make_console()
     console.print(table(rows, asked.rounds))
     for line in missing:
@@ -135,16 +121,6 @@ def _beside(name: str, ours: Sequence[float], theirs: Sequence[float]) -> Beside
     return Beside(name, statistics.median(theirs) * 1e6, *figures.ratio(ours, theirs))
 
 
-def counted(row: Row, count: Count, times: int) -> Row:
-    """Return the row with instructions added."""
-
-    def of(name: str, median_us: float) -> float:
-        return count(name, row.case, row.direction, max(times, round(COUNTED_US / median_us)))
-
-    rivals = [attrs.evolve(one, instructions=of(one.name, one.median_us)) for one in row.rivals]
-    return attrs.evolve(row, instructions=of("blumfeld", row.ours_us), rivals=rivals)
-
-
 def table(rows: Sequence[Row], rounds: int) -> Table:
     """Return a row for each message and direction: each codec's time, and how many times faster ours is."""
     title = f"CPU time of one message, median of {rounds} rounds; ours is faster by (95 % interval)"
@@ -154,18 +130,14 @@ def table(rows: Sequence[Row], rounds: int) -> Table:
     )
     for row in rows:
         beside = {one.name: one for one in row.rivals}
-        cells = [_cell(beside[name], row) if name in beside else "–" for name in names]
-        ours = f"{row.ours_us:,.2f}" + (f"\n{row.instructions:,.0f} instr." if row.instructions else "")
-        shown.add_row(row.case, f"{row.size_bytes:,}", row.direction, ours, *cells)
+        cells = [_cell(beside[name]) if name in beside else "–" for name in names]
+        shown.add_row(row.case, f"{row.size_bytes:,}", row.direction, f"{row.ours_us:,.2f}", *cells)
     return shown
 
 
-def _cell(one: Beside, row: Row) -> str:
+def _cell(one: Beside) -> str:
     low, high = one.interval
-    text = f"{one.median_us:,.2f}  [bold]{one.faster:.2f}×[/bold] ({low:.2f}–{high:.2f})"
-    if one.instructions and row.instructions:
-        text += f"\n{one.instructions:,.0f} instr.  {one.instructions / row.instructions:.2f}×"
-    return text
+    return f"{one.median_us:,.2f}  [bold]{one.faster:.2f}×[/bold] ({low:.2f}–{high:.2f})"
 
 
 if __name__ == "__main__":

@@ -25,6 +25,7 @@ from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Machine
 from blumfeld_bench.runs.machine import this_machine
 from blumfeld_bench.runs.servers import Server, ServerError, drop_from_page_cache, free_port
+from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.rivals import rivals, start
 
@@ -239,7 +240,7 @@ def options(name: str, doc: str | None) -> argparse.ArgumentParser:
 
 def main(asked: argparse.Namespace, make_data: Callable[[], Data]) -> None:
     """Measure, print the table, write the result."""
-    console = Console()
+    console = make_console()
     if asked.folder is not None:
         asked.folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(prefix="blumfeld-restarts-", dir=asked.folder) as folder:

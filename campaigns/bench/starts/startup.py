@@ -12,11 +12,11 @@ import time
 from collections.abc import Sequence
 from pathlib import Path
 
-from rich.console import Console
 from rich.table import Table
 
 from blumfeld.testing import EmbeddedBroker
 from blumfeld_bench.plan.variants import VariantSpec
+from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.rivals import rivals, start
 
@@ -29,7 +29,7 @@ def main() -> None:
     asked = figures.options("startup", __doc__).parse_args()
     # Without this, a source that was changed since its bytecode was written is compiled again at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
-    console = Console()
+    console = make_console()
     samples = _measure(rivals(asked.peer), asked.rounds)
     console.print(_table(samples, asked.rounds))
     figures.save(asked.out, samples)

@@ -15,13 +15,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
-from rich.console import Console
 
 from blumfeld.client.blocking import FrameSocket
 from blumfeld.wire.batches.records import Record
 from blumfeld_bench.drivers.frames import ProduceFrame
 from blumfeld_bench.drivers.wire_client import WireClient
 from blumfeld_bench.runs.servers import Server
+from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.rivals import start, this_build
 from campaigns.bench.storage.compacted_log import MIB, Shape, cleaned_end_offset, release, write
@@ -119,7 +119,7 @@ def show(phases: tuple[Phase, Phase], mib: int) -> None:
         values = [figures.percentile(phase.times_ms, share) for share in (0.5, 0.99, 0.999, 1.0)]
         shown = [f"{value:.2f}" for value in (*values, statistics.fmean(phase.times_ms))]
         table.add_row(name, str(len(phase.times_ms)), f"{phase.seconds:.1f}", *shown)
-    console = Console()
+    console = make_console()
     console.print(table)
     console.print(
         f"cleaned {mib} MiB in {phases[1].seconds:.1f} s, while {BACKOFF_MS} ms at most went by before each round"

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import attrs
-from rich.console import Console
 from rich.table import Table
 
 from blumfeld_bench.runs.servers import Server, start_server
+from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.rivals import start, this_build
 from campaigns.bench.storage.compacted_log import (
@@ -217,7 +217,7 @@ def main() -> None:
     found: dict[str, dict[str, list[Sample]]] = {}
     for shape in shapes:
         found[shape.name] = run(shape, cleaners, options.rounds)
-        Console().print(table({shape.name: found[shape.name]}, options.rounds))
+        make_console().print(table({shape.name: found[shape.name]}, options.rounds))
         figures.save(options.out, found)
 
 
