@@ -53,12 +53,12 @@ class Durability(msgspec.Struct, frozen=True):
                 f"page cache, synced within {self.interval_ms} ms: acks=1 outlives the process, and a power cut but "
                 "for that last while; acks=all unless all in-sync replicas lose power at once"
             )
-        asked = [
+        thresholds = [
             name if value >= FLUSH_UNASKED else f"{name} = {value}"
             for name, value in (("flush.messages", self.flush_messages), ("flush.ms", self.flush_ms))
         ]
         return (
-            f"page cache: acks=1 outlives the process, a power cut only once flushed ({', '.join(asked)}, on "
+            f"page cache: acks=1 outlives the process, a power cut only once flushed ({', '.join(thresholds)}, on "
             "roll); acks=all unless all in-sync replicas lose power at once"
         )
 

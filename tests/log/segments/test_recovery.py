@@ -142,12 +142,12 @@ def test_it_tells_of_producers_and_epochs_in_order_and_of_whole_batches_only() -
     data = b"".join(batch_bytes(n, producer_id=7, epoch=0, sequence=n, leader_epoch=n // 2) for n in range(4))
     state, epochs = ProducerState(), LeaderEpochCache()
 
-    def told(batch: RecordBatch) -> None:
+    def hear(batch: RecordBatch) -> None:
         state.replay(batch)
         epochs.assign(batch.partition_leader_epoch, batch.base_offset)
 
     size = len(data) - 1
-    steps = recover_segment(reader(data[:-1]), size, 0, interval_bytes=4096, told=told, chunk_bytes=150)
+    steps = recover_segment(reader(data[:-1]), size, 0, interval_bytes=4096, listener=hear, chunk_bytes=150)
     walked_bytes, segment = drive(steps)
     assert walked_bytes == [136, 204]
     assert segment.end.next_offset == state.end_offset == 3
@@ -167,15 +167,15 @@ def test_batches_that_say_nothing_new_are_not_told_of(chunk_bytes: int) -> None:
         batch_bytes(5, producer_id=9, epoch=0, sequence=0),
         batch_bytes(6),
     ]
-    data, told = b"".join(batches), list[RecordBatch]()
+    data, heard = b"".join(batches), list[RecordBatch]()
     drive(
         recover_segment(
-            reader(data), len(data), 0, interval_bytes=4096, told=told.append, chunk_bytes=chunk_bytes
+            reader(data), len(data), 0, interval_bytes=4096, listener=heard.append, chunk_bytes=chunk_bytes
         )
     )
-    assert [batch.base_offset for batch in told] == [0, 2, 4, 5]
-    assert [len(batch.data) for batch in told] == [61, 61, len(control), 61]
-    assert bytes(told[2].data) == control
+    assert [batch.base_offset for batch in heard] == [0, 2, 4, 5]
+    assert [len(batch.data) for batch in heard] == [61, 61, len(control), 61]
+    assert bytes(heard[2].data) == control
 
 
 @given(

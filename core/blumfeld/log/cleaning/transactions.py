@@ -36,16 +36,16 @@ class CleanedTransactions:
         had, records.
         """
         self._begin(last_offset)
-        found = self._ongoing.get(producer_id)
-        if found is not None and found[0].last_offset < base_offset:
+        ongoing = self._ongoing.get(producer_id)
+        if ongoing is not None and ongoing[0].last_offset < base_offset:
             # An earlier pass removed the marker but left the index entry. What follows is another
             # transaction.
-            found = None
+            ongoing = None
             del self._ongoing[producer_id]
-        if found is None:
+        if ongoing is None:
             self._committed.add(producer_id)
             return False
-        self._ongoing[producer_id] = found[0], True
+        self._ongoing[producer_id] = ongoing[0], True
         return True
 
     def frees_marker(self, producer_id: int, offset: int, kind: ControlType | None, empty: bool) -> bool:

@@ -66,9 +66,9 @@ def inspect_segment(
             position += batch.size_bytes
             next_offset = batch.next_offset
             continue
-        found = _next_sound(data, position, base_offset, next_offset)
-        to_offset = None if found is None else RecordBatch(data, found).base_offset
-        end = len(data) if found is None else found
+        sound_at = _next_sound(data, position, base_offset, next_offset)
+        to_offset = None if sound_at is None else RecordBatch(data, sound_at).base_offset
+        end = len(data) if sound_at is None else sound_at
         yield Damage(position, end - position, problem, next_offset, to_offset)
         position = end
 

@@ -46,7 +46,7 @@ _pack_time = struct.Struct(">qi").pack
 
 Read = Callable[[int, int], "bytes | bytearray | memoryview"]
 """``read(position, size)``: returns the bytes there; fewer only at the end of the file."""
-Told = Callable[[RecordBatch], object]
+BatchListener = Callable[[RecordBatch], object]
 """Receives, in order, the batches that matter to producers or leader epochs: the first of a segment, those
 with a producer id, and those whose epoch differs from the batch before. ``data`` is the whole of a control
 batch, else the header only. Both may be kept.
@@ -87,7 +87,7 @@ def recover_segment(
     base_offset: int,
     *,
     interval_bytes: int,
-    told: Told | None = None,
+    listener: BatchListener | None = None,
     chunk_bytes: int = CHUNK_BYTES,
 ) -> Generator[int, None, RecoveredSegment]:
     """Walk a segment and rebuild its indexes. Yields the bytes walked after each slice.
@@ -97,7 +97,7 @@ def recover_segment(
 
     :raises LegacyFormat: a message of format 0 or 1 with a correct CRC
     """
-    walk = _Walk(base_offset, interval_bytes, told)
+    walk = _Walk(base_offset, interval_bytes, listener)
     problem: str | None = None
     while walk.position < size_bytes and problem is None:
         start = walk.position
@@ -118,10 +118,10 @@ class _Walk:
     __slots__ = (
         "_epoch",
         "_interval_bytes",
+        "_listener",
         "_offsets",
         "_since_bytes",
         "_times",
-        "_told",
         "base_offset",
         "first_timestamp_ms",
         "indexed_ms",
@@ -131,7 +131,7 @@ class _Walk:
         "position",
     )
 
-    def __init__(self, base_offset: int, interval_bytes: int, told: Told | None) -> None:
+    def __init__(self, base_offset: int, interval_bytes: int, listener: BatchListener | None) -> None:
         self.base_offset = self.next_offset = base_offset
         self.position = 0
         self.max_timestamp_ms = self.indexed_ms = self.first_timestamp_ms = NO_TIMESTAMP
@@ -140,7 +140,7 @@ class _Walk:
         self._interval_bytes = interval_bytes
         self._since_bytes = 0
         self._epoch = _UNKNOWN_EPOCH
-        self._told = told
+        self._listener = listener
 
     def take(self, chunk: memoryview, *, whole: bool = True) -> int:
         """Take in the sound batches at the start of ``chunk``, which lies at :attr:`position`. Returns their
@@ -155,7 +155,7 @@ class _Walk:
             self._since_bytes,
             self._interval_bytes,
         )
-        epoch, told = self._epoch, self._told
+        epoch, listener = self._epoch, self._listener
         while at <= start_max:
             first, length, batch_epoch, magic, crc, _, delta, _, time_ms, producer = _unpack(chunk, at)
             end, last = at + LOG_OVERHEAD_BYTES + length, first + delta
@@ -177,8 +177,8 @@ class _Walk:
                     self._note_time()
                 since_bytes = 0
             since_bytes += end - at
-            if (producer >= 0 or batch_epoch != epoch) and told is not None:
-                told(_kept(chunk, at))
+            if (producer >= 0 or batch_epoch != epoch) and listener is not None:
+                listener(_kept(chunk, at))
             if position + at == 0:
                 self.first_timestamp_ms = time_ms
             epoch, next_offset, at = batch_epoch, last + 1, end

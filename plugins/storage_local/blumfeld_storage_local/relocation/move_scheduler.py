@@ -20,7 +20,7 @@ class MoveScheduler:
 
     :param where: returns the directory in which a log lies now
     :param moved: called within the cut-over, when the log goes on in its new place
-    :param told: called for the same, in a later turn
+    :param notify: called for the same, in a later turn
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class MoveScheduler:
         bytes_per_second_max: float,
         where: Callable[[TopicPartition], DirectoryLogs | None],
         moved: Callable[[LocalLog, DirectoryLogs], None],
-        told: Callable[[TopicPartition, bytes], None],
+        notify: Callable[[TopicPartition, bytes], None],
     ) -> None:
         self._runtime = runtime
         self._running_max = running_max
         self._bytes_per_second_max = bytes_per_second_max
         self._where = where
         self._moved = moved
-        self._told = told
+        self._notify = notify
         self._moves: dict[TopicPartition, Move] = {}
         self._running = 0
         self._waiting: dict[TopicPartition, Move] = {}
@@ -177,7 +177,7 @@ class MoveScheduler:
         delay_ms = move.log.config.file_delete_delay_ms
         self._runtime.call_later(delay_ms, lambda: self._close_old(number))
         partition, directory_id = move.log.partition, move.target.home.directory_id
-        self._runtime.call_later(0, lambda: self._told(partition, directory_id))
+        self._runtime.call_later(0, lambda: self._notify(partition, directory_id))
 
     def _close_old(self, number: int) -> None:
         for segment in self._old_segments.pop(number, ()):

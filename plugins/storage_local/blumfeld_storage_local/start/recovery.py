@@ -26,7 +26,7 @@ STEPS_AT_ONCE = 64
 class Recovery:
     """Recovers segments of one log in a worker, one slice of a segment after the other.
 
-    :param listener: called on the loop with each whole batch that ``log.recovery.Told`` asks for
+    :param listener: called on the loop with each whole batch that ``log.segments.recovery.BatchListener`` asks for
     """
 
     def __init__(
@@ -94,7 +94,7 @@ class Recovery:
             segment.size_bytes,
             segment.base_offset,
             interval_bytes=self._config.index_interval_bytes,
-            told=batches.append,
+            listener=batches.append,
         )
         while True:
             try:
