@@ -39,6 +39,10 @@ def of_effect(*effects: str) -> list[ConfigDef]:
     return [defn for defn in ALL if effect_of(defn).effect in effects]
 
 
+def name_of(defn: ConfigDef) -> str:
+    return f"{defn.scope} {defn.name}"
+
+
 def another_value(defn: ConfigDef) -> Typed:
     """A value that Kafka allows and that isn't the default."""
     if defn.name == "max.connections.per.ip.overrides":
@@ -140,15 +144,9 @@ def test_every_row_is_in_plain_words() -> None:
         assert not effect.where.endswith("."), defn
 
 
-def test_every_honoured_key_is_read_where_its_row_says() -> None:
-    for defn in of_effect(HONOURED):
-        check_reader(defn)
-
-
-def check_reader(defn: ConfigDef) -> None:
-    """Fail unless the key is read: by a module, as the default of a topic key that is honoured, as another unit, or
-    by a section of the manifest.
-    """
+@pytest.mark.parametrize("defn", of_effect(HONOURED), ids=name_of)
+def test_every_honoured_key_is_read_where_its_row_says(defn: ConfigDef) -> None:
+    """By a module, as the default of a topic key that is honoured, as another unit, or by a section of the manifest."""
     effect = effect_of(defn)
     if effect.section is not None:
         return  # tests/kernel/manifest/test_config_classes.py
@@ -173,13 +171,9 @@ def test_a_module_that_does_not_read_a_key_is_seen() -> None:
     assert not reads("blumfeld_groups_kip848.settings", BROKER_CONFIGS["group.share.max.size"])
 
 
-def test_every_fixed_or_refused_key_takes_only_kafkas_default() -> None:
-    for defn in of_effect(FIXED, REFUSED):
-        check_refusal(defn)
-
-
-def check_refusal(defn: ConfigDef) -> None:
-    """Fail unless the key takes its default and no other value, and the refusal says where the value is made."""
+@pytest.mark.parametrize("defn", of_effect(FIXED, REFUSED), ids=name_of)
+def test_every_fixed_or_refused_key_takes_only_kafkas_default(defn: ConfigDef) -> None:
+    """The refusal says where the value is made."""
     default = render(defn, defn.default)
     if default is not None:
         check_effect(defn, default)

@@ -117,21 +117,33 @@ def test_a_signal_during_the_start_undoes_it(tmp_path: Path) -> None:
     assert JOURNAL.lines[-1] == "storage stopped"
 
 
-def test_a_defect_is_logged_and_stops_the_node(tmp_path: Path) -> None:
+def error_of_task(tmp_path: Path, error: Exception) -> dict[str, Any]:
+    """What is logged of a task's error, which ends the node."""
     rendered = Rendered()
 
     def ready(node: Node) -> None:
         async def fail() -> None:
-            raise ValueError("a bug")
+            raise error
 
-        node.composition.runtime.spawn(fail(), "buggy")
+        node.composition.runtime.spawn(fail(), "watcher")
 
-    buggy = process(tmp_path, ready, rendered)
-    assert buggy.run() == 1
-    buggy._logs.flush()
+    ended = process(tmp_path, ready, rendered)
+    assert ended.run() == 1
+    ended._logs.flush()
     assert JOURNAL.lines[-1] == "storage stopped"
-    (event,) = [(level, values["where"]) for level, _, values in rendered.events if level == "error"]
-    assert event == ("error", "task buggy")
+    (values,) = [values for level, _, values in rendered.events if level == "error"]
+    return values
+
+
+def test_a_defect_is_logged_and_stops_the_node(tmp_path: Path) -> None:
+    assert error_of_task(tmp_path, ValueError("a bug"))["where"] == "task watcher"
+
+
+def test_a_node_that_cannot_go_on_says_why_and_shows_no_code(tmp_path: Path) -> None:
+    """A disk that failed is the operator's to mend, not ours."""
+    values = error_of_task(tmp_path, NodeFailure("the disk is gone"))
+    assert values["error"] == "the disk is gone"
+    assert "exc_info" not in values
 
 
 def test_errors_of_callbacks_are_counted_behind_the_first(tmp_path: Path) -> None:
@@ -153,24 +165,6 @@ def test_errors_of_callbacks_are_counted_behind_the_first(tmp_path: Path) -> Non
     strays = [values for _, event, values in rendered.events if event == "an error reached the loop"]
     assert len(strays) == 1
     assert str(strays[0]["exc_info"]) == "a bug"
-
-
-def test_a_node_that_cannot_go_on_says_why_and_shows_no_code(tmp_path: Path) -> None:
-    """A disk that failed is the operator's to mend, not ours."""
-    rendered = Rendered()
-
-    def ready(node: Node) -> None:
-        async def fail() -> None:
-            raise NodeFailure("the disk is gone")
-
-        node.composition.runtime.spawn(fail(), "watcher")
-
-    ended = process(tmp_path, ready, rendered)
-    assert ended.run() == 1
-    ended._logs.flush()
-    (values,) = [values for level, _, values in rendered.events if level == "error"]
-    assert values["error"] == "the disk is gone"
-    assert "exc_info" not in values
 
 
 def test_a_failed_start_is_raised_after_all_is_undone(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import random
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -46,108 +47,94 @@ async def turns(count: int = 3) -> None:
         await asyncio.sleep(0)
 
 
-def test_phases_run_in_their_order_and_in_order_of_registration() -> None:
+def ends_of_turns(
+    place: Callable[[AsyncioRuntime, Callable[[str], None]], None], *defects: tuple[str, str]
+) -> list[str]:
+    """What the callbacks wrote down that ``place(runtime, write_down)`` places in a turn."""
     seen: list[str] = []
 
     async def body(runtime: AsyncioRuntime) -> None:
+        place(runtime, seen.append)
+        assert seen == []
+        await turns(5)
+
+    assert run(body).seen == list(defects)
+    return seen
+
+
+def test_phases_run_in_their_order_and_in_order_of_registration() -> None:
+    def place(runtime: AsyncioRuntime, write_down: Callable[[str], None]) -> None:
         for phase in (Phase.ANSWER, Phase.COMPLETE, Phase.WRITE, Phase.HIGH_WATERMARK):
             for nth in (1, 2):
-                runtime.at_end_of_turn(phase, lambda name=f"{phase.name}{nth}": seen.append(name))  # type: ignore[misc]
-        assert seen == []
-        await turns()
+                runtime.at_end_of_turn(phase, partial(write_down, f"{phase.name}{nth}"))
 
-    assert run(body).seen == []
-    assert seen == [f"{p}{n}" for p in ("WRITE", "HIGH_WATERMARK", "COMPLETE", "ANSWER") for n in (1, 2)]
+    phases = ("WRITE", "HIGH_WATERMARK", "COMPLETE", "ANSWER")
+    assert ends_of_turns(place) == [f"{phase}{nth}" for phase in phases for nth in (1, 2)]
 
 
 def test_what_was_ready_in_this_turn_comes_before_its_end() -> None:
     """All readers of one poll come first: so that they share one write."""
-    seen: list[str] = []
 
-    async def body(runtime: AsyncioRuntime) -> None:
+    def place(runtime: AsyncioRuntime, write_down: Callable[[str], None]) -> None:
         def reader(name: str) -> None:
-            seen.append(name)
-            runtime.at_end_of_turn(Phase.WRITE, lambda: seen.append(f"write {name}"))
+            write_down(name)
+            runtime.at_end_of_turn(Phase.WRITE, lambda: write_down(f"write {name}"))
 
         loop = asyncio.get_running_loop()
         loop.call_soon(reader, "a")
         loop.call_soon(reader, "b")
-        await turns()
 
-    run(body)
-    assert seen == ["a", "b", "write a", "write b"]
+    assert ends_of_turns(place) == ["a", "b", "write a", "write b"]
 
 
 def test_placing_again_makes_another_round_before_the_answers() -> None:
-    seen: list[str] = []
-
-    async def body(runtime: AsyncioRuntime) -> None:
+    def place(runtime: AsyncioRuntime, write_down: Callable[[str], None]) -> None:
         def complete() -> None:
-            seen.append("complete")
-            runtime.at_end_of_turn(Phase.WRITE, lambda: seen.append("write again"))
+            write_down("complete")
+            runtime.at_end_of_turn(Phase.WRITE, lambda: write_down("write again"))
 
-        runtime.at_end_of_turn(Phase.ANSWER, lambda: seen.append("answer"))
+        runtime.at_end_of_turn(Phase.ANSWER, lambda: write_down("answer"))
         runtime.at_end_of_turn(Phase.COMPLETE, complete)
-        runtime.at_end_of_turn(Phase.WRITE, lambda: seen.append("write"))
-        await turns()
+        runtime.at_end_of_turn(Phase.WRITE, lambda: write_down("write"))
 
-    run(body)
-    assert seen == ["write", "complete", "write again", "answer"]
+    assert ends_of_turns(place) == ["write", "complete", "write again", "answer"]
 
 
 def test_rounds_are_bounded_and_the_rest_has_a_turn_after_the_answers() -> None:
-    seen: list[str] = []
-
-    async def body(runtime: AsyncioRuntime) -> None:
-        left = TURN_ROUNDS_MAX + 2
-
-        def complete() -> None:
-            nonlocal left
-            left -= 1
-            seen.append("complete")
+    def place(runtime: AsyncioRuntime, write_down: Callable[[str], None]) -> None:
+        def complete(left: int) -> None:
+            write_down("complete")
             if left:
-                runtime.at_end_of_turn(Phase.COMPLETE, complete)
+                runtime.at_end_of_turn(Phase.COMPLETE, lambda: complete(left - 1))
 
-        runtime.at_end_of_turn(Phase.COMPLETE, complete)
-        runtime.at_end_of_turn(Phase.ANSWER, lambda: seen.append("answer"))
-        await turns(5)
+        runtime.at_end_of_turn(Phase.COMPLETE, lambda: complete(TURN_ROUNDS_MAX + 1))
+        runtime.at_end_of_turn(Phase.ANSWER, lambda: write_down("answer"))
 
-    run(body)
-    assert seen == ["complete"] * TURN_ROUNDS_MAX + ["answer"] + ["complete"] * 2
+    assert ends_of_turns(place) == ["complete"] * TURN_ROUNDS_MAX + ["answer"] + ["complete"] * 2
 
 
 def test_what_an_answer_registers_belongs_to_the_next_turn() -> None:
-    seen: list[str] = []
-
-    async def body(runtime: AsyncioRuntime) -> None:
+    def place(runtime: AsyncioRuntime, write_down: Callable[[str], None]) -> None:
         def answer() -> None:
-            seen.append("answer")
-            runtime.at_end_of_turn(Phase.WRITE, lambda: seen.append("write"))
-            asyncio.get_running_loop().call_soon(seen.append, "between")
+            write_down("answer")
+            runtime.at_end_of_turn(Phase.WRITE, lambda: write_down("write"))
+            asyncio.get_running_loop().call_soon(write_down, "between")
 
         runtime.at_end_of_turn(Phase.ANSWER, answer)
-        await turns(5)
-        runtime.at_end_of_turn(Phase.ANSWER, lambda: seen.append("later"))
-        await turns()
 
-    run(body)
-    assert seen == ["answer", "between", "write", "later"]
+    assert ends_of_turns(place) == ["answer", "between", "write"]
 
 
 def test_a_failing_callback_is_a_defect_and_the_others_still_run() -> None:
-    seen: list[str] = []
-
-    async def body(runtime: AsyncioRuntime) -> None:
+    def place(runtime: AsyncioRuntime, write_down: Callable[[str], None]) -> None:
         def fail() -> None:
             raise ValueError("bad write")
 
         runtime.at_end_of_turn(Phase.WRITE, fail)
-        runtime.at_end_of_turn(Phase.WRITE, lambda: seen.append("write"))
-        runtime.at_end_of_turn(Phase.ANSWER, lambda: seen.append("answer"))
-        await turns()
+        runtime.at_end_of_turn(Phase.WRITE, lambda: write_down("write"))
+        runtime.at_end_of_turn(Phase.ANSWER, lambda: write_down("answer"))
 
-    assert run(body).seen == [("end of turn, WRITE", "bad write")]
-    assert seen == ["write", "answer"]
+    assert ends_of_turns(place, ("end of turn, WRITE", "bad write")) == ["write", "answer"]
 
 
 def test_what_escapes_from_a_task_is_a_defect_and_cancelling_is_not() -> None:

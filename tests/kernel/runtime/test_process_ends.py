@@ -1,4 +1,4 @@
-"""A process has ended when its last thread has."""
+"""A process has ended when its last thread has: tests/cli/cluster/test_processes.py ends its first one alone."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ import time
 import pytest
 
 from blumfeld.kernel.runtime.process_ends import has_ended
-from tests.thread_ends import process_without_its_first_thread
 
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 SECONDS_MAX = 30
@@ -28,12 +27,3 @@ def test_one_that_nobody_has_waited_for_has_ended_and_so_has_one_that_is_gone() 
         time.sleep(0.01)
     process.wait()
     assert has_ended(process.pid)
-
-
-def test_one_whose_first_thread_has_ended_has_not() -> None:
-    process = process_without_its_first_thread()
-    try:
-        assert not has_ended(process.pid)
-    finally:
-        process.kill()
-        process.wait()

@@ -30,11 +30,7 @@ def nodes(data_dir: Path, *overrides: str) -> tuple[Manifest, list[Plan]]:
 
 def with_runtime(doing: Callable[[Runtime], object]) -> None:
     async def main() -> None:
-        runtime = AsyncioRuntime(lambda where, error: None)
-        try:
-            doing(runtime)
-        finally:
-            await runtime.close()
+        doing(AsyncioRuntime(lambda where, error: None))
 
     asyncio.run(main())
 
