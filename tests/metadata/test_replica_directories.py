@@ -34,19 +34,22 @@ SESSION_MS = 9_000
 
 def two_directories(
     config: Mapping[str, object] | None = None, *, levels: Mapping[str, int] | None = None
-) -> tuple[Driven, int]:
-    """Broker 1 with two directories, broker 2 with one; the epoch of broker 1."""
+) -> Driven:
+    """Broker 1 with two directories, broker 2 with one."""
     driven = Driven(config, levels=levels)
-    epoch = driven.register(1, log_dirs=[FIRST, SECOND])
-    driven.beat(1, epoch)
+    driven.beat(1, driven.register(1, log_dirs=[FIRST, SECOND]))
     driven.join(2)
-    return driven, epoch
+    return driven
 
 
 def assign(
-    driven: Driven, epoch: int, places: Mapping[bytes, Sequence[tuple[str, int]]], broker_id: int = 1
+    driven: Driven,
+    places: Mapping[bytes, Sequence[tuple[str, int]]],
+    broker_id: int = 1,
+    epoch: int | None = None,
 ) -> AssignReplicasToDirsResponse:
     """Say where these replicas of a broker lie: by directory, (topic, partition)."""
+    epoch = driven.epoch_of(1) if epoch is None else epoch
     directories = []
     for directory, partitions in places.items():
         topics = []
@@ -63,11 +66,15 @@ def codes(response: AssignReplicasToDirsResponse) -> list[int]:
     return [p.error_code for d in response.directories for t in d.topics for p in t.partitions]
 
 
-def test_an_assignment_is_a_record_that_changes_nothing_else() -> None:
-    driven, epoch = two_directories()
+@pytest.fixture
+def driven() -> Driven:
+    return two_directories()
+
+
+def test_an_assignment_is_a_record_that_changes_nothing_else(driven: Driven) -> None:
     driven.create("t")
     before = driven.partition("t")
-    response = assign(driven, epoch, {SECOND: [("t", 0)]})
+    response = assign(driven, {SECOND: [("t", 0)]})
     assert (response.error_code, codes(response)) == (0, [0])
     assert response.directories[0].id == SECOND
     after = driven.partition("t")
@@ -79,29 +86,26 @@ def test_an_assignment_is_a_record_that_changes_nothing_else() -> None:
     assert (record.directories, record.isr, record.leader) == ([SECOND], None, -2)
 
 
-def test_the_same_assignment_again_writes_nothing() -> None:
-    driven, epoch = two_directories()
+def test_the_same_assignment_again_writes_nothing(driven: Driven) -> None:
     driven.create("t")
-    assign(driven, epoch, {FIRST: [("t", 0)]})
+    assign(driven, {FIRST: [("t", 0)]})
     before = len(driven.log)
-    assert codes(assign(driven, epoch, {FIRST: [("t", 0)]})) == [0]
+    assert codes(assign(driven, {FIRST: [("t", 0)]})) == [0]
     assert len(driven.log) == before
 
 
-def test_a_partition_named_twice_ends_in_the_last_place() -> None:
-    driven, epoch = two_directories()
+def test_a_partition_named_twice_ends_in_the_last_place(driven: Driven) -> None:
     driven.create("t")
-    assert codes(assign(driven, epoch, {FIRST: [("t", 0)], SECOND: [("t", 0)]})) == [0, 0]
+    assert codes(assign(driven, {FIRST: [("t", 0)], SECOND: [("t", 0)]})) == [0, 0]
     assert driven.partition("t").directories == (SECOND,)
     assert replayed(driven.log) == driven.image
 
 
-def test_assignments_that_cannot_be_have_errors_of_their_own() -> None:
-    driven, epoch = two_directories()
+def test_assignments_that_cannot_be_have_errors_of_their_own(driven: Driven) -> None:
     driven.create("ours", factor=2)
     driven.create("theirs", **assigned([2]))
     places = {FIRST: [("ours", 0), ("ours", 7), ("nowhere", 0), ("theirs", 0)]}
-    assert codes(assign(driven, epoch, places)) == [
+    assert codes(assign(driven, places)) == [
         ErrorCode.NONE,
         ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
         ErrorCode.UNKNOWN_TOPIC_ID,
@@ -109,21 +113,23 @@ def test_assignments_that_cannot_be_have_errors_of_their_own() -> None:
     ]
 
 
-def test_assignments_of_another_process_are_refused() -> None:
-    driven, epoch = two_directories()
+def test_assignments_of_another_process_are_refused(driven: Driven) -> None:
     driven.create("t")
     before = len(driven.log)
-    assert assign(driven, epoch + 1, {FIRST: [("t", 0)]}).error_code == ErrorCode.STALE_BROKER_EPOCH
-    unknown = assign(driven, epoch, {FIRST: [("t", 0)]}, broker_id=9)
+    assert (
+        assign(driven, {FIRST: [("t", 0)]}, epoch=driven.epoch_of(1) + 1).error_code
+        == ErrorCode.STALE_BROKER_EPOCH
+    )
+    unknown = assign(driven, {FIRST: [("t", 0)]}, broker_id=9)
     assert unknown.error_code == ErrorCode.BROKER_ID_NOT_REGISTERED
     assert len(driven.log) == before
 
 
-def led_by_one(driven: Driven, epoch: int, *names: str, factor: int = 2) -> None:
+def led_by_one(driven: Driven, *names: str, factor: int = 2) -> None:
     """Topics whose first replica, broker 1, leads; they lie in its directories in turn."""
     for nth, name in enumerate(names):
         driven.create(name, **assigned([1, 2][:factor]))
-        assign(driven, epoch, {(FIRST, SECOND)[nth % 2]: [(name, 0)]})
+        assign(driven, {(FIRST, SECOND)[nth % 2]: [(name, 0)]})
         assert driven.partition(name).leader == 1
 
 
@@ -141,44 +147,42 @@ def led_by_one(driven: Driven, epoch: int, *names: str, factor: int = 2) -> None
     ],
 )
 def test_a_failed_directory_takes_only_its_replicas_out_of_isr_and_lead(
+    driven: Driven,
     factor: int,
     lost: list[bytes],
     first: tuple[int, tuple[int, ...]],
     second: tuple[int, tuple[int, ...]],
     log_dirs: tuple[bytes, ...],
 ) -> None:
-    driven, epoch = two_directories()
-    led_by_one(driven, epoch, "first", "second", factor=factor)
-    driven.beat(1, epoch, offline_log_dirs=lost)
+    led_by_one(driven, "first", "second", factor=factor)
+    driven.beat(1, driven.epoch_of(1), offline_log_dirs=lost)
     found = [(driven.partition(name).leader, driven.partition(name).isr) for name in ("first", "second")]
     assert found == [first, second]
     assert driven.image.brokers[1].log_dirs == log_dirs
     assert replayed(driven.log) == driven.image
 
 
-def test_the_record_of_a_failure_names_the_directories_that_are_left() -> None:
-    driven, epoch = two_directories()
-    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+def test_the_record_of_a_failure_names_the_directories_that_are_left(driven: Driven) -> None:
+    driven.beat(1, driven.epoch_of(1), offline_log_dirs=[SECOND])
     change = driven.log[-1]
     assert isinstance(change, BrokerRegistrationChangeRecord)
     assert (change.log_dirs, change.fenced) == ([FIRST], 0)
     assert driven.image.is_active(1)
 
 
-def test_a_failure_is_written_once_however_often_it_is_told() -> None:
-    driven, epoch = two_directories()
-    led_by_one(driven, epoch, "first", "second")
-    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+def test_a_failure_is_written_once_however_often_it_is_told(driven: Driven) -> None:
+    led_by_one(driven, "first", "second")
+    driven.beat(1, driven.epoch_of(1), offline_log_dirs=[SECOND])
     before = len(driven.log)
-    driven.beat(1, epoch, offline_log_dirs=[SECOND])
-    driven.beat(1, epoch, offline_log_dirs=[b"nobody knows it!"])
+    driven.beat(1, driven.epoch_of(1), offline_log_dirs=[SECOND])
+    driven.beat(1, driven.epoch_of(1), offline_log_dirs=[b"nobody knows it!"])
     assert len(driven.log) == before
 
 
 def test_with_elr_the_last_replica_leaves_the_isr_and_may_come_back() -> None:
-    driven, epoch = two_directories(levels={"eligible.leader.replicas.version": 1})
-    led_by_one(driven, epoch, "first", "second", factor=1)
-    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    driven = two_directories(levels={"eligible.leader.replicas.version": 1})
+    led_by_one(driven, "first", "second", factor=1)
+    driven.beat(1, driven.epoch_of(1), offline_log_dirs=[SECOND])
     lost = driven.partition("second")
     assert (lost.leader, lost.isr, lost.eligible_leader_replicas) == (-1, (), (1,))
     driven.now_ms += SESSION_MS
@@ -188,19 +192,18 @@ def test_with_elr_the_last_replica_leaves_the_isr_and_may_come_back() -> None:
 
 
 def test_a_replica_in_an_offline_directory_is_not_even_elected_unclean() -> None:
-    driven, epoch = two_directories({"unclean.leader.election.enable": True})
-    led_by_one(driven, epoch, "first", "second")
-    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    driven = two_directories({"unclean.leader.election.enable": True})
+    led_by_one(driven, "first", "second")
+    driven.beat(1, driven.epoch_of(1), offline_log_dirs=[SECOND])
     driven.beat(2, driven.image.brokers[2].epoch, want_fence=True)
     assert (driven.partition("second").leader, driven.partition("second").isr) == (-1, (2,))
     assert driven.partition("first").leader == 1
 
 
-def test_a_replica_leads_again_when_its_directory_is_back() -> None:
+def test_a_replica_leads_again_when_its_directory_is_back(driven: Driven) -> None:
     """Not when the broker is back without it."""
-    driven, epoch = two_directories()
-    led_by_one(driven, epoch, "first", "second", factor=1)
-    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+    led_by_one(driven, "first", "second", factor=1)
+    driven.beat(1, driven.epoch_of(1), offline_log_dirs=[SECOND])
     driven.now_ms += SESSION_MS
     without = driven.register(1, incarnation=2, log_dirs=[FIRST])
     driven.beat(1, without)
@@ -212,10 +215,9 @@ def test_a_replica_leads_again_when_its_directory_is_back() -> None:
     assert driven.partition("second").leader == 1
 
 
-def test_the_first_heartbeat_may_tell_of_a_failure() -> None:
+def test_the_first_heartbeat_may_tell_of_a_failure(driven: Driven) -> None:
     """A directory that fails between registration and the first heartbeat: what lies there is not led."""
-    driven, epoch = two_directories()
-    led_by_one(driven, epoch, "first", "second", factor=1)
+    led_by_one(driven, "first", "second", factor=1)
     driven.now_ms += SESSION_MS
     again = driven.register(1, incarnation=2, log_dirs=[FIRST, SECOND])
     answer = driven.beat(1, again, offline_log_dirs=[SECOND])
@@ -224,11 +226,10 @@ def test_the_first_heartbeat_may_tell_of_a_failure() -> None:
     assert driven.image.brokers[1].log_dirs == (FIRST,)
 
 
-def test_who_leaves_with_a_failed_directory_changes_each_partition_once() -> None:
-    driven, epoch = two_directories()
-    led_by_one(driven, epoch, "first", "second")
+def test_who_leaves_with_a_failed_directory_changes_each_partition_once(driven: Driven) -> None:
+    led_by_one(driven, "first", "second")
     epochs = {name: driven.partition(name).partition_epoch for name in ("first", "second")}
-    driven.beat(1, epoch, want_shut_down=True, offline_log_dirs=[SECOND])
+    driven.beat(1, driven.epoch_of(1), want_shut_down=True, offline_log_dirs=[SECOND])
     for name in ("first", "second"):
         partition = driven.partition(name)
         assert (partition.leader, partition.partition_epoch) == (2, epochs[name] + 1)
@@ -237,31 +238,30 @@ def test_who_leaves_with_a_failed_directory_changes_each_partition_once() -> Non
 
 
 @pytest.mark.parametrize("directory", [LOST_DIRECTORY, b"not of broker 1!"])
-def test_a_replica_told_to_lie_in_a_directory_that_is_offline_leaves(directory: bytes) -> None:
-    driven, epoch = two_directories()
-    led_by_one(driven, epoch, "first")
-    assert codes(assign(driven, epoch, {directory: [("first", 0)]})) == [0]
+def test_a_replica_told_to_lie_in_a_directory_that_is_offline_leaves(
+    driven: Driven, directory: bytes
+) -> None:
+    led_by_one(driven, "first")
+    assert codes(assign(driven, {directory: [("first", 0)]})) == [0]
     partition = driven.partition("first")
     assert (partition.leader, partition.isr, partition.directories[0]) == (2, (2,), directory)
 
 
-def test_a_replica_found_in_another_directory_may_lead_again() -> None:
+def test_a_replica_found_in_another_directory_may_lead_again(driven: Driven) -> None:
     """A disk was replaced, or a log moved by hand: the old id is of no directory that there is."""
-    driven, epoch = two_directories()
-    led_by_one(driven, epoch, "first", "second", factor=1)
+    led_by_one(driven, "first", "second", factor=1)
     driven.now_ms += SESSION_MS
     third = directory_id(1, 2)
     again = driven.register(1, incarnation=2, log_dirs=[FIRST, third])
     driven.beat(1, again)
     assert driven.partition("second").leader == -1
-    assert codes(assign(driven, again, {third: [("second", 0)]})) == [0]
+    assert codes(assign(driven, {third: [("second", 0)]})) == [0]
     assert (driven.partition("second").leader, driven.partition("second").directories) == (1, (third,))
 
 
-def test_a_snapshot_keeps_where_replicas_lie_and_what_is_offline() -> None:
-    driven, epoch = two_directories()
-    led_by_one(driven, epoch, "first", "second")
-    driven.beat(1, epoch, offline_log_dirs=[SECOND])
+def test_a_snapshot_keeps_where_replicas_lie_and_what_is_offline(driven: Driven) -> None:
+    led_by_one(driven, "first", "second")
+    driven.beat(1, driven.epoch_of(1), offline_log_dirs=[SECOND])
     again = image_of(CLUSTER_ID, image_records(driven.image))
     assert again == driven.image
     assert again.brokers[1].log_dirs == (FIRST,)

@@ -5,6 +5,8 @@ The files have Kafka's answers. ``transactions_differences.txt`` has the rows in
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from pathlib import Path
 
 import pytest
@@ -47,36 +49,24 @@ def differences(version: int, kafka: list[str], here: list[str]) -> list[tuple[s
     return found
 
 
-def played_here(folder: Path, version: int) -> list[str]:
+@contextmanager
+def a_broker_on(folder: Path) -> Iterator[str]:
     options = {"config": SETTINGS, "storage": "storage_local", "data_dir": str(folder)}
     with EmbeddedBroker(**options) as broker:  # type: ignore[arg-type]
-        wire = Wire(broker.bootstrap_servers)
-        wire.prepare(version)
-        wire.close()
-    with EmbeddedBroker(**options) as broker:  # type: ignore[arg-type]
-        wire = Wire(broker.bootstrap_servers)
-        lines = wire.play(version)
-        wire.close()
-    return lines
+        yield broker.bootstrap_servers
 
 
-def played_by_kafka(folder: Path, version: int) -> list[str]:
-    peer = peer_script()
-    settings = [f"{key}={value}" for key, value in SETTINGS.items()]
-    with kafka_on(peer, folder, *settings) as address:
-        wire = Wire(address)
+def played(version: int, started: Callable[[], AbstractContextManager[str]]) -> list[str]:
+    """The lines of the table, of a broker that is started again behind the preparation."""
+    with started() as address, closing(Wire(address)) as wire:
         wire.prepare(version)
-        wire.close()
-    with kafka_on(peer, folder, *settings) as address:
-        wire = Wire(address)
-        lines = wire.play(version)
-        wire.close()
-    return lines
+    with started() as address, closing(Wire(address)) as wire:
+        return wire.play(version)
 
 
 @pytest.mark.parametrize("version", [0, 2])
 def test_this_broker_answers_as_kafka_but_for_the_known_differences(tmp_path: Path, version: int) -> None:
-    here = played_here(tmp_path, version)
+    here = played(version, lambda: a_broker_on(tmp_path))
     assert differences(version, recorded(version), here) == known_differences(version)
 
 
@@ -84,4 +74,6 @@ def test_this_broker_answers_as_kafka_but_for_the_known_differences(tmp_path: Pa
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("version", [0, 2])
 def test_kafka_answers_what_is_recorded(tmp_path: Path, version: int) -> None:
-    assert played_by_kafka(tmp_path, version) == recorded(version)
+    settings = [f"{key}={value}" for key, value in SETTINGS.items()]
+    here = played(version, lambda: kafka_on(peer_script(), tmp_path, *settings))
+    assert here == recorded(version)

@@ -140,18 +140,30 @@ def test_a_replica_that_leads_asks_to_be_woken(replica: Replica) -> None:
     assert replica.raft.next_deadline_ms == NOW_MS + BEGIN_MS
 
 
-def test_each_check_needs_fetches_of_its_own() -> None:
-    leader = leader_of(2, 3, 4, 5)
-    for other in (2, 3):
-        leader.fetched(ReplicaKey(other), 4, 4, NOW_MS)
-    leader.fetched(ReplicaKey(2), 4, 4, NOW_MS + CHECK_MS - 1)
-    assert leader.quorum_is_lost(NOW_MS + CHECK_MS)
-
-
-def test_observers_do_not_keep_a_leader() -> None:
-    leader = leader_of(2, 3)
-    leader.fetched(ReplicaKey(7), 4, 4, NOW_MS + 1_000)
-    assert leader.quorum_is_lost(NOW_MS + CHECK_MS)
+@pytest.mark.parametrize(
+    ("voters", "fetches", "lost"),
+    [
+        ((1, 2, 3, 4, 5), [(2, 0), (3, 0), (2, CHECK_MS - 1)], True),
+        ((1, 2, 3), [(7, 1_000)], True),
+        ((2, 3, 4), [(2, 100)], True),
+        ((2, 3, 4), [(2, 100), (3, 200)], False),
+        ((1,), [], False),
+    ],
+    ids=[
+        "each check needs fetches of its own",
+        "an observer keeps no leader",
+        "a leader outside of its voters needs two of three",
+        "a leader outside of its voters has two of three",
+        "a leader alone",
+    ],
+)
+def test_a_quorum_is_lost_when_no_majority_fetches(
+    voters: tuple[int, ...], fetches: list[tuple[int, float]], lost: bool
+) -> None:
+    leader = Leadership(ME, voters_of(*voters), SETTINGS, 3, NOW_MS)
+    for other, at_ms in fetches:
+        leader.fetched(ReplicaKey(other), 4, 4, NOW_MS + at_ms)
+    assert leader.quorum_is_lost(NOW_MS + CHECK_MS) == lost
 
 
 def test_a_voter_whose_log_diverges_keeps_the_leader(replica: Replica) -> None:
@@ -159,21 +171,6 @@ def test_a_voter_whose_log_diverges_keeps_the_leader(replica: Replica) -> None:
     replica.fetched_by(2, 9, 2, now_ms=NOW_MS + 1_000)
     replica.raft.tick(NOW_MS + CHECK_MS)
     assert isinstance(replica.raft.role, Leader)
-
-
-def test_a_leader_outside_of_its_voters_needs_a_majority_of_them() -> None:
-    leader = Leadership(ME, voters_of(2, 3, 4), SETTINGS, 3, NOW_MS)
-    leader.fetched(ReplicaKey(2), 4, 4, NOW_MS + 100)
-    assert leader.quorum_is_lost(NOW_MS + CHECK_MS)
-    leader.fetched(ReplicaKey(3), 4, 4, NOW_MS + 200)
-    assert not leader.quorum_is_lost(NOW_MS + CHECK_MS)
-
-
-def test_a_leader_alone_never_loses_its_quorum() -> None:
-    assert not leader_of().quorum_is_lost(NOW_MS + 10 * CHECK_MS)
-
-
-# BeginQuorumEpoch and successors
 
 
 # Progress

@@ -249,13 +249,6 @@ def test_a_new_leader_is_on_the_device_before_it_is_asked_for_records() -> None:
     assert only(replica.out, effects.Persist) == effects.Persist(4, 3, None)
 
 
-def test_the_leader_of_the_epoch_is_accepted_after_a_vote_for_another_candidate() -> None:
-    replica = Replica("112")
-    replica.vote(3, (2, 3), candidate=2)
-    replica.following(3, epoch=3)
-    assert only(replica.out, effects.Persist) == effects.Persist(3, 3, ReplicaKey(2))
-
-
 def test_an_epoch_has_one_leader_for_a_follower() -> None:
     replica = Replica("112").following(3, epoch=4).following(2, epoch=4)
     assert replica.raft.leader_id == 3
@@ -292,13 +285,6 @@ def test_another_successor_pauses_by_its_place(successors: list[int], pause_ms: 
     replica = Replica("112", voters=voters_of(1, 2, 3, 4)).following(2, epoch=4)
     replica.told_of_the_end(successors, NOW_MS)
     assert replica.deadline_ms == NOW_MS + pause_ms
-
-
-def test_a_leader_that_resigned_is_not_fetched_from() -> None:
-    replica = Replica("112").following(2, epoch=4)
-    replica.hears(FetchAnswer(ErrorCode.NONE, 4, 2, 0), 10.0)
-    assert sent(replica.told_of_the_end([3, 1], NOW_MS)) == []
-    assert replica.vote(4, (2, 3), pre=True).granted
 
 
 def test_an_answer_that_the_leader_sent_before_it_resigned_puts_off_no_election() -> None:
@@ -352,13 +338,6 @@ def test_an_observer_asks_one_voter_after_the_other_for_the_leader() -> None:
         replica.raft.answered(node_id, request, answer, now_ms)
         replica.out = replica.raft.tick(now_ms + SETTINGS.retry_backoff_ms)
     assert sorted(asked) == [1, 2, 3]
-
-
-def test_an_observer_follows_the_leader_that_an_answer_names() -> None:
-    replica = observer()
-    out = replica.hears(FetchAnswer(ErrorCode.NOT_LEADER_OR_FOLLOWER, 5, 3), 1.0)
-    assert sent(out) == [(3, FetchRequest(OBSERVER, 5, 3, 2, 0))]
-    assert only(out, effects.Persist) == effects.Persist(5, 3, None)
 
 
 def test_an_observer_never_stands() -> None:

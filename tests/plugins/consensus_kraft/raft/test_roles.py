@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from blumfeld_consensus_kraft.raft.roles import (
     Ballot,
     Candidate,
@@ -13,24 +11,6 @@ from blumfeld_consensus_kraft.raft.roles import (
     Unattached,
 )
 from tests.plugins.consensus_kraft.raft.one_replica import ME, VOTERS, voters_of
-
-
-@pytest.mark.parametrize(
-    ("voters", "rejected", "unreached", "lost"),
-    [
-        *((3, 1, 1, True), (3, 0, 2, False), (3, 1, 0, False)),
-        *((5, 1, 1, False), (5, 1, 2, True), (5, 2, 1, True), (5, 0, 4, False)),
-    ],
-)
-def test_a_voter_that_cannot_be_reached_makes_no_majority_beside_a_refusal(
-    voters: int, rejected: int, unreached: int, lost: bool
-) -> None:
-    ballot = Ballot(ME, voters_of(*range(1, voters + 1)))
-    for other in range(2, 2 + rejected):
-        ballot.count(other, granted=False)
-    for other in range(2 + rejected, 2 + rejected + unreached):
-        ballot.failed(other, 20.0)
-    assert ballot.is_lost == lost
 
 
 def test_a_vote_of_a_node_outside_of_the_voters_does_not_count() -> None:

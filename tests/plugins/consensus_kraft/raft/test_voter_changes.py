@@ -149,14 +149,6 @@ def test_a_voter_that_is_added_counts_before_it_is_committed() -> None:
     assert replica.raft.high_watermark == 3
 
 
-def test_another_disk_of_a_voter_does_not_count() -> None:
-    replica = leader_of(1, 2)
-    fetch(replica, 2, 1, NOW_MS, disk=b"B")
-    assert replica.raft.high_watermark == 0
-    fetch(replica, 2, 1, NOW_MS)
-    assert replica.raft.high_watermark == 1
-
-
 def test_a_leader_that_was_alone_has_a_whole_check_of_the_quorum_ahead() -> None:
     """It had none while it was alone, so the last one began when it came to lead, an hour ago."""
     replica = leader_of(1)
@@ -222,14 +214,6 @@ def test_an_observer_that_becomes_a_voter_stands_when_it_has_no_leader() -> None
     replica.raft.voters_changed(0, voters(1, 2, 3, 4), 1, 0.0)
     replica.raft.tick(2 * SETTINGS.election_timeout_ms)
     assert isinstance(replica.raft.role, Prospective)
-
-
-def test_a_set_that_is_cut_counts_no_more() -> None:
-    replica = Replica("1111", me=key(4), voters=voters(1, 2, 3))
-    replica.raft.voters_changed(3, voters(1, 2, 3, 4), 1, 0.0)
-    assert replica.raft.is_voter
-    replica.raft.history.truncate(3)
-    assert not replica.raft.is_voter
 
 
 def test_a_ballot_counts_by_the_new_set() -> None:
