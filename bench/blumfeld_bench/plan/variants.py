@@ -150,28 +150,29 @@ def _parser() -> argparse.ArgumentParser:
 
 def _foreign(text: str, given: argparse.Namespace) -> VariantSpec:
     port = _address(given.what)
-    if given.set:
-        raise VariantError(f"{text!r}: --set is for manifests only")
-    if (given.start is None) != given.running:
-        raise VariantError(
-            f"{text!r}: say how it is started, --start 'COMMAND {{folder}} {{port}}', so that each round has fresh "
-            "data; or --running for one that runs already: then data isn't fresh, and what it uses isn't known"
-        )
-    if given.running and given.nodes > 1:
-        raise VariantError(
-            f"{text!r}: --nodes is for servers that the bench starts; a running one has its nodes"
-        )
-    if given.running and port == 0:
-        raise VariantError(f"{text!r}: --running needs the broker's port in the address, not 0")
     command = tuple(shlex.split(given.start)) if given.start else ()
-    if command and not any("{port}" in part for part in command) and port == 0:
-        raise VariantError(
-            f"{text!r}: found no port; put {{port}} into the command, or a port into the address"
-        )
-    if given.nodes > 1 and not all(any(place in part for part in command) for place in NODE_PLACES):
-        raise VariantError(
-            f"{text!r}: --nodes runs the command once for each node; put {' and '.join(NODE_PLACES)} into it"
-        )
+    lacks_port = bool(command) and port == 0 and not any("{port}" in part for part in command)
+    lacks_places = not all(any(place in part for part in command) for place in NODE_PLACES)
+    for wrong, said in (
+        (given.set, "--set is for manifests only"),
+        (
+            (given.start is None) != given.running,
+            "say how it is started, --start 'COMMAND {folder} {port}', so that each round has fresh data; or --running "
+            "for one that runs already: then data isn't fresh, and what it uses isn't known",
+        ),
+        (
+            given.running and given.nodes > 1,
+            "--nodes is for servers that the bench starts; a running one has its nodes",
+        ),
+        (given.running and port == 0, "--running needs the broker's port in the address, not 0"),
+        (lacks_port, "found no port; put {port} into the command, or a port into the address"),
+        (
+            given.nodes > 1 and lacks_places,
+            f"--nodes runs the command once for each node; put {' and '.join(NODE_PLACES)} into it",
+        ),
+    ):
+        if wrong:
+            raise VariantError(f"{text!r}: {said}")
     label = given.label or (Path(command[0]).name if command else given.what.removeprefix(SCHEME))
     warm_up_s = given.warm_up if given.warm_up is not None else 0.0 if given.running else FOREIGN_WARM_UP_S
     return VariantSpec(

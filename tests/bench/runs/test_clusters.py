@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.kernel.runtime.process_ends import has_ended
 from blumfeld_bench.plan.variants import VariantSpec, parse_variant
 from blumfeld_bench.runs import servers
 from blumfeld_bench.runs.servers import Server, ServerCluster, ServerError, answers, start_variant
@@ -27,13 +28,6 @@ def small(known: int = NODES, nodes: int = NODES, program: str = f"-S {SMALL}") 
     return parse_variant(
         f"kafka://127.0.0.1:0 --label c --warm-up 0 --nodes {nodes} --start {shlex.quote(start)}"
     )
-
-
-def is_gone(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except (FileNotFoundError, ProcessLookupError):
-        return True
 
 
 def test_all_nodes_are_up_are_counted_together_and_end_together(tmp_path: Path) -> None:
@@ -55,7 +49,7 @@ def test_all_nodes_are_up_are_counted_together_and_end_together(tmp_path: Path) 
         assert [node.folder.name for node in cluster.nodes] == ["node1", "node2", "node3"]
     finally:
         cluster.stop()
-    assert all(map(is_gone, pids))
+    assert all(map(has_ended, pids))
     assert not any((node.folder / "data").exists() for node in cluster.nodes)
     assert not cluster.is_up
 
@@ -121,7 +115,7 @@ def test_a_node_that_ends_at_its_start_ends_the_others(tmp_path: Path) -> None:
         start_variant(small(program=str(script)), tmp_path / "c")
     folder = str(tmp_path / "c")
     for entry in Path("/proc").iterdir():
-        if entry.name.isdigit() and not is_gone(int(entry.name)):
+        if entry.name.isdigit() and not has_ended(int(entry.name)):
             assert folder not in (entry / "cmdline").read_text()
 
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from blumfeld.kernel.runtime.process_ends import has_ended
 from blumfeld_bench.runs.machine import this_machine
 from blumfeld_bench.runs.servers import Server, ServerError, answers, drop_from_page_cache, start_server
 from blumfeld_bench.runs.system_calls import Tracer, TracerError, missing
@@ -37,17 +38,9 @@ def test_a_server_is_up_when_it_answers_and_gone_when_stopped(tmp_path: Path) ->
     finally:
         server.stop()
     assert not answers(server.port)
-    assert not any(_alive(pid) for pid in pids)
+    assert all(map(has_ended, pids))
     assert not (tmp_path / "s" / "data").exists()
     assert (tmp_path / "s" / "log").exists()
-
-
-def _alive(pid: int) -> bool:
-    try:
-        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
-    except (FileNotFoundError, ProcessLookupError):  # it may be reaped while we look
-        return False
-    return state != "Z"
 
 
 def test_a_server_that_ends_says_what_it_printed(tmp_path: Path) -> None:

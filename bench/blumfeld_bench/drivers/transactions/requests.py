@@ -4,13 +4,12 @@ committed.
 
 from __future__ import annotations
 
-import struct
 import time
 from collections.abc import Mapping, Sequence
 
 from blumfeld.client.blocking import BlockingConnection
 from blumfeld.client.errors import RefusedError, check
-from blumfeld.wire.batches.record_batch import CONTROL_BIT, HEADER_BYTES, LOG_OVERHEAD_BYTES
+from blumfeld.wire.batches.record_batch import split_batches
 from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest, FindCoordinatorResponse
 from blumfeld.wire.messages.init_producer_id import InitProducerIdRequest, InitProducerIdResponse
@@ -33,8 +32,6 @@ STABLE_S = 15.0
 """Time that the markers of the last transactions have."""
 FETCH_BYTES = 8 << 20
 PARTITION_FETCH_BYTES = 1 << 20
-
-_BATCH = struct.Struct(">qi9xhi30xi")  # base offset, length, attributes, last offset delta, records
 
 
 def begin_producer(bootstrap: Address, transactional_id: str) -> tuple[Address, tuple[int, int]]:
@@ -129,13 +126,8 @@ def _fetch(topic: str, positions: Mapping[int, int]) -> FetchRequest:
 
 def _data_records(data: memoryview) -> tuple[int, int]:
     """Returns the number of records in whole batches without markers, and the offset after the last batch or -1."""
-    at, count, following = 0, 0, -1
-    while len(data) - at >= HEADER_BYTES:
-        base_offset, length, attributes, last_delta, records = _BATCH.unpack_from(data, at)
-        at += length + LOG_OVERHEAD_BYTES
-        if at > len(data):
-            break  # a fetch may cut off the last batch
-        if not attributes & CONTROL_BIT:
-            count += records
-        following = base_offset + last_delta + 1
+    count, following = 0, -1
+    for batch in split_batches(data, allow_partial=True):
+        count += 0 if batch.is_control else batch.record_count
+        following = batch.next_offset
     return count, following

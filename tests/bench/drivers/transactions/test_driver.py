@@ -49,7 +49,7 @@ def step_of(version: int, producers: int = 2, partitions: int = 3) -> Step:
 @pytest.fixture(scope="module")
 def port() -> Iterator[int]:
     with EmbeddedBroker() as broker:
-        found = int(broker.bootstrap_servers.rpartition(":")[2])
+        found = broker.port
         with WireClient("127.0.0.1", found) as client:
             client.create_topic("t", PARTITIONS)
             client.wait_for_leaders("t")
@@ -102,7 +102,7 @@ class _Spec:
 
 def test_a_broker_without_the_plug_in_is_told_so() -> None:
     with EmbeddedBroker(manifest={"transactions": {"plugin": "none"}}) as broker:
-        found = int(broker.bootstrap_servers.rpartition(":")[2])
+        found = broker.port
         with pytest.raises(DriverError, match="API key 26; the driver needs 5"):
             run(found, step_of(2))
 

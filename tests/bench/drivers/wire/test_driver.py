@@ -21,11 +21,10 @@ TRIES = 5
 
 
 def port_of(broker: EmbeddedBroker, partitions: int = 2) -> int:
-    host, _, port = broker.bootstrap_servers.rpartition(":")
-    with WireClient(host, int(port)) as client:
+    with WireClient(broker.host, broker.port) as client:
         client.create_topic("t", partitions)
         client.wait_for_leaders("t")
-    return int(port)
+    return broker.port
 
 
 def test_a_stall_shows_in_the_tail() -> None:
@@ -189,14 +188,13 @@ def test_several_requests_in_flight_and_no_acks() -> None:
 def test_a_topic_that_is_not_there_is_told() -> None:
     step = Step(name="missing", produce=Produce(), warm_up_s=0, measure_s=0.1)
     with EmbeddedBroker() as broker:
-        host, _, port = broker.bootstrap_servers.rpartition(":")
         with (
-            WireClient(host, int(port)) as client,
+            WireClient(broker.host, broker.port) as client,
             pytest.raises(DriverError, match=r"nowhere has no leaders yet.*UNKNOWN_TOPIC_OR_PARTITION"),
         ):
             client.wait_for_leaders("nowhere", 0.2)
         with pytest.raises(DriverError, match="nobody"):
-            run(int(port), step, topic="nobody")
+            run(broker.port, step, topic="nobody")
 
 
 def test_the_ceiling_is_above_what_a_step_asks_for() -> None:

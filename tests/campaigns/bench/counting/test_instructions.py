@@ -69,7 +69,7 @@ def test_the_table_compares_rows_of_the_same_connections_with_the_first_server()
 def test_lockstep_requests_are_answered_by_a_broker(make: MakeLoad) -> None:
     """Partly made by hand, so a broker has to say that they are right; a fetch without records is an error."""
     with EmbeddedBroker() as broker:
-        port = int(broker.bootstrap_servers.rpartition(":")[2])
+        port = broker.port
         make_topic(port)
         load = make(port, 3)
         load.run(6)
@@ -80,7 +80,7 @@ def test_lockstep_requests_are_answered_by_a_broker(make: MakeLoad) -> None:
 @pytest.mark.parametrize("make", [ManyPartitions, Transactions, OldTransactions])
 def test_requests_over_many_partitions_are_answered_by_a_broker(make: MakeLoad) -> None:
     with EmbeddedBroker() as broker:
-        load = make(int(broker.bootstrap_servers.rpartition(":")[2]), 3)
+        load = make(broker.port, 3)
         load.run(6)
         load.run(6)
         load.close()
@@ -88,7 +88,7 @@ def test_requests_over_many_partitions_are_answered_by_a_broker(make: MakeLoad) 
 
 def test_an_error_in_an_answer_is_not_counted_as_work() -> None:
     with EmbeddedBroker() as broker:
-        load = Produce(int(broker.bootstrap_servers.rpartition(":")[2]), 1)
+        load = Produce(broker.port, 1)
         with pytest.raises(RuntimeError, match="error 3"):
             load.run(1)
         load.close()
