@@ -75,7 +75,7 @@ bad-input | 1 min
   campaigns.bad_input
 
 connection-faults | 10 min
-  Clients that are killed, slow, half-closed, idle or too many: nothing leaks, others are served.
+  Clients that are killed, slow, idle or many: nothing leaks, others are served.
   campaigns.connection_faults
 
 stalls | 20 min

@@ -1,9 +1,11 @@
-"""The output of a campaign: broken promises, the reason of a refusal."""
+"""A campaign on the command line: options that several share, broken promises, the reason of a refusal."""
 
 from __future__ import annotations
 
+import argparse
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 from rich.console import Console
 from rich.markup import escape
@@ -16,6 +18,14 @@ WRONG_SHOWN = 20
 def console_of(width: int = 150) -> Console:
     """Return the console, of this width where no terminal says otherwise."""
     return Console(width=None if sys.stdout.isatty() else width, highlight=False)
+
+
+def add_node_options(parser: argparse.ArgumentParser) -> None:
+    """Settings of this build's nodes, the folder of all nodes, and the result file."""
+    laid = "laid over each node's manifest"
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=laid)
+    parser.add_argument("--folder", type=Path, help="data and logs of all nodes; it must be new, and is kept")
+    parser.add_argument("--out", type=Path, help="result file, JSON")
 
 
 def print_wrong(console: Console, wrong: Sequence[str]) -> None:

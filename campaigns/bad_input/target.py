@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from blumfeld.wire.batches.builder import build_batch
-from blumfeld.wire.batches.record_batch import split_batches
-from blumfeld.wire.batches.records import Record, records
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.create_topics import (
     CreatableTopic,
@@ -15,24 +14,18 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
-from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from blumfeld.wire.messages.fetch import FetchResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
-from blumfeld.wire.messages.produce import (
-    PartitionProduceData,
-    PartitionProduceResponse,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
+from blumfeld.wire.messages.produce import PartitionProduceResponse, ProduceResponse
 from blumfeld.wire.schema import Message
 from campaigns.raw_connection import ConnectionEnded, RawConnection
+from campaigns.raw_requests import FETCH_VERSION, PRODUCE_VERSION, fetch_request, produce_request, records_of
+from campaigns.waits import await_true
 
 R = TypeVar("R", bound=Message)
 
 CLOSED = "closed"
 """The broker hung up without an answer."""
-PRODUCE_VERSION = 9
-FETCH_VERSION = 12
 NEW_TOPIC_S = 60.0
 
 
@@ -62,9 +55,7 @@ class Target:
         code = self.create_topic(CreatableTopic(name=name, num_partitions=1, replication_factor=1), configs)
         if code != "NONE":
             raise RuntimeError(f"{name} was not created: {code}")
-        deadline = time.monotonic() + NEW_TOPIC_S
-        while self.metadata(name) != "NONE" and time.monotonic() < deadline:
-            time.sleep(0.02)
+        await_true(lambda: self.metadata(name) == "NONE", NEW_TOPIC_S)
         return name
 
     def create_topic(self, topic: CreatableTopic, configs: dict[str, str] | None = None) -> str:
@@ -89,9 +80,7 @@ class Target:
         version: int = PRODUCE_VERSION,
     ) -> PartitionProduceResponse:
         """One partition's batch; acks must not be 0."""
-        data = PartitionProduceData(index=partition, records=None if batch is None else bytes(batch))
-        topic_data = TopicProduceData(name=topic or self.topic, partition_data=[data])
-        request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[topic_data])
+        request = produce_request(topic or self.topic, batch, partition, acks)
         answer = self.ask(request, version, ProduceResponse)
         return answer.responses[0].partition_responses[0]
 
@@ -149,18 +138,8 @@ class Target:
 
     def values(self, offset: int) -> list[bytes]:
         """Return the values of acknowledged records from an offset, as many as come."""
-        wanted = FetchPartition(fetch_offset=offset, partition_max_bytes=1 << 20)
-        topics = [FetchTopic(topic=self.acknowledged_topic, partitions=[wanted])]
-        answer = self.ask(FetchRequest(max_wait_ms=0, topics=topics), FETCH_VERSION, FetchResponse)
-        if not answer.responses:
-            return []
-        data = cast("memoryview", answer.responses[0].partitions[0].records or memoryview(b""))
-        return [
-            bytes(record.value or b"")
-            for batch in split_batches(data, allow_partial=True)
-            for record in records(batch)
-            if record.offset >= offset
-        ]
+        answer = self.ask(fetch_request(self.acknowledged_topic, offset), FETCH_VERSION, FetchResponse)
+        return [bytes(record.value or b"") for record in records_of(answer, offset)]
 
 
 def good_batch(*values: bytes, **options: object) -> bytearray:

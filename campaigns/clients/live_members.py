@@ -182,6 +182,19 @@ def commitment(offsets: Mapping[TopicPartition, Sequence[int]]) -> dict[str, obj
     return {"success": True, "offsets": rows}
 
 
+def tell(seen: Mapping[TopicPartition, Sequence[int]], commit: Callable[[], str]) -> None:
+    """Print the records of a poll, commit them, and print how that ended.
+
+    :param commit: returns the error, or an empty string
+    """
+    if seen:
+        say("records_consumed", **consumption(seen))
+        if error := commit():
+            say("offsets_committed", success=False, error=error)
+        else:
+            say("offsets_committed", **commitment(seen))
+
+
 def until_terminated() -> Callable[[], bool]:
     """Catch SIGTERM from now on; true until it comes."""
     gone = threading.Event()

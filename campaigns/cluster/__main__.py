@@ -20,7 +20,7 @@ from blumfeld.testing.cluster import LOOPBACK, Cluster, node_places
 from blumfeld.testing.process import NodeError
 from campaigns.clients.load.groups import Groups
 from campaigns.clients.load.load import TOPIC, NoLoadError
-from campaigns.clients.load.producers import Librdkafka, Make, with_log
+from campaigns.clients.load.producers import Librdkafka, with_log
 from campaigns.cluster.contenders import KAFKA, LAYOUTS, OURS, Contender, contenders_of, this_build
 from campaigns.cluster.disks import Disks, NoDisksError
 from campaigns.cluster.faults import CUTS, DEFAULT_FAULTS, NETWORK, BadFaultError, Fault, plan_of
@@ -36,7 +36,7 @@ from campaigns.cluster.rounds import DATA, Run, Settings
 from campaigns.cluster.storm import FACULTIES, Wave, waves
 from campaigns.endings import sigterm_unwinds
 from campaigns.figures import save
-from campaigns.terminal import console_of, print_wrong, refused
+from campaigns.terminal import add_node_options, console_of, print_wrong, refused
 
 DISK_MB = 700
 PRODUCER_LOG = "producer.log"
@@ -70,19 +70,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         absent: list[str] = []
         for contender in contenders:
             try:
-                cluster = _cluster(contender, given, folder, wires)
-                disks = (
-                    Disks([node.folder / DATA for node in cluster.nodes], given.disk_mb)
-                    if needs_disks
-                    else None
-                )
-                make_producer = with_log(cluster.folder / PRODUCER_LOG) if given.storm_s else Librdkafka
-                groups = Groups(cluster.addresses, TOPIC, given.partitions) if given.storm_s else None
-                report = _run(
-                    contender, cluster, faults, settings, wires, disks, groups, make_producer, console
-                )
-                if disks is not None and given.folder is not None:
-                    disks.keep(folder / contender.name / "kept")
+                report = _measured(contender, given, faults, settings, folder, wires, needs_disks, console)
             except (NodeError, NoLoadError, NoDisksError) as error:
                 absent.append(contender.name)
                 console.print(f"[red]✗ {contender.name}: {escape(str(error))}[/]")
@@ -130,17 +118,26 @@ def _cluster(
     return Cluster(contender.commands, node_places(wires.hosts, given.port, roles), home, wires.prefixes)
 
 
-def _run(
+def _measured(
     contender: Contender,
-    cluster: Cluster,
+    given: argparse.Namespace,
     faults: Iterable[Fault | Wave],
     settings: Settings,
+    folder: Path,
     wires: Namespaces | None,
-    disks: Disks | None,
-    groups: Groups | None,
-    make_producer: Make,
+    needs_disks: bool,
     console: Console,
 ) -> ContenderReport:
+    """Run one contender.
+
+    :raises NodeError: its cluster did not start
+    :raises NoLoadError: it takes no records
+    :raises NoDisksError: this process may not mount disks
+    """
+    cluster = _cluster(contender, given, folder, wires)
+    disks = Disks([node.folder / DATA for node in cluster.nodes], given.disk_mb) if needs_disks else None
+    make_producer = with_log(cluster.folder / PRODUCER_LOG) if given.storm_s else Librdkafka
+    groups = Groups(cluster.addresses, TOPIC, given.partitions) if given.storm_s else None
     console.print(f"{contender.name}: faults on {len(cluster.nodes)} nodes")
 
     def say(line: str) -> None:
@@ -153,6 +150,8 @@ def _run(
         raise NoLoadError("\n".join((str(error), *printed))) from error
     finally:
         cluster.stop()
+        if disks is not None:
+            disks.end(cluster.folder / "kept" if given.folder is not None else None)
 
 
 def _contenders(given: argparse.Namespace) -> list[Contender]:
@@ -235,13 +234,9 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--manifest", type=Path, help="what each node of this build is made of")
     parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="laid over that manifest"
-    )
-    parser.add_argument(
         "--port", type=int, default=0, help="the nodes take two ports each from here on; 0: any free ones"
     )
-    parser.add_argument("--folder", type=Path, help="data and logs of all nodes; it must be new, and is kept")
-    parser.add_argument("--out", type=Path, help="result file, JSON")
+    add_node_options(parser)
     return parser
 
 

@@ -6,15 +6,13 @@ root and Linux.
 
 from __future__ import annotations
 
-import ctypes
-import os
 import shutil
 import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-CLONE_NEWNS = 0x00020000
-"""As in linux/sched.h."""
+from campaigns.cluster.unshare import CLONE_NEWNS, leave
+
 BALLAST = "ballast"
 BLOCK_BYTES = 1 << 20
 
@@ -34,13 +32,10 @@ class Disks:
 
         :param folders: one for each node, with ids from 1 on
         """
-        libc = ctypes.CDLL(None, use_errno=True)
-        if libc.unshare(CLONE_NEWNS):
-            reason = os.strerror(ctypes.get_errno())
-            raise NoDisksError(
-                f"full disks need a mount namespace, and unshare(2) said: {reason}. Run it as root"
-            )
-        _run("mount", "--make-rprivate", "/")
+        try:
+            leave(CLONE_NEWNS)
+        except OSError as error:
+            raise NoDisksError(f"full disks need a mount namespace: {error}. Run it as root") from error
         self._folders = tuple(folders)
         for folder in folders:
             folder.mkdir(parents=True)
@@ -61,10 +56,12 @@ class Disks:
         """Give the room back."""
         (self._folders[node - 1] / BALLAST).unlink(missing_ok=True)
 
-    def keep(self, under: Path) -> None:
-        """Copy all data to a folder outside of the disks."""
+    def end(self, kept: Path | None) -> None:
+        """Unmount them; the data go to a folder outside, if one is given."""
         for node, folder in enumerate(self._folders, start=1):
-            shutil.copytree(folder, under / f"node{node}", ignore=shutil.ignore_patterns(BALLAST))
+            if kept is not None:
+                shutil.copytree(folder, kept / f"node{node}", ignore=shutil.ignore_patterns(BALLAST))
+            _run("umount", "--lazy", str(folder))
 
 
 def _run(*command: str) -> None:

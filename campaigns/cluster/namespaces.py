@@ -6,7 +6,6 @@ first. So nothing of the machine's network changes, and all of it is gone when t
 
 from __future__ import annotations
 
-import ctypes
 import os
 import shutil
 import subprocess
@@ -15,10 +14,8 @@ from typing import Self
 
 from blumfeld.cli.cluster import namespaces
 from blumfeld.cli.cluster.state import ClusterError, ClusterState, NodeState
+from campaigns.cluster.unshare import CLONE_NEWNET, CLONE_NEWNS, join, leave
 
-CLONE_NEWNS = 0x00020000
-CLONE_NEWNET = 0x40000000
-"""As in linux/sched.h."""
 NAMES = Path("/run/netns")
 """The folder in which ``ip`` keeps the namespaces by name."""
 LOAD = 0
@@ -37,14 +34,12 @@ class Namespaces:
             raise ClusterError("cuts need network namespaces, which take root and the command ip (iproute2)")
         bridge = namespaces.bridge_name(Path(f"campaign-{os.getpid()}"))
         self._state = ClusterState(bridge=bridge, nodes=[_end(bridge, end) for end in range(nodes + 1)])
-        self._libc = ctypes.CDLL(None, use_errno=True)
-        if self._libc.unshare(CLONE_NEWNS | CLONE_NEWNET):
-            raise ClusterError(
-                f"cuts need a network namespace: unshare(2): {os.strerror(ctypes.get_errno())}"
-            )
+        try:
+            leave(CLONE_NEWNS | CLONE_NEWNET)
+        except OSError as error:
+            raise ClusterError(f"cuts need a network namespace: {error}") from error
         NAMES.mkdir(parents=True, exist_ok=True)
-        for command in (["mount", "--make-rprivate", "/"], ["mount", "-t", "tmpfs", "tmpfs", str(NAMES)]):
-            subprocess.run(command, check=True, capture_output=True)
+        subprocess.run(["mount", "-t", "tmpfs", "tmpfs", str(NAMES)], check=True, capture_output=True)
 
     @property
     def hosts(self) -> tuple[str, ...]:
@@ -62,14 +57,10 @@ class Namespaces:
         :raises ClusterError: a step failed
         """
         namespaces.make(self._state)
-        self._hub = os.open(
-            "/proc/self/ns/net", os.O_RDONLY
-        )  # the bridge goes with its last process or descriptor
-        descriptor = os.open(NAMES / str(self._state.node(LOAD).namespace), os.O_RDONLY)
-        moved = self._libc.setns(descriptor, CLONE_NEWNET)
-        os.close(descriptor)
-        if moved:
-            raise ClusterError(f"cuts need a network namespace: setns(2): {os.strerror(ctypes.get_errno())}")
+        # The bridge goes with its last process or descriptor.
+        self._hub = os.open("/proc/self/ns/net", os.O_RDONLY)
+        with (NAMES / str(self._state.node(LOAD).namespace)).open() as inside:
+            join(inside.fileno(), CLONE_NEWNET)
         return self
 
     def __exit__(self, *_: object) -> None:

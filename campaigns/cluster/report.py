@@ -9,7 +9,7 @@ import msgspec
 from rich.markup import escape
 from rich.table import Table
 
-from campaigns.clients.load.acknowledged import Account
+from campaigns.clients.load.acknowledged_records import Account
 from campaigns.cluster.gaps import Gap
 
 NOT_RECOVERED = "…"

@@ -144,7 +144,8 @@ class Run:
         try:
             targets = targets_of(fault, now)
         except NoTargetError as error:
-            return self._left_out(fault, now, [*notes, f"left out: {error}"])
+            at = time.monotonic()
+            return self._report(fault.name, (), now, (at, at, at, at), [*notes, f"left out: {error}"])
         nodes = [self._cluster.node(target) for target in targets]
         with self._leader_watch(targets, now) as watch:
             begin = time.monotonic()
@@ -161,16 +162,30 @@ class Run:
         end = time.monotonic()
         if not self._load.await_acks(end, self._settings.heal_s):
             notes.append(f"a partition takes no records: {self._observer.describe()}")
+        spans = (begin, back, healed, end)
+        return self._report(fault.name, targets, now, spans, notes, watch.named_s(begin))
+
+    def _report(
+        self,
+        name: str,
+        hit: Sequence[int],
+        now: Leadership,
+        spans: tuple[float, float, float, float],
+        notes: Sequence[str],
+        named_s: tuple[float | None, ...] = (),
+    ) -> FaultReport:
+        """Return the report of a fault; its spans are the instants when it began, was undone, was healed, and ended."""
+        begin, back, healed, end = spans
         return FaultReport(
-            fault=fault.name,
-            nodes=targets,
-            led=tuple(now.led_by(target) for target in targets),
+            fault=name,
+            nodes=tuple(hit),
+            led=tuple(map(now.led_by, hit)),
             controller=now.controller,
             at_s=begin - self._began,
             down_s=back - begin,
             in_sync_s=healed - back,
-            gaps=self._gaps(begin, end),
-            named_s=watch.named_s(begin),
+            gaps=self._gaps(begin, end) if hit else (),
+            named_s=named_s,
             notes=tuple(notes),
         )
 
@@ -217,17 +232,7 @@ class Run:
         end = time.monotonic()
         if not load.await_acks(end, self._settings.heal_s):
             notes.append(f"a partition takes no records: {self._observer.describe()}")
-        return FaultReport(
-            fault=wave.name,
-            nodes=wave.nodes,
-            led=tuple(now.led_by(node) for node in wave.nodes),
-            controller=now.controller,
-            at_s=begin - self._began,
-            down_s=back - begin,
-            in_sync_s=healed - back,
-            gaps=self._gaps(begin, end),
-            notes=tuple(notes),
-        )
+        return self._report(wave.name, wave.nodes, now, (begin, back, healed, end), notes)
 
     # Each of the next three returns the instant (time.time) before which its last node was away for certain.
 
@@ -276,19 +281,6 @@ class Run:
 
     def _gaps(self, begin: float, end: float) -> tuple[Gap, ...]:
         return tuple(gap_of(times, begin, end) for times in self._load.ack_times)
-
-    def _left_out(self, fault: Fault, now: Leadership, notes: Sequence[str]) -> FaultReport:
-        return FaultReport(
-            fault=fault.name,
-            nodes=(),
-            led=(),
-            controller=now.controller,
-            at_s=time.monotonic() - self._began,
-            down_s=0.0,
-            in_sync_s=0.0,
-            gaps=(),
-            notes=tuple(notes),
-        )
 
 
 def _line(report: FaultReport) -> str:

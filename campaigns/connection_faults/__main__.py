@@ -13,18 +13,19 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from campaigns.connection_faults import crowds, deaths, exhaustion, half_close, slow_clients
+from campaigns.connection_faults import crowds, deaths, exhaustion, slow_clients
 from campaigns.connection_faults.fault import Fault, Result
 from campaigns.connection_faults.rounds import REPETITIONS, run
+from campaigns.terminal import console_of, print_wrong
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 if nothing leaked and the background load saw nothing of it; else 1."""
     given = _parser().parse_args(arguments)
-    console = Console(width=None if sys.stdout.isatty() else 190)
+    console = console_of(190)
     wanted = [fault for fault in all_faults() if _is_wanted(fault, given.only)]
     if not wanted:
-        console.print(f"no fault is named like {' or '.join(given.only)}", highlight=False)
+        console.print(f"no fault is named like {' or '.join(given.only)}")
         return 1
     started = time.monotonic()
     with tempfile.TemporaryDirectory(prefix="blumfeld-faults-") as folder:
@@ -33,25 +34,22 @@ def main(arguments: Sequence[str] | None = None) -> int:
             Path(folder),
             given.set,
             given.scale,
-            lambda line: console.print(escape(line), highlight=False),
+            lambda line: console.print(escape(line)),
             lambda result: _say(console, result),
         )
     console.print(_table(results))
     bad = [result for result in results if result.wrong]
-    for result in bad:
-        for line in result.wrong:
-            console.print(f"[red]✗ {escape(result.fault.name)}: {escape(line)}[/]", highlight=False)
+    print_wrong(console, [f"{result.fault.name}: {line}" for result in bad for line in result.wrong])
     console.print(
         f"{len(results)} faults, {REPETITIONS} times or more each, in {time.monotonic() - started:.0f} s:"
         f" {len(bad)} left something behind or were noticed by others",
-        highlight=False,
     )
     return 1 if bad else 0
 
 
 def all_faults() -> list[Fault]:
     """In the order of the table."""
-    modules = (deaths, half_close, slow_clients, crowds, exhaustion)
+    modules = (deaths, slow_clients, crowds, exhaustion)
     return [fault for module in modules for fault in module.faults()]
 
 
@@ -62,7 +60,7 @@ def _is_wanted(fault: Fault, only: Sequence[str]) -> bool:
 def _say(console: Console, result: Result) -> None:
     mark = "[red]✗[/]" if result.wrong else "[green]✓[/]"
     said = "; ".join(result.wrong) if result.wrong else result.said
-    console.print(f"{mark} {escape(result.fault.name)}: {escape(said)}", highlight=False)
+    console.print(f"{mark} {escape(result.fault.name)}: {escape(said)}")
 
 
 def _table(results: Iterable[Result]) -> Table:
@@ -109,15 +107,10 @@ def _change(before: int, after: int) -> str:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m campaigns connection-faults",
-        description="Clients that are killed, half-closed, slow, idle or too many: what leaks, who notices.",
+        description="Clients that are killed, slow, idle or many: what leaks, who notices.",
     )
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="laid over the broker's manifest",
-    )
+    laid = "laid over the broker's manifest"
+    parser.add_argument("--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help=laid)
     parser.add_argument(
         "--only", nargs="+", default=[], metavar="NAME", help="faults whose name has this in it"
     )

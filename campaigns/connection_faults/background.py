@@ -12,19 +12,12 @@ import struct
 import sys
 import threading
 import time
-from typing import cast
 
-from blumfeld.wire.batches.record_batch import split_batches
-from blumfeld.wire.batches.records import records
-from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
-from blumfeld.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from campaigns.bad_input.target import FETCH_VERSION, PRODUCE_VERSION, good_batch
+from blumfeld.wire.messages.fetch import FetchResponse
+from blumfeld.wire.messages.produce import ProduceResponse
+from campaigns.bad_input.target import good_batch
 from campaigns.raw_connection import RawConnection
+from campaigns.raw_requests import FETCH_VERSION, PRODUCE_VERSION, fetch_request, produce_request, records_of
 
 PAUSE_BETWEEN_S = 0.005
 """Between two records of a topic."""
@@ -77,9 +70,7 @@ class Pair:
     def _produce(self, connection: RawConnection) -> None:
         while not self._pauses.is_set():
             started_ns = time.monotonic_ns()
-            data = PartitionProduceData(index=0, records=bytes(good_batch(_STAMP.pack(started_ns) * 12)))
-            topic_data = TopicProduceData(name=self._topic, partition_data=[data])
-            request = ProduceRequest(acks=-1, timeout_ms=10_000, topic_data=[topic_data])
+            request = produce_request(self._topic, good_batch(_STAMP.pack(started_ns) * 12))
             answer = connection.ask(request, PRODUCE_VERSION, ProduceResponse)
             if code := answer.responses[0].partition_responses[0].error_code:
                 raise RuntimeError(f"produce: error {code}")
@@ -90,9 +81,7 @@ class Pair:
     def _consume(self, connection: RawConnection) -> None:
         producer = self._threads[0]
         while producer.is_alive() or (not self.errors and self._fetched < self._produced):
-            wanted = FetchPartition(fetch_offset=self._fetched, partition_max_bytes=1 << 20)
-            topics = [FetchTopic(topic=self._topic, partitions=[wanted])]
-            request = FetchRequest(max_wait_ms=FETCH_WAIT_MS, min_bytes=1, topics=topics)
+            request = fetch_request(self._topic, self._fetched, max_wait_ms=FETCH_WAIT_MS)
             self._take(connection.ask(request, FETCH_VERSION, FetchResponse))
 
     def _take(self, answer: FetchResponse) -> None:
@@ -100,14 +89,11 @@ class Pair:
         for partition in (part for topic in answer.responses for part in topic.partitions):
             if partition.error_code:
                 raise RuntimeError(f"fetch: error {partition.error_code}")
-            data = cast("memoryview", partition.records or memoryview(b""))
-            for record in (r for batch in split_batches(data, allow_partial=True) for r in records(batch)):
-                if record.offset < self._fetched:
-                    continue
-                if record.offset != self._fetched:
-                    raise RuntimeError(f"fetch: offset {record.offset}, not {self._fetched}")
-                self._fetched += 1
-                self.seen_ms.append((now_ns - _STAMP.unpack_from(record.value or b"")[0]) / 1e6)
+        for record in records_of(answer, self._fetched):
+            if record.offset != self._fetched:
+                raise RuntimeError(f"fetch: offset {record.offset}, not {self._fetched}")
+            self._fetched += 1
+            self.seen_ms.append((now_ns - _STAMP.unpack_from(record.value or b"")[0]) / 1e6)
 
 
 def report(pairs: list[Pair]) -> str:

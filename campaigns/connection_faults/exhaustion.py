@@ -10,13 +10,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
-from blumfeld.wire.messages.produce import (
-    PartitionProduceData,
-    ProduceRequest,
-    ProduceResponse,
-    TopicProduceData,
-)
-from campaigns.bad_input.target import PRODUCE_VERSION, good_batch, name_of
+from blumfeld.wire.messages.produce import ProduceResponse
+from campaigns.bad_input.target import good_batch, name_of
 from campaigns.connection_faults.census import cpu_s, fds_by_kind
 from campaigns.connection_faults.fault import Fault, Scene, Wrong
 from campaigns.connection_faults.frames import (
@@ -27,6 +22,7 @@ from campaigns.connection_faults.frames import (
     source_of,
 )
 from campaigns.raw_connection import RawConnection
+from campaigns.raw_requests import PRODUCE_VERSION, produce_request
 from campaigns.waits import await_true
 
 FD_LIMIT = 200
@@ -113,11 +109,8 @@ def _while_exhausted(scene: Scene, first: RawConnection, topic: str, usual: _Use
 
 def _roll(first: RawConnection, topic: str) -> str:
     """Fill segments on a connection that was there before: empty, or what went wrong."""
-    records = bytes(good_batch(bytes(SEGMENT_BYTES - 1_000)))
+    request = produce_request(topic, good_batch(bytes(SEGMENT_BYTES - 1_000)))
     for _ in range(ROLLING_BATCHES):
-        data = [PartitionProduceData(index=0, records=records)]
-        request = ProduceRequest(topic_data=[TopicProduceData(name=topic, partition_data=data)])
-        request.acks, request.timeout_ms = -1, 10_000
         answer = first.ask(request, PRODUCE_VERSION, ProduceResponse)
         if code := answer.responses[0].partition_responses[0].error_code:
             return name_of(code)

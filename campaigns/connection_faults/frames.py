@@ -8,10 +8,9 @@ import struct
 
 from blumfeld.client.frames import request_frame
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest
-from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
-from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from blumfeld.wire.schema import Message
-from campaigns.bad_input.target import FETCH_VERSION, PRODUCE_VERSION, good_batch
+from campaigns.bad_input.target import good_batch
+from campaigns.raw_requests import FETCH_VERSION, PRODUCE_VERSION, fetch_request, produce_request
 
 CLIENT_ID = "fault"
 CONNECT_TIMEOUT_S = 10.0
@@ -27,19 +26,14 @@ def framed(message: Message, version: int, correlation_id: int = 1) -> bytes:
 
 def produce(topic: str, value: bytes, acks: int = -1, correlation_id: int = 1) -> bytes:
     """One record for partition 0."""
-    data = PartitionProduceData(index=0, records=bytes(good_batch(value)))
-    topic_data = TopicProduceData(name=topic, partition_data=[data])
-    request = ProduceRequest(acks=acks, timeout_ms=10_000, topic_data=[topic_data])
-    return framed(request, PRODUCE_VERSION, correlation_id)
+    return framed(produce_request(topic, good_batch(value), acks=acks), PRODUCE_VERSION, correlation_id)
 
 
 def fetch(
     topic: str, offset: int, max_bytes: int, max_wait_ms: int = 0, min_bytes: int = 1, correlation_id: int = 1
 ) -> bytes:
     """Partition 0 from an offset."""
-    wanted = FetchPartition(fetch_offset=offset, partition_max_bytes=max_bytes)
-    topics = [FetchTopic(topic=topic, partitions=[wanted])]
-    request = FetchRequest(max_wait_ms=max_wait_ms, min_bytes=min_bytes, max_bytes=max_bytes, topics=topics)
+    request = fetch_request(topic, offset, 0, max_bytes, max_wait_ms, min_bytes)
     return framed(request, FETCH_VERSION, correlation_id)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from rich.table import Table
 
-from campaigns.clients.load.acknowledged import Account
+from campaigns.clients.load.acknowledged_records import Account
 
 COLUMNS = (
     *("seed", "kills", "acked", "lost", "doubled", "out of order"),

@@ -14,7 +14,7 @@ from blumfeld.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
     ConsumerGroupDescribeResponse,
 )
-from campaigns.clients.load.acknowledged import Account
+from campaigns.clients.load.acknowledged_records import Account
 from campaigns.clients.load.groups import Group, Groups
 from campaigns.clients.load.load import TOPIC, Load
 from campaigns.clients.load.producers import CUT_SHORT_S

@@ -18,20 +18,19 @@ def assign(
     dealt: dict[str, list[Partition]] = {member_id: [] for member_id in sorted(members)}
     partitions = [(topic, index) for topic, count in sorted(counts.items()) for index in range(count)]
     owners = _owners(members)
-    fair = -(-len(partitions) // len(dealt)) if dealt else 0
+    fair = len(partitions) // len(dealt) if dealt else 0
     left: list[Partition] = []
     for at in partitions:
         owner = owners.get(at)
-        keeps = owner is not None and at[0] in members[owner].topics and len(dealt[owner]) < fair
-        if keeps and owner is not None:
+        if owner is not None and at[0] in members[owner].topics and len(dealt[owner]) < fair:
             dealt[owner].append(at)
         else:
             left.append(at)
     for at in left:
         able = [member_id for member_id in dealt if at[0] in members[member_id].topics]
         if able:
-            dealt[min(able, key=lambda member_id: (len(dealt[member_id]), member_id))].append(at)
-    _level(dealt, members)
+            least = min(able, key=lambda member_id: (len(dealt[member_id]), member_id != owners.get(at)))
+            dealt[least].append(at)
     if not cooperative:
         return dealt
     return {
@@ -47,15 +46,3 @@ def _owners(members: Mapping[str, Subscription]) -> dict[Partition, str]:
         for at in sorted(one.owned):
             owners[at] = member_id
     return owners
-
-
-def _level(dealt: dict[str, list[Partition]], members: Mapping[str, Subscription]) -> None:
-    """Move single partitions from who has most to who has least, while that evens things out."""
-    while dealt:
-        poorest = min(dealt, key=lambda member_id: (len(dealt[member_id]), member_id))
-        richest = max(dealt, key=lambda member_id: (len(dealt[member_id]), member_id))
-        movable = [at for at in dealt[richest] if at[0] in members[poorest].topics]
-        if len(dealt[richest]) - len(dealt[poorest]) < 2 or not movable:
-            return
-        dealt[richest].remove(movable[-1])
-        dealt[poorest].append(movable[-1])

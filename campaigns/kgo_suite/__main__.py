@@ -19,10 +19,9 @@ from campaigns.clients.franz_go import FranzGo
 from campaigns.cluster.contenders import KAFKA, OURS, Contender, contenders_of, this_build
 from campaigns.endings import sigterm_unwinds
 from campaigns.figures import save
-from campaigns.kgo_suite.events import SKIPPED, Outcome, failed_tests, outcomes_of
+from campaigns.kgo_suite.events import SKIPPED, Outcome, Report, failed_tests, lines_of, outcomes_of, table_of
 from campaigns.kgo_suite.program import NoSuiteError, Suite, pattern_of
-from campaigns.kgo_suite.report import Report, lines_of, table_of
-from campaigns.terminal import console_of, refused
+from campaigns.terminal import add_node_options, console_of, refused
 
 RECORDS = 20_000
 LIMIT_S = 900.0
@@ -135,15 +134,7 @@ def _parser() -> argparse.ArgumentParser:
         "--records", type=int, default=RECORDS, help="that the largest tests copy from topic to topic"
     )
     parser.add_argument("--limit-s", type=float, default=LIMIT_S, help="time for one run of all tests")
-    parser.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="SECTION.KEY=VALUE",
-        help="laid over each node's manifest",
-    )
-    parser.add_argument("--folder", type=Path, help="data and logs of all nodes; it must be new, and is kept")
-    parser.add_argument("--out", type=Path, help="result file, JSON")
+    add_node_options(parser)
     return parser
 
 

@@ -19,7 +19,7 @@ from blumfeld.testing.process import NodeError
 from campaigns.clients.verdicts import NoClientError
 from campaigns.endings import sigterm_unwinds
 from campaigns.figures import save
-from campaigns.terminal import console_of, print_wrong, refused
+from campaigns.terminal import add_node_options, console_of, print_wrong, refused
 from campaigns.transactions.brokers import cluster_of
 from campaigns.transactions.faults import UnknownFaultError, plan_of
 from campaigns.transactions.feed import read_lines
@@ -168,11 +168,7 @@ def _parser() -> argparse.ArgumentParser:
         help="of transactions that abort on purpose",
     )
     parser.add_argument("--manifest", type=Path, help="what each node is made of")
-    parser.add_argument(
-        "--set", action="append", default=[], metavar="SECTION.KEY=VALUE", help="laid over that manifest"
-    )
-    parser.add_argument("--folder", type=Path, help="data and logs of all runs; it must be new, and is kept")
-    parser.add_argument("--out", type=Path, help="result file, JSON")
+    add_node_options(parser)
     return parser
 
 

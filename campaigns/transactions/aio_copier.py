@@ -41,7 +41,7 @@ class AioCopier:
         self._producer = AIOKafkaProducer(
             **common,
             transactional_id=spec["transactionalId"],
-            transaction_timeout_ms=spec["transactionTimeoutMs"],
+            transaction_timeout_ms=spec["transactionTimeout"],
             linger_ms=2,
         )
         self._consumer = AIOKafkaConsumer(

@@ -51,7 +51,7 @@ class ConfluentCopier:
                 "metadata.recovery.strategy": RECOVERY,
                 "bootstrap.servers": spec["bootstrap"],
                 "transactional.id": spec["transactionalId"],
-                "transaction.timeout.ms": spec["transactionTimeoutMs"],
+                "transaction.timeout.ms": spec["transactionTimeout"],
                 "linger.ms": 2,
             }
         )
@@ -64,7 +64,7 @@ class ConfluentCopier:
                 "isolation.level": "read_committed",
                 "enable.auto.commit": False,
                 "auto.offset.reset": "earliest",
-                "session.timeout.ms": spec["sessionTimeoutMs"],
+                "session.timeout.ms": spec["sessionTimeout"],
                 "heartbeat.interval.ms": 300,
                 "topic.metadata.refresh.interval.ms": 1000,
                 "fetch.wait.max.ms": 100,

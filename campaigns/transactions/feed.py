@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import hashlib
 import itertools
 from collections.abc import Sequence
 from pathlib import Path
@@ -27,15 +26,6 @@ def placed(lines: Sequence[bytes], partitions: int) -> list[list[Pair]]:
     for number, line in enumerate(lines):
         found[number % partitions].append((b"%d" % number, line))
     return found
-
-
-def sha256_of(lines: Sequence[bytes]) -> str:
-    """Return the digest of the lines as a file."""
-    whole = hashlib.sha256()
-    for line in lines:
-        whole.update(line)
-        whole.update(b"\n")
-    return whole.hexdigest()
 
 
 class Feed(Librdkafka):

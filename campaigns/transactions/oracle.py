@@ -85,18 +85,23 @@ def _disordered(place: Mapping[Pair, int], found: Sequence[Seen]) -> list[bytes]
     return behind
 
 
+def sha256_of(lines: Iterable[bytes]) -> str:
+    """Return the digest of the lines as a file."""
+    whole = hashlib.sha256()
+    for line in lines:
+        whole.update(line + b"\n")
+    return whole.hexdigest()
+
+
 def digest_of(partitions: Iterable[Sequence[Pair]]) -> str:
     """Return the SHA-256 of the lines of all partitions, in the order of their numbers, as a file.
 
     A record that is there twice, or isn't there, changes it. The order within a partition does not: :func:`compare`
     looks at that.
     """
-    lines = sorted((int(key), value) for pairs in partitions for key, value in pairs)
-    whole = hashlib.sha256()
-    for _, line in lines:
-        whole.update(line)
-        whole.update(b"\n")
-    return whole.hexdigest()
+    return sha256_of(
+        line for _, line in sorted((int(key), line) for pairs in partitions for key, line in pairs)
+    )
 
 
 class Transcript(msgspec.Struct):

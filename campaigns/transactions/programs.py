@@ -16,6 +16,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 import attrs
+import msgspec
 
 from campaigns.clients.franz_go import franz_go_command
 from campaigns.clients.java import java_command
@@ -28,8 +29,7 @@ LAST_WORDS = ("ended", "fenced", "failed")
 CUT_CHARS = 300
 
 
-@attrs.frozen
-class Work:
+class Work(msgspec.Struct, frozen=True, rename="camel"):
     """The work of one program."""
 
     bootstrap: str
@@ -45,44 +45,16 @@ class Work:
     """Longest pause before the end of a transaction; drawn for each."""
     abort_share: float
     seed: int
+    transaction_timeout: int = TRANSACTION_TIMEOUT_MS
+    session_timeout: int = SESSION_TIMEOUT_MS
 
     def to_json(self) -> str:
         """Return the line that goes to a program's stdin."""
-        return json.dumps(
-            {
-                "operation": "copy",
-                "bootstrap": self.bootstrap,
-                "topic": self.topic,
-                "output": self.output,
-                "group": self.group,
-                "transactionalId": self.transactional_id,
-                "owned": self.owned,
-                "batchRecords": self.batch_records,
-                "pauseMs": self.pause_ms,
-                "abortShare": self.abort_share,
-                "seed": self.seed,
-                "transactionTimeoutMs": TRANSACTION_TIMEOUT_MS,
-                "transactionTimeout": TRANSACTION_TIMEOUT_MS,
-                "sessionTimeoutMs": SESSION_TIMEOUT_MS,
-                "sessionTimeout": SESSION_TIMEOUT_MS,
-            }
-        )
+        return json.dumps({"operation": "copy", **msgspec.to_builtins(self)})
 
     def to_arguments(self) -> list[str]:
         """Return the arguments of the Java program."""
-        return [
-            self.bootstrap,
-            self.topic,
-            self.output,
-            self.group,
-            self.transactional_id,
-            str(self.batch_records),
-            str(self.pause_ms),
-            str(self.abort_share),
-            str(self.seed),
-            str(TRANSACTION_TIMEOUT_MS),
-            str(SESSION_TIMEOUT_MS),
-        ]
+        return [str(value) for name, value in msgspec.structs.asdict(self).items() if name != "owned"]
 
 
 @attrs.define

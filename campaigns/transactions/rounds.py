@@ -21,7 +21,7 @@ from campaigns.cluster.observer import Observer
 from campaigns.coordinators import coordinator_address, stable_offsets
 from campaigns.transactions import broker_state
 from campaigns.transactions.faults import BROKER_DIES, CLIENT_DIES, PAUSE
-from campaigns.transactions.feed import Feed, placed, sha256_of
+from campaigns.transactions.feed import Feed, placed
 from campaigns.transactions.oracle import (
     Seen,
     Transcript,
@@ -29,6 +29,7 @@ from campaigns.transactions.oracle import (
     check_rest,
     compare,
     digest_of,
+    sha256_of,
     transcript_of,
 )
 from campaigns.transactions.programs import Start, Story, Work

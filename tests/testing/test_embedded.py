@@ -137,11 +137,6 @@ def test_an_unknown_key_is_refused_before_anything_opens() -> None:
         EmbeddedBroker(config={"num.partition": 3})
 
 
-def test_an_unknown_storage_is_refused() -> None:
-    with pytest.raises(ManifestError, match="storage_paper"):
-        EmbeddedBroker(storage="storage_paper")
-
-
 def test_what_fails_in_the_thread_is_raised_in_the_caller(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     broker = EmbeddedBroker(storage="storage_local", data_dir=str(tmp_path / "file"))

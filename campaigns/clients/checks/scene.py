@@ -7,9 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import cast
 
-from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.consumer_group_describe import (
     ConsumerGroupDescribeRequest,
@@ -23,17 +22,17 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsResponse,
 )
 from blumfeld.wire.messages.describe_groups import DescribeGroupsRequest, DescribeGroupsResponse
-from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchResponse, FetchTopic
+from blumfeld.wire.messages.fetch import FetchResponse
 from blumfeld.wire.messages.list_groups import ListGroupsRequest, ListGroupsResponse
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from campaigns.clients.client import BROKERS_DEFAULT, CheckFailed
 from campaigns.coordinators import coordinator_address
 from campaigns.raw_connection import RawConnection
+from campaigns.raw_requests import FETCH_VERSION, batches_of, fetch_request
 from campaigns.waits import answer_of, await_true
 
 POLL_S = 0.05
 WAIT_S = 30.0
-FETCH_BYTES_MAX = 32 * 1024 * 1024
 
 
 class Scene:
@@ -113,18 +112,11 @@ class Scene:
         at, found = 0, list[RecordBatch]()
         leader = self._leader(topic, partition)
         while True:
-            wanted = FetchPartition(partition=partition, fetch_offset=at, partition_max_bytes=FETCH_BYTES_MAX)
-            request = FetchRequest(
-                max_wait_ms=0,
-                max_bytes=FETCH_BYTES_MAX,
-                topics=[FetchTopic(topic=topic, partitions=[wanted])],
-            )
-            (answered,) = leader.ask(request, 12, FetchResponse).responses
-            (data,) = answered.partitions
+            answer = leader.ask(fetch_request(topic, at, partition), FETCH_VERSION, FetchResponse)
+            (data,) = answer.responses[0].partitions
             if data.error_code:
                 raise CheckFailed(f"raw fetch of {topic}-{partition}: {ErrorCode(data.error_code).name}")
-            records = cast("memoryview", data.records or memoryview(b""))
-            more = list(split_batches(records, allow_partial=True))
+            more = batches_of(answer)
             if not more:
                 return found
             found += more

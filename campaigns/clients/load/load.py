@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from confluent_kafka import KafkaException
 from confluent_kafka.admin import AdminClient, NewTopic  # type: ignore[attr-defined]
 
-from campaigns.clients.load.acknowledged import Account, AcknowledgedRecords
+from campaigns.clients.load.acknowledged_records import Account, AcknowledgedRecords
 from campaigns.clients.load.log_contents import UnreadableError, log_ends, read_partition
 from campaigns.clients.load.producers import FINISH_S, LIBRDKAFKA, Librdkafka, Make
 from campaigns.waits import await_true

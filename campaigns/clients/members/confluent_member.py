@@ -7,7 +7,7 @@ import sys
 from typing import Any
 
 from campaigns.clients.client import SESSION_TIMEOUT_MS
-from campaigns.clients.live_members import commitment, consumption, places, say, until_terminated
+from campaigns.clients.live_members import places, say, tell, until_terminated
 
 
 def settings(spec: dict[str, Any]) -> dict[str, Any]:
@@ -63,18 +63,16 @@ def _poll(consumer: Any) -> None:
             print(message.error(), file=sys.stderr)
         else:
             seen.setdefault((message.topic(), message.partition()), []).append(message.offset())
-    if not seen:
-        return
-    say("records_consumed", **consumption(seen))
-    wanted = [TopicPartition(t, n, offsets[-1] + 1) for (t, n), offsets in seen.items()]
-    try:
-        refused = [p.error for p in consumer.commit(offsets=wanted, asynchronous=False) if p.error]
-    except KafkaException as error:
-        refused = [error]
-    if refused:
-        say("offsets_committed", success=False, error=str(refused[0]))
-    else:
-        say("offsets_committed", **commitment(seen))
+
+    def commit() -> str:
+        wanted = [TopicPartition(t, n, offsets[-1] + 1) for (t, n), offsets in seen.items()]
+        try:
+            refused = [p.error for p in consumer.commit(offsets=wanted, asynchronous=False) if p.error]
+        except KafkaException as error:
+            return str(error)
+        return str(refused[0]) if refused else ""
+
+    tell(seen, commit)
 
 
 if __name__ == "__main__":

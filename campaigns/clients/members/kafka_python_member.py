@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any
 
 from campaigns.clients.client import SESSION_TIMEOUT_MS
-from campaigns.clients.live_members import commitment, consumption, places, say, until_terminated
+from campaigns.clients.live_members import places, say, tell, until_terminated
 
 ASSIGNORS = {
     "": "range.RangePartitionAssignor",
@@ -69,19 +69,15 @@ def main() -> None:
 
 
 def _poll(consumer: Any) -> None:
-    seen = {
-        (p.topic, p.partition): [m.offset for m in messages]
-        for p, messages in consumer.poll(timeout_ms=200).items()
-    }
-    if not seen:
-        return
-    say("records_consumed", **consumption(seen))
-    try:
-        consumer.commit()
-    except Exception as error:
-        say("offsets_committed", success=False, error=f"{type(error).__name__}: {error}")
-    else:
-        say("offsets_committed", **commitment(seen))
+    def commit() -> str:
+        try:
+            consumer.commit()
+        except Exception as error:
+            return f"{type(error).__name__}: {error}"
+        return ""
+
+    polled = consumer.poll(timeout_ms=200).items()
+    tell({(p.topic, p.partition): [m.offset for m in messages] for p, messages in polled}, commit)
 
 
 if __name__ == "__main__":

@@ -32,7 +32,7 @@ def bootstrap(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathF
     ("name", "column"), [(name, column) for name in CLIENTS for column in columns_of(name)]
 )
 def test_client(name: str, column: str, bootstrap: str) -> None:
-    """What the client offers works."""
+    """All that the client offers works."""
     absent = client_class(name).absent()
     if absent is not None:
         pytest.skip(absent)

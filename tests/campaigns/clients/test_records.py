@@ -21,7 +21,7 @@ TRAITS = Traits()
 
 
 def returned(samples: list[Sample]) -> list[Received]:
-    """What a perfect broker gives back, from offset 7 on."""
+    """The records of a perfect broker, from offset 7 on."""
     next_offset: dict[int, int] = {}
     got = []
     for s in samples:

@@ -1,4 +1,4 @@
-"""What is refused before a node is started, and what SIGTERM leaves behind."""
+"""Wrong input is refused before a node is started, and SIGTERM leaves nothing behind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a run says of itself."""
+"""The report of a run."""
 
 from __future__ import annotations
 
@@ -9,15 +9,13 @@ import msgspec
 import pytest
 from rich.console import Console
 
-from campaigns.clients.load.acknowledged import Account
+from campaigns.clients.load.acknowledged_records import Account
 from campaigns.cluster.gaps import Gap
 from campaigns.cluster.report import (
     CampaignReport,
     ContenderReport,
     FaultReport,
-    account_table,
     distribution_table,
-    fault_table,
 )
 from campaigns.figures import save
 
@@ -67,12 +65,6 @@ def printed(*tables: object) -> str:
     return captured.get()
 
 
-def test_the_longest_gap_of_all_partitions_counts() -> None:
-    assert fault(8.0).longest_s == 8.0
-    assert fault(8.0).recovered
-    assert not fault(8.0, recovered=False).recovered
-
-
 @pytest.mark.parametrize(
     ("one", "good"),
     [
@@ -86,25 +78,6 @@ def test_a_run_is_good_if_nothing_is_wrong_or_left_out_and_all_recovered(
     one: ContenderReport, good: bool
 ) -> None:
     assert one.is_good is good
-
-
-def test_the_tables_hold_what_was_found() -> None:
-    one = report(fault(8.0), fault(3.0, name="rolling"), lost=7)
-    text = printed(fault_table(one), distribution_table([one]), account_table([one]))
-    for words in (
-        "kill-leader",
-        "rolling",
-        "8.00",
-        "3.00",
-        "2c (4)",
-        "[a note]",
-        "1.0 8.0",
-        "-0.0, 8.0",
-        "4998",
-        " 7 ",
-        "12 ms",
-    ):
-        assert words in text
 
 
 def test_a_distribution_holds_every_fault_of_its_class_and_one_without_an_end_counts_as_endless() -> None:

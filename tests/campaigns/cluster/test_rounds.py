@@ -11,7 +11,7 @@ from blumfeld.cli.cluster.state import ClusterError
 from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, LOOPBACK, Cluster, Node, Roles, node_places
 from blumfeld.testing.process import NodeError
 from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
-from campaigns.clients.load.acknowledged import Account
+from campaigns.clients.load.acknowledged_records import Account
 from campaigns.clients.load.load import Load, NoLoadError
 from campaigns.clients.load.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Watcher
 from campaigns.cluster.contenders import this_build
@@ -28,7 +28,7 @@ QUICK = Settings(partitions=3, down_s=0.0, steady_s=0.0, settle_s=0.0, heal_s=0.
 
 
 class Diary(Librdkafka):
-    """What was done, in order, and the producer of the load, which finishes when it is told to."""
+    """The acts, in order, and the producer of the load, which finishes when it is told to."""
 
     def __init__(self) -> None:
         super().__init__("", "", 3, 0.0)

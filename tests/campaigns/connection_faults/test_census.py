@@ -18,20 +18,6 @@ AT_FIRST = Census(Counter({"socket": 9, "file": 4, "[eventpoll]": 2}), 2, 6, 0, 
 WELL = Seen(100, 100, 1.0, 5.0, 6.0, ())
 
 
-@pytest.mark.parametrize(
-    ("target", "kind"),
-    [
-        ("socket:[12345]", "socket"),
-        ("pipe:[12]", "pipe"),
-        ("anon_inode:[eventpoll]", "[eventpoll]"),
-        ("anon_inode:[io_uring]", "[io_uring]"),
-        ("/tmp/data/load-0/00000000000000000000.log", "file"),
-    ],
-)
-def test_descriptors_are_told_apart(target: str, kind: str) -> None:
-    assert census.kind_of(target) == kind
-
-
 def test_an_open_socket_and_an_open_pipe_are_seen() -> None:
     gc.collect()  # or the collector closes what other tests left, before the last count
     before = census.fds_by_kind(os.getpid())
@@ -50,12 +36,6 @@ def test_what_is_more_is_a_leak_and_what_is_less_is_none() -> None:
     now = replace(AT_FIRST, fds=fds, tasks=3, connections=5, parked=2, rss_bytes=1 << 30)
     assert now.leaks(AT_FIRST) == ["1 pipe descriptors", "2 socket descriptors", "1 tasks", "2 parked"]
     assert AT_FIRST.leaks(AT_FIRST) == []
-
-
-def test_files_may_stay_where_a_fault_has_them_opened() -> None:
-    now = replace(AT_FIRST, fds=Counter({"socket": 9, "file": 7, "[eventpoll]": 2}))
-    assert now.leaks(AT_FIRST) == ["3 file descriptors"]
-    assert now.leaks(AT_FIRST, files_may_stay=True) == []
 
 
 def test_a_count_is_repeated_until_it_is_as_before() -> None:

@@ -68,7 +68,7 @@ def scene(broker: EmbeddedBroker) -> Any:
 
 
 def objects(broker: EmbeddedBroker) -> Counter[str]:
-    """What the collector knows of ours and of sockets, by type."""
+    """Objects of ours and sockets that the collector knows, by type."""
 
     def count() -> Counter[str]:
         # Of a foreign type, __module__ may be a property.

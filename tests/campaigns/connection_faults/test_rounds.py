@@ -26,7 +26,7 @@ MIB = 1 << 20
 
 
 def everyday(name: str) -> Any:
-    """What resets leave is counted in ``test_objects`` every day; what takes long is for the slow suite."""
+    """The slow suite has what takes long, and resets: ``test_objects`` counts what they leave every day."""
     slow = name.startswith("reset") or "20 MB" in name
     return pytest.param(name, marks=pytest.mark.slow) if slow else name
 

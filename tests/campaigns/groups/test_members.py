@@ -43,7 +43,7 @@ def owned(effects: list[Effect]) -> list[set[int]]:
 
 
 def token(effects: list[Effect]) -> int:
-    """Of the last request among them."""
+    """The token of the last request among them."""
     return [effect.token for effect in effects if isinstance(effect, Send)][-1]
 
 

@@ -1,4 +1,4 @@
-"""What the suite's events come to."""
+"""The outcomes in the suite's events."""
 
 from __future__ import annotations
 
@@ -6,9 +6,8 @@ import json
 from pathlib import Path
 
 from campaigns.figures import save
-from campaigns.kgo_suite.events import Outcome, counts, failed_tests, outcomes_of
+from campaigns.kgo_suite.events import Outcome, Report, counts, failed_tests, lines_of, outcomes_of
 from campaigns.kgo_suite.program import pattern_of
-from campaigns.kgo_suite.report import Report, lines_of
 
 
 def event(action: str, test: str = "", output: str = "", elapsed: float = 0.0) -> str:

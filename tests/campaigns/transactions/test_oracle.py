@@ -10,7 +10,7 @@ from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.control_records import build_transaction_marker
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import Record
-from campaigns.transactions.feed import placed, sha256_of
+from campaigns.transactions.feed import placed
 from campaigns.transactions.oracle import (
     Account,
     Pair,
@@ -20,6 +20,7 @@ from campaigns.transactions.oracle import (
     check_rest,
     compare,
     digest_of,
+    sha256_of,
     transcript_of,
 )
 

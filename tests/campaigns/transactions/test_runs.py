@@ -20,7 +20,6 @@ from campaigns.transactions.__main__ import main
 from campaigns.transactions.broker_state import hanging_rows
 from campaigns.transactions.copier_process import FAILED_STATUS, FENCED_STATUS
 from campaigns.transactions.faults import KINDS, OF_ONE_NODE, OF_SEVERAL, UnknownFaultError, plan_of
-from campaigns.transactions.feed import read_lines
 from campaigns.transactions.oracle import Account
 from campaigns.transactions.programs import CopierProgram, Story, Work
 from campaigns.transactions.report import CampaignReport, RunReport, Zombie, table
@@ -215,13 +214,6 @@ def test_a_report_is_good_only_if_all_is_equal() -> None:
     shown = Console(width=220, record=True, file=StringIO())
     shown.print(table([good, good]))
     assert "6" in shown.export_text()
-
-
-def test_the_first_lines_of_a_capture(tmp_path: Path) -> None:
-    path = tmp_path / "c.gz"
-    path.write_bytes(gzip.compress(b"1 a\n2 b\n3 c\n"))
-    assert read_lines(path, 2) == [b"1 a", b"2 b"]
-    assert read_lines(path, 0) == [b"1 a", b"2 b", b"3 c"]
 
 
 @pytest.mark.slow

@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from campaigns.clients.load.acknowledged import Account
+from campaigns.clients.load.acknowledged_records import Account
 from campaigns.clients.load.load import Load
 from campaigns.clients.load.log_contents import UnreadableError
 from campaigns.clients.load.producers import Librdkafka

@@ -1,4 +1,4 @@
-"""What groups were promised: commits, records, members and owners. Each way to break it is told."""
+"""Promises to groups, of commits, records, members and owners: each way to break one is told."""
 
 from __future__ import annotations
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from campaigns.clients.load.acknowledged import Account, AcknowledgedRecords
+from campaigns.clients.load.acknowledged_records import Account, AcknowledgedRecords
 
 
 def three_acknowledged() -> AcknowledgedRecords:
