@@ -30,7 +30,7 @@ from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.rivals import kafka, start, this_build
 from campaigns.raw_connection import ConnectionEnded, RawConnection
-from campaigns.stalls import batches, largest
+from campaigns.stalls import largest
 from campaigns.stalls.largest import Case
 from campaigns.stalls.measurement import Measured, Probe, measure
 
@@ -85,7 +85,7 @@ def _cases(key: int, versions: tuple[int, int], elements: int) -> list[Case]:
     if key not in API_BY_KEY:
         return []
     found = list(largest.cases(key, versions, elements, BYTES_MAX))
-    return found + (list(batches.cases()) if key == 0 else [])
+    return found + (list(largest.batch_cases()) if key == 0 else [])
 
 
 def _one_api(spec: VariantSpec, folder: Path, cases: Sequence[Case], console: Console) -> Iterable[Measured]:
@@ -117,7 +117,7 @@ def _stop(server: Server, probe: Probe) -> None:
 def _prepare(server: Server) -> None:
     """The topics that requests name, and a coordinator for the group."""
     topics = [CreatableTopic(name=largest.TOPIC, num_partitions=3, replication_factor=1)]
-    for name, configs in batches.TOPICS.items():
+    for name, configs in largest.BATCH_TOPICS.items():
         wanted = [CreatableTopicConfig(name=key, value=value) for key, value in configs.items()]
         topics.append(CreatableTopic(name=name, num_partitions=1, replication_factor=1, configs=wanted))
     with RawConnection(server.address) as connection:

@@ -1,19 +1,25 @@
 """Requests with as many elements as fit, made from the schema: one case for each array of each request.
 
 Elements differ from each other where they can: their strings and partition numbers count up. Names that must exist for
-the broker to look further (the topic of a nested array, the group) are those that the campaign made.
+the broker to look further (the topic of a nested array, the group) are those that the campaign made. Beside them are
+batches of some kB that unpack to nearly 100 MB, for topics whose records the broker looks at.
 """
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from typing import Any
 
 import msgspec
 
 from blumfeld.wire.api import API_BY_KEY, request_class
+from blumfeld.wire.batches.builder import build_batch
+from blumfeld.wire.batches.records import Record
 from blumfeld.wire.codec import encode
+from blumfeld.wire.compression.codec import Codec
 from blumfeld.wire.headers import put_request_header
+from blumfeld.wire.messages.produce import PartitionProduceData, ProduceRequest, TopicProduceData
 from blumfeld.wire.primitives import ARRAY_LENGTH_MAX
 from blumfeld.wire.schema import FIXED_FORMATS, Field, Message, Struct, fields_of
 
@@ -155,3 +161,42 @@ def _scalar(field: Field, number: int) -> Any:
     if kind in FIXED_FORMATS and field.type.array:
         return number if kind in ("int32", "int64") else number % 100
     return None
+
+
+PRODUCE_VERSION = 9
+UNPACKED_BYTES = 95 * 1000 * 1000
+RECORD_BYTES = 500_000
+BATCH_BYTES_MAX = "104857600"
+BATCH_TOPICS = {
+    "stalls-compacted": {"cleanup.policy": "compact", "max.message.bytes": BATCH_BYTES_MAX},
+    "stalls-zstd": {"compression.type": "zstd", "max.message.bytes": BATCH_BYTES_MAX},
+}
+"""Topics whose records are decoded: one wants keys, one another codec."""
+
+
+def batch_cases() -> Iterator[Case]:
+    """Large records and small ones, in each codec, to each topic."""
+    for topic in BATCH_TOPICS:
+        for codec in Codec:
+            yield _batch_case(topic, codec, RECORD_BYTES, UNPACKED_BYTES // RECORD_BYTES)
+        yield _batch_case(topic, Codec.ZSTD, 8, 1_000_000)
+
+
+def _batch_case(topic: str, codec: Codec, record_bytes: int, count: int) -> Case:
+    return Case(
+        key=0,
+        version=PRODUCE_VERSION,
+        title=f"Produce v{PRODUCE_VERSION} {topic} {codec.name.lower()} {count} × {record_bytes} B",
+        make=lambda: _batch_frame(topic, codec, record_bytes, count),
+    )
+
+
+def _batch_frame(topic: str, codec: Codec, record_bytes: int, count: int) -> bytes:
+    record = Record(b"key", bytes(record_bytes), (), int(time.time() * 1000))
+    batch = build_batch([record] * count, codec=codec)
+    data = PartitionProduceData(index=0, records=bytes(batch))
+    topics = [TopicProduceData(name=topic, partition_data=[data])]
+    request = ProduceRequest(acks=1, timeout_ms=10_000, topic_data=topics)
+    return put_request_header(0, PRODUCE_VERSION, CORRELATION_ID, CLIENT_ID) + encode(
+        request, PRODUCE_VERSION
+    )

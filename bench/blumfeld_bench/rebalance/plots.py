@@ -16,7 +16,7 @@ from matplotlib.ticker import FixedLocator, FuncFormatter, NullFormatter
 from blumfeld_bench.rebalance.findings import Key, keys_of, samples_of
 from blumfeld_bench.rebalance.result import RebalanceResult, Sample
 from blumfeld_bench.rebalance.table import markdown_of
-from blumfeld_bench.report.drawing import DASHES, HEIGHT_IN, Plot, colour_of, png_of
+from blumfeld_bench.report.drawing import DASHES, HEIGHT_IN, Plot, colour_of, write_page
 
 PAGE = "rebalance.md"
 MARKERS = "osD^"
@@ -29,16 +29,9 @@ def write_rebalance(result: RebalanceResult, folder: Path) -> list[Path]:
 
     :raises OSError: the folder can't be written to
     """
-    folder.mkdir(parents=True, exist_ok=True)
     plots = plots_of(result)
-    page = folder / PAGE
-    page.write_text(markdown_of(result, [(f"{one.name}.png", one.alt) for one in plots]), encoding="utf-8")
-    written = [page]
-    for plot in plots:
-        path = folder / f"{plot.name}.png"
-        path.write_bytes(png_of(plot))
-        written.append(path)
-    return written
+    text = markdown_of(result, [(f"{one.name}.png", one.alt) for one in plots])
+    return write_page(folder / PAGE, text, plots)
 
 
 def plots_of(result: RebalanceResult) -> list[Plot]:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import io
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import attrs
@@ -81,6 +82,20 @@ def colour_of(index: int) -> str:
 def dash_of(index: int) -> str | tuple[float, tuple[float, ...]]:
     """Return a variant's line style."""
     return DASHES[index // len(VARIANT_COLOURS) % len(DASHES)]
+
+
+def write_page(page: Path, text: str, plots: Sequence[Plot]) -> list[Path]:
+    """Write a page, and a PNG of each plot beside it; create the folder if needed. Return the paths, the page first.
+
+    :raises OSError: the folder can't be written to
+    """
+    page.parent.mkdir(parents=True, exist_ok=True)
+    page.write_text(text, encoding="utf-8")
+    written = [page]
+    for plot in plots:
+        written.append(page.with_name(f"{plot.name}.png"))
+        written[-1].write_bytes(png_of(plot))
+    return written
 
 
 def svg_of(plot: Plot) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 import attrs
 
 from blumfeld_bench.report.differences import differences
-from blumfeld_bench.report.drawing import Plot, png_of, svg_of
+from blumfeld_bench.report.drawing import Plot, svg_of, write_page
 from blumfeld_bench.report.narrative import (
     NOT_CLAIMED,
     brief,
@@ -237,15 +237,8 @@ def write_report(result: Result, folder: Path) -> list[Path]:
     overview = overview_plots(steps)
     findings = conclude(result, steps)
     by_step = [step_plots(cells, number, findings) for number, cells in enumerate(steps)]
-    folder.mkdir(parents=True, exist_ok=True)
-    page = folder / PAGE
-    page.write_text(page_of(result, steps, findings, overview, by_step), encoding="utf-8")
-    written = [page]
-    for plot in [*overview, *(plot for plots in by_step for plot in plots)]:
-        path = folder / f"{plot.name}.png"
-        path.write_bytes(png_of(plot))
-        written.append(path)
-    return written
+    text = page_of(result, steps, findings, overview, by_step)
+    return write_page(folder / PAGE, text, [*overview, *(plot for plots in by_step for plot in plots)])
 
 
 def overview_plots(steps: Sequence[StepCells]) -> list[Plot]:

@@ -19,7 +19,7 @@ from blumfeld_bench.drivers.loop import SPIN_NS, SPIN_SHARE
 from blumfeld_bench.drivers.schedule import Schedule
 from blumfeld_bench.drivers.spec import Begin, ProcessSpec, share
 from blumfeld_bench.drivers.wire.fetch_socket import GRACE_NS, FetchSocket, IdleSocket
-from blumfeld_bench.drivers.wire.produce_socket import ProduceSocket, Producing
+from blumfeld_bench.drivers.wire.produce_socket import Producers, ProduceSocket
 from blumfeld_bench.drivers.wire_client import EARLIEST, LATEST, Leader, WireClient
 
 EVENTS_OPEN = 16
@@ -38,16 +38,16 @@ class WireLoad(Load):
         self._led = [[index for index, at in enumerate(spec.leaders) if at == leader] for leader in leaders]
         self._idle = [IdleSocket(self._loop, self._meter, sock) for sock in connect_idle(spec)]
         self._readers = self._connect_readers()
-        self._producing = self._connect_producers()
+        self._producers = self._connect_producers()
         self._may_end = self._step.produce is None or bool(spec.requests_max)
 
     def _all_done(self) -> bool:
         """Whether the step has ended by itself: all requests of a limited number are answered, or existing data is read
         to its end.
         """
-        consume, producing = self._step.consume, self._producing
-        if self._spec.requests_max and producing is not None:
-            return producing.all_broken or not producing.waiting
+        consume, producers = self._step.consume, self._producers
+        if self._spec.requests_max and producers is not None:
+            return producers.all_broken or not producers.waiting
         if self._step.produce is None and consume is not None and consume.start == "earliest":
             return all(reader.level or reader.broken for reader in self._readers)
         return False
@@ -55,56 +55,56 @@ class WireLoad(Load):
     def _start(self, begin: Begin) -> None:
         for reader in self._readers:
             reader.start()
-        produce, producing = self._step.produce, self._producing
-        if produce is None or producing is None:
+        produce, producers = self._step.produce, self._producers
+        if produce is None or producers is None:
             return
         if produce.rate_per_s == 0:
-            producing.start_closed(self._spec.requests_max)
+            producers.start_closed(self._spec.requests_max)
             return
         mine = share(produce.connections, self._spec.index, self._spec.processes)
         requests_per_s = produce.rate_per_s / produce.batch_records * len(mine) / produce.connections
         seed = self._spec.seed * 1009 + self._spec.index
         self._loop.spin_ns = min(SPIN_NS, int(SPIN_SHARE * 1e9 / requests_per_s))
-        producing.schedule = Schedule(
+        producers.schedule = Schedule(
             seed, requests_per_s, produce.batch_records, begin.begin_ns, begin.end_ns
         )
 
     def _turn(self, now_ns: int, lap_ns: int) -> None:
-        producing = self._producing
-        schedule = producing.schedule if producing is not None else None
-        if producing is None or schedule is None:
+        producers = self._producers
+        schedule = producers.schedule if producers is not None else None
+        if producers is None or schedule is None:
             self._loop.serve(lap_ns, EVENTS_MAX, now_ns)
             return
         if schedule.due_ns <= now_ns and not schedule.over:
-            producing.offer_due(now_ns)
+            producers.offer_due(now_ns)
         self._loop.serve(lap_ns if schedule.over else min(lap_ns, schedule.due_ns), EVENTS_OPEN)
 
     def _lap_ends(self) -> None:
-        if self._producing is not None and self._producing.all_broken:
+        if self._producers is not None and self._producers.all_broken:
             raise DriverError(f"no connection is left: {self._meter.error}")
 
     def _drain(self, end_ns: int) -> None:
-        producing = self._producing
-        if producing is not None:
-            producing.stop()
+        producers = self._producers
+        if producers is not None:
+            producers.stop()
         deadline = end_ns + DRAIN_NS
         while (now := monotonic_ns()) < deadline:
-            if producing is not None and producing.schedule is not None:
-                producing.offer_due(now)
+            if producers is not None and producers.schedule is not None:
+                producers.offer_due(now)
             if self._drained(now, end_ns):
                 break
             self._loop.serve(min(deadline, now + 2_000_000), EVENTS_MAX)
-        if producing is not None:
-            for sock in producing.sockets:
+        if producers is not None:
+            for sock in producers.sockets:
                 sock.give_up(monotonic_ns())
 
     def _drained(self, now_ns: int, end_ns: int) -> bool:
-        producing = self._producing
-        if producing is not None:
-            if producing.waiting:
+        producers = self._producers
+        if producers is not None:
+            if producers.waiting:
                 return False
-            schedule = producing.schedule
-            if schedule is not None and not schedule.over and not producing.all_broken:
+            schedule = producers.schedule
+            if schedule is not None and not schedule.over and not producers.all_broken:
                 return False
             self._acked_ns = self._acked_ns or now_ns
         if self._readers and self._step.produce is not None:
@@ -116,7 +116,7 @@ class WireLoad(Load):
             return all(reader.level_since(answered_ns) or reader.broken for reader in self._readers)
         return True
 
-    def _connect_producers(self) -> Producing | None:
+    def _connect_producers(self) -> Producers | None:
         produce = self._step.produce
         if produce is None:
             return None
@@ -139,7 +139,7 @@ class WireLoad(Load):
             ]
 
         lanes = [lane() for _ in range(count)]
-        return Producing(lanes, pools)
+        return Producers(lanes, pools)
 
     def _connect_readers(self) -> list[FetchSocket]:
         consume = self._step.consume
@@ -165,7 +165,7 @@ class WireLoad(Load):
 
     def close(self) -> None:
         """Close all connections."""
-        for sock in (*self._idle, *self._readers, *(self._producing.sockets if self._producing else ())):
+        for sock in (*self._idle, *self._readers, *(self._producers.sockets if self._producers else ())):
             sock.close()
         super().close()
 

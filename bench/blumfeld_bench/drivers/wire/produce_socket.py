@@ -242,7 +242,7 @@ class ProduceSocket:
         self.close()
 
 
-class Producing:
+class Producers:
     """All producers of a process, and the requests that they send."""
 
     def __init__(
