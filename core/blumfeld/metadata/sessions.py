@@ -14,7 +14,7 @@ from __future__ import annotations
 import msgspec
 
 LOOKS_IN_A_TIMEOUT = 8
-"""How often the sessions are looked at within one timeout; Kafka's controller does it as often."""
+"""The number of looks at the sessions within one timeout, the same as in Kafka's controller."""
 PAUSE_LOOKS = 2
 """The controller was paused if more time than this many looks passed between two of its actions."""
 

@@ -28,13 +28,13 @@ from blumfeld_groups_kip848.describe import DescribeConsumerGroup, described
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, GroupState, MemberState
 from blumfeld_groups_kip848.members import commits
+from blumfeld_groups_kip848.members.departures import fence
 from blumfeld_groups_kip848.members.heartbeat import heartbeat
-from blumfeld_groups_kip848.members.leaving import fence
 from blumfeld_groups_kip848.record_types import GROUP_EPOCH
 from blumfeld_groups_kip848.replay import replay
 from blumfeld_groups_kip848.steps import GroupSteps
 from blumfeld_groups_kip848.targets import subscriptions
-from blumfeld_groups_kip848.targets.computing import AssignmentDue, AssignRefused, AssignSlice
+from blumfeld_groups_kip848.targets.computation import AssignmentDue, AssignRefused, AssignSlice
 from blumfeld_groups_kip848.timers import RebalanceExpired, SessionExpired, start_rebalance
 
 GROUP_VERSION = "group.version"

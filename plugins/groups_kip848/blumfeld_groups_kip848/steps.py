@@ -14,7 +14,7 @@ from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member, MemberState
 from blumfeld_groups_kip848.settings import GroupSettings
 from blumfeld_groups_kip848.targets import subscriptions
-from blumfeld_groups_kip848.targets.computing import Targets
+from blumfeld_groups_kip848.targets.computation import Targets
 from blumfeld_groups_kip848.targets.reconciliation import Reported, reconcile
 from blumfeld_groups_kip848.timers import start_rebalance, start_session, stop_all
 

@@ -43,7 +43,7 @@ class EndTransaction(msgspec.Struct, frozen=True, kw_only=True):
     client_version: int = 0
     """2 from v5 of the request on: each transaction has its own epoch."""
     fresh_id: int = NO_PRODUCER_ID
-    """As of :class:`InitProducer`."""
+    """A producer id from the controller, if the decision asked for one before."""
 
 
 class MarkersWritten(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What a transaction that timed out needs beyond its shard: a producer id for its abort, or an operator."""
+"""Producer ids for transactions that timed out and lack one for their abort; log lines for those that keep open."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from blumfeld_groups_kip848.group import (
     MemberState,
     PartitionOwners,
 )
-from blumfeld_groups_kip848.members.leaving import leave_for_a_while
+from blumfeld_groups_kip848.members.departures import leave_for_a_while
 from blumfeld_groups_kip848.targets.reconciliation import reconcile
 from blumfeld_kit.groups.model import ModelCluster
 

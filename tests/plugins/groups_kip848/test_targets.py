@@ -18,7 +18,7 @@ from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ConsumerGroup, Member
 from blumfeld_groups_kip848.protocol import ConsumerGroupProtocol
 from blumfeld_groups_kip848.targets.assignment_spec import assignment_spec
-from blumfeld_groups_kip848.targets.computing import (
+from blumfeld_groups_kip848.targets.computation import (
     BYTES_PER_DECISION,
     MEMBERS_PER_DECISION,
     Targets,

@@ -20,7 +20,7 @@ RECOVERED, RECOVERING = 0, 1
 
 
 class Election(Enum):
-    """How far an election goes to find a leader."""
+    """The reach of an election that looks for a leader."""
 
     ONLINE = auto()
     """The present leader stays if it may. Otherwise the first replica that has every committed record leads."""

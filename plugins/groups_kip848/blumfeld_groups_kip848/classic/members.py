@@ -24,12 +24,12 @@ from blumfeld.wire.messages.leave_group import (
     MemberResponse,
 )
 from blumfeld.wire.messages.sync_group import SyncGroupRequest, SyncGroupResponse
-from blumfeld_groups_kip848.classic.joining import ClassicJoining
+from blumfeld_groups_kip848.classic.join import ClassicJoin
 from blumfeld_groups_kip848.conversion.member_bytes import PROTOCOL_TYPE, assignment_bytes, version_of
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ClassicMember, ConsumerGroup, Member, MemberState
-from blumfeld_groups_kip848.members.joining import known_member, unknown_member
-from blumfeld_groups_kip848.members.leaving import fence
+from blumfeld_groups_kip848.members.departures import fence
+from blumfeld_groups_kip848.members.lookup import known_member, unknown_member
 from blumfeld_groups_kip848.steps import GroupSteps
 
 BATCH_LEAVE_SINCE_VERSION = 3
@@ -95,7 +95,7 @@ class ClassicMembers:
                 raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
 
     def _join(self, request: JoinGroupRequest, context: RequestContext, edit: Edit) -> Decision:
-        joining = ClassicJoining(self._steps, request, context, edit)
+        joining = ClassicJoin(self._steps, request, context, edit)
         if not edit.group.members:
             return joining.replace_group()
         response = joining.decide()

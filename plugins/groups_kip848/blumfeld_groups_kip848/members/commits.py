@@ -8,7 +8,7 @@ from blumfeld.spi.cluster import ClusterImage
 from blumfeld.spi.groups import CommitCheck
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld_groups_kip848.group import ConsumerGroup, Member
-from blumfeld_groups_kip848.members.joining import unknown_member
+from blumfeld_groups_kip848.members.lookup import unknown_member
 
 MEMBER_EPOCH_SINCE_VERSION = 9
 """First OffsetCommit version that may carry a member epoch."""

@@ -16,8 +16,8 @@ from blumfeld.wire.messages.consumer_group_heartbeat import (
 from blumfeld_groups_kip848.conversion.upgrade import take_over
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import LEFT_FOR_A_WHILE, ConsumerGroup, Member
-from blumfeld_groups_kip848.members.joining import check_epoch, check_size, joining_member, known_member
-from blumfeld_groups_kip848.members.leaving import fence, leave_for_a_while
+from blumfeld_groups_kip848.members.departures import fence, leave_for_a_while
+from blumfeld_groups_kip848.members.lookup import check_epoch, check_size, joining_member, known_member
 from blumfeld_groups_kip848.members.requests import MEMBER_ID_SINCE_VERSION, check_request
 from blumfeld_groups_kip848.steps import GroupSteps
 from blumfeld_groups_kip848.targets import regex

@@ -18,7 +18,7 @@ from blumfeld_groups_kip848.conversion import downgrade
 from blumfeld_groups_kip848.conversion.member_bytes import PROTOCOL_TYPE, by_topic_id, subscription_of
 from blumfeld_groups_kip848.edit import Edit
 from blumfeld_groups_kip848.group import ClassicMember, ConsumerGroup, GroupState, Member
-from blumfeld_groups_kip848.members.joining import check_size, joining_member, known_member
+from blumfeld_groups_kip848.members.lookup import check_size, joining_member, known_member
 from blumfeld_groups_kip848.steps import GroupSteps
 
 MEMBER_ID_REQUIRED_SINCE_VERSION = 4
@@ -26,7 +26,7 @@ DISABLED = "disabled"
 """Value of ``group.consumer.migration.policy`` that keeps the two protocols apart."""
 
 
-class ClassicJoining:
+class ClassicJoin:
     """One JoinGroup while it is decided."""
 
     def __init__(
