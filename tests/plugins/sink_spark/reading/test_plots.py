@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import matplotlib.image
+import msgspec
 import pyarrow as pa
 import pytest
 
@@ -37,11 +38,7 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
         json.dumps({"at_ms": record.committed_ms, "lag": {"ticks": {"0": 100 - nth, "1": 5}}, "batch": nth})
         for nth, record in enumerate(made)
     ]
-    progress.write_text(
-        "\n".join(
-            [*lines, '{"at_ms": 17'],
-        )
-    )
+    progress.write_text("\n".join([*lines, '{"at_ms": 17']))
     return folder / "archive"
 
 
@@ -59,6 +56,17 @@ def test_rates_are_of_the_batches(found: Committed) -> None:
     assert made.messages.tolist() == [40, 40, 40, 38]
     assert (made.seconds == 1).all()
     assert (made.bytes_in > made.bytes_out * 0).all()
+
+
+def test_many_batches_are_put_together_and_none_is_lost(found: Committed) -> None:
+    many = [
+        msgspec.structs.replace(found.records[0], batch=nth, committed_ms=nth * 1000, messages=nth + 1)
+        for nth in range(5000)
+    ]
+    made = throughput.batches(many)
+    assert len(made.messages) <= throughput.BATCHES_MAX
+    assert made.messages.sum() == sum(range(1, 5001))
+    assert made.end_ms[-1] == 4_999_000
 
 
 def test_the_book_at_a_moment_is_the_changes_up_to_it(found: Committed) -> None:
@@ -100,6 +108,18 @@ def test_all_pictures_are_drawn_and_not_blank(root: Path, tmp_path: Path) -> Non
         picture = matplotlib.image.imread(tmp_path / name)
         assert picture.shape[1] == 1540
         assert picture[:, :, :3].std() > 0.03, name
+
+
+def test_one_batch_has_bars_and_a_calendar_without_findings_the_whole_width(tmp_path: Path) -> None:
+    """The picture has no meaningless block over time and no empty third."""
+    rows = captured([write_capture(tmp_path / "feed.gz")], "ticks")
+    archive(tmp_path / "archive", rows, decoders=("binance-usdm",))
+    committed = Committed.open(str(tmp_path / "archive"))
+    picture = matplotlib.image.imread(throughput.draw(committed, tmp_path, svg=False))
+    assert picture.shape[0] < picture.shape[1] / 3  # a line of title, two bars
+    picture = matplotlib.image.imread(gaps.draw(committed, tmp_path, svg=False))
+    right = picture[:, -picture.shape[1] // 5 :, :3]
+    assert (right.min(axis=2) < 0.98).mean() > 0.4  # hours, not an empty panel
 
 
 def test_the_same_archive_gives_the_same_svg(found: Committed, tmp_path: Path) -> None:
