@@ -12,7 +12,7 @@ from pathlib import Path
 
 import attrs
 import pytest
-from confluent_kafka import Consumer, KafkaError, KafkaException, Message, Producer
+from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
 from blumfeld.testing.cluster import Cluster
@@ -21,11 +21,6 @@ from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
-)
-from blumfeld.wire.messages.describe_producers import (
-    DescribeProducersRequest,
-    DescribeProducersResponse,
-    TopicRequest,
 )
 from campaigns.cluster.observer import Observer
 from tests.interop.clients import WAIT_S, commit, committed, make_topic, produce, read, take, values, wait_for
@@ -45,7 +40,6 @@ SETTINGS = (
     "log.cleaner.backoff.ms=500",
 )
 TRANSACTIONS = "__transaction_state"
-COORDINATOR_TRIES = 30
 CODECS = ("none", "gzip", "snappy", "lz4", "zstd")
 KEYS = 5
 """Keys of the compacted topic; every round writes each of them."""
@@ -73,25 +67,6 @@ class Mixture:
         """Create a topic, and wait until its preferred leaders lead."""
         make_topic(self.addresses, name, replicas, config)
         self.await_leaders(name, [each[0] for each in replicas], replicas[0])
-
-    def transactional(self, name: str) -> Producer:
-        """Return a producer whose transactions Kafka's broker coordinates.
-
-        Our broker refuses to look for their coordinator, and librdkafka asks either broker. So it may take several.
-        """
-        config = {"transactional.id": name, "transaction.timeout.ms": 120_000, "log_level": 0}
-        for _ in range(COORDINATOR_TRIES):
-            producer = Producer({"bootstrap.servers": self.cluster.node(KAFKA).place.address, **config})
-            try:
-                producer.init_transactions(WAIT_S)
-            except KafkaException as error:
-                if error.args[0].code() != KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED:
-                    raise
-                if Observer(self.cluster, TRANSACTIONS).topic_of(self.cluster.node(KAFKA)) is not None:
-                    self.lead(TRANSACTIONS, KAFKA)
-            else:
-                return producer
-        raise AssertionError(f"{name} was refused {COORDINATOR_TRIES} times")
 
     def brokers(self) -> int:
         """Return the number of brokers that are alive."""
@@ -164,7 +139,7 @@ def test_kafkas_tools_see_one_cluster(mixture: Mixture) -> None:
     mixture.tool(topics, "--delete", "--topic", "by-2", node=KAFKA)
     gone = [Observer(mixture.cluster, f"by-{node}") for node in (KAFKA, OURS)]
     wait_for(
-        lambda: not any(one.topic_of(node) for one in gone for node in mixture.cluster.brokers),
+        lambda: not any(observer.topic_of(node) for observer in gone for node in mixture.cluster.brokers),
         lambda: "a topic is still there",
     )
 
@@ -176,15 +151,15 @@ def test_a_partition_moves_from_kafkas_broker_to_ours_and_back(mixture: Mixture)
     produce(mixture.addresses, "moved", written)
     move = "org.apache.kafka.tools.reassign.ReassignPartitionsCommand"
     observer = Observer(mixture.cluster, "moved")
-    for turn, (to, asked) in enumerate([(OURS, KAFKA), (KAFKA, OURS)]):
+    for turn, (to, by) in enumerate([(OURS, KAFKA), (KAFKA, OURS)]):
         plan = mixture.folder / f"move-{turn}.json"
         partition = {"topic": "moved", "partition": 0, "replicas": [to]}
         plan.write_text(json.dumps({"version": 1, "partitions": [partition]}))
         arguments = ("--reassignment-json-file", str(plan))
-        mixture.tool(move, *arguments, "--execute", node=asked)
+        mixture.tool(move, *arguments, "--execute", node=by)
         left = mixture.folder / f"node{KAFKA + OURS - to}" / "data" / "moved-0"
         wait_for(lambda left=left: not left.exists(), observer.describe)  # type: ignore[misc]
-        assert "is completed" in mixture.tool(move, *arguments, "--verify", node=asked)
+        assert "is completed" in mixture.tool(move, *arguments, "--verify", node=by)
         assert values(mixture.addresses, "moved") == written
         written.append(f"after move {turn}")
         produce(mixture.addresses, "moved", written[-1:])
@@ -299,80 +274,30 @@ def test_a_compacted_topic_is_led_by_each_side(mixture: Mixture) -> None:
         assert {key: (offset, value) for offset, key, value in records} == newest
 
 
-def test_transactions_with_kafkas_coordinator_are_refused_by_ours_and_do_no_harm(mixture: Mixture) -> None:
-    """A transactional batch for a partition that our broker leads is refused before it is written, and can be aborted.
-
-    A transaction that began at Kafka's broker ends on ours: its markers come from Kafka's coordinator.
-    """
-    mixture.make_topic("paid", [[KAFKA, OURS]])
-    producer = mixture.transactional("payer")
-    mixture.lead("paid", OURS)
-    producer.begin_transaction()
-    assert _sent(producer, "paid", "refused") == [KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED]
-    with pytest.raises(KafkaException) as refused:
-        producer.commit_transaction(WAIT_S)
-    assert refused.value.args[0].txn_requires_abort()
-    producer.abort_transaction(WAIT_S)
-    assert read(mixture.addresses, "paid", "read_uncommitted") == []
-
-    mixture.lead("paid", KAFKA)
-    for value, end in (("kept", producer.commit_transaction), ("undone", producer.abort_transaction)):
-        wait_for(lambda value=value: _begun(producer, "paid", value), lambda: "no batch was taken")  # type: ignore[misc]
-        before = values(mixture.addresses, "paid")
-        mixture.lead("paid", OURS)
-        assert values(mixture.addresses, "paid") == before, "the transaction is open"
-        end(WAIT_S)
-        wait_for(lambda: _is_stable(mixture, "paid"), lambda: "the marker did not come to our broker")
-        mixture.lead("paid", KAFKA)
-    for leader in (OURS, KAFKA):
-        mixture.lead("paid", leader)
-        produce(mixture.addresses, "paid", [f"plain by {leader}"])
-        assert values(mixture.addresses, "paid")[0] == "kept"
-        assert "undone" not in values(mixture.addresses, "paid")
-    assert len(values(mixture.addresses, "paid")) == 3
-
-
-def test_a_transactional_id_whose_coordinator_is_ours_is_refused(mixture: Mixture) -> None:
-    mixture.transactional("first")  # makes the topic
-    mixture.lead(TRANSACTIONS, OURS)
-    try:
-        producer = Producer(
-            {"bootstrap.servers": mixture.addresses, "transactional.id": "ours", "log_level": 0}
+@pytest.mark.parametrize("coordinator", [KAFKA, OURS], ids=["by-kafka", "by-ours"])
+def test_transactions_end_in_a_partition_that_changes_sides(mixture: Mixture, coordinator: int) -> None:
+    """The follower of an open transaction leads when its marker comes, whichever broker coordinates."""
+    topic = f"paid-{coordinator}"
+    mixture.make_topic(topic, [[KAFKA, OURS]])
+    config = {"bootstrap.servers": mixture.addresses, "transactional.id": topic, "log_level": 0}
+    producer = Producer({**config, "transaction.timeout.ms": 120_000})
+    producer.init_transactions(WAIT_S)  # makes the coordinators' topic
+    mixture.lead(TRANSACTIONS, coordinator)
+    kept: list[str] = []
+    for turn, leader in enumerate((OURS, KAFKA, OURS, KAFKA)):
+        producer.begin_transaction()
+        producer.produce(topic, f"turn {turn}", partition=0)
+        assert producer.flush(WAIT_S) == 0
+        mixture.lead(topic, leader)
+        assert values(mixture.addresses, topic) == kept, "the transaction is open"
+        if turn < 2:
+            producer.commit_transaction(WAIT_S)
+            kept.append(f"turn {turn}")
+        else:
+            producer.abort_transaction(WAIT_S)
+        produce(mixture.addresses, topic, [f"plain {turn}"])
+        kept.append(f"plain {turn}")
+        wait_for(
+            lambda: values(mixture.addresses, topic) == kept,
+            lambda: f"{values(mixture.addresses, topic)}, not {kept}",
         )
-        with pytest.raises(KafkaException) as refused:
-            producer.init_transactions(WAIT_S)
-        assert refused.value.args[0].code() == KafkaError.TRANSACTIONAL_ID_AUTHORIZATION_FAILED
-        assert refused.value.args[0].fatal()
-    finally:
-        mixture.lead(TRANSACTIONS, KAFKA)
-
-
-def _sent(producer: Producer, topic: str, value: str) -> list[int | None]:
-    """Send a record; return the error of its delivery."""
-    errors: list[int | None] = []
-
-    def delivered(error: KafkaError | None, _message: Message) -> None:
-        errors.append(None if error is None else error.code())
-
-    producer.produce(topic, value, partition=0, on_delivery=delivered)
-    assert producer.flush(WAIT_S) == 0
-    return errors
-
-
-def _begun(producer: Producer, topic: str, value: str) -> bool:
-    """Begin a transaction with a record; return whether it was taken. One for the leader before the last is refused."""
-    producer.begin_transaction()
-    if _sent(producer, topic, value) == [None]:
-        return True
-    producer.abort_transaction(WAIT_S)
-    return False
-
-
-def _is_stable(mixture: Mixture, topic: str) -> bool:
-    """Whether no transaction of partition 0 is open: all of its records can be read."""
-    with mixture.cluster.node(OURS).connect(WAIT_S) as connection:
-        partition = TopicRequest(name=topic, partition_indexes=[0])
-        answer = connection.ask(DescribeProducersRequest(topics=[partition]), DescribeProducersResponse, 0)
-    (found,) = answer.topics[0].partitions
-    assert not found.error_code
-    return all(producer.current_txn_start_offset < 0 for producer in found.active_producers)
