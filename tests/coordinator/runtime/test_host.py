@@ -271,17 +271,20 @@ def test_a_failed_append_drops_the_shard(stage: Stage, how: str) -> None:
     assert "timer" not in stage.shard.notes
 
 
+DECISION = Decision(
+    records=[entry("a")],
+    deferred="u",
+    timers=[TimerOrder(("x",), 5, note("timer"))],
+    answers=[("t", 1)],
+    after_commit=["effect"],
+    if_refused=note("mended"),
+)
+
+
 def test_what_was_decided_with_a_failed_append_is_void(stage: Stage) -> None:
     parked = stage.submit(park("t"))
     stage.log.refuse = ErrorCode.KAFKA_STORAGE_ERROR
-    asked = stage.submit(
-        lambda _: Decision(
-            records=[entry("a")],
-            deferred="u",
-            timers=[TimerOrder(("x",), 5, note("timer"))],
-            answers=[("t", 1)],
-        )
-    )
+    asked = stage.submit(lambda _: DECISION)
     assert [code_of(parked), code_of(asked)] == [ErrorCode.NOT_COORDINATOR] * 2
     stage.runtime.advance(10)
     assert stage.shard.notes == []
@@ -300,16 +303,7 @@ def test_records_that_the_log_refuses_fail_only_their_decision(
     """Its requests get the error, its timers and effects are void, and the shard and other requests stay."""
     other, parked = stage.submit(park("other")), stage.submit(park("t"))
     stage.log.refuse = refused
-    asked = stage.submit(
-        lambda _: Decision(
-            records=[entry("a")],
-            deferred="u",
-            timers=[TimerOrder(("x",), 5, note("timer"))],
-            answers=[("t", 1)],
-            after_commit=["effect"],
-            if_refused=note("mended"),
-        )
-    )
+    asked = stage.submit(lambda _: DECISION)
     assert [code_of(parked), code_of(asked)] == [told] * 2
     assert stage.shard.notes == ["mended"]
     stage.runtime.advance(10)
