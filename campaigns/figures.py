@@ -34,9 +34,9 @@ def table(title: str, words: Sequence[str], figures: Sequence[str]) -> Table:
     """Return an empty table whose columns of words come before those of figures."""
     made = Table(title=title, title_justify="left")
     for column in words:
-        made.add_column(column)
+        made.add_column(column, overflow="fold")
     for column in figures:
-        made.add_column(column, justify="right")
+        made.add_column(column, justify="right", overflow="fold")
     return made
 
 
