@@ -27,7 +27,7 @@ from blumfeld_sink_spark.testing.decoder_messages import batch
 from tests.everyday import examples
 from tests.plugins.sink_spark import dbn_files
 from tests.plugins.sink_spark.archive_tools import archive, captured
-from tests.plugins.sink_spark.command import said
+from tests.plugins.sink_spark.command import rows_said, said
 from tests.plugins.sink_spark.results import table_of
 
 pytestmark = pytest.mark.archive
@@ -190,6 +190,12 @@ def test_a_bar_that_may_still_change_is_left_out(root: Path) -> None:
     assert made[1].trades == 20
     last = pq.read_table(root / made[1].path).column("ts").to_pylist()
     assert last == [1_723_161_600 * SECOND]
+
+
+def test_a_script_gets_a_line_for_each_file_and_people_are_told_of_none(root: Path) -> None:
+    files = rows_said("bars", root, "--interval", "10s")
+    assert [(file["date"], file["bars"]) for file in files] == [("2024-08-08", 2), ("2024-08-09", 1)]
+    assert "no trades are archived for that" in said("bars", root, "--from", "2030-01-01")
 
 
 def test_the_command_counts_the_trades_that_make_the_bars(tmp_path: Path) -> None:
