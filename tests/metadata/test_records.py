@@ -20,6 +20,7 @@ from blumfeld.metadata.image.record_frame import decode_record, encode_record
 from blumfeld.metadata.image.records import feature_records, image_of, image_records
 from blumfeld.metadata.image.step import BrokenMetadata, ImageStep
 from blumfeld.metadata.image.transactions import TransactionGate
+from blumfeld.spi.cluster import TOPIC_RESOURCE
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.batches.records import records
 from blumfeld.wire.messages.metadata_records import (
@@ -123,6 +124,7 @@ def test_kafkas_log_makes_an_image() -> None:
 
 def test_a_snapshot_gives_the_image_back() -> None:
     image = kafkas_image()
+    image.configs[TOPIC_RESOURCE, "t"] = {"retention.ms": "5", "cleanup.policy": "compact"}
     data = encode_checkpoint(image_records(image), epoch=2, timestamp_ms=9, last_contained_ms=7)
     content = decode_checkpoint(data, "x")
     assert content.last_contained_ms == 7

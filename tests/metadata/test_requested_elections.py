@@ -51,7 +51,7 @@ def test_one_replica_that_leads_needs_no_election(driven: Driven, kind: int) -> 
 def test_a_partition_without_a_leader_takes_one_that_may_lack_records(driven: Driven) -> None:
     first, second = driven.partition("t").replicas
     change(driven, leader=-1, isr=[9])
-    assert elect(driven, UNCLEAN, ("t", [0])) == {"t": [(0, 0)]}
+    assert elect(driven, UNCLEAN, ("t", [0, 0])) == {"t": [(0, 0), (0, NOT_NEEDED)]}
     after = driven.partition("t")
     assert (after.leader, after.isr, after.leader_recovery_state) == (first, (first,), 1)
     assert elect(driven, UNCLEAN, ("t", [0])) == {"t": [(0, NOT_NEEDED)]}

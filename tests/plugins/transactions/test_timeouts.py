@@ -18,7 +18,7 @@ from blumfeld_transactions.commands import AbortExhausted, AbortTimedOut, FetchP
 from blumfeld_transactions.shard import ABORTS_A_TURN, LOOKS_A_TURN, PARTITIONS_A_TURN, TransactionShard
 from blumfeld_transactions.timeouts import TimeoutEffects
 from blumfeld_transactions.transaction import State, Transaction, TransactionRecord, record
-from tests.plugins.transactions.rows import EPOCH, ID, LAST, START_MS, apply, shard_in
+from tests.plugins.transactions.rows import EPOCH, FRESH, ID, LAST, PRODUCER, START_MS, apply, shard_in
 from tests.plugins.transactions.test_on_broker import ID as TAKEN
 from tests.plugins.transactions.test_on_broker import Transacting
 
@@ -107,6 +107,25 @@ def test_a_look_at_timeouts_asks_once_for_each_producer_id() -> None:
     assert [len(turn) for turn in asked] == [ABORTS_A_TURN, ABORTS_A_TURN, 1]
     ids = [effect.transactional_id for turn in asked for effect in turn]
     assert len(set(ids)) == len(ids) == 2 * ABORTS_A_TURN + 1
+
+
+@pytest.mark.parametrize(
+    ("state", "producer_id", "now_ms"),
+    [
+        (State.ONGOING, FRESH, LATE_MS),
+        (State.ONGOING, PRODUCER, START_MS),
+        (State.COMPLETE_ABORT, PRODUCER, LATE_MS),
+    ],
+    ids=["of another producer", "in time", "complete meanwhile"],
+)
+def test_a_producer_id_that_is_needed_no_more_changes_nothing(
+    state: State, producer_id: int, now_ms: int
+) -> None:
+    shard = shard_in(state, 2, LAST)
+    before = shard.find(ID)
+    came = AbortExhausted(transactional_id=ID, producer_id=producer_id, epoch=LAST, fresh_id=77)
+    decision = apply(shard, came, now_ms)
+    assert (decision.reply, list(decision.records), shard.find(ID)) == (True, [], before)
 
 
 class Around:
