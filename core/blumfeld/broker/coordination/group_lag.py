@@ -109,7 +109,7 @@ class GroupLags:
 
     def _own_groups(self) -> tuple[dict[str, _Asked], int]:
         """Returns the groups that this node coordinates, and the number of those beyond the bound."""
-        asked: dict[str, _Asked] = {}
+        by_group: dict[str, _Asked] = {}
         left, groups = PARTITIONS_MAX, 0
         for host in self._coordinator.hosts:
             if host.state is not HostState.ACTIVE or not isinstance(host.shard, GroupsShard):
@@ -117,11 +117,11 @@ class GroupLags:
             names = host.shard.offsets.groups()
             groups += len(names)
             for group_id in islice(names, left):
-                asked[group_id] = _bounded(host.shard.offsets.of_group(group_id), left)
-                left -= len(asked[group_id].offsets)
+                by_group[group_id] = _bounded(host.shard.offsets.of_group(group_id), left)
+                left -= len(by_group[group_id].offsets)
                 if left <= 0:
                     break
-        return asked, groups - len(asked)
+        return by_group, groups - len(by_group)
 
     async def _offsets_of(self, group_id: str) -> Mapping[Place, CommittedOffset | int]:
         host = self._coordinator.host_of(group_id)
@@ -135,10 +135,10 @@ class GroupLags:
         if group.error_code:
             raise BrokerError(known_code(group.error_code))
         return {
-            (topic.name, one.partition_index): one.committed_offset
+            (topic.name, partition.partition_index): partition.committed_offset
             for topic in group.topics
-            for one in topic.partitions
-            if one.committed_offset >= 0
+            for partition in topic.partitions
+            if partition.committed_offset >= 0
         }
 
     def _coordinator_of(self, group_id: str) -> int:
@@ -202,8 +202,8 @@ async def _ends_in(answer: Completion[Message]) -> dict[Place, int]:
         return {}
     assert isinstance(response, ListOffsetsResponse)
     return {
-        (topic.name, one.partition_index): one.offset
+        (topic.name, partition.partition_index): partition.offset
         for topic in response.topics
-        for one in topic.partitions
-        if not one.error_code and one.offset >= 0
+        for partition in topic.partitions
+        if not partition.error_code and partition.offset >= 0
     }

@@ -69,7 +69,7 @@ def _loaded(coordinator: Coordinator) -> list[GroupsShard]:
 
 
 def _groups(coordinator: Coordinator) -> Mapping[tuple[str, ...], float]:
-    found: Counter[tuple[str, ...]] = Counter()
+    counts: Counter[tuple[str, ...]] = Counter()
     for shard in _loaded(coordinator):
-        found.update((summary.group_type, summary.state) for summary in shard.summaries())
-    return found
+        counts.update((summary.group_type, summary.state) for summary in shard.summaries())
+    return counts

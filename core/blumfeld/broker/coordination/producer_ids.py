@@ -68,9 +68,9 @@ class ProducerIds:
             reason = str(done.error) if answer is None else str(answer)
             self._events.warning("no producer ids from the controller", reason=reason)
             waiting, self._waiting = self._waiting, deque()
-            for one in waiting:
+            for waiter in waiting:
                 # Kafka's code for this: retriable, because the client did nothing wrong.
-                one.fail(BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
+                waiter.fail(BrokerError(ErrorCode.COORDINATOR_LOAD_IN_PROGRESS))
             return
         self._next_id = answer.producer_id_start
         self._block_end = answer.producer_id_start + answer.producer_id_len

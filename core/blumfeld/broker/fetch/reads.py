@@ -397,14 +397,14 @@ class FetchAttempt:
         Only the first batch of an answer may exceed the limits (KIP-74). A cold read counts with the most that it may
         bring, because its size is not known yet. A defect costs the whole request: what was read before is given back.
         """
-        one = PartitionRead(asked)
-        self.reads.append(one)
+        read = PartitionRead(asked)
+        self.reads.append(read)
         try:
-            one.run(reader, self._left, minimum_one_batch=not self.size_bytes)
+            read.run(reader, self._left, minimum_one_batch=not self.size_bytes)
         except Exception:
             self.release()
             raise
-        self._count(one)
+        self._count(read)
 
     def again(self, reader: Reader) -> None:
         """Bring the outcomes up to date: read where an end moved, check where something else happened."""
@@ -412,9 +412,9 @@ class FetchAttempt:
         self._left = reader.bytes_max
         self.decided = self.waits_for_cold = False
         try:
-            for one in self.reads:
-                one.run_again(reader, self._left, not self.size_bytes)
-                self._count(one)
+            for read in self.reads:
+                read.run_again(reader, self._left, not self.size_bytes)
+                self._count(read)
         except Exception:
             self.release()
             raise
@@ -445,15 +445,15 @@ class FetchAttempt:
 
         :meth:`again` reads them anew.
         """
-        for one in self.reads:
-            if one.read is not None:
-                release(one.read.parts)
-                one.read = None
-                one.age |= MOVED
-            elif one.cold is not None:
-                one.cold.when_done(_release_late)
-                one.cold = None
-                one.age |= MOVED
+        for read in self.reads:
+            if read.read is not None:
+                release(read.read.parts)
+                read.read = None
+                read.age |= MOVED
+            elif read.cold is not None:
+                read.cold.when_done(_release_late)
+                read.cold = None
+                read.age |= MOVED
 
 
 def _release_late(done: Completion[LogRead]) -> None:
@@ -498,10 +498,10 @@ class ParkedFetch(Completion[FetchResponse]):
         reader.ports.parking.until(self, wait_ms, reader.context.received_ms)
         if self._ended:
             return
-        for one in attempt.reads:
-            assert one.partition is not None, "a fetch with an error is not parked"
-            one.parked = self
-            one.partition.watchers.add(one, reader.follower)
+        for read in attempt.reads:
+            assert read.partition is not None, "a fetch with an error is not parked"
+            read.parked = self
+            read.partition.watchers.add(read, reader.follower)
         if reader.bytes_min > 1:
             self._count()
         reader.context.when_gone(self.gone)
@@ -572,13 +572,13 @@ class ParkedFetch(Completion[FetchResponse]):
         """Begin to count at what the attempt has read."""
         reader = self._reader
         self._bytes_at_most = 0
-        for one in self._attempt.reads:
-            partition = one.partition
+        for read in self._attempt.reads:
+            partition = read.partition
             assert partition is not None, "a fetch with an error is not parked"
-            counted_to = max(reader.end_of(partition), one.asked.fetch_offset)
-            one.total_before = _counted(partition).at_least(counted_to)
-            one.bytes_at_most = one.bytes_counted
-            self._bytes_at_most += one.bytes_counted
+            counted_to = max(reader.end_of(partition), read.asked.fetch_offset)
+            read.total_before = _counted(partition).at_least(counted_to)
+            read.bytes_at_most = read.bytes_counted
+            self._bytes_at_most += read.bytes_counted
 
     def _answer(self) -> None:
         self._leave()
@@ -599,10 +599,10 @@ class ParkedFetch(Completion[FetchResponse]):
     def _leave(self) -> None:
         self._ended = True
         log_end = self._reader.follower
-        for one in self._attempt.reads:
-            one.parked = None
-            if one.partition is not None:
-                one.partition.watchers.remove(one, log_end)
+        for read in self._attempt.reads:
+            read.parked = None
+            if read.partition is not None:
+                read.partition.watchers.remove(read, log_end)
 
     def _defect(self, error: Exception) -> None:
         if not self._ended:

@@ -91,8 +91,8 @@ def _write(answer: StraightAnswer, topic: bytes, out: list[bytes], parts: list[P
     )
     records: Records = b""
     if one.read is not None:
-        found = one.read.parts
-        records = found[0] if len(found) == 1 else found  # type: ignore[assignment]
+        given = one.read.parts
+        records = given[0] if len(given) == 1 else given  # type: ignore[assignment]
     if type(records) is bytes and len(records) <= _SMALL_BYTES:
         append(_uvarint(len(records) + 1))
         append(records)

@@ -119,8 +119,8 @@ def lazy_handler(ports: Ports | GroupPorts, row: Row) -> ApiHandler:
     """Returns a handler whose module is imported with the first request."""
 
     def load() -> list[ApiHandler]:
-        found: list[ApiHandler] = import_module(f"{__name__}.{row.module}").handlers(ports)
-        return found
+        handlers: list[ApiHandler] = import_module(f"{__name__}.{row.module}").handlers(ports)
+        return handlers
 
     versions = row.min_version, row.max_version
     return LazyHandler(row.key, load).handler(*versions, row.listeners, row.advertised_min)

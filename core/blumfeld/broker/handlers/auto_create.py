@@ -38,10 +38,10 @@ class AutoCreate:
         UNKNOWN_TOPIC_OR_PARTITION is retriable: the client asks again, and finds the topic if it was created.
         """
         ports = self._ports
-        told: dict[str, ErrorCode] = {}
+        codes: dict[str, ErrorCode] = {}
         make: list[str] = []
         for name in names:
-            told[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+            codes[name] = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
             allowed = is_internal(name) or ports.cluster.config.bool("auto.create.topics.enable")
             if not allowed or name in self._in_flight:
                 continue
@@ -49,12 +49,12 @@ class AutoCreate:
                 context.authorize("Create", "Cluster", "kafka-cluster")
                 or context.authorize("Create", "Topic", name)
             ):
-                told[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
+                codes[name] = ErrorCode.TOPIC_AUTHORIZATION_FAILED
                 continue
             make.append(name)
         if make:
             self.create(make)
-        return told
+        return codes
 
     def in_flight(self) -> Completion[None] | None:
         """Returns a completion for all topics that are being created; ``None`` if there are none."""

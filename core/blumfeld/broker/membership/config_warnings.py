@@ -57,12 +57,12 @@ class ConfigWarnings:
         self._look((kind, name) for kind in _SCOPES for name in image.configured(kind))
 
     def _look(self, resources: Iterable[tuple[int, str]]) -> None:
-        found = [line for kind, name in resources if kind in _SCOPES for line in self._new(kind, name)]
-        if found:
-            more = {"more": len(found) - NAMED_MAX} if len(found) > NAMED_MAX else {}
+        lines = [line for kind, name in resources if kind in _SCOPES for line in self._new(kind, name)]
+        if lines:
+            more = {"more": len(lines) - NAMED_MAX} if len(lines) > NAMED_MAX else {}
             self._events.warning(
                 "configuration in the cluster's metadata has no effect here",
-                keys="; ".join(found[:NAMED_MAX]),
+                keys="; ".join(lines[:NAMED_MAX]),
                 **more,
             )
 

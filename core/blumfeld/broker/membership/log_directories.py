@@ -155,7 +155,7 @@ class LogDirectories:
 
     def _unopened(self, at: TopicPartition, topic_id: bytes, image: PartitionImage) -> None:
         """The replica's log can't be opened, or its image has changed meanwhile."""
-        if image.directories and all(one.online for one in self._composition.storage.log_dirs()):
+        if image.directories and all(directory.online for directory in self._composition.storage.log_dirs()):
             self._is_bad(at)
             self._place(at, topic_id, image, None)
 
@@ -187,11 +187,11 @@ class LogDirectories:
         it has: it can be read, and may have room again before any other."""
         brokers = self._cluster.image.brokers
         return any(
-            one != self._cluster.node_id
-            and (broker := brokers.get(one)) is not None
+            replica != self._cluster.node_id
+            and (broker := brokers.get(replica)) is not None
             and not broker.fenced
-            and has_online_directory(broker, directory_of(image, one))
-            for one in image.isr
+            and has_online_directory(broker, directory_of(image, replica))
+            for replica in image.isr
         )
 
     def _taken(self, replica: Replica) -> None:
@@ -205,7 +205,7 @@ class LogDirectories:
 
     def _is_online(self, directory_id: bytes) -> bool:
         directories = self._composition.storage.log_dirs()
-        return any(one.online for one in directories if one.directory_id == directory_id)
+        return any(directory.online for directory in directories if directory.directory_id == directory_id)
 
     # Replicas that can't be written
 
@@ -226,7 +226,11 @@ class LogDirectories:
         """Look for room, and let replicas come back."""
         self._look_timer = None
         refused = self._hosted.refused_writes
-        roomy = {one.directory_id for one in self._composition.storage.log_dirs() if has_room(one)}
+        roomy = {
+            directory.directory_id
+            for directory in self._composition.storage.log_dirs()
+            if has_room(directory)
+        }
         refused.found_room(lambda at: self._lies_in(at) in roomy)
         for at in self._giving_way.come_back(self._runtime.monotonic_ms(), self._is_usable):
             hosted = self._hosted.find(at.topic, at.partition)
@@ -244,7 +248,10 @@ class LogDirectories:
 
     def _path(self, directory_id: bytes) -> str:
         directories = self._composition.storage.log_dirs()
-        return next((one.path for one in directories if one.directory_id == directory_id), directory_id.hex())
+        return next(
+            (directory.path for directory in directories if directory.directory_id == directory_id),
+            directory_id.hex(),
+        )
 
     # When the node can't go on
 

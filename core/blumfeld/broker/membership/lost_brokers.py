@@ -138,15 +138,21 @@ class LostBrokers:
         if not self._fenced_ms:
             return []
         since_ms = self._runtime.monotonic_ms() - LISTED_MS
-        self._fenced_ms = {one: at_ms for one, at_ms in self._fenced_ms.items() if at_ms > since_ms}
+        self._fenced_ms = {
+            broker_id: at_ms for broker_id, at_ms in self._fenced_ms.items() if at_ms > since_ms
+        }
         brokers = self._composition.metadata.image.brokers
-        return [found for one in self._fenced_ms if (found := brokers.get(one)) is not None and found.fenced]
+        return [
+            broker
+            for broker_id in self._fenced_ms
+            if (broker := brokers.get(broker_id)) is not None and broker.fenced
+        ]
 
     def stop(self) -> None:
         """Let everything that waits go on."""
         self._stopped = True
-        for one in list(self._lost.values()):
-            self._forget(one)
+        for lost in list(self._lost.values()):
+            self._forget(lost)
 
     def _changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if not (delta.first or delta.brokers_changed):
@@ -175,7 +181,7 @@ class LostBrokers:
         self._let_go()
 
     def _waited_for(self) -> frozenset[int]:
-        return frozenset(one for one, lost in self._lost.items() if lost.is_waited_for)
+        return frozenset(broker_id for broker_id, lost in self._lost.items() if lost.is_waited_for)
 
     def _let_go(self) -> None:
         waited_for = self._waited_for()

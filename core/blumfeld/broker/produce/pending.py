@@ -181,7 +181,7 @@ class PendingProduce:
 
     def _hint_leaders(self, response: ProduceResponse) -> None:
         ports, listener = self._ports, self.context.listener.name
-        told: set[int] = set()
+        hinted: set[int] = set()
         for topic in response.responses:
             for answer in topic.partition_responses:
                 if answer.error_code != ErrorCode.NOT_LEADER_OR_FOLLOWER:
@@ -196,9 +196,9 @@ class PendingProduce:
                     leader_id=partition.leader, leader_epoch=partition.leader_epoch
                 )
                 hint = hinted_leader(ports.cluster, partition, listener)
-                if hint is not None and hint[0].broker_id not in told:
+                if hint is not None and hint[0].broker_id not in hinted:
                     node, endpoint = hint
-                    told.add(node.broker_id)
+                    hinted.add(node.broker_id)
                     response.node_endpoints.append(
                         NodeEndpoint(
                             node_id=node.broker_id, host=endpoint.host, port=endpoint.port, rack=node.rack

@@ -55,14 +55,16 @@ def produce_error(code: ErrorCode, *, adds: bool, abortable: bool) -> BrokerErro
     :param adds: the producer leaves it to the partition's leader to add the partition (transactions of version 2)
     :param abortable: the client knows TRANSACTION_ABORTABLE
     """
-    told = code
+    answered = code
     if code is ErrorCode.PRODUCER_FENCED:
-        told = ErrorCode.INVALID_PRODUCER_EPOCH
+        answered = ErrorCode.INVALID_PRODUCER_EPOCH
     elif code is ErrorCode.TRANSACTION_ABORTABLE and not abortable:
-        told = ErrorCode.INVALID_TXN_STATE
+        answered = ErrorCode.INVALID_TXN_STATE
     elif code in _AS_NOT_ENOUGH_REPLICAS or (code is ErrorCode.CONCURRENT_TRANSACTIONS and not adds):
-        told = ErrorCode.NOT_ENOUGH_REPLICAS
-    return BrokerError(told, f"the partition could not be verified as part of the transaction: {code.name}")
+        answered = ErrorCode.NOT_ENOUGH_REPLICAS
+    return BrokerError(
+        answered, f"the partition could not be verified as part of the transaction: {code.name}"
+    )
 
 
 def is_open_for(entry: ProducerEntry | None, batch: RecordBatch) -> bool:

@@ -130,7 +130,7 @@ class Observing:
                 # sys.exit() or CancelledError must not end the broker.
                 if isinstance(error, KeyboardInterrupt):
                     raise
-                self._observers = [one for one in self._observers if one[1] is not observer]
+                self._observers = [entry for entry in self._observers if entry[1] is not observer]
                 self._events.error(
                     "an observer failed, and is told nothing more", plugin=name, exc_info=error
                 )

@@ -64,7 +64,7 @@ def _of_replicas(hosted: PartitionManager, cluster: ClusterView, node_id: int) -
             "blumfeld_led_partitions",
             "Partitions that this node leads (Kafka's LeaderCount)",
             "gauge",
-            lambda: sum(one.leader is not None for one in hosted),
+            lambda: sum(replica.leader is not None for replica in hosted),
         ),
         Metric(
             "blumfeld_under_replicated_partitions",
@@ -76,13 +76,13 @@ def _of_replicas(hosted: PartitionManager, cluster: ClusterView, node_id: int) -
             "blumfeld_under_min_isr_partitions",
             "Partitions led here with too few replicas in sync for acks=all (Kafka's UnderMinIsrPartitionCount)",
             "gauge",
-            lambda: sum(_spare_replicas(one) < 0 for one in hosted if one.leader is not None),
+            lambda: sum(_spare_replicas(replica) < 0 for replica in hosted if replica.leader is not None),
         ),
         Metric(
             "blumfeld_at_min_isr_partitions",
             "Partitions led here with exactly min.insync.replicas in sync (Kafka's AtMinIsrPartitionCount)",
             "gauge",
-            lambda: sum(_spare_replicas(one) == 0 for one in hosted if one.leader is not None),
+            lambda: sum(_spare_replicas(replica) == 0 for replica in hosted if replica.leader is not None),
         ),
         Metric(
             "blumfeld_reassigning_partitions",
@@ -95,7 +95,7 @@ def _of_replicas(hosted: PartitionManager, cluster: ClusterView, node_id: int) -
             "Partitions led by another node although this one is their preferred leader (Kafka's "
             "PreferredReplicaImbalanceCount)",
             "gauge",
-            lambda: sum(_is_preferred_elsewhere(one, node_id) for one in hosted),
+            lambda: sum(_is_preferred_elsewhere(replica, node_id) for replica in hosted),
         ),
         Metric(
             "blumfeld_offline_partitions",
@@ -138,13 +138,13 @@ def _is_reassigned(one: Partition) -> bool:
 def _by_topic(
     hosted: PartitionManager, value_of: Callable[[Partition], int | None]
 ) -> Mapping[tuple[str, ...], float]:
-    found: dict[str, float] = {}
-    for one in hosted:
-        value = value_of(one)
+    totals: dict[str, float] = {}
+    for replica in hosted:
+        value = value_of(replica)
         if value is not None:
-            topic = one.partition.topic
-            found[topic] = found.get(topic, 0) + value
-    return _bounded(found)
+            topic = replica.partition.topic
+            totals[topic] = totals.get(topic, 0) + value
+    return _bounded(totals)
 
 
 def _bounded(found: Mapping[str, float]) -> Mapping[tuple[str, ...], float]:

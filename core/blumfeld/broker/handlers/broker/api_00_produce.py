@@ -306,7 +306,7 @@ class Produce:
 
 def batches_of(some: Iterable[PartitionProduceData]) -> list[RecordBatch | BrokerError]:
     """Returns the only batch of each partition's data, or the error: INVALID_RECORD or CORRUPT_MESSAGE."""
-    found: list[RecordBatch | BrokerError] = []
+    batches: list[RecordBatch | BrokerError] = []
     for data in some:
         records = data.records
         batch: RecordBatch | BrokerError
@@ -321,8 +321,8 @@ def batches_of(some: Iterable[PartitionProduceData]) -> list[RecordBatch | Broke
                 batch = InvalidRecord(f"no whole record batch was sent: {error.message}")
             except BrokerError as error:
                 batch = error
-        found.append(batch)
-    return found
+        batches.append(batch)
+    return batches
 
 
 def _chunks(some: list[PartitionProduceData]) -> Sequence[list[PartitionProduceData]]:

@@ -289,25 +289,25 @@ class Fetch:
         reads = attempt.reads
         if len(reads) != 1 or not attempt.straight or reader.context.api_version < STRAIGHT_FROM:
             return None
-        one = reads[0]
-        if plan.session is not None and (one.read is None or not one.read.size_bytes):
+        read = reads[0]
+        if plan.session is not None and (read.read is None or not read.read.size_bytes):
             return None
-        answer = straight(one, reader.read_committed)
+        answer = straight(read, reader.read_committed)
         if answer is None:
             return None
         if self._topic_bytes:  # empty without a metrics endpoint
-            self._went_out(reader, one)
+            self._went_out(reader, read)
         if reader.follower:
             self._count_throttled(reads)
-        one.asked.changed(one.high_watermark, one.log_start_offset)
+        read.asked.changed(read.high_watermark, read.log_start_offset)
         return self._ended(reader, plan, answer)
 
     def _answer(self, reader: Reader, plan: FetchPlan, attempt: FetchAttempt) -> Steps[FetchResponse]:
         if attempt.waits_for_cold:
-            for number, one in enumerate(attempt.reads):
-                if one.cold is not None and not one.cold.done:
-                    yield one.cold
-                self._settle(one)
+            for number, read in enumerate(attempt.reads):
+                if read.cold is not None and not read.cold.done:
+                    yield read.cold
+                self._settle(read)
                 if not number % STEP_ELEMENTS:
                     yield None
             answer = self._straight(reader, plan, attempt)
@@ -315,23 +315,23 @@ class Fetch:
                 return answer
         response = FetchResponse()
         topics: dict[str | bytes, FetchableTopicResponse] = {}
-        for number, one in enumerate(attempt.reads):
+        for number, read in enumerate(attempt.reads):
             if number % CHUNK_ELEMENTS == CHUNK_ELEMENTS - 1:
                 yield None
             if self._topic_bytes:
-                self._went_out(reader, one)
-            self._add(reader, plan, response, topics, one)
+                self._went_out(reader, read)
+            self._add(reader, plan, response, topics, read)
         if reader.follower:
             self._count_throttled(attempt.reads)
         return self._ended(reader, plan, response)
 
     def _count_throttled(self, reads: Sequence[PartitionRead]) -> None:
         """Count what leaves for followers of throttled partitions, members of the ISR too, as Kafka does (KIP-73)."""
-        for one in reads:
-            if one.size_bytes and one.partition is not None:
-                quota = one.partition.throttles.of_leader(one.partition.partition, one.partition.config)
+        for read in reads:
+            if read.size_bytes and read.partition is not None:
+                quota = read.partition.throttles.of_leader(read.partition.partition, read.partition.config)
                 if quota is not None:
-                    quota.record(one.size_bytes, self._ports.runtime.monotonic_ms())
+                    quota.record(read.size_bytes, self._ports.runtime.monotonic_ms())
 
     def _went_out(self, reader: Reader, one: PartitionRead) -> None:
         if one.read is not None and one.partition is not None and not reader.follower:

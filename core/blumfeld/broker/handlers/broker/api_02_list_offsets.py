@@ -68,10 +68,10 @@ class ListOffsets:
         """Look the offsets up, some partitions at a time. Duplicates are found first: they have one entry, with an
         error. A look-up by time may have to wait for cold bytes."""
         twice = yield from _named_twice(request, few=not context.is_large)
-        told: set[tuple[str, int]] = set()
+        answered: set[tuple[str, int]] = set()
 
         def look_up(part: ListOffsetsRequest, context: RequestContext) -> Steps[ListOffsetsResponse]:
-            response, waiting = self._looked_up(part, context, twice, told)
+            response, waiting = self._looked_up(part, context, twice, answered)
             for cold, lookup in waiting:
                 if not cold.done:
                     yield cold
@@ -99,17 +99,17 @@ class ListOffsets:
         for topic in request.topics:
             answers = ListOffsetsTopicResponse(name=topic.name)
             response.topics.append(answers)
-            for asked in topic.partitions:
-                key = (topic.name, asked.partition_index)
+            for partition in topic.partitions:
+                key = (topic.name, partition.partition_index)
                 if key in told:
                     continue
-                answer = ListOffsetsPartitionResponse(partition_index=asked.partition_index)
+                answer = ListOffsetsPartitionResponse(partition_index=partition.partition_index)
                 answers.partitions.append(answer)
                 try:
                     if key in twice:
                         told.add(key)
                         raise BrokerError(ErrorCode.INVALID_REQUEST)
-                    lookup = Lookup(self._ports, request, context, topic.name, asked, answer)
+                    lookup = Lookup(self._ports, request, context, topic.name, partition, answer)
                     cold = lookup.run()
                 except BrokerError as error:
                     answer.error_code = int(error.code)
@@ -142,8 +142,8 @@ def _named_twice(request: ListOffsetsRequest, *, few: bool) -> Steps[set[tuple[s
     number = 0
     twice: set[tuple[str, int]] = set()
     for topic in request.topics:
-        for asked in topic.partitions:
-            key = (topic.name, asked.partition_index)
+        for partition in topic.partitions:
+            key = (topic.name, partition.partition_index)
             bucket = seen.of(key)
             if key in bucket:
                 twice.add(key)
@@ -217,11 +217,11 @@ class Lookup:
             self._tell(TimestampOffset(-1, start, partition.state.epochs.epoch_for_offset(start)))
         elif timestamp == MAX_TIMESTAMP or timestamp >= 0:
             log = partition.log
-            found = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
-            if isinstance(found, Completion):
+            place = log.max_timestamp() if timestamp == MAX_TIMESTAMP else log.offset_for_time(timestamp)
+            if isinstance(place, Completion):
                 self._partition = partition
-                return found
-            self._found(found)
+                return place
+            self._found(place)
         return None
 
     def _found(self, found: Found) -> None:

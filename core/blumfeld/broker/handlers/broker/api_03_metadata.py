@@ -168,7 +168,9 @@ class Metadata:
         return sum(len(topic.partitions) for topic in self._asked(asked)) > PARTITIONS_AT_ONCE
 
     def _every_topic(self, request: MetadataRequest, context: RequestContext) -> Steps[MetadataResponse]:
-        fenced = self._ports.lost.settled(one.broker_id for one in live_brokers(self._ports.cluster.image))
+        fenced = self._ports.lost.settled(
+            broker.broker_id for broker in live_brokers(self._ports.cluster.image)
+        )
         if fenced is not None:
             yield fenced
         if self._opening(None):
@@ -187,7 +189,7 @@ class Metadata:
         return answer
 
     def _leaders(self, asked: list[MetadataRequestTopic] | None) -> Iterable[int]:
-        return (one.leader for topic in self._asked(asked) for one in topic.partitions.values())
+        return (partition.leader for topic in self._asked(asked) for partition in topic.partitions.values())
 
     def _asked(self, asked: list[MetadataRequestTopic] | None) -> Iterable[TopicImage]:
         """Returns the topics that are asked for by name or by id, and exist; ``None`` asks for all."""

@@ -65,13 +65,13 @@ class FindCoordinator:
             return FindCoordinatorResponse(
                 coordinators=[self._find(key, request.key_type, context) for key in request.coordinator_keys]
             )
-        one = self._find(request.key, request.key_type, context)
+        coordinator = self._find(request.key, request.key_type, context)
         return FindCoordinatorResponse(
-            error_code=one.error_code,
-            error_message=one.error_message,
-            node_id=one.node_id,
-            host=one.host,
-            port=one.port,
+            error_code=coordinator.error_code,
+            error_message=coordinator.error_message,
+            node_id=coordinator.node_id,
+            host=coordinator.host,
+            port=coordinator.port,
         )
 
     def _find(self, key: str, key_type: int, context: RequestContext) -> Coordinator:
@@ -98,9 +98,9 @@ class FindCoordinator:
         if TRANSACTIONS_TOPIC in cluster.image.topics and context.authorize(
             "Describe", "TransactionalId", transactional_id
         ):
-            found = self._leader(TRANSACTIONS_TOPIC, transactional_id, context)
-            if found.node_id != cluster.node_id:
-                return found
+            leader = self._leader(TRANSACTIONS_TOPIC, transactional_id, context)
+            if leader.node_id != cluster.node_id:
+                return leader
         raise BrokerError(ErrorCode.TRANSACTIONAL_ID_AUTHORIZATION_FAILED, "this broker has no transactions")
 
     def _leader(self, topic_name: str, key: str, context: RequestContext) -> Coordinator:

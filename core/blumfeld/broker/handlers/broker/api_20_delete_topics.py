@@ -46,8 +46,8 @@ def handlers(ports: Ports) -> list[ApiHandler]:
 
 def failed(request: DeleteTopicsRequest, code: int, message: str | None) -> Message:
     """Returns an answer with this error for every topic."""
-    asked = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
-    return DeleteTopicsResponse(responses=[_result(topic, code, message) for topic in asked])
+    topics = request.topics or [DeleteTopicState(name=name) for name in request.topic_names]
+    return DeleteTopicsResponse(responses=[_result(topic, code, message) for topic in topics])
 
 
 class DeleteTopics:
@@ -62,10 +62,10 @@ class DeleteTopics:
             old = context.api_version < 3
             raise BrokerError(ErrorCode.INVALID_REQUEST if old else ErrorCode.TOPIC_DELETION_DISABLED)
         by_name = context.api_version < BY_ID_SINCE_VERSION
-        asked = [DeleteTopicState(name=n) for n in request.topic_names] if by_name else request.topics
+        topics = [DeleteTopicState(name=n) for n in request.topic_names] if by_name else request.topics
         refused: list[DeletableTopicResult] = []
         allowed: list[DeleteTopicState] = []
-        for topic in asked:
+        for topic in topics:
             code = self._check(topic, context)
             if code:
                 refused.append(_result(topic, code))
@@ -84,11 +84,11 @@ class DeleteTopics:
     def _check(self, topic: DeleteTopicState, context: RequestContext) -> ErrorCode:
         name = topic.name
         if name is None:
-            found = self._ports.cluster.image.topic_by_id(topic.topic_id)
-            if found is None:
+            known = self._ports.cluster.image.topic_by_id(topic.topic_id)
+            if known is None:
                 given = topic.topic_id != ZERO_UUID
                 return ErrorCode.UNKNOWN_TOPIC_ID if given else ErrorCode.INVALID_REQUEST
-            name = found.name
+            name = known.name
         elif topic.topic_id != ZERO_UUID:
             return ErrorCode.INVALID_REQUEST  # name and id at once
         allowed = context.authorize("Delete", "Topic", name)

@@ -209,7 +209,7 @@ class WriteTxnMarkers:
     def _leaps_past_the_image(self, asked: WritableTxnMarker) -> bool:
         """Whether the marker's epoch is later than that of every coordinator in the image."""
         topic = self._ports.cluster.image.topics.get(TRANSACTIONS_TOPIC)
-        epochs = [] if topic is None else [one.leader_epoch for one in topic.partitions.values()]
+        epochs = [] if topic is None else [partition.leader_epoch for partition in topic.partitions.values()]
         self._coordinator_epoch_max = max(epochs, default=0)
         if asked.coordinator_epoch <= self._coordinator_epoch_max:
             return False
@@ -228,12 +228,14 @@ class WriteTxnMarkers:
         groups = self._ports.groups() if topic == OFFSETS_TOPIC else None
         # Each partition patches its offsets into copies of its own.
         count = len(indexes)
-        copies = [[None] * count if one.batch is None else one.batch.copies(count) for one in markers]
-        all_ends = [one.ends for one in markers]
+        copies = [
+            [None] * count if marker.batch is None else marker.batch.copies(count) for marker in markers
+        ]
+        all_ends = [marker.ends for marker in markers]
         for index, *batches in zip(indexes, *copies, strict=True):
             results = [WritableTxnMarkerPartitionResult(index) for _ in markers]
-            for one, result in zip(markers, results, strict=True):
-                one.results.append(result)
+            for marker, result in zip(markers, results, strict=True):
+                marker.results.append(result)
             ends, waiter = all_ends, _Placed(results, writing)
             try:
                 partition = self._ports.hosted.leading(topic, index)
@@ -263,8 +265,8 @@ def _refuses_some(
     refuses = False
     producers = partition.state.producers
     check = producers.check_marker
-    for one, result in zip(markers, results, strict=True):
-        asked = one.asked
+    for marker, result in zip(markers, results, strict=True):
+        asked = marker.asked
         try:
             check(
                 asked.producer_id,
@@ -272,9 +274,9 @@ def _refuses_some(
                 asked.coordinator_epoch,
                 asked.transaction_version,
             )
-            if one.batch is None:
+            if marker.batch is None:
                 raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
-            if one.leaps:
+            if marker.leaps:
                 known = producers.producer(asked.producer_id)
                 if known is None or known.coordinator_epoch < asked.coordinator_epoch:
                     raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)

@@ -116,9 +116,9 @@ def _begin(ports: Ports, path: str, at: TopicPartition) -> None:
 
 
 def _directory(directories: Sequence[LogDirInfo], path: str) -> LogDirInfo:
-    for one in directories:
-        if one.path == path:
-            return one
+    for directory in directories:
+        if directory.path == path:
+            return directory
     raise BrokerError(ErrorCode.LOG_DIR_NOT_FOUND)
 
 

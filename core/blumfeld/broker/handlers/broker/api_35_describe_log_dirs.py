@@ -44,7 +44,7 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         contents.add_replicas(ports, wanted)
         contents.add_moves(ports, wanted)
         directories = ports.storage.log_dirs()
-        return DescribeLogDirsResponse(results=[contents.result(one) for one in directories])
+        return DescribeLogDirsResponse(results=[contents.result(directory) for directory in directories])
 
     return [
         ApiHandler(key=35, min_version=1, max_version=5, handle=small_at_once(serve), error_response=failed)

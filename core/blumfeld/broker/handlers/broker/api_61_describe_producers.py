@@ -85,7 +85,7 @@ class DescribeProducers:
             for topic in request.topics
             for index in topic.partition_indexes
         )
-        producers = (len(one.state.producers) for one in hosted if one is not None)
+        producers = (len(partition.state.producers) for partition in hosted if partition is not None)
         return sum(producers) > PRODUCERS_AT_ONCE
 
     def _steps(self, request: DescribeProducersRequest, context: RequestContext) -> Steps[Any]:
@@ -93,8 +93,8 @@ class DescribeProducers:
         return (yield from result_of(self._by_partition(request, context)))
 
     def _check(self, request: DescribeProducersRequest) -> Steps[None]:
-        asked = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
-        repeated = yield from first_repeated(asked)
+        places = ((topic.name, index) for topic in request.topics for index in topic.partition_indexes)
+        repeated = yield from first_repeated(places)
         if repeated is not None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{repeated[0]}-{repeated[1]} is asked for twice")
 

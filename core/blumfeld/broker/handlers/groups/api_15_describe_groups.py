@@ -36,9 +36,9 @@ class DescribeGroups:
 
     def handle(self, request: DescribeGroupsRequest, context: RequestContext) -> Completion[Message]:
         """DescribeGroups: each group from its shard, in the order asked."""
-        asked = list(request.groups)
+        group_ids = list(request.groups)
         described: list[Completion[Any]] = []
-        for group in asked:
+        for group in group_ids:
             if context.authorize("Describe", "Group", group):
                 command = DescribeGroup(group, context.api_version)
                 described.append(self._ports.coordinator.submit(group, command, context))
@@ -47,7 +47,7 @@ class DescribeGroups:
 
         def merge(done: list[Completion[Any]]) -> Message:
             response = DescribeGroupsResponse()
-            for group, item in zip(asked, done, strict=True):
+            for group, item in zip(group_ids, done, strict=True):
                 if item.error is not None:
                     response.groups.append(_dead(group, code_of(item.error)))
                     continue

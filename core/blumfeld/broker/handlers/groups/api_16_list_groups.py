@@ -74,8 +74,8 @@ class ListGroups:
         listed = self._list(request, context)
         if not listed.done:
             yield listed
-        for one in filters:
-            yield from one.let_go()
+        for text in filters:
+            yield from text.let_go()
         return listed
 
 

@@ -41,9 +41,9 @@ class DeleteGroups:
 
     def handle(self, request: DeleteGroupsRequest, context: RequestContext) -> Completion[Message]:
         """DeleteGroups: each group on its own, once."""
-        asked = list(dict.fromkeys(request.groups_names))
+        group_ids = list(dict.fromkeys(request.groups_names))
         deleted: list[Completion[Any]] = []
-        for group in asked:
+        for group in group_ids:
             if context.authorize("Delete", "Group", group):
                 deleted.append(self._ports.coordinator.submit(group, DeleteGroup(group), context))
             else:
@@ -55,7 +55,7 @@ class DeleteGroups:
                     item.result()
                     if item.error is None
                     else DeletableGroupResult(group_id=group, error_code=code_of(item.error))
-                    for group, item in zip(asked, done, strict=True)
+                    for group, item in zip(group_ids, done, strict=True)
                 ]
             )
 

@@ -100,11 +100,11 @@ def names_nothing(ports: GroupPorts, request: Commit, context: RequestContext) -
     counts as one that is there: its answer must not tell.
     """
     image = ports.image()
-    for asked in request.topics:
-        topic, _ = _topic(image, asked)
-        if topic is not None and any(p.partition_index in topic.partitions for p in asked.partitions):
+    for entry in request.topics:
+        topic, _ = _topic(image, entry)
+        if topic is not None and any(p.partition_index in topic.partitions for p in entry.partitions):
             return False
-        if not _may_read(ports, asked, context):
+        if not _may_read(ports, entry, context):
             return False
     return True
 

@@ -26,17 +26,17 @@ def handlers(ports: GroupPorts, protocols: Sequence[GroupProtocol]) -> list[ApiH
     librdkafka asks nothing, says nothing and waits for good.
     """
     apis = TypeApis(ports)
-    found: list[ApiHandler] = []
+    served: list[ApiHandler] = []
     taken: set[int] = set()
     for protocol in protocols:
-        found += protocol.handlers(apis.submit_to(protocol.name))
+        served += protocol.handlers(apis.submit_to(protocol.name))
         for api, (low, high) in protocol.apis.items():
             if api not in taken:
                 taken.add(api)
-                found.append(apis.handler(api, low, high, protocol.error_response))
-    if protocols and ApiKey.CONSUMER_GROUP_HEARTBEAT not in {handler.key for handler in found}:
-        found.append(_refused_heartbeat())
-    return found
+                served.append(apis.handler(api, low, high, protocol.error_response))
+    if protocols and ApiKey.CONSUMER_GROUP_HEARTBEAT not in {handler.key for handler in served}:
+        served.append(_refused_heartbeat())
+    return served
 
 
 def _refused_heartbeat() -> ApiHandler:
