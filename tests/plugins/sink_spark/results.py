@@ -27,9 +27,16 @@ from blumfeld_sink_spark.stores.contract import ArchiveStore
 from blumfeld_sink_spark.tables import tables
 
 PLAIN: dict[str, Any] = {
-    "ts_event": 0, "ts_recv": 0, "venue": "test", "symbol": "BTCUSDT", "side": 1, "price": Decimal(1),
-    "size": Decimal(1), "is_snapshot": False, "k_partition": 0,
-}  # fmt: skip
+    "ts_event": 0,
+    "ts_recv": 0,
+    "venue": "test",
+    "symbol": "BTCUSDT",
+    "side": 1,
+    "price": Decimal(1),
+    "size": Decimal(1),
+    "is_snapshot": False,
+    "k_partition": 0,
+}
 """Values of the columns that a test doesn't give. Columns that aren't here are null."""
 
 
@@ -69,9 +76,15 @@ def count_of(wanted: OffsetRange, files: Sequence[StagedFile] = (), quarantined:
 def task_result(wanted: OffsetRange, files: Sequence[StagedFile] = (), **fields: Any) -> TaskResult:
     """Returns the result of a task that read a message at each offset of a range."""
     given = {
-        "messages": wanted.end - wanted.start, "first_offset": wanted.start, "last_offset": wanted.end - 1,
-        "bytes_in": 0, "sequences": {}, "quarantined": 0, "decoders": {}, **fields,
-    }  # fmt: skip
+        "messages": wanted.end - wanted.start,
+        "first_offset": wanted.start,
+        "last_offset": wanted.end - 1,
+        "bytes_in": 0,
+        "sequences": {},
+        "quarantined": 0,
+        "decoders": {},
+        **fields,
+    }
     count = count_of(wanted, files, given["quarantined"])
     return TaskResult(
         topic=wanted.topic, partition=wanted.partition, files=tuple(files), count=count, **given
@@ -93,6 +106,14 @@ def commit(
     planned = [wanted for wanted, _ in written]
     query = planned[0].topic
     return publish(
-        store, Ledger(store).load(), query=query, batch=batch, planned=planned, lost=(), results=results,
-        settings=settings, now_ms=0, seconds=0.0,
-    )  # fmt: skip
+        store,
+        Ledger(store).load(),
+        query=query,
+        batch=batch,
+        planned=planned,
+        lost=(),
+        results=results,
+        settings=settings,
+        now_ms=0,
+        seconds=0.0,
+    )

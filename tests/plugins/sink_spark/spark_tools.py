@@ -39,9 +39,12 @@ def make_topic(
     for future in admin.create_topics([topic]).values():
         future.result(30)
     given = {
-        "kafka": {"default.api.timeout.ms": "3000"}, "root": str(root or "unused"), "master": "local[2]",
-        "spark": {"spark.driver.memory": "1g"}, **settings,
-    }  # fmt: skip
+        "kafka": {"default.api.timeout.ms": "3000"},
+        "root": str(root or "unused"),
+        "master": "local[2]",
+        "spark": {"spark.driver.memory": "1g"},
+        **settings,
+    }
     return ArchiveSettings(bootstrap=bootstrap, topics=(name,), **given)
 
 

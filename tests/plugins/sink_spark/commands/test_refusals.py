@@ -68,9 +68,19 @@ def test_what_is_wrong_is_said_with_a_status(
 
 @pytest.mark.parametrize(
     "verb",
-    ["status", "verify", "gaps", "compact", "bars", "sql", "replay --to-topic t", "export --format csv", "plot all",
-     "book --write-snapshots"],
-)  # fmt: skip
+    [
+        "status",
+        "verify",
+        "gaps",
+        "compact",
+        "bars",
+        "sql",
+        "replay --to-topic t",
+        "export --format csv",
+        "plot all",
+        "book --write-snapshots",
+    ],
+)
 def test_no_archive_is_said_once_and_with_its_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, verb: str
 ) -> None:

@@ -42,8 +42,11 @@ ROWS = tools.trades(COUNT, symbols=SYMBOLS, start=tools.MIDNIGHT - COUNT // 2 * 
 Facts = tuple[int, Decimal, list[str], list[str]]
 """The number of rows, the sum of prices, the symbols and the dates of the trades."""
 EXPECTED: Facts = (
-    COUNT, sum(ROWS["price"].to_pylist(), Decimal(0)), sorted(SYMBOLS), ["2024-08-08", "2024-08-09"]
-)  # fmt: skip
+    COUNT,
+    sum(ROWS["price"].to_pylist(), Decimal(0)),
+    sorted(SYMBOLS),
+    ["2024-08-08", "2024-08-09"],
+)
 
 
 def facts(count: int, prices: Iterable[Decimal], symbols: Iterable[str], dates: Iterable[object]) -> Facts:
