@@ -114,7 +114,7 @@ def make_storage(name: str = "storage_local") -> MakeStorage:
 
 class Machine:
     """Runs the script's steps. With a :class:`Point` it dies there, and :meth:`check` compares the disk with the
-    ledgers.
+    promises.
     """
 
     def __init__(self, make: MakeStorage, point: Point | None = None) -> None:

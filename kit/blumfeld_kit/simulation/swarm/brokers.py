@@ -79,6 +79,7 @@ class Brokers:
 
     async def prepare(self, world: World) -> None:
         """Create the topics on every broker."""
+        world.cuts_starts = True
         for machine in world.machines:
             oracle = self.oracles[machine.address] = Oracle()
             oracle.restarted_s = NEVER_S

@@ -160,7 +160,7 @@ class Injector:
         self, machine: Machine, chance: random.Random, probability: float, nth_max: int
     ) -> None:
         """Let the process end inside one of its next disk operations, unless the faults are over."""
-        for one, power_cut in ENDS_IN_OPERATION.items():
+        for one, power_cut in ENDS_IN_OPERATION.items() if self._world.cuts_starts else ():
             if one in self.on and not self._healed and chance.random() < probability:
                 self.counts[one.value] += 1
                 machine.crash_in_operation(1 + chance.randrange(nth_max), power_cut=power_cut)

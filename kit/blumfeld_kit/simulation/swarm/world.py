@@ -60,6 +60,9 @@ class World:
         self.look: Callable[[], None] = lambda: None
         """Looks at every node. A workload may set it, for the moment before a fault takes the traces away. It must not
         raise: it may be called inside a disk operation."""
+        self.cuts_starts = False
+        """Whether starts and stops are cut short inside a disk operation. A workload whose excuses cost little sets it:
+        in a cluster they would excuse so many partitions that its oracle sees less."""
         self.flip: Callable[[Machine, random.Random], bool] = lambda machine, chance: False
         """Flips a bit on the machine's disk. Returns whether one was flipped. A workload may set it: only it knows
         which bytes a checksum covers, and what may be lost with them."""
