@@ -155,6 +155,22 @@ def test_of_two_groups_with_members_the_classic_one_goes() -> None:
     assert (again.error_code, again.leader, again.generation_id) == (0, "", 3)
 
 
+def test_an_empty_group_goes_when_a_classic_one_was_made_beside_it() -> None:
+    """A build without the KIP-848 type could not know of it."""
+    log = FakeLog()
+    modern = build(log, ConsumerGroupProtocol())
+    beat(modern, "m")
+    beat(modern, "m", -1)
+    classic = MigrationScript()
+    classic._groups = build(log, ClassicGroupProtocol())
+    for line in ("join a", "join a", "sync a assign=a:t0"):
+        classic.run(line)
+    groups = build(log, *both())
+    assert listed(groups) == [("classic", "Stable")]
+    assert tombstones(log)[-1] == 3
+    assert classic_beat(groups, classic.clients["a"].member_id, 1) is ErrorCode.NONE
+
+
 def test_a_heartbeat_that_fails_late_leaves_everyone_waiting() -> None:
     """There is no place for the new member: found out after the group was taken over, in a decision that then came to
     nothing.
