@@ -173,7 +173,7 @@ class FakeTransport(FakePart):
 
 
 class FakeBroker(FakePart):
-    """As ``kernel.node.BrokerPart``."""
+    """As ``broker.broker.Broker``, for the kernel."""
 
     def __init__(
         self, composition: NodeComposition, authorizer: Authorizer | None, metrics: NodeMetrics

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from random import Random
-from typing import Any, cast
+from typing import Any
 
 import pytest
 
@@ -61,7 +61,7 @@ class Story:
 
         def make_parts(node: Node, make: Any) -> Any:
             broker = made(node, make)
-            self._watch(node, cast("Broker", broker))
+            self._watch(node, broker)
             return broker
 
         monkeypatch.setattr(Node, "_make_parts", make_parts)
@@ -108,7 +108,7 @@ class Story:
     @property
     def broker(self) -> Broker:
         assert self.machine.node is not None
-        return cast("Broker", self.machine.node.broker)
+        return self.machine.node.broker
 
     async def create_topics(self) -> None:
         topics = [

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -25,24 +25,18 @@ from blumfeld.kernel.watching.event_log import EventLogs
 from blumfeld.plugging.errors import Faults, ManifestError, Problem, shown
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet, RefusedBy
 from blumfeld.spi.assignors import ConsumerAssignor
-from blumfeld.spi.cluster import Membership
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import ApiHandler, Parking
-from blumfeld.spi.hooks import Metric
 from blumfeld.spi.image_sections import ControllerCommand, ImageSection
 from blumfeld.spi.observing import Observer
-from blumfeld.spi.partitions import LocalPartitions
-from blumfeld.spi.peers import PeerClient
-from blumfeld.spi.replication import Replicas
 from blumfeld.spi.runtime import Runtime
-from blumfeld.spi.security import Authorizer, BrokerConnectionHandler
+from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import several_directories
 from blumfeld.spi.transport import ConnectionHandler, Limits, Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode, PluginContractError
 from blumfeld.wire.schema import Message
 
 if TYPE_CHECKING:
-    from blumfeld.broker.coordination.group_lag import Lags
+    from blumfeld.broker.broker import Broker
     from blumfeld.kernel.watching.metrics_endpoint import Health
 
 MADE, STARTING, STARTED, STOPPING, STOPPED = "made", "starting", "ok", "stopping", "stopped"
@@ -68,77 +62,7 @@ GRACE_MS = 5_000
 """Time that a stop waits for open requests to be answered."""
 
 
-class BrokerPart(Protocol):
-    """The part of ``blumfeld.broker.broker.Broker`` that the kernel uses."""
-
-    @property
-    def parking(self) -> Parking:
-        """The purgatory."""
-        ...
-
-    @property
-    def replicas(self) -> Replicas:
-        """The replicas that the broker hosts."""
-        ...
-
-    @property
-    def local_partitions(self) -> LocalPartitions:
-        """The partitions that this node leads, for plug-ins."""
-        ...
-
-    @property
-    def peers(self) -> PeerClient:
-        """Requests to other nodes."""
-        ...
-
-    @property
-    def membership(self) -> Membership:
-        """The broker's registration."""
-        ...
-
-    def register(self, handlers: Sequence[ApiHandler]) -> None:
-        """Serve APIs with these handlers, too. Two for one (key, version, listener kind): ``PluginContractError``."""
-        ...
-
-    def advertised(self, listener_kind: str) -> Any:
-        """Returns API key → (min version, max version), as ApiVersions says on a listener of this kind."""
-        ...
-
-    async def group_lags(self, group_id: str | None) -> Lags:
-        """Returns the lag of a group, or of each group that this node coordinates."""
-        ...
-
-    @property
-    def refusing_writes(self) -> int:
-        """Number of hosted partitions that can't be written now."""
-        ...
-
-    def gauges(self) -> Sequence[Metric]:
-        """Returns the broker's metrics. Their values are read at each scrape."""
-        ...
-
-    def connection_handler(self, listener_kind: str) -> BrokerConnectionHandler:
-        """Returns the handler for the connections of a listener of this kind."""
-        ...
-
-    def follow_config(self, follower: Callable[[BrokerConfig], None]) -> None:
-        """Call ``follower`` with the configuration now, and each time it has changed at run time."""
-        ...
-
-    async def start(self) -> None:
-        """Register, open logs, follow the image, be unfenced."""
-        ...
-
-    async def listens(self) -> None:
-        """Tell the controller that all listeners of the node are open."""
-        ...
-
-    async def stop(self) -> None:
-        """Leave the cluster, answer parked requests, close logs."""
-        ...
-
-
-MakeBroker = Callable[[NodeComposition, Authorizer | None, NodeMetrics], BrokerPart]
+MakeBroker = Callable[[NodeComposition, Authorizer | None, NodeMetrics], "Broker"]
 
 
 class StartError(Exception):
@@ -159,9 +83,7 @@ def _in_words(cause: Exception) -> str:
     return str(cause) or type(cause).__name__
 
 
-def make_broker(
-    composition: NodeComposition, authorizer: Authorizer | None, metrics: NodeMetrics
-) -> BrokerPart:
+def make_broker(composition: NodeComposition, authorizer: Authorizer | None, metrics: NodeMetrics) -> Broker:
     """Make the broker of this build. It is imported here, so that a test with a fake broker doesn't import it."""
     from blumfeld.broker.broker import Broker
 
@@ -270,7 +192,7 @@ class Node:
             allowed = f"{refused.allowed} (plug-in {error.plan.name})"
             self._faults.add([Problem(refused.path or error.plan.path, refused.found, allowed)])
 
-    def _make_parts(self, make_broker: MakeBroker) -> BrokerPart:
+    def _make_parts(self, make_broker: MakeBroker) -> Broker:
         composition, plugins = self.composition, self.plugins
         composition.hook = plugins.hook
         composition.features = tuple(f for _, features in plugins.each("blumfeld_features") for f in features)
