@@ -44,14 +44,8 @@ def decoder(cls: type[M], version: int) -> Decoder[M]:
     try:
         return _DECODERS[cls, version]
     except KeyError:
-        pass
-    if version not in cls.meta.valid:
-        raise DecodeError(_unknown(cls, version))
-    source = decoder_source(cls, version, version in cls.meta.flexible)
-    text = source.text("def decode(buf, pos):")
-    made: Decoder[M] = _compiled(text, source.names, f"decode {cls.__name__} v{version}")["decode"]
-    _DECODERS[cls, version] = made
-    return made
+        made = _DECODERS[cls, version] = _made_decoder(cls, version, in_steps=False)
+        return cast("Decoder[M]", made)
 
 
 def encoder(cls: type[M], version: int) -> Encoder[M]:
@@ -66,18 +60,8 @@ def encoder(cls: type[M], version: int) -> Encoder[M]:
     try:
         return _ENCODERS[cls, version]
     except KeyError:
-        pass
-    if version not in cls.meta.valid:
-        raise EncodeError(_unknown(cls, version))
-    own: Callable[[int], Encoder[M]] | None = getattr(cls, "own_encoder", None)
-    if own is not None:  # a message of the hot path that writes itself
-        _ENCODERS[cls, version] = own(version)
-        return own(version)
-    source = encoder_source(cls, version, version in cls.meta.flexible)
-    text = source.text("def encode(message, out, parts):")
-    made: Encoder[M] = _compiled(text, source.names, f"encode {cls.__name__} v{version}")["encode"]
-    _ENCODERS[cls, version] = made
-    return made
+        made = _ENCODERS[cls, version] = _made_encoder(cls, version, in_steps=False)
+        return cast("Encoder[M]", made)
 
 
 def step_decoder(cls: type[M], version: int) -> StepDecoder[M]:
@@ -87,25 +71,34 @@ def step_decoder(cls: type[M], version: int) -> StepDecoder[M]:
     """
     made: StepDecoder[M] | None = _STEP_DECODERS.get((cls, version))
     if made is None:
-        if version not in cls.meta.valid:
-            raise DecodeError(_unknown(cls, version))
-        source = decoder_source(cls, version, version in cls.meta.flexible, in_steps=True)
-        text = source.text("def decode(buf, pos):")
-        made = _compiled(text, source.names, f"decode {cls.__name__} v{version} in steps")["decode"]
-        _STEP_DECODERS[cls, version] = made
+        made = _STEP_DECODERS[cls, version] = _made_decoder(cls, version, in_steps=True)
     return made
 
 
 def _step_encoder(cls: type[M], version: int) -> StepEncoder[M]:
     made: StepEncoder[M] | None = _STEP_ENCODERS.get((cls, version))
     if made is None:
-        if version not in cls.meta.valid:
-            raise EncodeError(_unknown(cls, version))
-        source = encoder_source(cls, version, version in cls.meta.flexible, in_steps=True)
-        text = source.text("def encode(message, out, parts):")
-        made = _compiled(text, source.names, f"encode {cls.__name__} v{version} in steps")["encode"]
-        _STEP_ENCODERS[cls, version] = made
+        made = _STEP_ENCODERS[cls, version] = _made_encoder(cls, version, in_steps=True)
     return made
+
+
+def _made_decoder(cls: type[Message], version: int, *, in_steps: bool) -> Any:
+    if version not in cls.meta.valid:
+        raise DecodeError(_unknown(cls, version))
+    source = decoder_source(cls, version, version in cls.meta.flexible, in_steps=in_steps)
+    title = f"decode {cls.__name__} v{version}{' in steps' * in_steps}"
+    return _compiled(source.text("def decode(buf, pos):"), source.names, title)["decode"]
+
+
+def _made_encoder(cls: type[Message], version: int, *, in_steps: bool) -> Any:
+    if version not in cls.meta.valid:
+        raise EncodeError(_unknown(cls, version))
+    own: Callable[[int], Any] | None = None if in_steps else getattr(cls, "own_encoder", None)
+    if own is not None:  # a message of the hot path that writes itself
+        return own(version)
+    source = encoder_source(cls, version, version in cls.meta.flexible, in_steps=in_steps)
+    title = f"encode {cls.__name__} v{version}{' in steps' * in_steps}"
+    return _compiled(source.text("def encode(message, out, parts):"), source.names, title)["encode"]
 
 
 def _compiled(text: str, names: dict[str, Any], title: str) -> dict[str, Any]:
