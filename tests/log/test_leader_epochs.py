@@ -52,7 +52,7 @@ def test_end_offset_for_follows_kafka(epoch: int, answer: tuple[int, int]) -> No
 def test_an_empty_cache_knows_nothing() -> None:
     epochs = LeaderEpochCache()
     assert epochs.end_offset_for(0, 10) == UNKNOWN_END
-    assert (epochs.latest_epoch, epochs.latest_start_offset) == (-1, -1)
+    assert epochs.latest_epoch == -1
     assert epochs.epoch_for_offset(3) == -1
 
 

@@ -42,11 +42,6 @@ class LeaderEpochCache:
         """The newest epoch, or -1."""
         return self._epochs[-1] if self._epochs else NO_EPOCH
 
-    @property
-    def latest_start_offset(self) -> int:
-        """Start offset of the newest epoch, or -1."""
-        return self._starts[-1] if self._starts else NO_OFFSET
-
     def assign(self, epoch: int, start_offset: int) -> bool:
         """Record that the first batch of ``epoch`` is at ``start_offset``. Returns whether anything changed.
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from blumfeld.config.values import (
     BROKER_CONFIGS,
@@ -29,6 +29,7 @@ from blumfeld.wire.schema import Message
 SET, DELETE, APPEND, SUBTRACT = range(4)
 _TABLES = {TOPIC_RESOURCE: TOPIC_CONFIGS, BROKER_RESOURCE: BROKER_CONFIGS, GROUP_RESOURCE: GROUP_CONFIGS}
 _NAMES = {TOPIC_RESOURCE: "topic", GROUP_RESOURCE: "group"}
+R = TypeVar("R", incremental.AlterConfigsResourceResponse, legacy.AlterConfigsResourceResponse)
 
 
 class _Edit(NamedTuple):
@@ -49,13 +50,7 @@ def incremental_alter_configs(
     def edits(resource: Any, _old: Mapping[str, str]) -> list[_Edit]:
         return [_Edit(c.name, c.config_operation, c.value) for c in resource.configs]
 
-    records, outcomes = _alter(state, request.resources, edits)
-    results = [
-        incremental.AlterConfigsResourceResponse(
-            error_code=code, error_message=text, resource_type=kind, resource_name=name
-        )
-        for kind, name, code, text in outcomes
-    ]
+    records, results = _alter(state, request.resources, edits, incremental.AlterConfigsResourceResponse)
     response = incremental.IncrementalAlterConfigsResponse(responses=results)
     return ControllerDecision([] if request.validate_only else records, response)
 
@@ -72,13 +67,7 @@ def alter_configs(
         gone = [_Edit(name, DELETE, None) for name in old if name not in named]
         return [_Edit(c.name, SET, c.value) for c in resource.configs] + gone
 
-    records, outcomes = _alter(state, request.resources, edits)
-    results = [
-        legacy.AlterConfigsResourceResponse(
-            error_code=code, error_message=text, resource_type=kind, resource_name=name
-        )
-        for kind, name, code, text in outcomes
-    ]
+    records, results = _alter(state, request.resources, edits, legacy.AlterConfigsResourceResponse)
     response = legacy.AlterConfigsResponse(responses=results)
     return ControllerDecision([] if request.validate_only else records, response)
 
@@ -87,13 +76,15 @@ def _alter(
     state: ControllerState,
     resources: Sequence[Any],
     edits: Callable[[Any, Mapping[str, str]], list[_Edit]],
-) -> tuple[list[Message], list[tuple[int, str, ErrorCode, str | None]]]:
+    result_class: type[R],
+) -> tuple[list[Message], list[R]]:
     times = Counter((r.resource_type, r.resource_name) for r in resources)
     records: list[Message] = []
-    outcomes = []
+    results = []
     for resource in resources:
         kind, name = resource.resource_type, resource.resource_name
-        code, text = ErrorCode.NONE, None
+        result = result_class(resource_type=kind, resource_name=name, error_message=None)
+        results.append(result)
         try:
             if times[kind, name] > 1:
                 raise BrokerError(ErrorCode.INVALID_REQUEST, "Each resource must appear at most once.")
@@ -101,9 +92,8 @@ def _alter(
             old = state.image.config(kind, name)
             records += _records(state, kind, name, old, edits(resource, old))
         except BrokerError as error:
-            code, text = error.code, error.message or message_of(error.code)
-        outcomes.append((kind, name, code, text))
-    return with_elr_cleared(state, records), outcomes
+            result.error_code, result.error_message = error.code, error.message or message_of(error.code)
+    return with_elr_cleared(state, records), results
 
 
 def _check_resource(state: ControllerState, kind: int, name: str) -> None:
