@@ -9,9 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from importlib import import_module
 from importlib.metadata import PackageNotFoundError, distribution
-from typing import Annotated, Any, NamedTuple
+from pkgutil import resolve_name
+from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
@@ -28,21 +28,14 @@ from blumfeld.plugging.registry import Registry
 from blumfeld.spi.hooks import NoOptions
 from blumfeld.wire.errors import PluginContractError
 
-
-class LazyCommand(NamedTuple):
-    """A command of a room: a typer app, or a function, in a module."""
-
-    module: str
-    attribute: str
-
-
-LAZY: dict[str, LazyCommand] = {
-    "cluster": LazyCommand("blumfeld.cli.cluster.command", "app"),
-    "demo": LazyCommand("blumfeld.cli.demo.command", "demo"),
-    "format": LazyCommand("blumfeld.cli.format", "format_data_dir"),
-    "log": LazyCommand("blumfeld.cli.log.command", "log"),
-    "wire": LazyCommand("blumfeld.cli.wire", "app"),
+LAZY = {
+    "cluster": "blumfeld.cli.cluster.command:app",
+    "demo": "blumfeld.cli.demo.command:demo",
+    "format": "blumfeld.cli.format:format_data_dir",
+    "log": "blumfeld.cli.log.command:log",
+    "wire": "blumfeld.cli.wire:app",
 }
+"""Commands of other rooms: a typer app, or a function."""
 
 ELSEWHERE = {"archive": "blumfeld-archive", "bench": "blumfeld-bench", "simulate": "blumfeld-kit"}
 """Commands that this project publishes in another distribution: command → distribution."""
@@ -65,7 +58,7 @@ class LazyGroup(TyperGroup):
         if own is not None:
             return own
         if cmd_name in LAZY:
-            return _load_lazy(cmd_name)
+            return _as_command(resolve_name(LAZY[cmd_name]), cmd_name)
         command = _plugin_commands().get(cmd_name)
         if command is None and cmd_name in ELSEWHERE and not _is_installed(ELSEWHERE[cmd_name]):
             name = ELSEWHERE[cmd_name]
@@ -81,11 +74,6 @@ def _is_installed(name: str) -> bool:
     except PackageNotFoundError:
         return False
     return True
-
-
-def _load_lazy(name: str) -> Any:
-    place = LAZY[name]
-    return _as_command(getattr(import_module(place.module), place.attribute), name)
 
 
 def _as_command(found: Any, name: str) -> Any:
