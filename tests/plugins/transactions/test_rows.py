@@ -25,6 +25,7 @@ from tests.plugins.transactions.rows import (
     LAST,
     LIMITS,
     NOW_MS,
+    ONE,
     PRODUCER,
     START_MS,
     apply,
@@ -175,6 +176,12 @@ def test_no_other_transition_is_possible() -> None:
             else:
                 with pytest.raises(ValueError, match=f"{before.text} to {state.text}"):
                     one.to(state, NOW_MS)
+
+
+def test_partitions_that_a_transaction_has_already_are_not_written_again() -> None:
+    shard = shard_in(State.ONGOING, 2)
+    again = AddPartitions(transactional_id=ID, producer_id=PRODUCER, epoch=EPOCH, partitions=frozenset([ONE]))
+    assert not apply(shard, again).records
 
 
 @pytest.mark.parametrize("state", [State.EMPTY, State.ONGOING, State.COMPLETE_COMMIT, State.COMPLETE_ABORT])
