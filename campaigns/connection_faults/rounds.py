@@ -10,7 +10,7 @@ from pathlib import Path
 
 from blumfeld.testing.process import BrokerProcess, free_port
 from campaigns.bad_input.target import Target, good_batch
-from campaigns.connection_faults.census import Census, take_settled
+from campaigns.connection_faults.census import POLL_S, Census, take_settled
 from campaigns.connection_faults.fault import Fault, Result, Scene
 from campaigns.connection_faults.load import STALL_MS, Background, Seen
 from campaigns.waits import await_true
@@ -24,6 +24,8 @@ BIG_BATCH_BYTES = 1_000_000
 BIG_BYTES = 50_000_000
 SMALL_BIG_BYTES = 8_000_000
 PAIRS = 3
+REST_S = 5.0
+COUNTS = 4
 LOAD_S_MIN = 0.1
 """How long the others are watched, however quick the fault."""
 Said = Callable[[Result], None]
@@ -91,15 +93,16 @@ def do(fault: Fault, scene: Scene, repetitions: int = REPETITIONS) -> Result:
 
 def at_rest(scene: Scene, settle_s: float) -> Census:
     """Return what the broker holds when no connection is left, and the descriptors of the last one are closed."""
-    last = scene.count()
+    counts = [scene.count()]
 
     def is_at_rest() -> bool:
-        nonlocal last
-        before, last = last, scene.count()
-        return not (last.connections or last.parked) and last.fds == before.fds
+        counts.append(scene.count())
+        last = counts[-1]
+        return len(counts) > COUNTS and not (last.connections or last.parked) and last.fds == counts[-2].fds
 
-    await_true(is_at_rest, settle_s)
-    return last
+    await_true(is_at_rest, max(settle_s, REST_S), POLL_S)
+    # The connection of a scrape may be open still at the next count.
+    return min(counts, key=lambda count: (count.connections + count.parked, count.fds.total()))
 
 
 def _repeat(fault: Fault, scene: Scene, result: Result) -> None:
