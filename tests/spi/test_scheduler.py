@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 
 from blumfeld.spi.completion import Completion, Steps
 from blumfeld.spi.scheduler import BUDGETS, Lane, Scheduler, Work
+from blumfeld.wire.errors import PluginContractError
 
 STEP_MS = 0.25
 
@@ -18,7 +20,7 @@ class Loop:
 
     def __init__(self) -> None:
         self.worked_ms = 0.0
-        self.errors: list[type[Exception]] = []
+        self.errors: list[type[BaseException]] = []
         self._soon: list[Callable[[], None]] = []
 
     def now_ms(self) -> float:
@@ -32,7 +34,7 @@ class Loop:
         for callback in soon:
             try:
                 callback()
-            except Exception as error:
+            except BaseException as error:
                 self.errors.append(type(error))
 
 
@@ -270,6 +272,59 @@ def test_an_error_that_nobody_takes_reaches_the_loop_and_other_work_goes_on() ->
         bench.turn()
     assert bench.results["b"] == ("b", None)
     assert bench.loop.errors == [ValueError, KeyError]
+
+
+def yields_no_completion() -> Steps[None]:
+    yield None
+    yield 1  # type: ignore[misc]
+
+
+def is_cancelled() -> Steps[None]:
+    yield None
+    raise asyncio.CancelledError
+
+
+def fails_when_closed() -> Steps[None]:
+    try:
+        while True:
+            yield None
+    finally:
+        raise ValueError("no")
+
+
+@pytest.mark.parametrize("steps", [yields_no_completion, is_cancelled, fails_when_closed])
+@pytest.mark.parametrize("told", [False, True], ids=["stray", "told"])
+def test_a_lane_outlives_whatever_a_piece_does(steps: Callable[[], Steps[None]], told: bool) -> None:
+    bench = Bench()
+    errors: list[type[Any]] = []
+    wanted = iter([True, True, False])
+
+    def finished(_: object, error: BaseException | None) -> None:
+        errors.append(type(error))
+
+    bench.scheduler.run(
+        Lane.REQUESTS, steps(), finished if told else None, wanted=lambda: next(wanted), at_once=False
+    )
+    for name in "bc":
+        bench.start(name, 30, at_once=False)
+    for _ in range(10):
+        bench.turn()
+    assert set(bench.results) == {"b", "c"}
+    expected = {
+        yields_no_completion: PluginContractError,
+        is_cancelled: asyncio.CancelledError,
+        fails_when_closed: ValueError,
+    }[steps]
+    assert (errors if told else bench.loop.errors) == [expected]
+
+
+def test_cancelled_work_that_fails_as_it_is_closed_is_the_loop_s_matter() -> None:
+    bench = Bench()
+    work = bench.scheduler.run(Lane.REQUESTS, fails_when_closed())
+    bench.turn()
+    work.cancel()
+    bench.turn()
+    assert bench.loop.errors == [ValueError]
 
 
 def test_each_piece_does_one_step_a_turn_while_the_clock_stands_still() -> None:

@@ -19,6 +19,7 @@ from functools import partial
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 from blumfeld.spi.completion import Completion, Steps
+from blumfeld.wire.errors import PluginContractError
 
 T = TypeVar("T")
 
@@ -93,7 +94,7 @@ class Work:
         if not self.done:
             self.done, self._finished = True, None
             if not self._steps.gi_running:
-                self._steps.close()
+                self._close()
 
     def finish(self) -> None:
         """Run all that is left of it at once. It must wait for nothing, and no step of it may call this."""
@@ -103,25 +104,40 @@ class Work:
 
     def step(self) -> bool:
         """Run one step. Returns whether the next one may follow: not at the end, or if it waits for a completion."""
-        if self._wanted is not None and not self._wanted():
-            self._steps.close()
-            self._end(None, None)
-            return False
         try:
+            if self._wanted is not None and not self._wanted():
+                self._steps.close()
+                self._end(None, None)
+                return False
             awaited = next(self._steps)
+            if awaited is None:
+                if not self.done:
+                    return True
+            elif not isinstance(awaited, Completion):
+                raise PluginContractError(
+                    f"{self._steps} yielded {awaited!r}: None or a Completion is allowed"
+                )
+            elif not self.done:
+                if awaited.done:
+                    return True
+                awaited.when_done(lambda _: self._lane.add(self))
+                return False
         except StopIteration as end:
             self._end(end.value, None)
-            return False
-        except Exception as error:
+        except (KeyboardInterrupt, SystemExit):
+            raise
+        except BaseException as error:  # CancelledError, too: whatever a piece does, its lane goes on
             self._end(None, error)
-            return False
-        if self.done:  # cancelled by its own step
+        else:
+            self._close()  # cancelled by its own step
+        return False
+
+    def _close(self) -> None:
+        """Close the steps of work that is not heard of any more."""
+        try:
             self._steps.close()
-            return False
-        if awaited is not None and not awaited.done:
-            awaited.when_done(lambda _: self._lane.add(self))
-            return False
-        return True
+        except Exception as error:
+            self._lane.stray(error)
 
     def _end(self, result: Any, error: BaseException | None) -> None:
         self.done = True
