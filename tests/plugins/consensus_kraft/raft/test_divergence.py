@@ -215,7 +215,34 @@ def test_a_follower_that_starts_with_unflushed_records_fetches_when_they_are_flu
     assert sent(replica.raft.log_changed(1.0)) == [(LEADER, FetchRequest(ME, EPOCH, 3, 2, 0))]
 
 
+def test_a_follower_commits_no_more_than_it_has(replica: Replica) -> None:
+    assert only(replica.hears(told(9), 10.0), effects.Commit).high_watermark == 3
+
+
+def test_the_leaders_high_watermark_counts_later_for_records_that_come_later(replica: Replica) -> None:
+    batch = [Entry(EPOCH, "new")]
+    replica.hears(told(9, records=batch), 10.0)
+    replica.log.append(batch)
+    replica.log.flush()
+    assert only(replica.raft.log_changed(11.0), effects.Commit).high_watermark == 4
+
+
+def test_a_commit_is_told_once() -> None:
+    replica = follower("112", high_watermark=3)
+    assert effects.Commit not in kinds(replica.hears(told(3), 10.0))
+    assert effects.Commit not in kinds(replica.hears(told(2), 20.0))
+    assert replica.raft.high_watermark == 3
+
+
 # Answers that come late, or say nothing
+
+
+def test_an_answer_to_a_fetch_of_an_older_epoch_is_passed_over(replica: Replica) -> None:
+    late = replica.out
+    replica.following(3, EPOCH + 1)
+    ((node_id, request),) = sent(late)
+    assert isinstance(request, FetchRequest)
+    assert replica.raft.answered(node_id, request, told(3, records=[Entry(EPOCH, "x")]), 10.0) == []
 
 
 def test_an_answer_of_a_node_that_does_not_lead_is_passed_over(replica: Replica) -> None:
