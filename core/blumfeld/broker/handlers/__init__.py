@@ -29,8 +29,6 @@ class Row(NamedTuple):
     advertised_min: int | None = None
     needs_coordinator: bool = False
     """The API is served only where a coordinator of any kind is composed."""
-    needs_groups: bool = False
-    """The API is served only where a group protocol is composed."""
     needs_transactions: bool = False
     """The API is served only where transactions are coordinated."""
     without_authorizer: bool = False
@@ -47,11 +45,11 @@ TABLE = (
     Row("broker.api_01_fetch", 1, 4, 18),
     Row("broker.api_02_list_offsets", 2, 1, 11),
     Row("broker.api_03_metadata", 3, 0, 13),
-    Row("groups.api_08_offset_commit", 8, 2, 10, needs_groups=True),
-    Row("groups.api_09_offset_fetch", 9, 1, 10, needs_groups=True),
+    Row("groups.api_08_offset_commit", 8, 2, 10),
+    Row("groups.api_09_offset_fetch", 9, 1, 10),
     Row("broker.api_10_find_coordinator", 10, 0, 6, needs_coordinator=True),
-    Row("groups.api_15_describe_groups", 15, 0, 6, needs_groups=True),
-    Row("groups.api_16_list_groups", 16, 0, 5, needs_groups=True),
+    Row("groups.api_15_describe_groups", 15, 0, 6),
+    Row("groups.api_16_list_groups", 16, 0, 5),
     Row("broker.api_18_api_versions", 18, 0, 4, listeners=("broker", "controller")),
     Row("broker.api_19_create_topics", 19, 2, 7, listeners=("broker", "controller")),
     Row("broker.api_20_delete_topics", 20, 1, 6, listeners=("broker", "controller")),
@@ -59,7 +57,7 @@ TABLE = (
     Row("broker.api_22_init_producer_id", 22, 0, 5),
     Row("broker.api_23_offset_for_leader_epoch", 23, 2, 4),
     Row("broker.api_27_write_txn_markers", 27, 1, 2),
-    Row("groups.api_28_txn_offset_commit", 28, 0, 5, needs_groups=True, needs_transactions=True),
+    Row("groups.api_28_txn_offset_commit", 28, 0, 5, needs_transactions=True),
     Row("broker.api_29_describe_acls", 29, 1, 3, listeners=("broker", "controller"), without_authorizer=True),
     Row("broker.api_30_create_acls", 30, 1, 3, listeners=("broker", "controller"), without_authorizer=True),
     Row("broker.api_31_delete_acls", 31, 1, 3, listeners=("broker", "controller"), without_authorizer=True),
@@ -68,12 +66,12 @@ TABLE = (
     Row("broker.api_34_alter_replica_log_dirs", 34, 1, 2),
     Row("broker.api_35_describe_log_dirs", 35, 1, 5),
     Row("broker.api_37_create_partitions", 37, 0, 3, listeners=("broker", "controller")),
-    Row("groups.api_42_delete_groups", 42, 0, 2, needs_groups=True),
+    Row("groups.api_42_delete_groups", 42, 0, 2),
     Row("broker.api_43_elect_leaders", 43, 0, 2, listeners=("broker", "controller")),
     Row("broker.api_44_incremental_alter_configs", 44, 0, 1, listeners=("broker", "controller")),
     Row("broker.api_45_alter_partition_reassignments", 45, 0, 1, listeners=("broker", "controller")),
     Row("broker.api_46_list_partition_reassignments", 46, 0, 0),
-    Row("groups.api_47_offset_delete", 47, 0, 0, needs_groups=True),
+    Row("groups.api_47_offset_delete", 47, 0, 0),
     Row("controller.api_56_alter_partition", 56, 2, 3, listeners=("controller",)),
     Row("broker.api_57_update_features", 57, 0, 2, listeners=("broker", "controller")),
     Row("broker.api_58_envelope", 58, 0, 0, listeners=("controller",)),
