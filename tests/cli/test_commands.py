@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from functools import partial
+from importlib.metadata import EntryPoint
 from pathlib import Path
 
 import pytest
+import typer
 
 from blumfeld import __version__
 from blumfeld.cli import app
+from blumfeld.plugging.registry import GROUP, Registry
+from blumfeld.spi.hooks import NoOptions, hookimpl
 
 HEAVY = ("typer", "click", "rich", "structlog", "prometheus_client", "pytest", "pyarrow", "confluent_kafka")
 
@@ -94,3 +99,47 @@ def test_a_command_of_another_distribution_names_it(
     monkeypatch.setattr(app, "_is_installed", lambda name: True)
     assert app.run_app(["archive", "once"]) == 2
     assert "No such command 'archive'" in capsys.readouterr().err
+
+
+class Good:
+    options_class = NoOptions
+    roles = ()
+
+    @hookimpl
+    def blumfeld_cli_commands(self) -> list[typer.Typer]:
+        good = typer.Typer(name="good")
+        good.callback(invoke_without_command=True)(lambda: typer.echo("done"))
+        return [good]
+
+
+class Raising:
+    options_class = NoOptions
+    roles = ()
+
+    @hookimpl
+    def blumfeld_cli_commands(self) -> list[typer.Typer]:
+        raise ValueError("no commands today")
+
+
+class Nameless(Raising):
+    @hookimpl
+    def blumfeld_cli_commands(self) -> list[typer.Typer]:
+        return [typer.Typer()]
+
+
+def test_a_plug_in_whose_commands_fail_costs_no_other_command(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    plugins = [
+        EntryPoint(kind.__name__.lower(), f"{__name__}:{kind.__name__}", GROUP)
+        for kind in (Good, Nameless, Raising)
+    ]
+    monkeypatch.setattr(app, "Registry", partial(Registry, plugins))
+    assert app.run_app(["good"]) == 0
+    told = capsys.readouterr()
+    assert told.out == "done\n"
+    assert told.err.splitlines() == [
+        "blumfeld: plug-in nameless: blumfeld_cli_commands gave an app without a name",
+        "blumfeld: plug-in raising: blumfeld_cli_commands failed: ValueError('no commands today')",
+    ]
+    assert app.run_app(["--help"]) == 0

@@ -25,7 +25,7 @@ from blumfeld.kernel.supervising.derivation import node_manifests
 from blumfeld.plugging.errors import Faults, ManifestError
 from blumfeld.plugging.plugins import PlannedPlugin, PluginSet
 from blumfeld.plugging.registry import Registry
-from blumfeld.spi.hooks import NoOptions
+from blumfeld.spi.hooks import NoOptions, Plugin
 from blumfeld.wire.errors import PluginContractError
 
 LAZY = {
@@ -92,18 +92,22 @@ def _plugin_commands() -> dict[str, Any]:
     commands: dict[str, Any] = {}
     for name in registry.names():
         try:
-            plugin = registry.load_any(name)
-            if not hasattr(plugin, "blumfeld_cli_commands"):
-                continue
-            planned = PlannedPlugin(role="cli", name=name, path="", plugin_class=plugin, options=NoOptions())
-            plugins = PluginSet([planned])
+            commands.update(_commands_of(name, registry.load_any(name)))
         except (ManifestError, PluginContractError) as error:
             typer.echo(f"blumfeld: {error}", err=True)
-            continue
-        for _, apps in plugins.each("blumfeld_cli_commands"):
-            for app in apps:
-                commands[app.info.name] = _as_command(app, app.info.name)
+        except Exception as error:  # costs this plug-in's commands, not the others'
+            typer.echo(f"blumfeld: plug-in {name}: blumfeld_cli_commands failed: {error!r}", err=True)
     return commands
+
+
+def _commands_of(name: str, plugin: type[Plugin]) -> dict[str, Any]:
+    if not hasattr(plugin, "blumfeld_cli_commands"):
+        return {}
+    planned = PlannedPlugin(role="cli", name=name, path="", plugin_class=plugin, options=NoOptions())
+    apps = [app for _, given in PluginSet([planned]).each("blumfeld_cli_commands") for app in given]
+    if not all(app.info.name for app in apps):
+        raise PluginContractError(f"plug-in {name}: blumfeld_cli_commands gave an app without a name")
+    return {app.info.name: _as_command(app, app.info.name) for app in apps}
 
 
 app = typer.Typer(
