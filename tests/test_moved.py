@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import warnings
 from importlib import import_module
+from pkgutil import resolve_name
 
 import pytest
 
@@ -68,3 +69,19 @@ def test_no_old_place_is_a_module_again() -> None:
 
 def _numbers(version: str) -> tuple[int, ...]:
     return tuple(map(int, version.split(".")))
+
+
+@pytest.mark.parametrize("asked", ["blumfeld.testing.fakes:FakeRuntime", "blumfeld.testing:StorageContract"])
+def test_an_old_name_of_the_kit_says_which_package_is_missing(
+    asked: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(_: str) -> None:
+        raise ModuleNotFoundError("No module named 'blumfeld_kit'", name="blumfeld_kit")
+
+    monkeypatch.delitem(sys.modules, "blumfeld.testing.fakes", raising=False)
+    monkeypatch.setattr(moved, "import_module", absent)
+    with (
+        pytest.warns(DeprecationWarning, match="has moved to blumfeld_kit"),
+        pytest.raises(ModuleNotFoundError, match=r"pip install blumfeld-kit$"),
+    ):
+        resolve_name(asked)

@@ -83,7 +83,7 @@ class OldPlaces:
         new = new_place(old)
         assert new is not None
         _warn(old, new)
-        sys.modules[old] = import_module(new)
+        sys.modules[old] = _import(new)
         if sys.meta_path[0] is not self and hasattr(sys.modules[old], "__path__"):
             sys.meta_path.remove(self)
             sys.meta_path.insert(0, self)
@@ -110,9 +110,20 @@ def old_names(module: str, lazy: Mapping[str, str] | None = None) -> Callable[[s
         if new is None:
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         _warn(f"{module}.{name}", f"{new}.{name}")
-        return getattr(import_module(new), name)
+        return getattr(_import(new), name)
 
     return get
+
+
+def _import(new: str) -> ModuleType:
+    """Import a module at its new place, which may be in another distribution."""
+    try:
+        return import_module(new)
+    except ModuleNotFoundError as error:
+        if error.name != "blumfeld_kit":
+            raise
+        text = f"{new} comes with the package blumfeld-kit, which isn't installed: pip install blumfeld-kit"
+        raise ModuleNotFoundError(text, name=error.name) from None
 
 
 def _warn(old: str, new: str) -> None:
