@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.kernel.supervising.derivation import NODES_MAX
-from blumfeld.testing.cluster import cluster_of_this_build
+from blumfeld_kit.cluster import cluster_of_this_build
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.checks.columns import COLUMNS_OF
 from campaigns.clients.client import NO_REBALANCE_DELAY

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, TypeVar
 
-from blumfeld.testing.cluster import REPLICAS
+from blumfeld_kit.cluster import REPLICAS
 from campaigns.clients.client import (
     SESSION_TIMEOUT_MS,
     WAIT_S,

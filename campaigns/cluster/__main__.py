@@ -16,8 +16,9 @@ from rich.console import Console
 from rich.markup import escape
 
 from blumfeld.cli.cluster.state import ClusterError
-from blumfeld.testing.cluster import LOOPBACK, Cluster, node_places
+from blumfeld.testing.cluster import LOOPBACK, node_places
 from blumfeld.testing.process import NodeError
+from blumfeld_kit.cluster import Cluster
 from campaigns.clients.load.groups import Groups
 from campaigns.clients.load.load import TOPIC, NoLoadError
 from campaigns.clients.load.producers import Librdkafka, with_log

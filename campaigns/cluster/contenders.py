@@ -7,7 +7,8 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, Roles, build_commands
+from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, Roles
+from blumfeld_kit.cluster import build_commands
 
 OURS, KAFKA = "blumfeld", "kafka"
 _KAFKA_LISTENERS = {
@@ -49,7 +50,7 @@ class Contender:
 
 
 def this_build(manifest: Path | None = None, settings: Sequence[str] = ()) -> Contender:
-    """Return nodes of this checkout; parameters as of :func:`blumfeld.testing.cluster.build_commands`."""
+    """Return nodes of this checkout; parameters as of :func:`blumfeld_kit.cluster.build_commands`."""
     return Contender(OURS, build_commands(manifest, settings))
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
-from blumfeld.testing.cluster import Cluster, Node
+from blumfeld_kit.cluster import Cluster, Node
 from campaigns.cluster.disks import Disks
 from campaigns.cluster.namespaces import LOAD, Namespaces
 

@@ -14,7 +14,6 @@ from blumfeld.client.blocking import BlockingConnection
 from blumfeld.client.errors import RefusedError, error_name
 from blumfeld.client.metadata import ClusterView
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
-from blumfeld.testing.cluster import Cluster, Node
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_quorum import (
     DescribeQuorumRequest,
@@ -30,6 +29,7 @@ from blumfeld.wire.messages.elect_leaders import (
 )
 from blumfeld.wire.messages.metadata import MetadataResponse
 from blumfeld.wire.primitives import DecodeError
+from blumfeld_kit.cluster import Cluster, Node
 from campaigns.cluster.faults import Leadership
 
 METADATA_VERSION = 8

@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterable, Sequence
 import attrs
 
 from blumfeld.cli.cluster.state import ClusterError
-from blumfeld.testing.cluster import Cluster, Node
 from blumfeld.testing.process import STOP_TIMEOUT_S, NodeError
+from blumfeld_kit.cluster import Cluster, Node
 from campaigns.clients.load.groups import Groups
 from campaigns.clients.load.load import TOPIC, Load
 from campaigns.clients.load.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Make

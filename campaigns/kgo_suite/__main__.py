@@ -12,8 +12,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
-from blumfeld.testing.cluster import LOOPBACK, REPLICAS, REPLICATED, Cluster, node_places
+from blumfeld.testing.cluster import LOOPBACK, node_places
 from blumfeld.testing.process import NodeError
+from blumfeld_kit.cluster import REPLICAS, REPLICATED, Cluster
 from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.clients.franz_go import FranzGo
 from campaigns.cluster.contenders import KAFKA, OURS, Contender, contenders_of, this_build

@@ -10,7 +10,7 @@ import msgspec
 
 from blumfeld.client.blocking import BlockingConnection
 from blumfeld.spi.internal_topics import CLUSTER_METADATA_TOPIC
-from blumfeld.testing.cluster import BROKER, CONTROLLER, LOOPBACK, Cluster, Node, node_places
+from blumfeld.testing.cluster import BROKER, CONTROLLER, LOOPBACK, node_places
 from blumfeld.testing.process import NodeError
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.describe_quorum import (
@@ -28,6 +28,7 @@ from blumfeld.wire.messages.incremental_alter_configs import (
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic, MetadataResponse
 from blumfeld.wire.primitives import DecodeError
 from blumfeld_bench.usage import totals
+from blumfeld_kit.cluster import Cluster, Node
 from campaigns.cluster.contenders import Contender
 from campaigns.metadata_scale.directories import (
     PARTITIONS_PER_TOPIC,

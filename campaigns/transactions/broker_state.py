@@ -10,9 +10,9 @@ from typing import Any
 from confluent_kafka import IsolationLevel, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, OffsetSpec  # type: ignore[attr-defined]
 
-from blumfeld.testing.cluster import Cluster
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.list_transactions import ListTransactionsRequest, ListTransactionsResponse
+from blumfeld_kit.cluster import Cluster
 from campaigns.clients.load.log_contents import read_partition
 from campaigns.clients.load.producers import LIBRDKAFKA
 from campaigns.transactions.oracle import FATE, Seen

@@ -6,8 +6,8 @@ import subprocess
 from collections.abc import Sequence
 from pathlib import Path
 
-from blumfeld.testing.cluster import Cluster, cluster_of_this_build
 from blumfeld.testing.process import NodeError
+from blumfeld_kit.cluster import Cluster, cluster_of_this_build
 
 FORMAT_S = 60.0
 SETTINGS = (

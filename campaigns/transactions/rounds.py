@@ -11,8 +11,8 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.testing.cluster import Cluster, Node
 from blumfeld.wire.primitives import DecodeError
+from blumfeld_kit.cluster import Cluster, Node
 from campaigns.clients.checks.scene import Scene
 from campaigns.clients.load.log_contents import UnreadableError
 from campaigns.clients.load.producers import CUT_SHORT_S

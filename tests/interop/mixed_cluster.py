@@ -8,16 +8,8 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld.testing.cluster import (
-    CLUSTER_ID,
-    LOOPBACK,
-    Cluster,
-    Node,
-    NodePlace,
-    Roles,
-    filled,
-    node_places,
-)
+from blumfeld.testing.cluster import CLUSTER_ID, LOOPBACK, NodePlace, Roles, filled, node_places
+from blumfeld_kit.cluster import Cluster, Node
 from campaigns.cluster.contenders import Contender, kafka, this_build
 
 RELEASE_VERSION = "4.3-IV0"

@@ -14,7 +14,7 @@ import pytest
 from confluent_kafka import Consumer, TopicCollection, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from blumfeld.testing.cluster import COMBINED, LOOPBACK, Cluster, Node, NodePlace, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, NodePlace, node_places
 from blumfeld.testing.process import STOP_TIMEOUT_S
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
@@ -26,6 +26,7 @@ from blumfeld.wire.messages.list_partition_reassignments import (
     ListPartitionReassignmentsRequest,
     ListPartitionReassignmentsResponse,
 )
+from blumfeld_kit.cluster import Cluster, Node
 from campaigns.cluster.observer import Observer
 from tests.interop.clients import WAIT_S, commit, committed, make_topic, produce, values, wait_for
 from tests.interop.mixed_cluster import Member, mixed_cluster

@@ -8,13 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.cluster import BROKER, COMBINED, Cluster
+from blumfeld.testing.cluster import BROKER, COMBINED
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
+from blumfeld_kit.cluster import Cluster
 from campaigns.clients.load.load import TOPIC, Load
 from campaigns.cluster.observer import Observer
 from tests.interop.clients import WAIT_S, wait_for

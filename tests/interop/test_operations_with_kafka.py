@@ -15,13 +15,13 @@ import pytest
 from confluent_kafka import Consumer, Producer
 from confluent_kafka.admin import AdminClient
 
-from blumfeld.testing.cluster import Cluster
 from blumfeld.wire.messages.alter_partition_reassignments import (
     AlterPartitionReassignmentsRequest,
     AlterPartitionReassignmentsResponse,
     ReassignablePartition,
     ReassignableTopic,
 )
+from blumfeld_kit.cluster import Cluster
 from campaigns.cluster.observer import Observer
 from tests.interop.clients import WAIT_S, commit, committed, make_topic, produce, read, take, values, wait_for
 from tests.interop.mixed_cluster import Member, mixed_cluster

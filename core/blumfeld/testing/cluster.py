@@ -1,4 +1,4 @@
-"""The nodes of a cluster on this machine: their ids and ports, the commands that start them, their processes.
+"""The nodes of a cluster on this machine: their ids and ports, and the commands that start them.
 
 A command has places that are filled in for each node: ``{id}``, ``{host}``, ``{port}``, ``{controller_port}``,
 ``{voters}`` and ``{folder}``. So one command serves this build and a foreign broker alike.
@@ -6,22 +6,14 @@ A command has places that are filled in for each node: ``{id}``, ``{host}``, ``{
 
 from __future__ import annotations
 
-import contextlib
-import sys
-import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 import attrs
 
 from blumfeld.testing.process import LOOPBACK as LOOPBACK
-from blumfeld.testing.process import POLL_S, START_TIMEOUT_S, NodeError, NodeProcess, free_port
-from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
-from blumfeld.wire.primitives import DecodeError
+from blumfeld.testing.process import free_port
 
-END_S = 20.0
-"""Time that all nodes of a cluster together have to end."""
-METADATA_VERSION = 8
 PORTS_PER_NODE = 2
 CLUSTER_ID = "4L6g3nShT-eMCtK--X86sw"
 """One id for every cluster of a test: the nodes of one must agree on it before any of them starts."""
@@ -47,16 +39,6 @@ def node_settings(roles: Roles = COMBINED) -> tuple[str, ...]:
 
 NODE_SETTINGS = node_settings()
 """The settings of a node that is broker and voter (Kafka's combined mode)."""
-
-
-REPLICAS = 3
-REPLICATED = (
-    *(f'config."{prefix}replication.factor"={REPLICAS}' for prefix in ("default.", "offsets.topic.")),
-    f'config."transaction.state.log.replication.factor"={REPLICAS}',
-    'config."transaction.state.log.min.isr"=2',
-    'config."min.insync.replicas"=2',
-)
-"""Laid over a cluster that has so many nodes: the replicas of each topic, and how many of them acks=all needs."""
 
 
 @attrs.frozen
@@ -125,119 +107,3 @@ def filled(command: Sequence[str], place: NodePlace, places: Sequence[NodePlace]
             part = part.replace(f"{{{name}}}", value)
         parts.append(part)
     return parts
-
-
-class Node(NodeProcess):
-    """One node of a cluster. Its data and its log lie in ``folder``."""
-
-    def __init__(self, place: NodePlace, command: Sequence[str], folder: Path) -> None:
-        super().__init__(f"node {place.id}", command, folder / "node.log", (place.host, place.first_port))
-        self.place = place
-        self.folder = folder
-
-
-class Cluster:
-    """All nodes, each in a folder of its own below ``folder``."""
-
-    def __init__(
-        self,
-        commands: Mapping[Roles, Sequence[str]],
-        places: Sequence[NodePlace],
-        folder: Path,
-        prefixes: Sequence[Sequence[str]] = (),
-    ) -> None:
-        """:param commands: the start command of a node, by its roles
-        :param prefixes: for each node a command that runs the node's command and keeps its process id"""
-        self.folder = folder
-        given = prefixes or [()] * len(places)
-        self.nodes = tuple(
-            Node(
-                place,
-                [*prefix, *filled(commands[place.roles], place, places, folder / f"node{place.id}")],
-                folder / f"node{place.id}",
-            )
-            for place, prefix in zip(places, given, strict=True)
-        )
-
-    @property
-    def addresses(self) -> str:
-        """``bootstrap.servers`` of a client."""
-        return ",".join(node.place.address for node in self.brokers)
-
-    @property
-    def brokers(self) -> tuple[Node, ...]:
-        """The nodes that clients can ask."""
-        return tuple(node for node in self.nodes if node.place.is_broker)
-
-    def node(self, node_id: int) -> Node:
-        """Return the node with this id."""
-        return next(node for node in self.nodes if node.place.id == node_id)
-
-    def start(self) -> None:
-        """Start all nodes, and wait until each answers and each broker names all brokers.
-
-        :raises NodeError: one did not
-        """
-        for node in self.nodes:
-            node.launch()
-        for node in self.nodes:
-            node.await_ready()
-        deadline = time.monotonic() + START_TIMEOUT_S
-        for node in self.brokers:
-            while not self._names_all(node):
-                if time.monotonic() > deadline:
-                    raise NodeError(f"{node.name} does not name all brokers; it printed:\n{node.printed()}")
-                time.sleep(POLL_S)
-
-    def _names_all(self, node: Node) -> bool:
-        with contextlib.suppress(OSError, DecodeError), node.connect() as connection:
-            answer = connection.ask(MetadataRequest(topics=[]), MetadataResponse, METADATA_VERSION)
-            return len(answer.brokers) == len(self.brokers)
-        return False
-
-    def stop(self) -> None:
-        """End all nodes, paused ones too: SIGTERM to all, then SIGKILL to those that take too long.
-
-        An exception that interrupts the wait, such as that of a second Ctrl-C, kills those that are left.
-        """
-        try:
-            for node in self.nodes:
-                node.resume()
-                node.terminate()
-            deadline = time.monotonic() + END_S
-            for node in self.nodes:
-                node.await_end(max(0.0, deadline - time.monotonic()))
-        finally:
-            for node in self.nodes:
-                if node.is_up:
-                    node.kill()
-
-
-def build_commands(
-    manifest: Path | None = None, settings: Sequence[str] = ()
-) -> dict[Roles, tuple[str, ...]]:
-    """Return the commands that start nodes of this build, by their roles.
-
-    :param manifest: what every node is made of; ids, roles, listeners and voters are laid over it
-    :param settings: ``section.key=value``, laid over the manifest
-    """
-    command = [sys.executable, "-m", "blumfeld.cli.main", "run"]
-    command += [str(manifest.resolve())] if manifest is not None else []
-    command += ["--data-dir", "{folder}/data"]
-    commands = {}
-    for roles in (COMBINED, BROKER, CONTROLLER):
-        laid = [word for one in (*settings, *node_settings(roles)) for word in ("--set", one)]
-        commands[roles] = (*command, *laid)
-    return commands
-
-
-def cluster_of_this_build(
-    nodes: int, folder: Path, settings: Sequence[str] = (), manifest: Path | None = None
-) -> Cluster:
-    """Return so many combined nodes of this build on loopback, not started. From :data:`REPLICAS` nodes on every topic
-    has replicas.
-
-    :param settings: ``section.key=value``, laid over the manifest
-    """
-    laid = [*(REPLICATED if nodes >= REPLICAS else ()), *settings]
-    return Cluster(build_commands(manifest, laid), node_places([LOOPBACK] * nodes), folder)

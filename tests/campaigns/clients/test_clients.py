@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from blumfeld.testing.cluster import cluster_of_this_build
+from blumfeld_kit.cluster import cluster_of_this_build
 from campaigns.clients.catalogue import CLIENTS, client_class
 from campaigns.clients.checks.columns import columns_of
 from campaigns.clients.client import NO_REBALANCE_DELAY

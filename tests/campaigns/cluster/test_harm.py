@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.cluster import COMBINED, LOOPBACK, Cluster, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, node_places
+from blumfeld_kit.cluster import Cluster
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.harm import Harm
 from campaigns.cluster.namespaces import LOAD, Namespaces

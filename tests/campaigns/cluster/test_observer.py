@@ -10,13 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.cluster import LOOPBACK, Cluster, node_places
+from blumfeld.testing.cluster import LOOPBACK, node_places
 from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
+from blumfeld_kit.cluster import Cluster
 from campaigns.cluster.contenders import this_build
 from campaigns.cluster.faults import plan_of
 from campaigns.cluster.observer import LeaderWatch, Observer, TopicState
 from campaigns.cluster.rounds import Run, Settings
-from tests.testing.small_cluster import small_cluster
+from tests.kit.small_cluster import small_cluster
 
 WIRES = """
 import socket, subprocess, sys

@@ -8,9 +8,10 @@ from pathlib import Path
 import pytest
 
 from blumfeld.cli.cluster.state import ClusterError
-from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, LOOPBACK, Cluster, Node, Roles, node_places
+from blumfeld.testing.cluster import BROKER, COMBINED, CONTROLLER, LOOPBACK, Roles, node_places
 from blumfeld.testing.process import NodeError
 from blumfeld.wire.messages.describe_quorum import ReplicaState, ResponsePartitionData
+from blumfeld_kit.cluster import Cluster, Node
 from campaigns.clients.load.acknowledged_records import Account
 from campaigns.clients.load.load import Load, NoLoadError
 from campaigns.clients.load.producers import CUT_SHORT_S, FINISH_S, Librdkafka, Watcher

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from blumfeld.testing.cluster import COMBINED, LOOPBACK, Cluster, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, node_places
+from blumfeld_kit.cluster import Cluster
 
 SMALL = Path(__file__).parents[1] / "bench" / "small_server.py"
 LINGERING = SMALL.with_name("lingering_server.py")

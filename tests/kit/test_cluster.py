@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.testing.cluster import COMBINED, LOOPBACK, Cluster, Node, node_places
+from blumfeld.testing.cluster import COMBINED, LOOPBACK, node_places
 from blumfeld.testing.process import NodeError
+from blumfeld_kit.cluster import Cluster, Node
 from tests.bench.lingering_server import READY, TOLD
-from tests.testing.small_cluster import LINGERING, small_cluster
+from tests.kit.small_cluster import LINGERING, small_cluster
 
 
 @pytest.fixture
