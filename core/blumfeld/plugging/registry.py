@@ -157,7 +157,8 @@ def _checked(plugin: Any, name: str, point: EntryPoint) -> type[Plugin]:
         raise PluginContractError(f"{where}: options_class is {options!r}, not a msgspec.Struct type")
     roles = getattr(plugin, "roles", None)
     if not isinstance(roles, tuple) or not all(role in ROLES for role in roles):
-        raise PluginContractError(f"{where}: roles is {roles!r}, not a tuple of {', '.join(ROLES)}")
+        allowed = f"a tuple of {', '.join(ROLES)}, or () for a plug-in of commands alone"
+        raise PluginContractError(f"{where}: roles is {roles!r}, not {allowed}")
     if not roles and not hasattr(plugin, "blumfeld_cli_commands"):
         raise PluginContractError(
             f"{where}: roles is empty, and it has no blumfeld_cli_commands: it does nothing"
