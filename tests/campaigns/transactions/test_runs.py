@@ -149,7 +149,7 @@ def test_a_zombie_is_what_it_told_since_its_pause() -> None:
 def test_lines_that_mean_nothing_are_in_the_log(tmp_path: Path) -> None:
     program = CopierProgram("p", [sys.executable, "-S", "-c", STORIES, "a warning"], "go", tmp_path / "p.log")
     assert await_true(lambda: program.story.held == 2, 60)
-    program.signal(signal.SIGQUIT)
+    program.signal(signal.SIGKILL)
     assert program.await_end(60)
     assert (tmp_path / "p.log").read_text() == "a warning\n"
 
