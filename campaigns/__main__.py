@@ -14,7 +14,6 @@ from rich.table import Table
 from campaigns.catalogue import ARCHIVES, BENCHES, CAMPAIGNS, CLIENTS_AND_FAULTS, RESULTS
 from campaigns.commands import AbsentError, command_lines
 from campaigns.references import PLACES, VARIABLE, default_folder, find_references
-from campaigns.supervision import run_all
 
 BAD_CALL = 2
 """Exit status for a name that isn't in the list, and for a campaign whose reference program is absent."""
@@ -68,7 +67,12 @@ def run(lines: list[list[str]], limit_s: float | None = None) -> int:
     """Run the processes one after the other; return the status of the first one that fails."""
     if any(RESULTS in word for line in lines for word in line):
         Path(RESULTS).mkdir(exist_ok=True)
-    return run_all(lines, limit_s)
+    import anyio  # the list of campaigns doesn't wait for it
+
+    from campaigns.supervision import run_all
+
+    status: int = anyio.run(run_all, lines, limit_s)
+    return status
 
 
 def print_list() -> None:

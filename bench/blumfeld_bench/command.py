@@ -221,6 +221,7 @@ def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options,
     The file is written before anything is printed, so that a broken terminal loses no measurement. An interrupted run
     is saved too.
     """
+    from blumfeld.testing.endings import sigterm_unwinds
     from blumfeld_bench.drivers.driver import make_driver
     from blumfeld_bench.live import watching
     from blumfeld_bench.report.table import result_table
@@ -229,7 +230,7 @@ def _measure(workload: Workload, specs: Sequence[VariantSpec], options: Options,
 
     console = make_console()
     try:
-        with watching(console) as watcher:
+        with sigterm_unwinds(), watching(console) as watcher:
             result = run_session(specs, workload, make_driver, options, watcher)
     except SessionError as error:
         typer.echo(f"blumfeld: {error}", err=True)

@@ -15,6 +15,7 @@ from pathlib import Path
 import attrs
 from rich.console import Console
 
+from blumfeld.testing.endings import sigterm_unwinds
 from campaigns.archive.bad_input import bad_input
 from campaigns.archive.common.process import archive_command
 from campaigns.archive.common.report import Report
@@ -23,7 +24,6 @@ from campaigns.archive.crashes.killer import VICTIMS
 from campaigns.archive.crashes.kills import PLAIN, TRANSACTIONS, Plan, kills, transactional_kills
 from campaigns.archive.golden import golden, started
 from campaigns.archive.oracle import oracle
-from campaigns.endings import sigterm_unwinds
 from campaigns.figures import save
 from campaigns.terminal import console_of
 

@@ -14,13 +14,13 @@ from rich.console import Console
 from rich.table import Table
 
 from blumfeld.kernel.supervising.derivation import NODES_MAX
+from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld_kit.cluster import cluster_of_this_build
 from campaigns.clients.catalogue import CLIENTS
 from campaigns.clients.checks.columns import COLUMNS_OF
 from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.clients.java import PEER_VARIABLE
 from campaigns.clients.matrix import ALL_COLUMNS, MARKS, Cell, Row, problems, remarks, run_matrix
-from campaigns.endings import sigterm_unwinds
 from campaigns.terminal import BAD_INPUT, console_of
 
 COLOURS = {"ok": "green", "failed": "bold red", "not offered": "dim"}

@@ -17,6 +17,7 @@ from rich.markup import escape
 
 from blumfeld.cli.cluster.state import ClusterError
 from blumfeld.testing.cluster import LOOPBACK, node_places
+from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld.testing.process import NodeError
 from blumfeld_kit.cluster import Cluster
 from campaigns.clients.load.groups import Groups
@@ -35,7 +36,6 @@ from campaigns.cluster.report import (
 )
 from campaigns.cluster.rounds import DATA, Run, Settings
 from campaigns.cluster.storm import FACULTIES, Wave, waves
-from campaigns.endings import sigterm_unwinds
 from campaigns.figures import save
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
 

@@ -9,8 +9,8 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
+from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld_kit.simulation.seeds import seeds_of
-from campaigns.endings import sigterm_unwinds
 from campaigns.group_kills.report import KillReport, table
 from campaigns.group_kills.rounds import KINDS, Kills
 from campaigns.terminal import console_of, print_wrong

@@ -13,12 +13,12 @@ from rich.console import Console
 from rich.markup import escape
 
 from blumfeld.testing.cluster import LOOPBACK, node_places
+from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld.testing.process import NodeError
 from blumfeld_kit.cluster import REPLICAS, REPLICATED, Cluster
 from campaigns.clients.client import NO_REBALANCE_DELAY
 from campaigns.clients.franz_go import FranzGo
 from campaigns.cluster.contenders import KAFKA, OURS, Contender, contenders_of, this_build
-from campaigns.endings import sigterm_unwinds
 from campaigns.figures import save
 from campaigns.kgo_suite.events import SKIPPED, Outcome, Report, failed_tests, lines_of, outcomes_of, table_of
 from campaigns.kgo_suite.program import NoSuiteError, Suite, pattern_of

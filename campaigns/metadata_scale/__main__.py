@@ -17,11 +17,11 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
+from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld.testing.process import NodeError
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.cluster.contenders import Contender, kafka, this_build
-from campaigns.endings import sigterm_unwinds
 from campaigns.metadata_scale.directories import FORMS
 from campaigns.metadata_scale.points import NotReachedError, Point, measure
 

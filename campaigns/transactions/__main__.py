@@ -15,9 +15,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.markup import escape
 
+from blumfeld.testing.endings import sigterm_unwinds
 from blumfeld.testing.process import NodeError
 from campaigns.clients.verdicts import NoClientError
-from campaigns.endings import sigterm_unwinds
 from campaigns.figures import save
 from campaigns.terminal import add_node_options, console_of, print_wrong, refused
 from campaigns.transactions.brokers import cluster_of

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -13,6 +14,7 @@ import pytest
 from typer.testing import CliRunner
 
 import blumfeld_bench.runs.session
+from blumfeld.testing.endings import TOLD_TO_END
 from blumfeld_bench.command import app, chosen
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Result, load_result, save_result
@@ -231,3 +233,23 @@ def test_the_verb_is_listed_without_loading_what_it_needs() -> None:
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=90, check=True
     )
     assert not {"numpy", "hdrh", "matplotlib", "confluent_kafka"} & set(done.stdout.split())
+
+
+def test_a_run_that_is_told_to_end_unwinds(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else no ``finally`` runs, and the servers of the session go on."""
+    ended: list[str] = []
+
+    def told() -> Result:
+        try:
+            signal.raise_signal(signal.SIGTERM)
+            raise AssertionError("SIGTERM had no effect")
+        finally:
+            ended.append("servers")
+
+    pretend(monkeypatch, told)
+    before = signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        assert bench("default")[0] == TOLD_TO_END
+    finally:
+        signal.signal(signal.SIGTERM, before)
+    assert ended == ["servers"]

@@ -22,7 +22,7 @@ from blumfeld_transactions.transaction import State, Transaction, record
 TOPIC = "trades"
 COUNT = 300
 START_MS = int(time.time()) * 1000
-"""Of the records: a producer whose records are old is forgotten."""
+"""Time of the first record. It is now, because a producer whose records are old is forgotten."""
 RUNNER = CliRunner()
 
 

@@ -8,10 +8,10 @@ from typing import Any
 from blumfeld.coordinator.runtime.shard_contract import LogItem, TransactionalRecord, TransactionMarker
 from blumfeld.spi.cluster import BrokerImage, Endpoint, PartitionImage, TopicImage
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.context import ANONYMOUS, Principal
 from blumfeld.spi.groups import CoordinatorRecord, Producer
 from blumfeld.spi.transport import Listener
 from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_kit.groups.model import ModelContext
 
 LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092)
 
@@ -131,7 +131,7 @@ def topic(name: str, count: int) -> TopicImage:
     return TopicImage(name=name, topic_id=topic_id(name), partitions=partitions)
 
 
-class FakeContext:
+class FakeContext(ModelContext):
     """``RequestContext`` of one request of an API version; ``denied`` is what may not be done."""
 
     def __init__(
@@ -143,39 +143,12 @@ class FakeContext:
         peer_host: str = "10.0.0.1",
         denied: Callable[[str, str, str], bool] = lambda *_: False,
     ) -> None:
-        self.api_key = api_key
-        self.api_version = api_version
-        self.client_id = client_id
+        super().__init__(api_key, api_version, client_id)
         self.peer_host = peer_host
-        self.correlation_id = 0
-        self.listener = LISTENER
-        self.peer_port = 40_000
-        self.connection_id = 1
-        self.received_ms = 0.0
-        self.is_large = False
         self._denied = denied
-
-    @property
-    def principal(self) -> Principal:
-        return ANONYMOUS
-
-    def set_principal(self, principal: Principal) -> None:
-        raise AssertionError(f"{principal}: no request of a group authenticates")
 
     def authorize(self, operation: str, resource_type: str, name: str) -> bool:
         return not self._denied(operation, resource_type, name)
-
-    def close_connection(self, reason: str) -> None:
-        raise AssertionError(reason)
-
-    def when_gone(self, callback: Callable[[], None] | None) -> None:
-        raise AssertionError("nothing of a group is forgotten because a connection has gone")
-
-    def let_next_start(self) -> None:
-        raise AssertionError("only of Produce")
-
-    def throttle(self, duration_ms: float) -> None:
-        raise AssertionError("nothing throttles")
 
 
 class Events:

@@ -123,19 +123,22 @@ def _measure(
     path: Path,
 ) -> None:
     """Run, save and print; the measurements of an interrupted run are saved too."""
+    from blumfeld.testing.endings import sigterm_unwinds
     from blumfeld_bench.rebalance.result import save_rebalance
     from blumfeld_bench.rebalance.session import Session
     from blumfeld_bench.rebalance.table import rebalance_table
 
     console = make_console()
-    result = Session(
+    session = Session(
         specs,
         settings,
         rounds,
         folder,
         lambda line: console.print(line, highlight=False, style="dim"),
         driver_first=driver_first,
-    ).run()
+    )
+    with sigterm_unwinds():
+        result = session.run()
     save_rebalance(result, path)
     console.print(rebalance_table(result))
     console.print(f"\n{path}: for a page with plots, blumfeld bench report {path}", highlight=False)

@@ -41,7 +41,7 @@ class Loaded(msgspec.Struct):
 
     image: MetadataImage
     last_epoch: int = NO_EPOCH
-    """Of the last batch or snapshot."""
+    """The leader epoch of the last batch or snapshot."""
     last_timestamp_ms: int = 0
     snapshot: CheckpointId | None = None
     transaction_open: bool = False

@@ -136,7 +136,7 @@ class Transacting(BrokerHarness):
 
 
 def txn_request(offset: int, epoch: int = 0) -> TxnOffsetCommitRequest:
-    """Of ``t-0`` in group ``g``."""
+    """A commit for ``t-0`` in group ``g``."""
     partitions = [TxnOffsetCommitRequestPartition(committed_offset=offset)]
     return TxnOffsetCommitRequest(
         transactional_id="x",
@@ -158,7 +158,7 @@ def end(commit: bool, *places: tuple[str, int]) -> WriteTxnMarkersRequest:
 
 
 def codes(response: Any) -> list[ErrorCode]:
-    """Of each partition."""
+    """The code of each partition."""
     return [
         ErrorCode(p.error_code)
         for marker in response.markers

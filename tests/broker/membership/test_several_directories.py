@@ -88,7 +88,7 @@ class Node:
         return self.second if name == self.first.name else self.first
 
     def leaders(self) -> dict[int, int]:
-        """Of each partition, as clients are told; -1 is none."""
+        """The leader of each partition, as Metadata says it; -1 is none."""
         with RawConnection(self.address) as connection:
             request = MetadataRequest(topics=[MetadataRequestTopic(name=TOPIC)])
             (topic,) = connection.ask(request, 9, MetadataResponse).topics

@@ -63,7 +63,7 @@ def even_out(kafka: Node, ours: Node) -> None:
 
 
 def answers(pair: tuple[Node, Node], request: Message, version: int) -> list[Any]:
-    """Of both, as comparable builtins. ``{}`` in a path stands for the node's folder."""
+    """The answers of both nodes, as comparable builtins. ``{}`` in a path stands for the node's folder."""
     found = []
     for node in pair:
         folder = str(node.first.parent)

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from blumfeld.cli.cluster.state import ClusterError
+from blumfeld.testing.endings import TOLD_TO_END
 from campaigns.cluster import __main__ as command
 from campaigns.cluster.__main__ import main
-from campaigns.endings import TOLD_TO_END
 from campaigns.terminal import BAD_INPUT
 from tests.bench.lingering_server import READY
 

@@ -244,7 +244,7 @@ class BothTypesScript(OffsetsScript, ConsumerScript):
 
     @property
     def groups(self) -> Groups:
-        """Of both types."""
+        """The groups of both types."""
         if self._groups is None:
             protocols: list[GroupProtocol] = [ClassicGroupProtocol(), ConsumerGroupProtocol()]
             self._groups = Groups(self.config, log=FakeLog(), protocols=protocols, transactions=True)

@@ -39,7 +39,7 @@ T_ID = topic_id("t")
 def commit_request(
     topic: str = "t", partition: int = 0, offset: int = 5, **fields: Any
 ) -> OffsetCommitRequest:
-    """Of one partition, by a consumer outside of any group unless ``fields`` say otherwise."""
+    """A commit for one partition, by a consumer outside of any group unless ``fields`` say otherwise."""
     metadata = fields.pop("metadata", "m")
     return OffsetCommitRequest(
         group_id=fields.pop("group_id", "g"),

@@ -25,7 +25,7 @@ def one_by_one(batch: RecordBatch) -> RecordRun:
 
 
 def random_record(random: Random, *, plain: bool) -> Record:
-    """Of any size that takes other varints; if not ``plain`` also without a key, or with headers."""
+    """A record of a size that takes other varints; if not ``plain`` also without a key, or with headers."""
     sizes = (0, 1, 62, 63, 64, 65, 200, 8_190, 8_200)
     key = None if not plain and random.random() < 0.1 else random.randbytes(random.choice(sizes))
     value = None if random.random() < 0.2 else random.randbytes(random.choice(sizes))

@@ -73,7 +73,7 @@ class MemoryLog:
     def __init__(self, *segments: Iterable[bytes | bytearray]) -> None:
         self.sources: list[MemorySource] = []
         self.targets: list[MemoryTarget] = []
-        """Of the last round."""
+        """Segments that the last round wrote."""
         for segment in segments:
             self.add([bytes(batch) for batch in segment])
 

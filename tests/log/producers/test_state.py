@@ -308,7 +308,7 @@ class Model:
         return None
 
     def first_unstable(self) -> int | None:
-        """Of open transactions, and of those whose marker isn't below the high watermark."""
+        """The first offset of a transaction that is open, or whose marker isn't below the high watermark."""
         starts: dict[int, int] = {}
         unstable = []
         for item in self.log:

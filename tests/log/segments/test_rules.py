@@ -75,7 +75,7 @@ def test_when_a_segment_rolls(
 
 
 def segments(*rows: tuple[int, int]) -> list[SegmentInfo]:
-    """Of ten offsets each, with (size, highest timestamp); the last is active."""
+    """Segments of ten offsets each, from (size, highest timestamp); the last is active."""
     return [
         SegmentInfo(
             base_offset=n * 10,

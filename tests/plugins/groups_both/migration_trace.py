@@ -102,7 +102,7 @@ class MigrationScript(Script):
         return self._groups
 
     def topic_ids(self) -> dict[str, bytes]:
-        """Of every topic."""
+        """The id of every topic."""
         return {name: topic.topic_id for name, topic in self.groups.image.topics.items()}
 
     def name_of(self, member_id: str) -> str:

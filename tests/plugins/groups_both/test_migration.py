@@ -42,7 +42,7 @@ def both() -> Sequence[GroupProtocol]:
 
 
 def join_request(member_id: str = "", instance: str | None = "one") -> JoinGroupRequest:
-    """Of a static member: it is in at once."""
+    """A join of a static member, which is answered at once."""
     return JoinGroupRequest(
         group_id=GROUP,
         session_timeout_ms=10_000,

@@ -40,7 +40,7 @@ NOT_AS_KAFKA = {
 
 
 class LiveGroups(Live):
-    """Of both protocols."""
+    """A live group whose members speak either protocol."""
 
     ids: dict[str, bytes]
 

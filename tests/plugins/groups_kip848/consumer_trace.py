@@ -56,7 +56,7 @@ class ConsumerScript(MigrationScript):
         return groups
 
     def topic_ids(self) -> dict[str, bytes]:
-        """Of every topic, those too that are gone."""
+        """The id of every topic, deleted ones too."""
         self._ids.update(super().topic_ids())
         return self._ids
 

@@ -26,7 +26,7 @@ from tests.coordinator.fakes import FakeImage, topic
 
 REFRESH_MS = 600_000
 KNOWN_HASH = -9211828562414698024
-"""Of a topic with three partitions."""
+"""The metadata hash of a topic with three partitions."""
 NOW_MS = 1_000_000
 
 

@@ -31,7 +31,7 @@ INTERVAL_MS = 1000
 
 
 class Settings:
-    """Of ``GroupSettings`` what targets ask."""
+    """The part of ``GroupSettings`` that targets read."""
 
     def __init__(
         self, assignors: Sequence[str] = ("uniform", "range"), interval_ms: int = INTERVAL_MS

@@ -46,7 +46,7 @@ class UringContract(TransportContract):
 
 
 def held(net: Net) -> tuple[int, ...]:
-    """Of the loop's ring: entries in flight, callbacks, things kept for the kernel, completions of nobody."""
+    """Counts of the ring: entries in flight, callbacks, things kept for the kernel, completions without a taker."""
     loop = net._loop
     if not isinstance(loop, UringLoop):
         return ()

@@ -25,7 +25,7 @@ def keyed(key: int, version: int) -> RecordBatch:
 
 
 KEYS = ([0, 1, 2, 3], [1, 0], [4, 5, 1], [4, 6], [0, 2, 1, 5])
-"""Of each segment; the last one is active."""
+"""The keys of each segment; the last segment is active."""
 
 
 def opened(node: Node, **config: Any) -> Log:

@@ -19,7 +19,7 @@ def events() -> Events:
 
 @pytest.fixture
 def settings() -> dict[str, Any]:
-    """Of the node's storage."""
+    """The options of the node's storage."""
     return {}
 
 

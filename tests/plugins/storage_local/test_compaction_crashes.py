@@ -152,7 +152,7 @@ def die_before(log: Log, number: int, crash: Callable[[FakeRuntime], None]) -> N
     ids=str,
 )
 def test_a_crash_while_a_start_ends_a_swap_is_ended_by_the_next(happened: bool, cut: PowerCut | None) -> None:
-    """Of two crashes one behind the other, whatever the power takes in the second."""
+    """There are two crashes; any unsynced write may be lost in the second."""
     expected = AFTER if happened else [(n, n + 1) for n in range(15)]
     for number in range(1, 60):
         log = filled()
@@ -219,7 +219,7 @@ FULL = errno.ENOSPC
 def test_a_fault_before_the_swap_leaves_the_log_as_it_was(log: Log, fault: Fault | None) -> None:
     disk = log.node.runtime.disk
     if fault is None:
-        disk.usable_bytes = 1 << 20  # it is left to those who append
+        disk.usable_bytes = 1 << 20  # the cleaner leaves this room to appends
     else:
         disk.inject(fault)
     with pytest.raises(OSError, match=r"not compacted|too little space") as raised:

@@ -201,7 +201,7 @@ def both(cluster: Cluster, epoch: int, *, commit: bool = True) -> list[tuple[int
 
 @pytest.fixture(params=[0, 2])
 def cluster(request: pytest.FixtureRequest) -> Cluster:
-    """Of each generation."""
+    """A cluster with transactions of the first version, or of the second (KIP-890)."""
     return Cluster(request.param)
 
 

@@ -187,7 +187,7 @@ def test_a_leader_that_was_removed_looks_for_the_next_one_soon() -> None:
 
 
 def test_a_voter_stands_until_its_removal_is_committed() -> None:
-    """Of two voters it may hold the record of its removal alone: the other one's log is behind, and can't win."""
+    """It may be the one voter of two that holds the record of its removal: the other's log is behind and can't win."""
     replica = Replica("11", me=key(1), voters=voters(1, 2))
     replica.raft.voters_changed(1, voters(2), 1, 0.0)
     replica.out = replica.raft.tick(NOW_MS)

@@ -1,4 +1,4 @@
-"""A campaign that is told to end: SIGTERM unwinds it, so that it stops what it started and removes its data."""
+"""A program that started nodes and is told to end: SIGTERM unwinds it, so that it stops them and removes their data."""
 
 from __future__ import annotations
 
