@@ -1,0 +1,80 @@
+"""Logs of which older records lie in a remote store (KIP-405), and the storage that makes them.
+
+The records below ``local_log_start_offset`` lie elsewhere. The log still begins at ``log_start_offset``: a reader sees
+one log. Without these parts a log is whole on its own disk.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol, cast
+
+import msgspec
+
+from blumfeld.config.values import TopicConfig
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.leader_epochs import EpochEntry
+from blumfeld.spi.storage import LogStorage, PartitionLog, SegmentedLog, TopicPartition
+
+
+class LogStartState(msgspec.Struct, frozen=True, kw_only=True):
+    """The state of a log at an offset whose records below lie in the remote store: a replica may begin there."""
+
+    epochs: tuple[EpochEntry, ...]
+    """Leader epochs of the records below the offset, oldest first."""
+    producers: bytes | None
+    """The bytes of ``<offset>.snapshot``; ``None`` if no producer is known."""
+
+
+class TieredLog(SegmentedLog, Protocol):
+    """A log that goes on in a remote store. The members of ``SegmentedLog`` change their meaning in these points:
+
+    * ``log_start_offset`` is the start of the whole log. ``segments``, ``size_bytes`` and ``batches`` are of the local
+      part; ``batches`` below it begins at :attr:`local_log_start_offset`.
+    * ``read``, ``offset_for_time`` and ``max_timestamp`` cover the whole log: what lies in the store comes by a
+      completion, which fails with ``BrokerError`` KAFKA_STORAGE_ERROR if the store can't give it in time; the log
+      doesn't go offline by that. A read that takes longer than ``remote.fetch.max.wait.ms`` completes with no parts.
+    * ``drop_segments`` moves the local start alone. ``advance_log_start`` below the local start moves the whole start
+      alone.
+    * ``truncate_fully(start)`` begins both parts at ``start``.
+    """
+
+    local_log_start_offset: int
+    """The first offset that lies on the local disk: ``EARLIEST_LOCAL`` of ListOffsets."""
+    copied_end_offset: int
+    """The store has every record of the present history below it, whole and verified; the local segments below it may
+    go. -1 as long as that isn't known. ``LATEST_TIERED`` of ListOffsets is the offset before it."""
+
+    def state_at(self, offset: int, leader_epoch: int) -> Completion[LogStartState]:
+        """Find the state of the log at ``offset``, which is the end of a copied segment, as ``leader_epoch`` had it at
+        ``offset - 1``. A follower begins at its leader's local start (KIP-405, OFFSET_MOVED_TO_TIERED_STORAGE).
+
+        Fails with ``BrokerError``: KAFKA_STORAGE_ERROR if it can't be had now; the follower tries again.
+        """
+        ...
+
+
+class TieringStorage(LogStorage, Protocol):
+    """A storage that can keep a part of its logs in a remote store, for topics with ``remote.storage.enable``."""
+
+    def log_with(self, partition: TopicPartition, log: PartitionLog, config: TopicConfig) -> PartitionLog:
+        """The topic's configuration has changed: return the log that the broker uses from now on. It is ``log`` itself,
+        a :class:`TieredLog` around it, or what was inside of ``log``. It has the same ends and the same records.
+
+        Called in place of ``PartitionLog.reconfigure``, with the log that :meth:`open_log` or the last call gave.
+        """
+        ...
+
+
+def tiered(log: PartitionLog) -> TieredLog | None:
+    """The same log, if a part of it may lie in a remote store."""
+    return cast("TieredLog", log) if hasattr(log, "local_log_start_offset") else None
+
+
+def local_log_start_offset(log: PartitionLog) -> int:
+    """The first offset of ``log`` that lies on the local disk: of a log without a remote part, its start."""
+    return getattr(log, "local_log_start_offset", log.log_start_offset)
+
+
+def tiering(storage: LogStorage) -> TieringStorage | None:
+    """The same storage, if it can keep a part of its logs in a remote store."""
+    return cast("TieringStorage", storage) if hasattr(storage, "log_with") else None
