@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from blumfeld_bench.plan.variants import MANIFEST_FILE, VariantSpec, parse_variant
-from blumfeld_bench.runs.servers import Server, answers, listens, start_server
+from blumfeld_bench.runs.servers import Server, start_server
 
 KAFKA_WARM_UP_S = 25.0
 """Seconds of load before Kafka is measured. Without it Kafka reaches a sixth of its warm rate: its JIT compiles."""
@@ -70,5 +70,4 @@ def start(
     variant = spec.variant
     command = [part.replace("{folder}/data", str(data or "{folder}/data")) for part in variant.command]
     files = {} if variant.manifest is None else {MANIFEST_FILE: variant.manifest}
-    ready = listens if bare else answers
-    return start_server(spec.label, command, folder, port=port, files=files, is_ready=ready)
+    return start_server(spec.label, command, folder, port=port, files=files, bare=bare)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import sys
 import time
 from collections.abc import Mapping, Sequence
@@ -19,13 +18,10 @@ from blumfeld.testing.cluster import (
     node_places,
     node_settings,
 )
-from blumfeld.testing.process import POLL_S, START_TIMEOUT_S, NodeError, NodeProcess
-from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
-from blumfeld.wire.primitives import DecodeError
+from blumfeld.testing.process import NodeProcess, start_together
 
 END_S = 20.0
 """Time that all nodes of a cluster together have to end."""
-METADATA_VERSION = 8
 REPLICAS = 3
 REPLICATED = (
     *(f'config."{prefix}replication.factor"={REPLICAS}' for prefix in ("default.", "offsets.topic.")),
@@ -87,22 +83,7 @@ class Cluster:
 
         :raises NodeError: one did not
         """
-        for node in self.nodes:
-            node.launch()
-        for node in self.nodes:
-            node.await_ready()
-        deadline = time.monotonic() + START_TIMEOUT_S
-        for node in self.brokers:
-            while not self._names_all(node):
-                if time.monotonic() > deadline:
-                    raise NodeError(f"{node.name} does not name all brokers; it printed:\n{node.printed()}")
-                time.sleep(POLL_S)
-
-    def _names_all(self, node: Node) -> bool:
-        with contextlib.suppress(OSError, DecodeError), node.connect() as connection:
-            answer = connection.ask(MetadataRequest(topics=[]), MetadataResponse, METADATA_VERSION)
-            return len(answer.brokers) == len(self.brokers)
-        return False
+        start_together(self.nodes, self.brokers)
 
     def stop(self) -> None:
         """End all nodes, paused ones too: SIGTERM to all, then SIGKILL to those that take too long.

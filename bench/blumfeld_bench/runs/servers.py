@@ -1,4 +1,8 @@
-"""A variant's servers: one, or the nodes of a cluster on loopback, with fresh data and every process that they fork."""
+"""A variant's servers: one, or the nodes of a cluster on loopback, with fresh data and every process that they fork.
+
+They start as the nodes of the kit do, by :func:`~blumfeld.testing.process.start_together`. They end in another way: a
+foreign broker may be a script whose processes outlive it. The bench doesn't know the kit, whose users write plug-ins.
+"""
 
 from __future__ import annotations
 
@@ -9,26 +13,20 @@ import shutil
 import signal
 import socket
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 import attrs
 
 from blumfeld.kernel.runtime.process_ends import has_ended
-from blumfeld.testing import process as node_process
-from blumfeld.testing.cluster import LOOPBACK, NodePlace, filled, node_places
-from blumfeld.testing.process import NodeError, NodeProcess
-from blumfeld_bench.drivers.contract import DriverError
-from blumfeld_bench.drivers.wire_client import WireClient
+from blumfeld.testing.cluster import LOOPBACK, filled, node_places
+from blumfeld.testing.process import POLL_S, NodeError, NodeProcess, start_together
 from blumfeld_bench.plan.variants import MANIFEST_FILE, VariantSpec
 from blumfeld_bench.usage import Totals, reset_peak, totals, tree
 
 READY_TIMEOUT_S = 60.0
 STOP_TIMEOUT_S = 15.0
-ASK_TIMEOUT_S = 5.0
-POLL_S = 0.002
-API_VERSIONS_V0 = bytes.fromhex("0000000a 0012 0000 00000001 ffff".replace(" ", ""))
 
 ServerError = NodeError
 """A server ended or never answered; the message ends with its output."""
@@ -38,7 +36,7 @@ class Server(NodeProcess):
     """A server with its data below ``folder``, in which it runs, and all the processes that it forks.
 
     :param cores: cores that all its processes are bound to
-    :param is_ready: tells whether the server on this port is ready; the default asks for ApiVersions
+    :param bare: it is ready when it listens; any other when it answers ApiVersions
     """
 
     def __init__(
@@ -49,42 +47,23 @@ class Server(NodeProcess):
         port: int,
         *,
         cores: frozenset[int] | None = None,
-        is_ready: Callable[[int], bool] | None = None,
+        bare: bool = False,
+        start_timeout_s: float = READY_TIMEOUT_S,
     ) -> None:
         prefix = ["env", f"--chdir={folder}"]
         if cores is not None:
             prefix += ["taskset", "-c", ",".join(map(str, sorted(cores)))]
-        super().__init__(name, [*prefix, *command], folder / "log", (LOOPBACK, port), READY_TIMEOUT_S)
+        super().__init__(name, [*prefix, *command], folder / "log", (LOOPBACK, port), start_timeout_s)
         self.folder = folder
-        self.ready_s = 0.0
-        """Time from the start of its process until it was ready."""
-        self._is_ready = is_ready or answers
-        self._began = 0.0
-
-    def launch(self) -> None:
-        """Start its process without waiting."""
-        self._began = time.perf_counter()
-        super().launch()
+        self._bare = bare
 
     def answers(self) -> bool:
-        """Whether it is ready."""
-        return self._is_ready(self.port)
-
-    def await_ready(self, timeout_s: float | None = None) -> None:
-        """Wait until it is ready, to 2 ms.
-
-        :raises ServerError: it ended, or took longer
-        """
-        limit_s = self.start_timeout_s if timeout_s is None else timeout_s
-        while not self.answers():
-            if not self.is_up or time.perf_counter() - self._began > limit_s:
-                raise ServerError(f"{self.name} did not start:\n{self.printed()}")
-            time.sleep(POLL_S)
-        self.ready_s = time.perf_counter() - self._began
+        """Whether it is ready now."""
+        return _listens(self.port) if self._bare else super().answers()
 
     def pids(self) -> list[int]:
-        """Return the ids of all its processes, as of now."""
-        return tree(self.pid)
+        """Return the ids of all its processes, as of now; none before it is launched."""
+        return [] if self._process is None else tree(self.pid)
 
     def totals(self) -> Totals:
         """Return what its processes have used so far."""
@@ -137,30 +116,28 @@ def start_server(
     port: int = 0,
     files: Mapping[str, str] | None = None,
     cores: frozenset[int] | None = None,
-    is_ready: Callable[[int], bool] | None = None,
+    bare: bool = False,
 ) -> Server:
     """Start a server with fresh data below ``folder``; return when it is ready. See :class:`Server`.
 
-    :param command: ``{port}`` and ``{folder}`` in it are filled in
+    :param command: see :mod:`blumfeld.testing.cluster` for what is filled in
     :param port: 0 for any free one
     :param files: written to the folder first
     :raises ServerError: the server did not start
     """
-    port = port or free_port()
-    words = [part.replace("{port}", str(port)).replace("{folder}", str(folder)) for part in command]
-    server = Server(name, words, folder, port, cores=cores, is_ready=is_ready)
-    write_files(folder, files or {})
-    server.launch()
+    places = node_places([LOOPBACK], port)
+    words = filled(command, places[0], places, folder)
+    server = Server(name, words, folder, places[0].port, cores=cores, bare=bare)
+    _write_files(folder, files or {})
     try:
-        server.await_ready()
+        server.start()
     except BaseException:
         server.stop()
         raise
     return server
 
 
-def write_files(folder: Path, files: Mapping[str, str]) -> None:
-    """Make a server's folder, and write files to it."""
+def _write_files(folder: Path, files: Mapping[str, str]) -> None:
     folder.mkdir(parents=True)
     for file, text in files.items():
         (folder / file).write_text(text, encoding="utf-8")
@@ -216,16 +193,30 @@ class ServerCluster:
 def start_variant(
     spec: VariantSpec, folder: Path, cores: frozenset[int] | None = None
 ) -> Server | ServerCluster:
-    """Start a variant's server, or all nodes of its cluster, with fresh data below ``folder``.
+    """Start a variant's server, or all nodes of its cluster, each in a folder of its own, with fresh data below
+    ``folder``.
 
     :raises ServerError: a process did not start
     """
+    files = {} if spec.variant.manifest is None else {MANIFEST_FILE: spec.variant.manifest}
     variant = spec.variant
-    files = {} if variant.manifest is None else {MANIFEST_FILE: variant.manifest}
     if variant.nodes == 1:
         return start_server(variant.label, variant.command, folder, port=spec.port, files=files, cores=cores)
     places = node_places([LOOPBACK] * variant.nodes, spec.port)
-    return start_cluster(variant.label, variant.command, folder, places, files=files, cores=cores)
+    nodes: list[Server] = []
+    for place in places:
+        home = folder / f"node{place.id}"
+        words = filled(variant.command, place, places, home)
+        timeout_s = READY_TIMEOUT_S * variant.nodes
+        name = f"{variant.label}, node {place.id}"
+        nodes.append(Server(name, words, home, place.port, cores=cores, start_timeout_s=timeout_s))
+        _write_files(home, files)
+    try:
+        start_together(nodes, nodes)
+    except BaseException:
+        stop(nodes)
+        raise
+    return ServerCluster(variant.label, tuple(nodes), folder, max(node.ready_s for node in nodes))
 
 
 @contextmanager
@@ -247,48 +238,6 @@ def started(
         server.stop()
 
 
-def start_cluster(
-    name: str,
-    command: Sequence[str],
-    folder: Path,
-    places: Sequence[NodePlace],
-    *,
-    files: Mapping[str, str] | None = None,
-    cores: frozenset[int] | None = None,
-) -> ServerCluster:
-    """Start all nodes at the same time; return when each of them answers, and knows all the others.
-
-    A node may answer only when it has a controller, and a controller needs a majority. So no node waits for another.
-
-    :param command: see :mod:`blumfeld.testing.cluster` for what is filled in; each node has a folder of its own
-    :raises ServerError: a node did not start
-    """
-    nodes: list[Server] = []
-    try:
-        for place in places:
-            home = folder / f"node{place.id}"
-            words = filled(command, place, places, home)
-            node = Server(f"{name}, node {place.id}", words, home, place.port, cores=cores)
-            write_files(home, files or {})
-            node.launch()
-            nodes.append(node)
-        for ready in (answers, lambda port: _knows_all(port, len(places))):
-            for node in nodes:
-                node._is_ready = ready
-                node.await_ready(READY_TIMEOUT_S * len(places))
-    except BaseException:
-        stop(nodes)
-        raise
-    return ServerCluster(name, tuple(nodes), folder, max(node.ready_s for node in nodes))
-
-
-def _knows_all(port: int, nodes: int) -> bool:
-    """Whether the broker on this port names so many brokers in its Metadata."""
-    with contextlib.suppress(DriverError), WireClient(LOOPBACK, port, ASK_TIMEOUT_S) as client:
-        return client.broker_count() >= nodes
-    return False
-
-
 def _await_end(pids: Sequence[int]) -> None:
     """Wait for processes that outlive their leader; kill them if they take too long."""
     deadline = time.monotonic() + STOP_TIMEOUT_S
@@ -299,25 +248,10 @@ def _await_end(pids: Sequence[int]) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
-def free_port() -> int:
-    """Return a loopback port that was free a moment ago; the port after it was free too (for a controller)."""
-    return node_process.free_port(adjacent=2)
-
-
-def answers(port: int) -> bool:
-    """Whether an ApiVersions request to this port is answered now."""
-    try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1) as client:
-            client.sendall(API_VERSIONS_V0)
-            return len(client.recv(4)) == 4
-    except OSError:
-        return False
-
-
-def listens(port: int) -> bool:
+def _listens(port: int) -> bool:
     """Whether this port accepts a connection now."""
     try:
-        with socket.create_connection(("127.0.0.1", port), timeout=1):
+        with socket.create_connection((LOOPBACK, port), timeout=1):
             return True
     except OSError:
         return False

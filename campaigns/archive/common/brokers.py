@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from blumfeld.testing.process import BrokerProcess, free_port
-from blumfeld_bench.runs.servers import answers
-from campaigns.archive.common.process import Command
+from blumfeld.testing.process import LOOPBACK, BrokerProcess, NodeProcess, free_port
 
 READY_S = 180.0
 """Longest start of a broker. Beside Spark and its 30 processes on two cores, one took over a minute."""
@@ -42,36 +39,8 @@ def our_broker(folder: Path, settings: Sequence[str] = (), patience: float = 1.0
     return BrokerProcess(folder, settings=settings, start_timeout_s=READY_S * patience)
 
 
-class PeerBroker:
-    """Apache Kafka by a script: ``SCRIPT start DIR PORT`` starts it in one process with its data in DIR."""
-
-    def __init__(self, script: str, folder: Path) -> None:
-        self._script = script
-        self._folder = folder
-        self._port = free_port()
-        self._command: Command | None = None
-        folder.mkdir(parents=True, exist_ok=True)
-
-    @property
-    def address(self) -> str:
-        """``host:port`` of the broker, the same at each start."""
-        return f"127.0.0.1:{self._port}"
-
-    def start(self) -> None:
-        """Starts the broker and returns when it answers.
-
-        :raises RuntimeError: the broker ended, or didn't answer in time
-        """
-        command = [self._script, "start", str(self._folder / "data"), str(self._port)]
-        self._command = Command(command, self._folder / "peer.log")
-        deadline = time.monotonic() + READY_S
-        while not answers(self._port):
-            time.sleep(0.1)
-            if not self._command.running or time.monotonic() > deadline:
-                self.kill()
-                raise RuntimeError(f"the peer does not start: see {self._folder / 'peer.err'}")
-
-    def kill(self) -> None:
-        """Kills the script and all processes that it started."""
-        if self._command is not None:
-            self._command.kill_all()
+def peer_broker(script: str, folder: Path) -> NodeProcess:
+    """Returns Apache Kafka by a script, not started: ``SCRIPT start DIR PORT`` starts it with its data in DIR."""
+    port = free_port(adjacent=2)
+    command = [script, "start", str(folder / "data"), str(port)]
+    return NodeProcess("the peer", command, folder / "peer.log", (LOOPBACK, port), READY_S)

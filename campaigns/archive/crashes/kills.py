@@ -10,7 +10,7 @@ from pathlib import Path
 import attrs
 
 from campaigns.archive.common import ledger
-from campaigns.archive.common.brokers import Broker, PeerBroker, our_broker
+from campaigns.archive.common.brokers import Broker, our_broker, peer_broker
 from campaigns.archive.common.process import Archive, Command
 from campaigns.archive.common.report import Report
 from campaigns.archive.common.tallies import rows_in
@@ -55,7 +55,7 @@ def transactional_kills(folder: Path, report: Report, plan: Plan, *, reader: str
     broker = our_broker(folder / "tb", TRANSACTIONS_HERE, plan.patience)
     _archived(folder / "txn", report, plan, reader, broker, TransactionalFeed, "transactions")
     if peer:
-        theirs = PeerBroker(peer, folder / "peer")
+        theirs = peer_broker(peer, folder / "peer")
         name = "transactions of the peer"
         _archived(folder / "peer-txn", report, plan, reader, theirs, TransactionalFeed, name)
 

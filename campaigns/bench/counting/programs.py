@@ -19,7 +19,8 @@ from pathlib import Path
 
 import attrs
 
-from blumfeld_bench.runs.servers import Server, free_port, listens
+from blumfeld.testing.process import free_port
+from blumfeld_bench.runs.servers import Server
 from blumfeld_bench.runs.system_calls import Tracer, calls_by_name
 
 CALLGRIND = ("valgrind", "--tool=callgrind", "--callgrind-out-file=callgrind.out")
@@ -126,12 +127,12 @@ def start(program: Program, folder: Path, under: Sequence[str] = ()) -> CountedS
     for tool in ("valgrind", "vgdb", "strace"):
         if shutil.which(tool) is None:
             raise MissingToolError(f"{tool} is not installed")
-    port = free_port()
+    port = free_port(adjacent=2)
     words = [part.replace("{port}", str(port)).replace("{folder}", str(folder)) for part in program.command]
     # The server runs in its own folder; `-m` must find the same modules there.
     path = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     environment = ["env", "PYTHONHASHSEED=0", f"PYTHONPATH={path}"]
-    server = Server(program.name, [*environment, *under, *words], folder, port, is_ready=listens)
+    server = Server(program.name, [*environment, *under, *words], folder, port, bare=True)
     server.launch()
     _share_core(server.pid)
     try:

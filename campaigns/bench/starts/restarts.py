@@ -21,10 +21,11 @@ import msgspec
 from rich.console import Console
 from rich.table import Table
 
+from blumfeld.testing.process import free_port
 from blumfeld_bench.plan.variants import VariantSpec
 from blumfeld_bench.result import Machine
 from blumfeld_bench.runs.machine import this_machine
-from blumfeld_bench.runs.servers import Server, ServerError, drop_from_page_cache, free_port
+from blumfeld_bench.runs.servers import Server, ServerError, drop_from_page_cache
 from blumfeld_bench.terminal import make_console
 from campaigns import figures
 from campaigns.bench.rivals import rivals, start
@@ -107,7 +108,7 @@ class Contender:
 
     def __init__(self, spec: VariantSpec, folder: Path, data: Data) -> None:
         self._spec, self._folder, self._data = spec, folder, data
-        self._port = free_port()
+        self._port = free_port(adjacent=2)
         self._count = 0
         folder.mkdir(parents=True)
 

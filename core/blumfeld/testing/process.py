@@ -16,6 +16,7 @@ from pathlib import Path
 
 from blumfeld.client.blocking import BlockingConnection
 from blumfeld.wire.messages.api_versions import ApiVersionsRequest, ApiVersionsResponse
+from blumfeld.wire.messages.metadata import MetadataRequest, MetadataResponse
 from blumfeld.wire.primitives import DecodeError
 
 START_TIMEOUT_S = 90.0
@@ -23,7 +24,8 @@ STOP_TIMEOUT_S = 60.0
 """Time that a node has to stop in good order."""
 ASK_S = 2.0
 """Longest wait for an answer of a node that may be paused or cut off."""
-POLL_S = 0.01
+POLL_S = 0.002
+METADATA_VERSION = 8
 PRINTED_CHARS = 2000
 LOOPBACK = "127.0.0.1"
 PORTS = range(20_000, 32_000)
@@ -57,7 +59,10 @@ class NodeProcess:
         self.log_path = log_path
         self.host, self.port = address
         self.start_timeout_s = start_timeout_s
+        self.ready_s = 0.0
+        """Time from the launch of its process until it was ready, to 2 ms."""
         self._process: subprocess.Popen[bytes] | None = None
+        self._launched_s = 0.0
         self._launched_at = 0
         """Size of the log at the last launch."""
 
@@ -96,26 +101,37 @@ class NodeProcess:
             out.write(f"$ {shlex.join(self.command)}\n".encode())
             out.flush()
             self._launched_at = out.tell()
+            self._launched_s = time.monotonic()
             self._process = subprocess.Popen(self.command, stdout=out, stderr=out, start_new_session=True)
 
-    def await_ready(self, timeout_s: float | None = None) -> None:
+    def await_ready(self, timeout_s: float | None = None, brokers: int = 0) -> None:
         """Wait until the node that :meth:`launch` started is ready.
 
+        :param brokers: it is ready when it names so many brokers; unless that is given, when it answers
         :raises NodeError: it ended, or wasn't ready in time
         """
         limit_s = self.start_timeout_s if timeout_s is None else timeout_s
         deadline = time.monotonic() + limit_s
-        while not self.answers():
+        while not (self.names(brokers) if brokers else self.answers()):
             if not self.is_up or time.monotonic() > deadline:
-                why = f"was not ready within {limit_s:.0f} s" if self.is_up else "ended"
+                not_yet = f"did not name {brokers} brokers" if brokers else "was not ready"
+                why = f"{not_yet} within {limit_s:.0f} s" if self.is_up else "ended"
                 raise NodeError(f"{self.name} {why}; {self.log_path} ends with:\n{self.printed()}")
             time.sleep(POLL_S)
+        self.ready_s = time.monotonic() - self._launched_s
 
     def answers(self) -> bool:
         """Whether it answers ApiVersions now."""
         with contextlib.suppress(OSError, DecodeError), self.connect() as connection:
             connection.ask(ApiVersionsRequest(), ApiVersionsResponse, 0)
             return True
+        return False
+
+    def names(self, brokers: int) -> bool:
+        """Whether its metadata names so many brokers now."""
+        with contextlib.suppress(OSError, DecodeError), self.connect() as connection:
+            answer = connection.ask(MetadataRequest(topics=[]), MetadataResponse, METADATA_VERSION)
+            return len(answer.brokers) == brokers
         return False
 
     def connect(self, timeout_s: float = ASK_S) -> BlockingConnection:
@@ -211,6 +227,21 @@ class NodeProcess:
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(self._process.pid, number)
+
+
+def start_together(nodes: Sequence[NodeProcess], brokers: Sequence[NodeProcess]) -> None:
+    """Start the nodes of a cluster at the same time. Return when each answers, and each broker names all brokers.
+
+    A node may answer only when it has a controller, and a controller needs a majority. So no node waits for another.
+
+    :raises NodeError: a node did not; those that run go on
+    """
+    for node in nodes:
+        node.launch()
+    for node in nodes:
+        node.await_ready()
+    for node in brokers:
+        node.await_ready(brokers=len(brokers))
 
 
 class BrokerProcess(NodeProcess):

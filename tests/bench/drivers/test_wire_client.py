@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from blumfeld.testing.embedded import EmbeddedBroker
+from blumfeld.testing.process import free_port
 from blumfeld_bench.drivers.contract import DriverError
 from blumfeld_bench.drivers.wire_client import EARLIEST, WireClient
-from blumfeld_bench.runs.servers import free_port
 
 
 def test_it_makes_a_topic_and_finds_its_leaders() -> None:

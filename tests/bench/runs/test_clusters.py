@@ -13,7 +13,7 @@ import pytest
 from blumfeld.kernel.runtime.process_ends import has_ended
 from blumfeld_bench.plan.variants import VariantSpec, parse_variant
 from blumfeld_bench.runs import servers
-from blumfeld_bench.runs.servers import Server, ServerCluster, ServerError, answers, start_variant
+from blumfeld_bench.runs.servers import Server, ServerCluster, ServerError, start_variant
 from blumfeld_bench.usage import summed
 from tests.bench.lingering_server import READY, TOLD
 
@@ -36,7 +36,7 @@ def test_all_nodes_are_up_are_counted_together_and_end_together(tmp_path: Path) 
     try:
         ports = [node.port for node in cluster.nodes]
         assert len(set(ports)) == NODES
-        assert all(map(answers, ports))
+        assert all(node.answers() for node in cluster.nodes)
         assert cluster.port == ports[0]
         assert cluster.is_up
         assert cluster.ready_s > 0
@@ -100,7 +100,7 @@ def test_nodes_that_do_not_know_each_other_are_no_cluster(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(servers, "READY_TIMEOUT_S", 0.2)
-    with pytest.raises(ServerError, match="c, node 1 did not start"):
+    with pytest.raises(ServerError, match="c, node 1 did not name 3 brokers"):
         start_variant(small(known=NODES - 1), tmp_path / "c")
 
 
@@ -111,7 +111,7 @@ def test_a_node_that_ends_at_its_start_ends_the_others(tmp_path: Path) -> None:
         f"import os, sys\nsys.argv[4] == '3' and sys.exit('not me')\n"
         f"os.execv(sys.executable, [sys.executable, '-S', {str(SMALL)!r}, *sys.argv[1:]])\n"
     )
-    with pytest.raises(ServerError, match=r"(?s)c, node 3 did not start:.*\nnot me"):
+    with pytest.raises(ServerError, match=r"(?s)c, node 3 ended; .*\nnot me"):
         start_variant(small(program=str(script)), tmp_path / "c")
     folder = str(tmp_path / "c")
     for entry in Path("/proc").iterdir():

@@ -129,7 +129,7 @@ def test_a_variant_with_too_few_brokers_is_skipped_with_its_reason() -> None:
 
 def test_a_run_that_nobody_can_make_is_refused() -> None:
     specs = parse_variants(["kafka://127.0.0.1:0 --label no --start 'false {port}'"])
-    with pytest.raises(SessionError, match="no did not start"):
+    with pytest.raises(SessionError, match="no ended"):
         run(FakeDriver(), SPARE, specs)
 
 

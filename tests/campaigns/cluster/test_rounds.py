@@ -50,7 +50,7 @@ def diary(monkeypatch: pytest.MonkeyPatch) -> Diary:
     diary = Diary()
 
     def note(what: str, answer: object = None) -> Callable[..., object]:
-        def noted(node: Node, *_: object) -> object:
+        def noted(node: Node, *_: object, **__: object) -> object:
             diary.done.append(f"{what} {node.place.id}")
             return answer
 
@@ -74,7 +74,6 @@ def diary(monkeypatch: pytest.MonkeyPatch) -> Diary:
         diary.done.append("whole" if since is None else "whole and following")
         return True
 
-    monkeypatch.setattr(Cluster, "_names_all", lambda *_: True)
     monkeypatch.setattr(Observer, "leadership", leadership)
     monkeypatch.setattr(Observer, "elect_preferred", lambda *_: "")
     monkeypatch.setattr(Observer, "await_whole", whole)
