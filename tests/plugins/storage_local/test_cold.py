@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from blumfeld.log.segments import record_search
+from blumfeld.log.segments.record_search import RECORDS_BETWEEN_CHECKS
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join, release
 from blumfeld.spi.storage import LogRead, OffsetOutOfRangeError, TimestampOffset, TopicPartition
@@ -13,7 +15,6 @@ from blumfeld.wire.errors import InvalidRecord
 from blumfeld_kit.fakes.files import Fault
 from blumfeld_kit.storage_driver.node import TIME_MS, Log, Node
 from blumfeld_storage_local.logs import timestamp_search
-from blumfeld_storage_local.logs.timestamp_search import RECORDS_BETWEEN_CHECKS
 from blumfeld_storage_local.segments.cold_reads import AHEAD_BYTES, AT_ONCE_MAX, WARM_MS
 from blumfeld_storage_local.segments.recent import RECENT_MAX
 from blumfeld_storage_local.segments.segment import Segment
@@ -273,7 +274,7 @@ def test_a_look_up_ends_when_its_log_is_closed(node: Node, log: Log, monkeypatch
                 log.log.close()
             yield TIME_MS - 1, 0
 
-    monkeypatch.setattr(timestamp_search, "times", endless)
+    monkeypatch.setattr(record_search, "times", endless)
     answer = log.log.offset_for_time(TIME_MS)
     assert isinstance(answer, Completion)
     node.runtime.run_turn()

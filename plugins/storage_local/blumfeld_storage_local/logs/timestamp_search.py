@@ -13,17 +13,12 @@ import msgspec
 
 from blumfeld.log.segments.file_names import Suffix
 from blumfeld.log.segments.index import CorruptIndex, OffsetIndex, TimeIndex, TimestampPosition
+from blumfeld.log.segments.record_search import record_at_time
 from blumfeld.spi.runtime import File, Files
 from blumfeld.spi.storage import TimestampOffset
-from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
-from blumfeld.wire.batches.records import DECOMPRESSED_BYTES_MAX, times
-from blumfeld.wire.compression.unpacking import unpacked
+from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld_storage_local.segments.index_files import highest_timestamp
 from blumfeld_storage_local.segments.scan import BatchAt, read_batches, scan
-
-RECORDS_BETWEEN_CHECKS = 1 << 16
-"""Records of a batch between two looks whether the log is still open: a stop waits for no search. A batch of some kB
-may have 14 million."""
 
 Check = Callable[[], None]
 """Raises ``OSError`` once the log is closed."""
@@ -59,7 +54,7 @@ def first_at_or_after(
             start = _start(files, segment, timestamp_ms, log_start_offset)
             for at in scan(file, start, segment.size_bytes):
                 if at.max_timestamp_ms >= timestamp_ms and at.last_offset >= log_start_offset:
-                    position = _record(_batch(file, at), timestamp_ms, log_start_offset, check)
+                    position = record_at_time(_batch(file, at), timestamp_ms, log_start_offset, check)
                     if position is not None:
                         return position
     return None
@@ -87,7 +82,7 @@ def first_highest(
     with _opened(files, best) as file:
         for at in scan(file, _position(files, best, highest.offset), best.size_bytes):
             if at.last_offset >= highest.offset:
-                return _record(_batch(file, at), highest.timestamp_ms, log_start_offset, check)
+                return record_at_time(_batch(file, at), highest.timestamp_ms, log_start_offset, check)
     return None
 
 
@@ -106,8 +101,8 @@ def _highest_by_headers(
         return None
     with _opened(files, best[1]) as file:
         batch = _batch(file, best[2])
-    position = _record(batch, best[0], log_start_offset, check)
-    return position or _record(batch, -1, log_start_offset, check)
+    position = record_at_time(batch, best[0], log_start_offset, check)
+    return position or record_at_time(batch, -1, log_start_offset, check)
 
 
 def _highest(files: Files, segment: TimedSegment) -> TimestampPosition:
@@ -162,16 +157,3 @@ def _opened(files: Files, segment: TimedSegment) -> Iterator[File]:
 
 def _batch(file: File, at: BatchAt) -> RecordBatch:
     return next(read_batches(lambda: file, at.position, at.position + at.size_bytes))
-
-
-def _record(batch: RecordBatch, timestamp_ms: int, from_offset: int, check: Check) -> TimestampOffset | None:
-    plain = None  # nothing is unpacked of a batch without records
-    if batch.size_bytes > HEADER_BYTES:
-        # In this way 100 MB are unpacked without the interpreter, so that the loop goes on meanwhile.
-        plain = unpacked(batch.codec, batch.records_data, DECOMPRESSED_BYTES_MAX)
-    for number, (time_ms, offset) in enumerate(times(batch, plain)):
-        if not number % RECORDS_BETWEEN_CHECKS:
-            check()
-        if time_ms >= timestamp_ms and offset >= from_offset:
-            return TimestampOffset(time_ms, offset, batch.partition_leader_epoch)
-    return None

@@ -1,0 +1,1 @@
+"""Pieces of remote files on the local disk, bounded in bytes."""

@@ -1,0 +1,231 @@
+"""The cache of a node: pieces of remote files as files of their own, the least recently used removed first.
+
+A piece is brought once however many readers want it, and it is brought to its end when they have gone: the next fetch
+of the same consumer finds it. The folder is emptied at every start, so that no half-written piece is ever read.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import NamedTuple
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.hooks import EventLog
+from blumfeld.spi.parts import Part
+from blumfeld.spi.runtime import File, Files, Runtime
+
+FOLDER = "remote-chunk-cache"
+"""The folder's name in the data directory."""
+
+
+class ChunkKey(NamedTuple):
+    """Names a piece of a file of a remote segment."""
+
+    segment_id: bytes
+    suffix: str
+    """Of the file: ``.log``, ``.index`` and so on."""
+    number: int
+    """Pieces of a file are numbered from 0 on."""
+
+
+class Chunk:
+    """A piece that is in the cache. It stays readable when it is removed meanwhile: its file is opened at once."""
+
+    __slots__ = ("_data", "_file", "size_bytes")
+
+    def __init__(self, size_bytes: int, file: File | None, data: bytes | None) -> None:
+        self.size_bytes = size_bytes
+        self._file = file
+        self._data = data
+        """The bytes, where the disk had no room for them."""
+
+    async def read(self, runtime: Runtime, start: int, size: int) -> bytes:
+        """Return bytes of the piece. A worker reads them if they aren't in the page cache."""
+        if self._data is not None:
+            return self._data[start : start + size]
+        file = self._file
+        assert file is not None, "a chunk has a file or its bytes"
+        if file.is_cached(start, size):
+            return file.pread(size, start)
+        return await runtime.offload(file.pread, size, start)
+
+    async def part(self, runtime: Runtime, start: int, size: int) -> Part:
+        """Return a part of an answer, which must be released. Its bytes are in the page cache."""
+        if self._data is not None:
+            return memoryview(self._data)[start : start + size]
+        file = self._file
+        assert file is not None, "a chunk has a file or its bytes"
+        if not file.is_cached(start, size):
+            await runtime.offload(file.read_ahead, start, size)
+        return file.region(start, size)
+
+    def close(self) -> None:
+        """Give the descriptor back. Parts that were given stay good until they are released."""
+        if self._file is not None:
+            self._file.close()
+
+
+class _Entry(NamedTuple):
+    path: str
+    """"" for bytes that are kept in no file."""
+    size_bytes: int
+
+
+class ChunkCache:
+    """Pieces of remote files in one folder.
+
+    :param bytes_max: bound of all pieces together. A single larger piece is given to its readers and not kept
+    """
+
+    def __init__(self, runtime: Runtime, data_dir: str, bytes_max: int, events: EventLog) -> None:
+        self._runtime = runtime
+        self._folder = f"{data_dir}/{FOLDER}"
+        self._bytes_max = bytes_max
+        self._events = events
+        self._entries: OrderedDict[ChunkKey, _Entry] = OrderedDict()
+        """The pieces, the least recently used first."""
+        self._loads: dict[ChunkKey, Completion[bytes]] = {}
+        """Pieces on their way, for all that wait for them."""
+        self._written = 0
+        """Number of files that were written: each has a name of its own."""
+        self._full = False
+        """The last piece could not be written."""
+        self.size_bytes = 0
+        self.hits = 0
+        self.misses = 0
+        self.evictions = 0
+
+    async def start(self) -> None:
+        """Empty the folder.
+
+        :raises OSError: it can't be made
+        """
+        await self._runtime.offload(_make_empty, self._runtime.files, self._folder)
+
+    def has(self, key: ChunkKey) -> bool:
+        """Whether the piece is here or on its way."""
+        return key in self._entries or key in self._loads
+
+    def is_here(self, key: ChunkKey) -> bool:
+        """Whether the piece can be read without a request to the store."""
+        return key in self._entries
+
+    async def chunk(self, key: ChunkKey, load: Callable[[], Awaitable[bytes]]) -> Chunk:
+        """Return a piece, which the caller closes. If it isn't here, ``load`` brings it, once for all callers.
+
+        :raises Exception: the error of ``load``. Nothing is kept of it: the next call tries again
+        """
+        chunk = self._opened(key)
+        if chunk is not None:
+            self.hits += 1
+            return chunk
+        self.misses += 1
+        data = await self.bring(key, load)
+        # It may have been removed again, or there was no room for it.
+        return self._opened(key) or Chunk(len(data), None, data)
+
+    def bring(self, key: ChunkKey, load: Callable[[], Awaitable[bytes]]) -> Completion[bytes]:
+        """Bring a piece that isn't here: now or with the call that brings it already."""
+        coming = self._loads.get(key)
+        if coming is None:
+            coming = self._loads[key] = Completion()
+            self._runtime.spawn(self._bring(key, load, coming), "bring a chunk")
+        return coming
+
+    async def _bring(
+        self, key: ChunkKey, load: Callable[[], Awaitable[bytes]], coming: Completion[bytes]
+    ) -> None:
+        try:
+            data = await load()
+            await self._keep(key, data)
+        except Exception as error:
+            del self._loads[key]
+            coming.fail(error)  # nobody may wait for it any more
+        else:
+            del self._loads[key]
+            coming.complete(data)
+
+    async def _keep(self, key: ChunkKey, data: bytes) -> None:
+        """Write a piece to a file of its own, and remove others until all fit."""
+        if len(data) > self._bytes_max:
+            return
+        self._written += 1
+        path = f"{self._folder}/{self._written:016x}"
+        self.size_bytes += len(data)
+        await self._make_room()
+        try:
+            await self._runtime.offload(_write, self._runtime.files, path, data)
+        except OSError as error:
+            self.size_bytes -= len(data)
+            if not self._full:
+                self._events.warning("remote chunk not cached", path=path, error=str(error))
+            self._full = True
+            return
+        self._full = False
+        self._entries[key] = _Entry(path, len(data))
+
+    async def _make_room(self) -> None:
+        gone = []
+        while self.size_bytes > self._bytes_max and self._entries:
+            _, entry = self._entries.popitem(last=False)
+            self.size_bytes -= entry.size_bytes
+            self.evictions += 1
+            gone.append(entry.path)
+        if gone:
+            await self._runtime.offload(_remove, self._runtime.files, gone)
+
+    def _opened(self, key: ChunkKey) -> Chunk | None:
+        entry = self._entries.get(key)
+        if entry is None:
+            return None
+        try:
+            file = self._runtime.files.open(entry.path, write=False)
+        except OSError as error:
+            # Somebody removed the file, or no descriptor is left: bring it again.
+            self._events.warning("cached chunk lost", path=entry.path, error=str(error))
+            self.forget(key)
+            return None
+        self._entries.move_to_end(key)
+        return Chunk(entry.size_bytes, file, None)
+
+    def forget(self, key: ChunkKey) -> None:
+        """Remove a piece, which may be absent: its bytes are bad."""
+        entry = self._entries.pop(key, None)
+        if entry is not None:
+            self.size_bytes -= entry.size_bytes
+            self._runtime.spawn(self._remove_later([entry.path]), "remove a chunk")
+
+    def forget_segment(self, segment_id: bytes) -> None:
+        """Remove all pieces of a segment that is deleted in the store."""
+        for key in [key for key in self._entries if key.segment_id == segment_id]:
+            self.forget(key)
+
+    async def _remove_later(self, paths: list[str]) -> None:
+        await self._runtime.offload(_remove, self._runtime.files, paths)
+
+
+def _make_empty(files: Files, folder: str) -> None:
+    files.remove_tree(folder)
+    files.make_dirs(folder)
+
+
+def _write(files: Files, path: str, data: bytes) -> None:
+    file = files.open(path, create=True)
+    try:
+        view, position = memoryview(data), 0
+        while position < len(data):
+            position += file.pwritev([view[position:]], position)
+    except OSError:
+        files.unlink(path)
+        raise
+    finally:
+        file.close()
+
+
+def _remove(files: Files, paths: list[str]) -> None:
+    for path in paths:
+        try:
+            files.unlink(path)
+        except OSError:
+            continue  # the next start empties the folder

@@ -1,0 +1,232 @@
+"""The bytes of remote segments, read through the cache: pieces of logs, and small index files whole.
+
+Requests to the store are bounded in number, and paced by a rate. A reader that goes through a segment has the next
+pieces brought before it asks for them.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Protocol, TypeVar, cast
+
+from blumfeld.log.producers.aborted_transactions import AbortedTransactions
+from blumfeld.log.segments.file_names import Suffix
+from blumfeld.log.segments.index import OffsetIndex, TimeIndex
+from blumfeld.spi.parts import Part, release
+from blumfeld.spi.runtime import Runtime
+from blumfeld.wire.errors import BrokerError, ErrorCode
+from blumfeld_storage_tiered.cache.chunk_cache import Chunk, ChunkCache, ChunkKey
+from blumfeld_storage_tiered.catalog.segment import RemoteSegment
+
+T = TypeVar("T")
+
+CHUNK_BYTES = 4 << 20
+"""Bytes of a piece of a log: large enough that a gigabyte costs 256 requests."""
+READ_AHEAD_MAX = 8
+"""Pieces that are brought ahead of a reader that goes through a segment."""
+READERS_KNOWN_MAX = 1024
+"""Readers whose next piece is remembered."""
+INDEXES_BYTES_MAX = 32 << 20
+"""Memory for the indexes of the segments that were read last."""
+
+
+class RemoteFiles(Protocol):
+    """The files of remote segments. Every method may raise ``StoreError``, for bytes that have changed in the store,
+    too."""
+
+    async def read_range(self, segment: RemoteSegment, start: int, size: int) -> bytes:
+        """Return bytes of a segment's log, checked."""
+        ...
+
+    async def read_file(self, segment: RemoteSegment, suffix: str) -> bytes:
+        """Return another file of the segment, whole and checked."""
+        ...
+
+
+class SegmentBytes:
+    """Reads remote segments for all logs of a node.
+
+    :param pace: waits until so many bytes may be read (``remote.log.manager.fetch.max.bytes.per.second``)
+    :param requests_max: requests to the store at once (``remote.log.reader.threads``)
+    :param waiting_max: requests that may wait (``remote.log.reader.max.pending.tasks``)
+    """
+
+    def __init__(
+        self,
+        runtime: Runtime,
+        files: RemoteFiles,
+        cache: ChunkCache,
+        pace: Callable[[int], Awaitable[None]],
+        *,
+        requests_max: int = 10,
+        waiting_max: int = 100,
+        chunk_bytes: int = CHUNK_BYTES,
+    ) -> None:
+        self._runtime = runtime
+        self._files = files
+        self._cache = cache
+        self._pace = pace
+        self._slots = asyncio.Semaphore(requests_max)
+        self._pending = 0
+        self._pending_max = requests_max + waiting_max
+        self._chunk_bytes = chunk_bytes
+        self._windows: OrderedDict[tuple[bytes, int], int] = OrderedDict()
+        """(segment, piece) that a reader will want next → pieces to bring ahead of it then."""
+        self._indexes: OrderedDict[ChunkKey, tuple[object, int]] = OrderedDict()
+        """Indexes in memory with their sizes, the least recently used first."""
+        self._index_bytes = 0
+        self.bytes_read = 0
+        """Bytes that the store gave."""
+        self.requests = 0
+
+    # Logs
+
+    async def read(self, segment: RemoteSegment, position: int, size: int) -> bytes:
+        """Return bytes of the segment's log; fewer only at its end."""
+        end = min(position + size, segment.size_bytes)
+        pieces = []
+        while position < end:
+            number, start = divmod(position, self._chunk_bytes)
+            chunk = await self._chunk(segment, number)
+            try:
+                piece = await chunk.read(self._runtime, start, min(end - position, chunk.size_bytes - start))
+            finally:
+                chunk.close()
+            if not piece:
+                break
+            pieces.append(piece)
+            position += len(piece)
+        return b"".join(pieces)
+
+    async def read_some(self, segment: RemoteSegment, position: int, at_least: int, at_most: int) -> bytes:
+        """Return bytes of the segment's log, no more than one request to the store brings where that is enough."""
+        in_chunk = self._chunk_bytes - position % self._chunk_bytes
+        return await self.read(segment, position, max(min(at_most, in_chunk), at_least))
+
+    async def parts(self, segment: RemoteSegment, position: int, at_least: int, at_most: int) -> list[Part]:
+        """Return parts with the bytes from ``position`` on, which the caller releases.
+
+        There are ``at_least`` bytes. More come as far as they are in the cache, or in the piece with the last of those.
+        """
+        parts: list[Part] = []
+        end = min(position + at_most, segment.size_bytes)
+        needed = position + at_least
+        try:
+            while position < end:
+                number, start = divmod(position, self._chunk_bytes)
+                if position >= needed and not self._cache.is_here(self._key(segment, number)):
+                    break
+                self._read_ahead(segment, number)
+                chunk = await self._chunk(segment, number)
+                try:
+                    size = min(end - position, chunk.size_bytes - start)
+                    parts.append(await chunk.part(self._runtime, start, size))
+                finally:
+                    chunk.close()
+                position += size
+        except BaseException:
+            release(parts)
+            raise
+        return parts
+
+    def prepare(self, segment: RemoteSegment) -> None:
+        """Bring the beginning of a segment, and its index: a reader comes to it soon."""
+        self._bring(segment, 0)
+        key = ChunkKey(segment.segment_id, Suffix.OFFSET_INDEX, 0)
+        if not self._cache.has(key) and key not in self._indexes:
+            self._cache.bring(key, lambda: self._load_file(segment, Suffix.OFFSET_INDEX))
+
+    def _key(self, segment: RemoteSegment, number: int) -> ChunkKey:
+        return ChunkKey(segment.segment_id, Suffix.LOG, number)
+
+    async def _chunk(self, segment: RemoteSegment, number: int) -> Chunk:
+        return await self._cache.chunk(self._key(segment, number), lambda: self._load(segment, number))
+
+    def _bring(self, segment: RemoteSegment, number: int) -> None:
+        key = self._key(segment, number)
+        if not self._cache.has(key):
+            self._cache.bring(key, lambda: self._load(segment, number))
+
+    def _read_ahead(self, segment: RemoteSegment, number: int) -> None:
+        """Bring the pieces behind this one: more of them the longer a reader goes on."""
+        segment_id = segment.segment_id
+        window = self._windows.pop((segment_id, number), 0)
+        if (segment_id, number + 1) not in self._windows:
+            window = min(max(window * 2, 1), READ_AHEAD_MAX)
+            self._windows[segment_id, number + 1] = window
+            if len(self._windows) > READERS_KNOWN_MAX:
+                self._windows.popitem(last=False)
+            last = (segment.size_bytes - 1) // self._chunk_bytes
+            for ahead in range(number + 1, min(number + window, last) + 1):
+                self._bring(segment, ahead)
+
+    async def _load(self, segment: RemoteSegment, number: int) -> bytes:
+        start = number * self._chunk_bytes
+        size = min(self._chunk_bytes, segment.size_bytes - start)
+        return await self._request(size, lambda: self._files.read_range(segment, start, size))
+
+    async def _load_file(self, segment: RemoteSegment, suffix: str) -> bytes:
+        return await self._request(0, lambda: self._files.read_file(segment, suffix))
+
+    async def _request(self, size: int, ask: Callable[[], Awaitable[bytes]]) -> bytes:
+        if self._pending >= self._pending_max:
+            raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR, "too many reads of remote segments wait")
+        self._pending += 1
+        try:
+            async with self._slots:
+                await self._pace(size)
+                self.requests += 1
+                data = await ask()
+                self.bytes_read += len(data)
+                return data
+        finally:
+            self._pending -= 1
+
+    # Indexes
+
+    async def offset_index(self, segment: RemoteSegment) -> OffsetIndex:
+        """Return the segment's offset index."""
+        return await self._index(
+            segment, Suffix.OFFSET_INDEX, lambda data: OffsetIndex(segment.start_offset, data)
+        )
+
+    async def time_index(self, segment: RemoteSegment) -> TimeIndex:
+        """Return the segment's time index."""
+        return await self._index(
+            segment, Suffix.TIME_INDEX, lambda data: TimeIndex(segment.start_offset, data)
+        )
+
+    async def aborted(self, segment: RemoteSegment) -> AbortedTransactions:
+        """Return the transactions whose abort marker lies in the segment."""
+        if segment.txn_index_empty:
+            return AbortedTransactions()
+        return await self._index(segment, Suffix.TRANSACTION_INDEX, AbortedTransactions.decode)
+
+    async def _index(self, segment: RemoteSegment, suffix: str, decode: Callable[[bytes], T]) -> T:
+        key = ChunkKey(segment.segment_id, suffix, 0)
+        known = self._indexes.get(key)
+        if known is not None:
+            self._indexes.move_to_end(key)
+            return cast("T", known[0])
+        chunk = await self._cache.chunk(key, lambda: self._load_file(segment, suffix))
+        try:
+            data = await chunk.read(self._runtime, 0, chunk.size_bytes)
+        finally:
+            chunk.close()
+        index = decode(data)
+        before = self._indexes.pop(key, None)
+        if before is not None:
+            self._index_bytes -= before[1]
+        self._indexes[key] = index, len(data)
+        self._index_bytes += len(data)
+        while self._index_bytes > INDEXES_BYTES_MAX and len(self._indexes) > 1:
+            self._index_bytes -= self._indexes.popitem(last=False)[1][1]
+        return index
+
+    def forget(self, segment: RemoteSegment) -> None:
+        """Forget a segment that is deleted in the store, or whose bytes are bad."""
+        for key in [key for key in self._indexes if key.segment_id == segment.segment_id]:
+            self._index_bytes -= self._indexes.pop(key)[1]
+        self._cache.forget_segment(segment.segment_id)

@@ -1,0 +1,171 @@
+"""Reads in remote segments: bytes from an offset on, the first record of a time, the transactions that were aborted."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import NamedTuple, Protocol
+
+from blumfeld.log.segments.index import OffsetIndex
+from blumfeld.log.segments.record_search import record_at_time
+from blumfeld.spi.compaction import AbortedTransaction
+from blumfeld.spi.parts import release, size_of
+from blumfeld.spi.runtime import Runtime
+from blumfeld.spi.storage import LogRead, TimestampOffset
+from blumfeld.wire.batches.record_batch import HEADER_BYTES, RecordBatch
+from blumfeld_storage_tiered.cache.segment_bytes import SegmentBytes
+from blumfeld_storage_tiered.catalog.segment import RemoteSegment
+
+SCAN_BYTES = 16 << 10
+"""Bytes that are read at once while a batch is looked for: four times the distance of two index entries."""
+
+
+class History(Protocol):
+    """The remote segments of one partition that belong to the log as it is now, in the order of their offsets."""
+
+    def segment_at(self, offset: int) -> RemoteSegment | None:
+        """Return the segment with ``offset``; ``None`` if no finished one of this history has it."""
+        ...
+
+    def end_offset(self, segment: RemoteSegment) -> int:
+        """The offset from which on the segment's records aren't this history's, or the end of the segment."""
+        ...
+
+    def segments(self) -> Sequence[RemoteSegment]:
+        """All of them."""
+        ...
+
+    def with_aborted(self, from_offset: int) -> Iterator[RemoteSegment]:
+        """Yield the segments with ``from_offset`` or later that may have a transaction index."""
+        ...
+
+
+class BatchPlace(NamedTuple):
+    """A batch in the log of a remote segment."""
+
+    position: int
+    size_bytes: int
+    batch: RecordBatch
+    """The header alone."""
+
+
+class RemoteReads:
+    """Reads of one log's remote part. Every method may raise ``StoreError``, ``CorruptBatch``, ``CorruptIndex``, or
+    ``BrokerError`` where too many reads wait."""
+
+    def __init__(self, runtime: Runtime, source: SegmentBytes, history: History) -> None:
+        self._runtime = runtime
+        self._source = source
+        self._history = history
+
+    async def read(self, offset: int, bytes_max: int, minimum_one_batch: bool) -> LogRead | None:
+        """Return bytes from the batch with ``offset`` on, within one segment. ``None`` if no segment has it."""
+        history, source = self._history, self._source
+        segment = history.segment_at(offset)
+        place = None
+        while segment is not None and place is None:
+            place = await self._batch_with(segment, offset)
+            if place is None:  # the batches behind it have no records any more
+                segment = history.segment_at(segment.end_offset + 1)
+        if segment is None or place is None:
+            return None
+        end_offset, limit = history.end_offset(segment), segment.size_bytes
+        if end_offset <= segment.end_offset:
+            behind = await self._batch_with(segment, end_offset)
+            limit = limit if behind is None else behind.position
+        size = min(bytes_max, limit - place.position)
+        if size < place.size_bytes:
+            if not minimum_one_batch:
+                return LogRead([], 0, offset)
+            size = place.size_bytes
+        index = await source.offset_index(segment)
+        parts = await source.parts(segment, place.position, place.size_bytes, size)
+        try:
+            got = size_of(parts)
+            end_offset = min(end_offset, _end_at(index, place.position + got, segment))
+            if place.position + got >= limit:
+                self._prepare_next(segment)
+            aborted = await self._aborted(offset, end_offset)
+        except BaseException:
+            release(parts)
+            raise
+        return LogRead(parts, got, end_offset, aborted)
+
+    def _prepare_next(self, segment: RemoteSegment) -> None:
+        behind = self._history.segment_at(segment.end_offset + 1)
+        if behind is not None:
+            self._source.prepare(behind)
+
+    async def _aborted(self, from_offset: int, to_offset: int) -> list[AbortedTransaction]:
+        """Return the transactions with a record in the range that were aborted. A marker may lie segments behind it."""
+        transactions: list[AbortedTransaction] = []
+        for segment in self._history.with_aborted(from_offset):
+            index = await self._source.aborted(segment)
+            transactions += index.overlapping(from_offset, to_offset)
+            if any(entry.last_stable_offset >= to_offset for entry in index.entries):
+                break
+        return transactions
+
+    async def _batch_with(self, segment: RemoteSegment, offset: int) -> BatchPlace | None:
+        """Return the first batch that ends at ``offset`` or later."""
+        index = await self._source.offset_index(segment)
+        async for place in self._batches(segment, index.lookup(offset).position):
+            if place.batch.last_offset >= offset:
+                return place
+        return None
+
+    async def _batches(self, segment: RemoteSegment, position: int) -> AsyncIterator[BatchPlace]:
+        """Yield the batches of a segment from ``position``, where one begins."""
+        data, data_at = b"", position
+        while position < segment.size_bytes:
+            at = position - data_at
+            if at + HEADER_BYTES > len(data):
+                data = await self._source.read_some(segment, position, HEADER_BYTES, SCAN_BYTES)
+                data_at, at = position, 0
+            batch = RecordBatch.peek(memoryview(data)[at:])
+            yield BatchPlace(position, batch.size_bytes, batch)
+            position += batch.size_bytes
+
+    # By time
+
+    async def first_at(self, timestamp_ms: int, from_offset: int, to_offset: int) -> TimestampOffset | None:
+        """Return the first record in the range of offsets with a timestamp ≥ ``timestamp_ms``."""
+        for segment in self._history.segments():
+            if segment.start_offset >= to_offset:
+                break
+            if segment.max_timestamp_ms < timestamp_ms or segment.end_offset < from_offset:
+                continue
+            found = await self._first_in(segment, timestamp_ms, from_offset)
+            if found is not None:
+                return found if found.offset < min(to_offset, self._history.end_offset(segment)) else None
+        return None
+
+    async def _first_in(
+        self, segment: RemoteSegment, timestamp_ms: int, from_offset: int
+    ) -> TimestampOffset | None:
+        times = await self._source.time_index(segment)
+        index = await self._source.offset_index(segment)
+        begin = max(times.lookup(timestamp_ms).offset, from_offset)
+        async for place in self._batches(segment, index.lookup(begin).position):
+            header = place.batch
+            if header.max_timestamp >= timestamp_ms and header.last_offset >= from_offset:
+                data = await self._source.read(segment, place.position, place.size_bytes)
+                batch = RecordBatch(memoryview(data))
+                position = await self._runtime.offload(record_at_time, batch, timestamp_ms, from_offset)
+                if position is not None:
+                    return position
+        return None
+
+    async def highest_timestamp(self, from_offset: int, to_offset: int) -> TimestampOffset | None:
+        """Return the first record in the range with the highest timestamp of its segments; ``None`` without one."""
+        newest = -1
+        for segment in self._history.segments():
+            if segment.start_offset < to_offset and segment.end_offset >= from_offset:
+                newest = max(newest, segment.max_timestamp_ms)
+        return None if newest < 0 else await self.first_at(newest, from_offset, to_offset)
+
+
+def _end_at(index: OffsetIndex, position: int, segment: RemoteSegment) -> int:
+    """Return an offset that every record before ``position`` lies below."""
+    at = bisect_left(range(len(index)), position, key=lambda entry: index.entry(entry).position)
+    return segment.end_offset + 1 if at == len(index) else index.entry(at).offset

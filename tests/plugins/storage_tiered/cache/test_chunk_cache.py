@@ -1,0 +1,172 @@
+"""Pieces of remote files on the local disk."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from blumfeld.spi.completion import Completion
+from blumfeld.spi.object_store import StoreUnavailableError
+from blumfeld.spi.parts import join, release
+from blumfeld_kit.fakes.runtime import FakeRuntime
+from blumfeld_storage_tiered.cache.chunk_cache import FOLDER, ChunkCache, ChunkKey
+from tests.plugins.storage_local.local_node import Events
+
+
+class Loads:
+    """A source of pieces that counts."""
+
+    def __init__(self) -> None:
+        self.asked: list[int] = []
+        self.gate: Completion[None] = Completion.of(None)
+        self.error: Exception | None = None
+
+    def of(self, number: int, size: int = 100) -> Callable[[], Awaitable[bytes]]:
+        async def load() -> bytes:
+            self.asked.append(number)
+            await self.gate
+            if self.error is not None:
+                raise self.error
+            return bytes([number]) * size
+
+        return load
+
+
+def key(number: int) -> ChunkKey:
+    return ChunkKey(b"s" * 16, ".log", number)
+
+
+@pytest.fixture
+def runtime() -> FakeRuntime:
+    return FakeRuntime(3)
+
+
+def cache_of(runtime: FakeRuntime, bytes_max: int = 1000) -> ChunkCache:
+    cache = ChunkCache(runtime, "/data", bytes_max, Events())
+    runtime.run(cache.start())
+    return cache
+
+
+def read(runtime: FakeRuntime, cache: ChunkCache, loads: Loads, number: int, size: int = 100) -> bytes:
+    async def get() -> bytes:
+        chunk = await cache.chunk(key(number), loads.of(number, size))
+        try:
+            return await chunk.read(runtime, 0, chunk.size_bytes)
+        finally:
+            chunk.close()
+
+    return runtime.run(get())
+
+
+def files(runtime: FakeRuntime) -> list[str]:
+    return runtime.files.list_dir(f"/data/{FOLDER}")
+
+
+def test_a_piece_is_brought_once_and_then_read_from_the_disk(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime), Loads()
+    assert read(runtime, cache, loads, 1) == read(runtime, cache, loads, 1) == b"\x01" * 100
+    assert loads.asked == [1]
+    assert (cache.hits, cache.misses, cache.size_bytes) == (1, 1, 100)
+
+
+def test_readers_of_a_piece_that_is_on_its_way_wait_for_the_same_load(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime), Loads()
+    loads.gate = Completion()
+    given: list[int] = []
+
+    async def get() -> None:
+        chunk = await cache.chunk(key(1), loads.of(1))
+        given.append(chunk.size_bytes)
+        chunk.close()
+
+    for _ in range(3):
+        runtime.spawn(get(), "reader")
+    runtime.run_turn()
+    assert (loads.asked, given) == ([1], [])
+    loads.gate.complete(None)
+    runtime.run_turn()
+    assert given == [100, 100, 100]
+
+
+def test_a_load_goes_on_when_its_reader_has_gone(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime), Loads()
+    loads.gate = Completion()
+
+    async def get() -> None:
+        await cache.chunk(key(1), loads.of(1))
+
+    task = runtime.spawn(get(), "reader")
+    runtime.run_turn()
+    task.cancel()
+    loads.gate.complete(None)
+    runtime.run_turn()
+    assert cache.is_here(key(1))
+
+
+def test_a_load_that_fails_fails_its_readers_and_is_tried_again(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime), Loads()
+    loads.error = StoreUnavailableError("503")
+    with pytest.raises(StoreUnavailableError):
+        read(runtime, cache, loads, 1)
+    loads.error = None
+    assert read(runtime, cache, loads, 1) == b"\x01" * 100
+    assert loads.asked == [1, 1]
+
+
+def test_the_bytes_on_the_disk_stay_below_the_bound_and_the_least_used_goes(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime, 350), Loads()
+    for number in (1, 2, 3, 1, 4):
+        read(runtime, cache, loads, number)
+        assert sum(runtime.files.open(f"/data/{FOLDER}/{name}").size() for name in files(runtime)) <= 350
+    assert [number for number in range(1, 5) if cache.is_here(key(number))] == [1, 3, 4]
+    assert cache.evictions == 1
+
+
+def test_a_piece_above_the_bound_is_given_and_not_kept(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime, 350), Loads()
+    read(runtime, cache, loads, 1)
+    assert len(read(runtime, cache, loads, 2, 400)) == 400
+    assert (cache.is_here(key(1)), cache.is_here(key(2)), cache.size_bytes) == (True, False, 100)
+
+
+def test_a_part_stays_good_when_its_piece_is_removed(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime, 100), Loads()
+
+    async def part() -> bytes:
+        chunk = await cache.chunk(key(1), loads.of(1))
+        parts = [await chunk.part(runtime, 10, 20)]
+        chunk.close()
+        await cache.bring(key(2), loads.of(2))
+        assert not cache.is_here(key(1))
+        try:
+            return join(parts)
+        finally:
+            release(parts)
+
+    assert runtime.run(part()) == b"\x01" * 20
+    assert len(files(runtime)) == 1
+
+
+def test_a_start_finds_an_empty_folder(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime), Loads()
+    read(runtime, cache, loads, 1)
+    again = cache_of(runtime)
+    assert files(runtime) == []
+    assert not again.is_here(key(1))
+
+
+def test_a_full_disk_costs_the_cache_and_no_reader(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime), Loads()
+    runtime.disk.room = 0
+    assert read(runtime, cache, loads, 1) == b"\x01" * 100
+    assert (cache.size_bytes, files(runtime)) == (0, [])
+
+
+def test_a_file_that_somebody_removed_is_brought_again(runtime: FakeRuntime) -> None:
+    cache, loads = cache_of(runtime), Loads()
+    read(runtime, cache, loads, 1)
+    for name in files(runtime):
+        runtime.files.unlink(f"/data/{FOLDER}/{name}")
+    assert read(runtime, cache, loads, 1) == b"\x01" * 100
+    assert (loads.asked, cache.size_bytes) == ([1, 1], 100)
