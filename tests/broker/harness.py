@@ -11,6 +11,7 @@ import msgspec
 
 from blumfeld.broker.broker import Broker
 from blumfeld.broker.composition import BrokerComposition
+from blumfeld.broker.replicas.partition import Partition
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.runtime.coordinator import gather
 from blumfeld.spi.cluster import (
@@ -24,6 +25,7 @@ from blumfeld.spi.cluster import (
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.consensus import Controller, ImageListener, OnBehalf, Quorum, ReplicaDriver
 from blumfeld.spi.parts import Parts, join, release
+from blumfeld.spi.replication import LeaderReplica
 from blumfeld.spi.security import Authorizer
 from blumfeld.spi.storage import LogStorage, TopicPartition
 from blumfeld.spi.transport import Exchange, Listener
@@ -49,15 +51,48 @@ from blumfeld.wire.messages.create_topics import (
     CreateTopicsRequest,
     CreateTopicsResponse,
 )
+from blumfeld.wire.messages.produce import PartitionProduceResponse
 from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from blumfeld_replication_isr.replication import IsrReplication
+from tests.broker.batches import batch, produce
 from tests.broker.plain_storage import PlainLog, PlainStorage
 
 M = TypeVar("M", bound=Message)
 NODE = 1
 LISTENER = Listener(name="PLAINTEXT", kind="broker", host="127.0.0.1", port=9092)
 CONTROLLER_LISTENER = Listener(name="CONTROLLER", kind="controller", host="127.0.0.1", port=9093)
+
+
+def partition_image(
+    index: int = 0,
+    *,
+    replicas: tuple[int, ...] = (NODE,),
+    isr: tuple[int, ...] | None = None,
+    leader: int = NODE,
+    epoch: int = 0,
+    partition_epoch: int = 1,
+    directories: tuple[bytes, ...] = (),
+) -> PartitionImage:
+    """A partition as the controller decided on it. Every replica is in sync unless ``isr`` says otherwise."""
+    return PartitionImage(
+        partition=index,
+        replicas=replicas,
+        isr=replicas if isr is None else isr,
+        leader=leader,
+        leader_epoch=epoch,
+        partition_epoch=partition_epoch,
+        directories=directories,
+    )
+
+
+def failing(error: BaseException) -> Callable[..., Any]:
+    """Returns a function that raises the error, whatever its arguments are."""
+
+    def fail(*_: object, **__: object) -> Any:
+        raise error
+
+    return fail
 
 
 class FakeImage:
@@ -101,6 +136,10 @@ class FakeMetadata:
         """For each command its client, and in the next list whether it waits for the image."""
         self.waited_for_image: list[bool] = []
         self.refuse: ErrorCode | None = None
+        self.answers: dict[type[Message], Callable[[Any], Message | None]] = {}
+        """What the controller decides on commands of these kinds; ``None`` leaves the usual answer."""
+        self.held: list[Completion[Message]] | None = None
+        """With a list, the answers wait in it for the test to complete them."""
         self.new_directory: bytes | None = None
         """Where replicas of new topics lie, as far as the controller knows; ``None``: it keeps no directories."""
         self._listeners: list[ImageListener] = []
@@ -158,14 +197,27 @@ class FakeMetadata:
         self.on_behalf.append(how.get("on_behalf"))
         self.waited_for_image.append(how.get("wait_image", True))
         answered: Completion[Message] = Completion()
-        if self.refuse is not None:
+        if self.held is not None:
+            self.held.append(answered)
+        elif self.refuse is not None:
             code, self.refuse = self.refuse, None
             answered.fail(BrokerError(code))
         else:
-            answered.complete(self._decide(command))
+            try:
+                answered.complete(self._decide(command))
+            except BrokerError as error:
+                answered.fail(error)
         return answered
 
+    def sent(self, kind: type[M]) -> list[M]:
+        """The commands of one kind that the broker has sent."""
+        return [command for command in self.commands if isinstance(command, kind)]
+
     def _decide(self, command: Message) -> Message:
+        answer = self.answers.get(type(command), lambda _: None)(command)
+        return answer or self._usual_answer(command)
+
+    def _usual_answer(self, command: Message) -> Message:
         match command:
             case BrokerRegistrationRequest():
                 endpoints = tuple(Endpoint(e.name, e.host, e.port) for e in command.listeners)
@@ -253,6 +305,28 @@ class FakeMetadata:
         )
         self.image.topics[name] = topic
         self.tell(ImageDelta(partitions_changed=((topic, image),)))
+
+
+class Permissions:
+    """``Authorizer`` that allows what ``allows`` says of (operation, resource type, name), by default nothing. It keeps
+    what it was asked."""
+
+    def __init__(self, allows: Callable[[str, str, str], bool] = lambda *_: False) -> None:
+        self.allows = allows
+        self.asked: list[tuple[str, str, str]] = []
+
+    def authorize(self, principal: object, host: str, operation: str, resource_type: str, name: str) -> bool:
+        self.asked.append((operation, resource_type, name))
+        return self.allows(operation, resource_type, name)
+
+
+class Succeeding:
+    """``AppendWaiter`` of an append that must succeed."""
+
+    commit_wait_ms = None
+
+    def appended(self, code: ErrorCode) -> None:
+        assert code == ErrorCode.NONE
 
 
 class Announced:
@@ -422,14 +496,60 @@ class BrokerHarness:
         self.broker.connection_handler(listener.kind).opened(cast("Any", connection))
         return connection
 
+    def restarted(self, *, clean: bool = True) -> BrokerHarness:
+        """Stop or, if that isn't ``clean``, kill the broker. Returns the next process on its storage and cluster."""
+        if clean:
+            self.stop()
+        self.storage.watcher = None
+        again = BrokerHarness(storage=self.storage, start=False)
+        again.metadata.image = self.metadata.image
+        again.start()
+        return again
+
     def create_topic(self, name: str, partitions: int = 1, **configs: str) -> bytes:
         dotted = {key.replace("_", "."): value for key, value in configs.items()}
         topic_id = self.metadata.create_topic(name, partitions, dotted)
         self.runtime.run_turn()
         return topic_id
 
+    def change_partition(self, topic: str = "t", index: int = 0, **changes: Any) -> None:
+        """The image has :func:`partition_image` with these changes from now on."""
+        self.metadata.change_partition(topic, partition_image(index, **changes))
+
     def log_of(self, topic: str, partition: int = 0) -> PlainLog:
         return self.storage.logs[TopicPartition(topic, partition)]
+
+    def hosted(self, topic: str = "t", index: int = 0) -> Partition:
+        """The partition, which must be hosted here."""
+        partition = self.broker.partitions.find(topic, index)
+        assert partition is not None
+        return partition
+
+    def leader(self, topic: str = "t", index: int = 0) -> LeaderReplica:
+        """The leader's side of a partition, which must be led here."""
+        leader = self.hosted(topic, index).leader
+        assert leader is not None
+        return leader
+
+    def gauge(self, name: str) -> Any:
+        """The value of the gauge ``blumfeld_NAME``."""
+        return next(metric.read() for metric in self.broker.gauges() if metric.name == f"blumfeld_{name}")
+
+    def produce_batch(
+        self,
+        data: bytes | bytearray | None = None,
+        *,
+        version: int = 9,
+        client_id: str = "test",
+        **request: Any,
+    ) -> PartitionProduceResponse:
+        """Produce a batch, ``batch()`` if none is given; returns the partition's part of the answer."""
+        answer = self.ask(produce(batch() if data is None else data, **request), version, client_id)
+        return cast("PartitionProduceResponse", answer.responses[0].partition_responses[0])
+
+    def produced(self, data: bytes | bytearray | None = None, **how: Any) -> ErrorCode:
+        """As :meth:`produce_batch`; returns the error code."""
+        return ErrorCode(self.produce_batch(data, **how).error_code)
 
     def frame(self, request: Message, version: int, client_id: str = "test") -> bytearray:
         self._correlation_id += 1

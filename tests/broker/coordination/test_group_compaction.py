@@ -12,7 +12,6 @@ from blumfeld.broker.upkeep.cleaner_choice import with_segments
 from blumfeld.config.values import BrokerConfig
 from blumfeld.coordinator.groups.shard import GroupsShard
 from blumfeld.spi.internal_topics import OFFSETS_TOPIC
-from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.messages.delete_groups import DeleteGroupsRequest
 from blumfeld.wire.messages.find_coordinator import FindCoordinatorRequest
 from blumfeld.wire.messages.leave_group import LeaveGroupRequest, MemberIdentity
@@ -41,15 +40,11 @@ from blumfeld_storage_memory import MemoryStorage
 from tests.broker.coordination.test_group_coordination import join_request
 from tests.broker.fake_transactions import FakeTransactions
 from tests.broker.harness import BrokerHarness
-from tests.broker.upkeep.test_cleaner import BACKOFF_MS, hosted
+from tests.broker.upkeep.test_cleaner import BACKOFF_MS
 from tests.everyday import first
 
 GROUPS = ("a", "b", "c")
 PRODUCERS = (71, 72)
-
-
-def make_storage(runtime: Runtime) -> MemoryStorage:
-    return MemoryStorage(runtime)
 
 
 class Compacted(BrokerHarness):
@@ -60,7 +55,7 @@ class Compacted(BrokerHarness):
             {"group.initial.rebalance.delay.ms": 0},
             group_protocols=[ClassicGroupProtocol()],
             transactions=FakeTransactions(),
-            make_storage=make_storage,
+            make_storage=MemoryStorage,
         )
         self.create_topic(OFFSETS_TOPIC, 1, cleanup_policy="compact", delete_retention_ms="1", **DIRTY)
         self.create_topic("t", 4)
@@ -78,8 +73,7 @@ class Compacted(BrokerHarness):
         """A shard built from what the log has now."""
         groups = self.broker.groups
         assert groups is not None
-        partition = hosted(self, OFFSETS_TOPIC)
-        groups.coordinator.elected(0, PartitionCoordinatorLog(partition, self.runtime))
+        groups.coordinator.elected(0, PartitionCoordinatorLog(self.hosted(OFFSETS_TOPIC), self.runtime))
         self.runtime.run_turn()
         return self.shard
 
@@ -103,7 +97,7 @@ class Compacted(BrokerHarness):
 
     def compact(self) -> None:
         """Seal what there is, and let the cleaner look."""
-        with_segments(hosted(self, OFFSETS_TOPIC)).roll()
+        with_segments(self.hosted(OFFSETS_TOPIC)).roll()
         self.runtime.advance(BACKOFF_MS)
 
 
@@ -157,7 +151,7 @@ def test_what_compaction_leaves_gives_the_same_groups(seed: int) -> None:
     """Commits, transactions that are committed, aborted and open, tombstones; round after round of the cleaner."""
     random = Random(seed)
     broker = Compacted()
-    log = hosted(broker, OFFSETS_TOPIC).log
+    log = broker.hosted(OFFSETS_TOPIC).log
     for _ in range(12):
         for _ in range(random.randrange(5, 30)):
             broker.one_thing(random)

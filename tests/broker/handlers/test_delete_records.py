@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.spi.cluster import BrokerImage, PartitionImage
+from blumfeld.spi.cluster import BrokerImage
 from blumfeld.wire.errors import ErrorCode
 from blumfeld.wire.messages.delete_records import (
     DeleteRecordsPartition,
     DeleteRecordsRequest,
     DeleteRecordsTopic,
 )
-from tests.broker.batches import batch, fetch
-from tests.broker.harness import BrokerHarness, FakeExchange
-from tests.broker.replicas.test_partition import code, hosted
-from tests.broker.upkeep.test_retention import Nobody
+from tests.broker.batches import fetch
+from tests.broker.harness import BrokerHarness, FakeExchange, Succeeding, failing
 from tests.log.batches import data_batch
 
 TO_HIGH_WATERMARK = -1
@@ -25,25 +23,29 @@ def broker() -> BrokerHarness:
     harness = BrokerHarness()
     harness.create_topic("t")
     for _ in range(3):
-        code(harness, batch())
+        harness.produced()
     return harness
+
+
+def deletion(offset: int, topic: str = "t", index: int = 0) -> DeleteRecordsRequest:
+    partitions = [DeleteRecordsPartition(partition_index=index, offset=offset)]
+    return DeleteRecordsRequest(
+        timeout_ms=1000, topics=[DeleteRecordsTopic(name=topic, partitions=partitions)]
+    )
+
+
+def answered(broker: BrokerHarness, exchange: FakeExchange, version: int = 2) -> tuple[ErrorCode, int]:
+    """(error, low watermark)."""
+    (partition,) = broker.response(exchange, deletion(2), version).topics[0].partitions
+    return ErrorCode(partition.error_code), partition.low_watermark
 
 
 def delete(
     broker: BrokerHarness, offset: int, topic: str = "t", index: int = 0, version: int = 2
 ) -> tuple[ErrorCode, int]:
     """(error, low watermark)."""
-    request = DeleteRecordsRequest(
-        timeout_ms=1000,
-        topics=[
-            DeleteRecordsTopic(
-                name=topic, partitions=[DeleteRecordsPartition(partition_index=index, offset=offset)]
-            )
-        ],
-    )
-    (found,) = broker.ask(request, version).topics[0].partitions
-    assert found.partition_index == index
-    return ErrorCode(found.error_code), found.low_watermark
+    exchange = broker.send(deletion(offset, topic, index), version)
+    return answered(broker, exchange, version)
 
 
 @pytest.mark.parametrize("version", [0, 1, 2])
@@ -51,7 +53,7 @@ def test_the_log_starts_where_it_was_asked_to(broker: BrokerHarness, version: in
     assert delete(broker, 2, version=version) == (ErrorCode.NONE, 2)
     answer = broker.ask(fetch(1), 12)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.OFFSET_OUT_OF_RANGE
-    assert list(hosted(broker).state.epochs.entries) == [(0, 2)]
+    assert list(broker.hosted().state.epochs.entries) == [(0, 2)]
 
 
 def test_minus_one_is_the_high_watermark(broker: BrokerHarness) -> None:
@@ -93,19 +95,16 @@ def test_internal_topics_refuse_and_unknown_ones_are_unknown(broker: BrokerHarne
 
 
 def test_a_log_that_fails_takes_its_partition_offline(broker: BrokerHarness) -> None:
-    def refuse(offset: int) -> None:
-        raise OSError("input/output error")
-
-    broker.log_of("t").advance_log_start = refuse  # type: ignore[method-assign]
+    broker.log_of("t").advance_log_start = failing(OSError("input/output error"))  # type: ignore[method-assign]
     assert delete(broker, 1) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert hosted(broker).closed == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.hosted().closed == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_an_open_transaction_below_the_start_does_not_hold_readers_below_it(broker: BrokerHarness) -> None:
     """The last stable offset is never below the log start."""
-    partition = hosted(broker)
-    partition.place(data_batch(0, 9, 0, 0, transactional=True), 0, Nobody())
-    code(broker, batch())
+    partition = broker.hosted()
+    partition.place(data_batch(0, 9, 0, 0, transactional=True), 0, Succeeding())
+    broker.produced()
     assert partition.readable_ends() == (5, 3)
     delete(broker, 4)
     assert partition.readable_ends() == (5, 4)
@@ -118,61 +117,43 @@ def replicated() -> BrokerHarness:
     harness.metadata.image.brokers[2] = BrokerImage(
         broker_id=2, epoch=5, incarnation_id=b"2" * 16, endpoints=()
     )
-    harness.metadata.change_partition(
-        "t",
-        PartitionImage(partition=0, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=0, partition_epoch=1),
-    )
+    harness.change_partition(replicas=(1, 2))
     for _ in range(3):
-        code(harness, batch())
+        harness.produced()
     fetched(harness, 3, 0)
     return harness
 
 
 def fetched(broker: BrokerHarness, offset: int, log_start_offset: int) -> None:
-    leader = hosted(broker).leader
-    assert leader is not None
-    assert leader.follower_fetched(2, 5, offset, log_start_offset) == ErrorCode.NONE
+    assert broker.leader().follower_fetched(2, 5, offset, log_start_offset) == ErrorCode.NONE
     broker.runtime.run_turn()
-
-
-def asked(offset: int) -> DeleteRecordsRequest:
-    partitions = [DeleteRecordsPartition(partition_index=0, offset=offset)]
-    return DeleteRecordsRequest(timeout_ms=1000, topics=[DeleteRecordsTopic(name="t", partitions=partitions)])
-
-
-def answered(broker: BrokerHarness, exchange: FakeExchange) -> tuple[ErrorCode, int]:
-    (found,) = broker.response(exchange, asked(2), 2).topics[0].partitions
-    return ErrorCode(found.error_code), found.low_watermark
 
 
 def test_the_answer_waits_for_the_followers() -> None:
     broker = replicated()
-    exchange = broker.send(asked(2), 2)
-    assert hosted(broker).log.log_start_offset == 2
+    exchange = broker.send(deletion(2), 2)
+    assert broker.hosted().log.log_start_offset == 2
     fetched(broker, 3, 1)
     assert not exchange.settled
     fetched(broker, 3, 2)
     assert answered(broker, exchange) == (ErrorCode.NONE, 2)
     assert broker.broker.parking.waiting == 0
-    assert not hosted(broker).watchers.low_watermark
+    assert not broker.hosted().watchers.low_watermark
 
 
 def test_a_follower_that_does_not_delete_is_waited_for_until_the_time_is_up() -> None:
     broker = replicated()
-    exchange = broker.send(asked(2), 2)
+    exchange = broker.send(deletion(2), 2)
     broker.runtime.advance(1_001)
     assert answered(broker, exchange) == (ErrorCode.REQUEST_TIMED_OUT, 0)
-    assert not hosted(broker).watchers.low_watermark
+    assert not broker.hosted().watchers.low_watermark
     fetched(broker, 3, 2)
 
 
 def test_who_waits_for_followers_is_told_when_leadership_goes() -> None:
     broker = replicated()
-    exchange = broker.send(asked(2), 2)
-    gone = PartitionImage(
-        partition=0, replicas=(1, 2), isr=(1, 2), leader=-1, leader_epoch=1, partition_epoch=2
-    )
-    broker.metadata.change_partition("t", gone)
+    exchange = broker.send(deletion(2), 2)
+    broker.change_partition(replicas=(1, 2), leader=-1, epoch=1, partition_epoch=2)
     broker.runtime.run_turn()
     assert answered(broker, exchange) == (ErrorCode.NOT_LEADER_OR_FOLLOWER, -1)
 

@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import pytest
 
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.compaction import AbortedTransaction
+from blumfeld.spi.completion import Completion
 from blumfeld.spi.storage import LogRead
 from blumfeld.wire.batches.record_batch import RecordBatch, split_batches
 from blumfeld.wire.errors import ErrorCode
@@ -22,7 +22,7 @@ from blumfeld.wire.messages.fetch import (
     ReplicaState,
 )
 from tests.broker.batches import batch, fetch, produce
-from tests.broker.harness import BrokerHarness
+from tests.broker.harness import BrokerHarness, Succeeding
 
 VERSIONS = range(4, 19)
 
@@ -44,7 +44,7 @@ def data_of(answer: FetchResponse) -> PartitionData:
     return topic.partitions[0]
 
 
-def one(broker: BrokerHarness, request: FetchRequest, version: int = 12) -> PartitionData:
+def answered(broker: BrokerHarness, request: FetchRequest, version: int = 12) -> PartitionData:
     return data_of(broker.ask(request, version))
 
 
@@ -54,10 +54,10 @@ def offsets(data: PartitionData) -> list[int]:
 
 
 def code(broker: BrokerHarness, request: FetchRequest, version: int = 12) -> ErrorCode:
-    return ErrorCode(one(broker, request, version).error_code)
+    return ErrorCode(answered(broker, request, version).error_code)
 
 
-def asked(**values: Any) -> FetchRequest:
+def fetch_with(**values: Any) -> FetchRequest:
     return FetchRequest(
         min_bytes=1,
         topics=[FetchTopic(topic="t", partitions=[FetchPartition(partition_max_bytes=1 << 20, **values)])],
@@ -67,7 +67,7 @@ def asked(**values: Any) -> FetchRequest:
 @pytest.mark.parametrize("version", VERSIONS)
 def test_batches_come_back_in_every_version(broker: BrokerHarness, version: int) -> None:
     fill(broker, 3)
-    data = one(broker, fetch(1, topic_id=broker.metadata.image.topics["t"].topic_id), version)
+    data = answered(broker, fetch(1, topic_id=broker.metadata.image.topics["t"].topic_id), version)
     assert offsets(data) == [1, 2]
     assert (data.high_watermark, data.last_stable_offset, data.error_code) == (3, 3, 0)
     assert data.log_start_offset == (0 if version >= 5 else -1)
@@ -77,12 +77,12 @@ def test_batches_come_back_in_every_version(broker: BrokerHarness, version: int)
 
 def test_an_offset_inside_a_batch_gives_the_whole_batch(broker: BrokerHarness) -> None:
     broker.ask(produce(batch(b"a", b"b", b"c")), 9)
-    assert offsets(one(broker, fetch(2))) == [0]
+    assert offsets(answered(broker, fetch(2))) == [0]
 
 
 def test_nothing_new_is_empty_not_null_and_no_error(broker: BrokerHarness) -> None:
     fill(broker)
-    data = one(broker, fetch(1))
+    data = answered(broker, fetch(1))
     assert (data.error_code, bytes(data.records)) == (0, b"")  # type: ignore[arg-type]
 
 
@@ -90,8 +90,8 @@ def test_limits_are_soft_for_the_first_batch_only(broker: BrokerHarness) -> None
     fill(broker, 3)
     fill(broker, 2, partition=1)
     size = len(batch())
-    assert offsets(one(broker, fetch(0, partition_bytes_max=1))) == [0]
-    assert offsets(one(broker, fetch(0, partition_bytes_max=2 * size))) == [0, 1]
+    assert offsets(answered(broker, fetch(0, partition_bytes_max=1))) == [0]
+    assert offsets(answered(broker, fetch(0, partition_bytes_max=2 * size))) == [0, 1]
     answer = broker.ask(fetch(0, partitions=(0, 1), max_bytes=1), 12)
     assert [offsets(p) for p in answer.responses[0].partitions] == [[0], []]
     answer = broker.ask(fetch(0, partitions=(0, 1), max_bytes=4 * size), 12)
@@ -103,16 +103,7 @@ def test_the_brokers_own_limit_counts_too() -> None:
     broker.create_topic("t")
     for _ in range(3):
         broker.ask(produce(batch(bytes(500))), 9)
-    assert offsets(one(broker, fetch(0))) == [0]
-
-
-class Unheard:
-    """An ``AppendWaiter`` that nobody asks."""
-
-    commit_wait_ms = None
-
-    def appended(self, code: ErrorCode) -> None:
-        assert code == ErrorCode.NONE
+    assert offsets(answered(broker, fetch(0))) == [0]
 
 
 # Waiting
@@ -163,12 +154,8 @@ def test_an_error_does_not_wait(broker: BrokerHarness) -> None:
 
 def test_a_waiting_fetch_is_told_when_leadership_goes(broker: BrokerHarness) -> None:
     request = fetch(0, max_wait_ms=60_000)
-    waiting = broker.send(request, 16)
     waiting = broker.send(request, 12)
-    broker.metadata.change_partition(
-        "t",
-        PartitionImage(partition=0, replicas=(1,), isr=(1,), leader=-1, leader_epoch=1, partition_epoch=1),
-    )
+    broker.change_partition(leader=-1, epoch=1)
     broker.runtime.run_turn()
     data = data_of(broker.response(waiting, request, 12))
     assert data.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -176,37 +163,23 @@ def test_a_waiting_fetch_is_told_when_leadership_goes(broker: BrokerHarness) -> 
 
 
 def test_consumers_see_nothing_above_the_high_watermark(broker: BrokerHarness) -> None:
-    broker.metadata.change_partition(
-        "t",
-        PartitionImage(partition=0, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=0, partition_epoch=1),
-    )
+    broker.change_partition(replicas=(1, 2))
     fill(broker)
-    data = one(broker, fetch(1))
+    data = answered(broker, fetch(1))
     assert (data.error_code, data.high_watermark, offsets(data)) == (0, 0, [])
-    assert offsets(one(broker, fetch(0))) == []
+    assert offsets(answered(broker, fetch(0))) == []
 
 
 def test_a_follower_reads_to_the_log_end_and_moves_the_high_watermark(broker: BrokerHarness) -> None:
-    broker.metadata.change_partition(
-        "t",
-        PartitionImage(partition=0, replicas=(1, 2), isr=(1, 2), leader=1, leader_epoch=0, partition_epoch=1),
-    )
+    broker.change_partition(replicas=(1, 2))
     fill(broker)
     consumer = fetch(0, max_wait_ms=60_000)
     waiting = broker.send(consumer, 12)
-    assert offsets(
-        one(
-            broker,
-            fetch(
-                0,
-                replica_state=ReplicaState(replica_id=2, replica_epoch=5),
-                topic_id=broker.metadata.image.topics["t"].topic_id,
-            ),
-            17,
-        )
-    ) == [0]
+    topic_id = broker.metadata.image.topics["t"].topic_id
+    follower = fetch(0, replica_state=ReplicaState(replica_id=2, replica_epoch=5), topic_id=topic_id)
+    assert offsets(answered(broker, follower, 17)) == [0]
     assert not waiting.settled
-    assert one(broker, fetch(1, replica_id=2)).high_watermark == 1
+    assert answered(broker, fetch(1, replica_id=2)).high_watermark == 1
     assert offsets(data_of(broker.response(waiting, consumer, 12))) == [0]
     stranger = fetch(1, replica_id=7)
     assert code(broker, stranger) == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -218,10 +191,8 @@ def test_a_follower_reads_to_the_log_end_and_moves_the_high_watermark(broker: Br
 def test_offsets_outside_of_the_log(broker: BrokerHarness) -> None:
     fill(broker, 3)
     assert code(broker, fetch(4)) == ErrorCode.OFFSET_OUT_OF_RANGE
-    partition = broker.broker.partitions.find("t", 0)
-    assert partition is not None
-    partition.advance_log_start(2)
-    data = one(broker, fetch(1))
+    broker.hosted().advance_log_start(2)
+    data = answered(broker, fetch(1))
     assert data.error_code == ErrorCode.OFFSET_OUT_OF_RANGE
     assert (data.high_watermark, data.last_stable_offset, data.log_start_offset) == (-1, -1, -1)
 
@@ -233,33 +204,27 @@ def test_unknown_places(broker: BrokerHarness) -> None:
 
 
 def test_leader_epochs_are_compared(broker: BrokerHarness) -> None:
-    broker.metadata.change_partition(
-        "t",
-        PartitionImage(partition=0, replicas=(1,), isr=(1,), leader=1, leader_epoch=3, partition_epoch=1),
-    )
-    assert code(broker, asked(current_leader_epoch=2)) == ErrorCode.FENCED_LEADER_EPOCH
-    assert code(broker, asked(current_leader_epoch=4)) == ErrorCode.UNKNOWN_LEADER_EPOCH
-    assert code(broker, asked(current_leader_epoch=3)) == ErrorCode.NONE
+    broker.change_partition(epoch=3)
+    assert code(broker, fetch_with(current_leader_epoch=2)) == ErrorCode.FENCED_LEADER_EPOCH
+    assert code(broker, fetch_with(current_leader_epoch=4)) == ErrorCode.UNKNOWN_LEADER_EPOCH
+    assert code(broker, fetch_with(current_leader_epoch=3)) == ErrorCode.NONE
 
 
 def test_histories_that_part_are_told(broker: BrokerHarness) -> None:
     fill(broker, 2)
-    image = PartitionImage(partition=0, replicas=(1,), isr=(1,), leader=1, leader_epoch=3, partition_epoch=1)
-    broker.metadata.change_partition("t", image)
+    broker.change_partition(epoch=3)
     fill(broker, 2)
-    data = one(broker, asked(fetch_offset=3, last_fetched_epoch=0))
+    data = answered(broker, fetch_with(fetch_offset=3, last_fetched_epoch=0))
     assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
     assert offsets(data) == []
-    data = one(broker, asked(fetch_offset=3, last_fetched_epoch=2))
+    data = answered(broker, fetch_with(fetch_offset=3, last_fetched_epoch=2))
     assert (data.diverging_epoch.epoch, data.diverging_epoch.end_offset) == (0, 2)
-    assert offsets(one(broker, asked(fetch_offset=2, last_fetched_epoch=0))) == [2, 3]
-    assert code(broker, asked(fetch_offset=3, last_fetched_epoch=9)) == ErrorCode.OFFSET_OUT_OF_RANGE
+    assert offsets(answered(broker, fetch_with(fetch_offset=2, last_fetched_epoch=0))) == [2, 3]
+    assert code(broker, fetch_with(fetch_offset=3, last_fetched_epoch=9)) == ErrorCode.OFFSET_OUT_OF_RANGE
 
 
 def test_an_offline_log_is_told_in_the_words_of_the_version(broker: BrokerHarness) -> None:
-    partition = broker.broker.partitions.find("t", 0)
-    assert partition is not None
-    partition.fail(OSError("gone"))
+    broker.hosted().fail(OSError("gone"))
     assert code(broker, fetch(0), 6) == ErrorCode.KAFKA_STORAGE_ERROR
     assert code(broker, fetch(0), 5) == ErrorCode.NOT_LEADER_OR_FOLLOWER
 
@@ -268,7 +233,7 @@ def test_a_zstd_topic_is_read_by_old_versions_too(broker: BrokerHarness) -> None
     """Kafka 4 doesn't look any more; before it was UNSUPPORTED_COMPRESSION_TYPE below version 10."""
     broker.create_topic("packed", compression_type="zstd")
     fill(broker, topic="packed")
-    assert offsets(one(broker, fetch(0, topic="packed"), 4)) == [0]
+    assert offsets(answered(broker, fetch(0, topic="packed"), 4)) == [0]
 
 
 def test_a_cold_read_is_waited_for_and_may_fail(broker: BrokerHarness) -> None:
@@ -286,29 +251,25 @@ def test_a_cold_read_is_waited_for_and_may_fail(broker: BrokerHarness) -> None:
 
 def test_read_committed_is_told_of_aborted_transactions(broker: BrokerHarness) -> None:
     fill(broker, 3)
-    partition = broker.broker.partitions.find("t", 0)
-    assert partition is not None
-    partition.state.aborted.append(AbortedTransaction(77, 0, 1, 2))
-    data = one(broker, fetch(0, isolation_level=1))
+    broker.hosted().state.aborted.append(AbortedTransaction(77, 0, 1, 2))
+    data = answered(broker, fetch(0, isolation_level=1))
     assert data.aborted_transactions is not None
     assert [(a.producer_id, a.first_offset) for a in data.aborted_transactions] == [(77, 0)]
-    assert one(broker, fetch(3, isolation_level=1)).aborted_transactions == []
-    assert one(broker, fetch(0)).aborted_transactions is None
+    assert answered(broker, fetch(3, isolation_level=1)).aborted_transactions == []
+    assert answered(broker, fetch(0)).aborted_transactions is None
 
 
-def two_reads(broker: BrokerHarness) -> tuple[FetchRequest, Any]:
+def two_reads(broker: BrokerHarness) -> tuple[FetchRequest, list[Completion[LogRead]]]:
     """A committed reader's fetch of two partitions, whose second one waits for cold bytes. The first has an aborted
     transaction."""
     for partition in (0, 1):
         fill(broker, partition=partition)
-    found = broker.broker.partitions.find("t", 0)
-    assert found is not None
-    found.state.aborted.append(AbortedTransaction(77, 0, 0, 1))
-    broker.log_of("t", 1).cold = []
-    return fetch(0, partitions=(0, 1), isolation_level=1), found
+    broker.hosted().state.aborted.append(AbortedTransaction(77, 0, 0, 1))
+    cold = broker.log_of("t", 1).cold = []
+    return fetch(0, partitions=(0, 1), isolation_level=1), cold
 
 
-def told(data: PartitionData) -> list[tuple[int, int]]:
+def aborted_in(data: PartitionData) -> list[tuple[int, int]]:
     return [(a.producer_id, a.first_offset) for a in data.aborted_transactions or ()]
 
 
@@ -316,14 +277,13 @@ def test_aborted_transactions_are_those_of_the_bytes_also_if_their_segment_is_dr
     broker: BrokerHarness,
 ) -> None:
     """While the answer waits for another partition. The bytes are sent all the same: the region keeps its file."""
-    request, partition = two_reads(broker)
+    request, cold = two_reads(broker)
     waiting = broker.send(request, 12)
-    partition.state.aborted.drop_below(1)
-    [cold] = cast("Any", broker.log_of("t", 1).cold)
-    cold.complete(LogRead([], 0, 0))
+    broker.hosted().state.aborted.drop_below(1)
+    cold[0].complete(LogRead([], 0, 0))
     first, second = broker.response(waiting, request, 12).responses[0].partitions
-    assert (offsets(first), told(first)) == ([0], [(77, 0)])
-    assert told(second) == []
+    assert (offsets(first), aborted_in(first)) == ([0], [(77, 0)])
+    assert aborted_in(second) == []
 
 
 @pytest.mark.parametrize("partitions", [(1,), (0, 1)], ids=["alone", "beside another"])
@@ -331,29 +291,24 @@ def test_a_cold_read_brings_the_aborted_transactions_of_bytes_that_lie_elsewhere
     broker: BrokerHarness, partitions: tuple[int, ...]
 ) -> None:
     """Before those that the log's own index has when the bytes come."""
-    _, _ = two_reads(broker)
+    _, cold = two_reads(broker)
     request = fetch(0, partitions=partitions, isolation_level=1)
     waiting = broker.send(request, 12)
-    partition = broker.broker.partitions.find("t", 1)
-    assert partition is not None
-    partition.state.aborted.append(AbortedTransaction(79, 0, 1, 2))
-    [cold] = cast("Any", broker.log_of("t", 1).cold)
-    cold.complete(LogRead([bytes(batch())], len(batch()), 1, [AbortedTransaction(78, 0, 0, 1)]))
-    *_, found = broker.response(waiting, request, 12).responses[0].partitions
-    assert told(found) == [(78, 0), (79, 0)]
+    broker.hosted("t", 1).state.aborted.append(AbortedTransaction(79, 0, 1, 2))
+    cold[0].complete(LogRead([bytes(batch())], len(batch()), 1, [AbortedTransaction(78, 0, 0, 1)]))
+    *_, second = broker.response(waiting, request, 12).responses[0].partitions
+    assert aborted_in(second) == [(78, 0), (79, 0)]
 
 
 def test_read_committed_ends_before_an_open_transaction(broker: BrokerHarness) -> None:
     fill(broker)
-    partition = broker.broker.partitions.find("t", 0)
-    assert partition is not None
     transactional = batch(producer_id=77, producer_epoch=0, base_sequence=0, transactional=True)
-    partition.place(RecordBatch(memoryview(transactional)), 1, Unheard())
+    broker.hosted().place(RecordBatch(memoryview(transactional)), 1, Succeeding())
     broker.runtime.run_turn()
     fill(broker)
-    data = one(broker, fetch(0, isolation_level=1))
+    data = answered(broker, fetch(0, isolation_level=1))
     assert (offsets(data), data.high_watermark, data.last_stable_offset) == ([0], 3, 1)
-    assert offsets(one(broker, fetch(0))) == [0, 1, 2]
+    assert offsets(answered(broker, fetch(0))) == [0, 1, 2]
 
 
 # Files
@@ -526,9 +481,7 @@ def test_a_late_answer_puts_no_forgotten_request_back_into_its_session(broker: B
 def test_an_error_is_told_each_time(broker: BrokerHarness) -> None:
     client = Client(broker)
     client.fetch(0)
-    partition = broker.broker.partitions.find("t", 0)
-    assert partition is not None
-    partition.fail(OSError("gone"))
+    broker.hosted().fail(OSError("gone"))
     assert client.fetch() == [(0, [])]
     assert client.fetch() == [(0, [])]
 
@@ -562,9 +515,7 @@ def test_who_has_gone_waits_no_longer(broker: BrokerHarness) -> None:
     assert (waiting.settled, parking.waiting) == (False, 2)
     broker.broker.connection_handler("broker").closed(cast("Any", connection), "reset")
     assert (waiting.settled, other.settled, parking.waiting) == (True, False, 1)
-    partition = broker.broker.partitions.find("t", 0)
-    assert partition is not None
-    assert len(partition.watchers.committed_end) == 1, "only the other one watches on"
+    assert len(broker.hosted().watchers.committed_end) == 1, "only the other one watches on"
 
 
 def test_who_goes_after_an_answer_has_nothing_to_forget(broker: BrokerHarness) -> None:

@@ -9,7 +9,6 @@ import pytest
 
 from blumfeld.broker.produce.straight import StraightProduce
 from blumfeld.broker.serving.dispatch import Route
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.transport import Exchange
 from blumfeld.wire.batches.builder import build_batch
 from blumfeld.wire.batches.control_records import build_transaction_marker
@@ -21,12 +20,11 @@ from blumfeld.wire.messages.produce import (
     PartitionProduceData,
     PartitionProduceResponse,
     ProduceRequest,
-    TopicProduceData,
 )
 from blumfeld_kit.fakes.runtime import EPOCH_MS
 from tests.broker.batches import batch, produce
 from tests.broker.fake_transactions import FakeTransactions
-from tests.broker.harness import BrokerHarness, FakeExchange
+from tests.broker.harness import BrokerHarness, FakeExchange, Succeeding
 
 VERSIONS = range(3, 14)
 
@@ -38,34 +36,12 @@ def broker() -> BrokerHarness:
     return harness
 
 
-def one(
-    broker: BrokerHarness, request: ProduceRequest, version: int = 9, **send: Any
+def answer_of(
+    broker: BrokerHarness, request: ProduceRequest, version: int = 9, exchange: FakeExchange | None = None
 ) -> PartitionProduceResponse:
-    answer = broker.ask(request, version, **send)
+    """The answer of the first partition; to a request that was sent before, if its exchange is given."""
+    answer = broker.response(exchange or broker.send(request, version), request, version)
     return cast("PartitionProduceResponse", answer.responses[0].partition_responses[0])
-
-
-def code(broker: BrokerHarness, request: ProduceRequest, version: int = 9, **send: Any) -> ErrorCode:
-    return ErrorCode(one(broker, request, version, **send).error_code)
-
-
-def alone(
-    index: int = 0,
-    *,
-    isr: tuple[int, ...] = (1,),
-    replicas: tuple[int, ...] = (1,),
-    leader: int = 1,
-    leader_epoch: int = 0,
-    partition_epoch: int = 1,
-) -> PartitionImage:
-    return PartitionImage(
-        partition=index,
-        replicas=replicas,
-        isr=isr,
-        leader=leader,
-        leader_epoch=leader_epoch,
-        partition_epoch=partition_epoch,
-    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -74,24 +50,17 @@ def test_batches_get_consecutive_offsets_in_every_version(
     broker: BrokerHarness, version: int, acks: int
 ) -> None:
     topic_id = broker.metadata.image.topics["t"].topic_id
-    first = one(broker, produce(batch(b"a", b"b"), topic_id=topic_id, acks=acks), version)
-    second = one(broker, produce(batch(), topic_id=topic_id, acks=acks), version)
+    first = broker.produce_batch(batch(b"a", b"b"), topic_id=topic_id, acks=acks, version=version)
+    second = broker.produce_batch(topic_id=topic_id, acks=acks, version=version)
     assert (first.error_code, first.base_offset, second.base_offset) == (0, 0, 2)
     assert first.log_append_time_ms == -1
     assert first.log_start_offset == (0 if version >= 5 else -1)
 
 
 def test_several_partitions_are_answered_each(broker: BrokerHarness) -> None:
-    request = ProduceRequest(
-        acks=-1,
-        timeout_ms=1000,
-        topic_data=[
-            TopicProduceData(
-                name="t", partition_data=[PartitionProduceData(index=i, records=batch()) for i in (0, 1, 2)]
-            ),
-            TopicProduceData(name="missing", partition_data=[PartitionProduceData(index=0, records=batch())]),
-        ],
-    )
+    request = produce(batch(), acks=-1)
+    request.topic_data[0].partition_data += [PartitionProduceData(index=i, records=batch()) for i in (1, 2)]
+    request.topic_data += produce(batch(), topic="missing").topic_data
     answer = broker.ask(request, 9)
     codes = [[p.error_code for p in topic.partition_responses] for topic in answer.responses]
     assert codes == [[0, 0, 3], [3]]
@@ -136,7 +105,7 @@ def test_acks_0_with_an_error_closes_the_connection(broker: BrokerHarness) -> No
 
 @pytest.mark.parametrize("acks", [2, -2, 32767])
 def test_other_acks_are_refused(broker: BrokerHarness, acks: int) -> None:
-    assert code(broker, produce(batch(), acks=acks)) == ErrorCode.INVALID_REQUIRED_ACKS
+    assert broker.produced(acks=acks) == ErrorCode.INVALID_REQUIRED_ACKS
 
 
 def control() -> bytearray:
@@ -194,7 +163,7 @@ REFUSED: list[tuple[Callable[[], bytearray | None], ErrorCode]] = [
 def test_a_batch_that_breaks_a_rule_is_refused_and_nothing_is_placed(
     broker: BrokerHarness, make: Callable[[], bytearray | None], expected: ErrorCode
 ) -> None:
-    answer = one(broker, produce(make()))
+    answer = answer_of(broker, produce(make()))
     assert ErrorCode(answer.error_code) == expected
     assert (answer.base_offset, answer.log_append_time_ms) == (-1, -1)
     assert broker.log_of("t").placed_end_offset == 0
@@ -208,79 +177,66 @@ def test_the_log_start_is_told_when_the_log_did_not_refuse(
     broker: BrokerHarness, make: Callable[[], bytearray], start: int
 ) -> None:
     """As Apache Kafka 4.3.1 answers."""
-    assert one(broker, produce(make())).log_start_offset == start
+    assert answer_of(broker, produce(make())).log_start_offset == start
 
 
 def test_the_beginning_of_a_second_batch_is_ignored(broker: BrokerHarness) -> None:
-    assert code(broker, produce(batch() + batch()[:30])) == ErrorCode.NONE
+    assert broker.produced(batch() + batch()[:30]) == ErrorCode.NONE
     assert broker.log_of("t").written_end_offset == 1
 
 
 def test_the_message_says_what_is_wrong(broker: BrokerHarness) -> None:
-    answer = one(broker, produce(wrong_count()), 8)
+    answer = broker.produce_batch(wrong_count(), version=8)
     assert answer.error_message == "2 records, where the offsets leave room for 6"
 
 
 def test_zstd_needs_version_7(broker: BrokerHarness) -> None:
     data = batch(codec=Codec.ZSTD)
-    assert code(broker, produce(data), 6) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
-    assert code(broker, produce(data), 7) == ErrorCode.NONE
+    assert broker.produced(data, version=6) == ErrorCode.UNSUPPORTED_COMPRESSION_TYPE
+    assert broker.produced(data, version=7) == ErrorCode.NONE
 
 
 def test_sizes_are_limited_by_topic(broker: BrokerHarness) -> None:
     broker.create_topic("small", max_message_bytes="100")
     broker.create_topic("short", segment_bytes="1048576")
-    assert code(broker, produce(batch(bytes(200)), topic="small")) == ErrorCode.MESSAGE_TOO_LARGE
+    assert broker.produced(batch(bytes(200)), topic="small") == ErrorCode.MESSAGE_TOO_LARGE
     broker.create_topic("both", segment_bytes="1048576", max_message_bytes="10000000")
-    assert code(broker, produce(batch(bytes(1 << 20)), topic="both")) == ErrorCode.RECORD_LIST_TOO_LARGE
+    assert broker.produced(batch(bytes(1 << 20)), topic="both") == ErrorCode.RECORD_LIST_TOO_LARGE
 
 
 def test_unknown_places(broker: BrokerHarness) -> None:
-    assert code(broker, produce(batch(), topic="no")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert code(broker, produce(batch(), partition=9)) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert code(broker, produce(batch(), topic_id=b"?" * 16), 13) == ErrorCode.UNKNOWN_TOPIC_ID
+    assert broker.produced(topic="no") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.produced(partition=9) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.produced(topic_id=b"?" * 16, version=13) == ErrorCode.UNKNOWN_TOPIC_ID
 
 
 def test_a_transactional_batch_for_another_leader_is_sent_there(broker: BrokerHarness) -> None:
     """The leader may be a broker of Apache Kafka, which has transactions. A refusal would keep the client here."""
-    broker.metadata.change_partition("t", alone(leader=2, leader_epoch=1, replicas=(1, 2), isr=(1, 2)))
-    answer = one(broker, produce(batch(transactional=True)))
+    broker.change_partition(leader=2, epoch=1, replicas=(1, 2))
+    answer = broker.produce_batch(batch(transactional=True))
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    assert (
-        code(broker, produce(batch(transactional=True), topic="no")) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    )
+    assert broker.produced(batch(transactional=True), topic="no") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     assert broker.log_of("t").placed_end_offset == 0
 
 
 def test_internal_topics_are_for_the_admin_client(broker: BrokerHarness) -> None:
-    broker.create_topic("__consumer_offsets")
-    request = produce(batch(), topic="__consumer_offsets")
-    assert code(broker, request) == ErrorCode.INVALID_TOPIC_EXCEPTION
-    assert code(broker, request, client_id="__admin_client") == ErrorCode.NONE
+    topic = "__consumer_offsets"
+    broker.create_topic(topic)
+    assert broker.produced(topic=topic) == ErrorCode.INVALID_TOPIC_EXCEPTION
+    assert broker.produced(topic=topic, client_id="__admin_client") == ErrorCode.NONE
 
 
 def test_two_producers_in_one_request_are_refused(broker: BrokerHarness) -> None:
-    request = ProduceRequest(
-        acks=1,
-        topic_data=[
-            TopicProduceData(
-                name="t",
-                partition_data=[
-                    PartitionProduceData(
-                        index=i, records=batch(producer_id=i + 1, producer_epoch=0, base_sequence=0)
-                    )
-                    for i in (0, 1)
-                ],
-            )
-        ],
-    )
+    first, second = (batch(producer_id=one, producer_epoch=0, base_sequence=0) for one in (1, 2))
+    request = produce(first)
+    request.topic_data[0].partition_data.append(PartitionProduceData(index=1, records=second))
     answer = broker.ask(request, 9).responses[0].partition_responses
     assert [a.error_code for a in answer] == [ErrorCode.INVALID_PRODUCER_ID_MAPPING] * 2
 
 
 def test_log_append_time_is_the_brokers(broker: BrokerHarness) -> None:
     broker.create_topic("stamped", message_timestamp_type="LogAppendTime")
-    answer = one(broker, produce(batch(timestamp=5), topic="stamped"))
+    answer = broker.produce_batch(batch(timestamp=5), topic="stamped")
     now = broker.runtime.now_ms()
     assert answer.log_append_time_ms == now
     (stored,) = broker.log_of("stamped").batches(0)
@@ -290,8 +246,8 @@ def test_log_append_time_is_the_brokers(broker: BrokerHarness) -> None:
 
 def test_a_compacted_topic_wants_keys(broker: BrokerHarness) -> None:
     broker.create_topic("compacted", cleanup_policy="compact")
-    assert code(broker, produce(batch(key=None), topic="compacted")) == ErrorCode.INVALID_RECORD
-    assert code(broker, produce(batch(), topic="compacted")) == ErrorCode.NONE
+    assert broker.produced(batch(key=None), topic="compacted") == ErrorCode.INVALID_RECORD
+    assert broker.produced(topic="compacted") == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("codec", [Codec.NONE, Codec.GZIP])
@@ -308,7 +264,7 @@ def test_records_without_a_key_are_named(broker: BrokerHarness, version: int, co
     )
     request = produce(sent, topic="" if version == 13 else "compacted")
     request.topic_data[0].topic_id = topic_id
-    answer = one(broker, request, version)
+    answer = answer_of(broker, request, version)
     assert (answer.error_code, answer.base_offset, answer.log_start_offset) == (
         ErrorCode.INVALID_RECORD,
         -1,
@@ -325,7 +281,7 @@ def test_of_very_many_records_without_a_key_some_are_named(
 ) -> None:
     monkeypatch.setattr("blumfeld.wire.batches.records.NULL_KEYS_NAMED_MAX", 2)
     broker.create_topic("compacted", cleanup_policy="compact")
-    answer = one(broker, produce(batch(b"a", b"b", b"c", key=None), topic="compacted"))
+    answer = broker.produce_batch(batch(b"a", b"b", b"c", key=None), topic="compacted")
     assert [error.batch_index for error in answer.record_errors] == [0, 1]
     assert answer.error_message == (
         "3 of 3 records have no key, the first is record 0; every record of a compacted topic needs one"
@@ -336,7 +292,7 @@ def test_of_very_many_records_without_a_key_some_are_named(
 def test_a_topic_with_a_codec_recompresses(broker: BrokerHarness, codec: str) -> None:
     broker.create_topic("packed", compression_type=codec)
     data = batch(b"a", b"b", codec=Codec.GZIP, producer_id=5, producer_epoch=1, base_sequence=3)
-    assert code(broker, produce(data, topic="packed")) == ErrorCode.NONE
+    assert broker.produced(data, topic="packed") == ErrorCode.NONE
     (stored,) = broker.log_of("packed").batches(0)
     stored.verify_crc()
     assert stored.codec.name.lower() == codec.replace("uncompressed", "none")
@@ -349,9 +305,9 @@ def idempotent(sequence: int, epoch: int = 0, count: int = 1) -> bytearray:
 
 
 def test_a_retry_gets_the_first_offset_again_and_nothing_is_doubled(broker: BrokerHarness) -> None:
-    one(broker, produce(batch()))
-    first = one(broker, produce(idempotent(0, count=2)))
-    again = one(broker, produce(idempotent(0, count=2)))
+    broker.produce_batch()
+    first = broker.produce_batch(idempotent(0, count=2))
+    again = broker.produce_batch(idempotent(0, count=2))
     assert (first.log_append_time_ms, again.log_append_time_ms) == (-1, EPOCH_MS), "as Kafka does"
     assert (first.base_offset, again.base_offset, again.error_code) == (1, 1, 0)
     assert broker.log_of("t").written_end_offset == 3
@@ -369,10 +325,10 @@ def test_a_retry_in_the_same_turn_waits_for_the_original(broker: BrokerHarness) 
 
 
 def test_sequences_and_epochs_are_held(broker: BrokerHarness) -> None:
-    assert code(broker, produce(idempotent(0, epoch=2))) == ErrorCode.NONE
-    assert code(broker, produce(idempotent(2, epoch=2))) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
-    assert code(broker, produce(idempotent(1, epoch=1))) == ErrorCode.INVALID_PRODUCER_EPOCH
-    assert code(broker, produce(idempotent(1, epoch=2))) == ErrorCode.NONE
+    assert broker.produced(idempotent(0, epoch=2)) == ErrorCode.NONE
+    assert broker.produced(idempotent(2, epoch=2)) == ErrorCode.OUT_OF_ORDER_SEQUENCE_NUMBER
+    assert broker.produced(idempotent(1, epoch=1)) == ErrorCode.INVALID_PRODUCER_EPOCH
+    assert broker.produced(idempotent(1, epoch=2)) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("acks", [1, -1])
@@ -383,80 +339,74 @@ def test_a_failed_write_fails_the_batch_and_all_behind_it(broker: BrokerHarness,
     exchanges = [broker.begin(broker.frame(request, 9)) for request in requests]
     broker.runtime.run_turn()
     for request, exchange in zip(requests, exchanges, strict=True):
-        answer = broker.response(exchange, request, 9).responses[0].partition_responses[0]
+        answer = answer_of(broker, request, 9, exchange)
         assert (answer.error_code, answer.base_offset) == (ErrorCode.KAFKA_STORAGE_ERROR, -1)
-    assert one(broker, produce(idempotent(0), acks=acks)).base_offset == 0
+    assert broker.produce_batch(idempotent(0), acks=acks).base_offset == 0
 
 
 def test_acks_all_is_refused_up_front_under_min_isr(broker: BrokerHarness) -> None:
     broker.create_topic("safe", min_insync_replicas="2")
-    broker.metadata.change_partition("safe", alone(replicas=(1, 2)))
-    assert code(broker, produce(batch(), topic="safe", acks=-1)) == ErrorCode.NOT_ENOUGH_REPLICAS
-    assert code(broker, produce(batch(), topic="safe", acks=1)) == ErrorCode.NONE
+    broker.change_partition("safe", replicas=(1, 2), isr=(1,))
+    assert broker.produced(topic="safe", acks=-1) == ErrorCode.NOT_ENOUGH_REPLICAS
+    assert broker.produced(topic="safe", acks=1) == ErrorCode.NONE
 
 
 def test_min_isr_is_at_most_the_number_of_replicas(broker: BrokerHarness) -> None:
     broker.create_topic("safe", min_insync_replicas="3")
-    assert code(broker, produce(batch(), topic="safe", acks=-1)) == ErrorCode.NONE
+    assert broker.produced(topic="safe", acks=-1) == ErrorCode.NONE
 
 
 @pytest.mark.parametrize("version", [9, 10])
 def test_acks_all_waits_for_the_isr_until_its_timeout(broker: BrokerHarness, version: int) -> None:
-    broker.metadata.change_partition("t", alone(replicas=(1, 2), isr=(1, 2)))
+    broker.change_partition(replicas=(1, 2))
     request = produce(batch(), acks=-1, timeout_ms=500)
     exchange = broker.send(request, version)
     broker.runtime.advance(499)
     assert not exchange.settled
     broker.runtime.advance(2)
-    answer = broker.response(exchange, request, version).responses[0].partition_responses[0]
-    assert answer.error_code == ErrorCode.REQUEST_TIMED_OUT
+    assert answer_of(broker, request, version, exchange).error_code == ErrorCode.REQUEST_TIMED_OUT
     assert broker.broker.parking.counts.waiting == 0
 
 
 def test_acks_all_is_answered_when_the_isr_has_it(broker: BrokerHarness) -> None:
-    broker.metadata.change_partition("t", alone(replicas=(1, 2), isr=(1, 2)))
+    broker.change_partition(replicas=(1, 2))
     exchange = broker.send(produce(batch(), acks=-1), 9)
     assert not exchange.settled
-    partition = broker.broker.partitions.find("t", 0)
-    assert partition is not None
-    assert partition.leader is not None
-    partition.leader.follower_fetched(2, 1, 1, 0)
+    broker.leader().follower_fetched(2, 1, 1, 0)
     broker.runtime.run_turn()
     assert exchange.settled
     assert broker.broker.parking.counts.waiting == 0
 
 
 def test_who_waits_when_leadership_goes_is_told_and_shown_the_leader(broker: BrokerHarness) -> None:
-    broker.metadata.change_partition("t", alone(replicas=(1, 2), isr=(1, 2)))
+    broker.change_partition(replicas=(1, 2))
     request = produce(batch(), acks=-1)
     exchange = broker.send(request, 10)
-    broker.metadata.change_partition("t", alone(leader=-1, leader_epoch=1, partition_epoch=2))
+    broker.change_partition(leader=-1, epoch=1, partition_epoch=2)
     broker.runtime.run_turn()
-    answer = broker.response(exchange, request, 10).responses[0].partition_responses[0]
-    assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
-    answer = one(broker, request, 10)
+    assert answer_of(broker, request, 10, exchange).error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
+    answer = answer_of(broker, request, 10)
     assert answer.error_code == ErrorCode.NOT_LEADER_OR_FOLLOWER
     assert (answer.current_leader.leader_id, answer.current_leader.leader_epoch) == (-1, 1)
 
 
 def test_deletion_of_the_topic_ends_the_wait(broker: BrokerHarness) -> None:
-    broker.metadata.change_partition("t", alone(replicas=(1, 2), isr=(1, 2)))
+    broker.change_partition(replicas=(1, 2))
     request = produce(batch(), acks=-1)
     exchange = broker.send(request, 9)
     broker.metadata.delete_topic("t")
     broker.runtime.run_turn()
-    answer = broker.response(exchange, request, 9).responses[0].partition_responses[0]
-    assert answer.error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
-    assert code(broker, request) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert answer_of(broker, request, 9, exchange).error_code == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.produced(acks=-1) == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 def test_a_long_turn_of_requests_on_a_remembered_prefix_follows_its_partition(broker: BrokerHarness) -> None:
     """A topic that is deleted and made anew is another topic, though requests begin with the same bytes."""
-    assert one(broker, produce(batch())).base_offset == 0
-    assert one(broker, produce(batch())).base_offset == 1
+    assert broker.produce_batch().base_offset == 0
+    assert broker.produce_batch().base_offset == 1
     broker.metadata.delete_topic("t")
     broker.create_topic("t")
-    assert one(broker, produce(batch())).base_offset == 0
+    assert broker.produce_batch().base_offset == 0
 
 
 def both_ways(broker: BrokerHarness, frame: bytearray) -> tuple[bytes | None, bytes | None, bool]:
@@ -519,9 +469,9 @@ def in_transaction(
 ) -> bytearray:
     """A request of a transaction for one partition."""
     topic_id = broker.metadata.image.topics["t"].topic_id
-    request = produce(sent, topic_id=topic_id, partition=1, acks=acks)
-    request.transactional_id = transactional_id
-    return broker.frame(request, version)
+    return broker.frame(
+        produce(sent, topic_id=topic_id, partition=1, acks=acks, transactional_id=transactional_id), version
+    )
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -570,23 +520,6 @@ def test_any_other_batch_of_a_transaction_goes_the_general_way(
     assert alone == (version == 8 and len(transactional_id or "") > 126)
 
 
-@pytest.mark.parametrize("version", [8, 12, 13])
-def test_every_cut_of_a_transactional_request_is_served_alike(
-    transacting: BrokerHarness, version: int
-) -> None:
-    """As of other requests."""
-    broker = transacting
-    broker.send_frame(in_transaction(broker, transactional(0), version))
-    broker.runtime.run_turn()
-    whole = in_transaction(broker, transactional(1), version)
-    for size in range(10, len(whole)):
-        broker.connection.closed = None
-        exchange = broker.send_frame(whole[:size])
-        broker.runtime.run_turn()
-        assert exchange.settled
-        assert exchange.unanswered == (broker.connection.closed is not None)
-
-
 def test_a_transaction_that_has_ended_is_verified_again(transacting: BrokerHarness) -> None:
     """A remembered prefix says nothing of the transaction."""
     broker = transacting
@@ -595,25 +528,14 @@ def test_a_transaction_that_has_ended_is_verified_again(transacting: BrokerHarne
         broker.send_frame(in_transaction(broker, transactional(sequence), 12))
         broker.runtime.run_turn()
     assert len(coordinator.asked) == 1
-    partition = broker.broker.ports.hosted.find("t", 1)
-    assert partition is not None
     marker = build_transaction_marker(
         commit=True, producer_id=7, producer_epoch=0, coordinator_epoch=0, timestamp_ms=EPOCH_MS
     )
-    partition.place(RecordBatch(memoryview(marker)), -1, Ignoring())
+    broker.hosted("t", 1).place(RecordBatch(memoryview(marker)), -1, Succeeding())
     broker.runtime.run_turn()
     broker.send_frame(in_transaction(broker, transactional(2), 12))
     broker.runtime.run_turn()
     assert len(coordinator.asked) == 2
-
-
-class Ignoring:
-    """An ``AppendWaiter`` that nobody asks."""
-
-    commit_wait_ms = None
-
-    def appended(self, code: ErrorCode) -> None:
-        assert not code
 
 
 def _bytes(exchange: FakeExchange) -> bytes | None:
@@ -642,22 +564,31 @@ def test_what_is_refused_is_refused_in_the_same_words(
     assert straight == general
 
 
-@pytest.mark.parametrize("version", [8, 9, 13])
-def test_every_cut_of_a_request_is_served_alike(broker: BrokerHarness, version: int) -> None:
+@pytest.mark.parametrize("version", [8, 9, 12, 13])
+@pytest.mark.parametrize("in_a_transaction", [False, True])
+def test_every_cut_of_a_request_is_served_alike(
+    transacting: BrokerHarness, version: int, in_a_transaction: bool
+) -> None:
     """Cut anywhere, the straight way must not read what isn't there: the general one decides, and closes."""
+    broker = transacting
     topic_id = broker.metadata.image.topics["t"].topic_id
     whole = broker.frame(produce(batch(), topic_id=topic_id), version)
+    if in_a_transaction:
+        broker.send_frame(in_transaction(broker, transactional(0), version))
+        broker.runtime.run_turn()
+        whole = in_transaction(broker, transactional(1), version)
     for size in range(10, len(whole)):
         broker.connection.closed = None
         exchange = broker.send_frame(whole[:size])
+        broker.runtime.run_turn()
         assert exchange.settled
         assert exchange.unanswered == (broker.connection.closed is not None)
 
 
 def test_the_batch_on_disk_is_what_was_sent_but_for_offset_and_epoch(broker: BrokerHarness) -> None:
     sent = batch(b"a", codec=Codec.LZ4)
-    one(broker, produce(batch()))
-    one(broker, produce(bytes(sent)))
+    broker.produce_batch()
+    broker.produce_batch(bytes(sent))
     stored = list(broker.log_of("t").batches(0))[1]
     assert (stored.base_offset, stored.partition_leader_epoch) == (1, 0)
     assert bytes(stored.data[16:]) == bytes(sent[16:])

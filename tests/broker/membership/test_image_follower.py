@@ -6,11 +6,9 @@ from typing import Any
 
 import pytest
 
-from blumfeld.spi.cluster import ImageDelta, PartitionImage, TopicImage
+from blumfeld.spi.cluster import ImageDelta, TopicImage
 from blumfeld.spi.completion import Completion
-from tests.broker.batches import batch
-from tests.broker.harness import BrokerHarness
-from tests.broker.replicas.test_partition import code, hosted, image
+from tests.broker.harness import BrokerHarness, failing, partition_image
 
 PARTITIONS = 12
 
@@ -27,15 +25,7 @@ def changed(broker: BrokerHarness, leader_epoch: int, name: str = "many") -> Ima
     """Every partition of a topic, in this leader epoch."""
     topic = broker.metadata.image.topics[name]
     images = {
-        at: PartitionImage(
-            partition=at,
-            replicas=(1,),
-            isr=(1,),
-            leader=1,
-            leader_epoch=leader_epoch,
-            partition_epoch=leader_epoch,
-        )
-        for at in topic.partitions
+        at: partition_image(at, epoch=leader_epoch, partition_epoch=leader_epoch) for at in topic.partitions
     }
     topic = TopicImage(name=name, topic_id=topic.topic_id, partitions=images)
     broker.metadata.image.topics[name] = topic
@@ -85,7 +75,7 @@ def test_a_topic_is_removed_in_slices(broker: BrokerHarness) -> None:
 def test_requests_are_served_between_two_slices(broker: BrokerHarness) -> None:
     applied = tell(broker, changed(broker, 1))
     assert not applied.done
-    assert code(broker, batch(), topic="many").name == "NONE"
+    assert broker.produced(topic="many").name == "NONE"
 
 
 def test_a_stop_between_two_slices_applies_no_more_and_lets_the_consensus_go_on(
@@ -109,15 +99,11 @@ def test_a_hook_that_raises_holds_up_no_image(
     broker: BrokerHarness, monkeypatch: pytest.MonkeyPatch, hook: str
 ) -> None:
     """The consensus brings the next delta when this one is applied, so the node's metadata would stand still."""
-
-    def fail(**_: Any) -> None:
-        raise RuntimeError("a defect of a plug-in")
-
-    monkeypatch.setattr(broker.hook, hook, fail)
+    monkeypatch.setattr(broker.hook, hook, failing(RuntimeError("a defect of a plug-in")))
     broker.create_topic("t")
-    broker.metadata.change_partition("t", image(3))
-    assert hosted(broker).leader_epoch == 3
-    assert code(broker, batch()).name == "NONE"
+    broker.change_partition(epoch=3)
+    assert broker.hosted().leader_epoch == 3
+    assert broker.produced().name == "NONE"
     broker.metadata.delete_topic("t")
     assert broker.broker._follower.applied().done
     assert ("error", "a hook failed") in [event[:2] for event in broker.log.events]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import msgspec
 import pytest
 
@@ -14,12 +12,10 @@ from blumfeld.spi.storage import TopicPartition
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from blumfeld.wire.messages.assign_replicas_to_dirs import AssignReplicasToDirsRequest, RequestTopicData
 from blumfeld.wire.messages.broker_heartbeat import BrokerHeartbeatRequest, BrokerHeartbeatResponse
-from blumfeld.wire.messages.fetch import FetchPartition, FetchRequest, FetchTopic
 from blumfeld.wire.messages.metadata import MetadataRequest, MetadataRequestTopic
-from blumfeld.wire.schema import Message
 from blumfeld_kit.fakes.loop import SimulationError
-from tests.broker.batches import batch, produce
-from tests.broker.harness import BrokerHarness
+from tests.broker.batches import batch, fetch, produce
+from tests.broker.harness import BrokerHarness, failing
 from tests.broker.plain_storage import PlainStorage
 
 A, B = b"a" * 16, b"b" * 16
@@ -36,29 +32,13 @@ def broker() -> BrokerHarness:
     return harness
 
 
-def produced(broker: BrokerHarness, topic: str, **options: Any) -> ErrorCode:
-    answer = broker.ask(produce(batch(), topic=topic, **options), 9)
-    return ErrorCode(answer.responses[0].partition_responses[0].error_code)
-
-
-def fetch(topic: str, max_wait_ms: int = 0) -> FetchRequest:
-    partition = FetchPartition(partition=0, fetch_offset=0, partition_max_bytes=1000)
-    return FetchRequest(
-        max_wait_ms=max_wait_ms, min_bytes=1, topics=[FetchTopic(topic=topic, partitions=[partition])]
-    )
-
-
-def beats(broker: BrokerHarness) -> list[BrokerHeartbeatRequest]:
-    return [c for c in broker.metadata.commands if isinstance(c, BrokerHeartbeatRequest)]
-
-
 Assigned = list[tuple[bytes, list[tuple[bytes, list[int]]]]]
 
 
 def assignments(broker: BrokerHarness) -> list[Assigned]:
     """Each request as (directory, (topic, partitions))."""
-    requests = [c for c in broker.metadata.commands if isinstance(c, AssignReplicasToDirsRequest)]
-    return [[(d.id, [_of_topic(topic) for topic in d.topics]) for d in c.directories] for c in requests]
+    requests = broker.metadata.sent(AssignReplicasToDirsRequest)
+    return [[(d.id, [_of_topic(topic) for topic in d.topics]) for d in r.directories] for r in requests]
 
 
 def _of_topic(topic: RequestTopicData) -> tuple[bytes, list[int]]:
@@ -68,63 +48,52 @@ def _of_topic(topic: RequestTopicData) -> tuple[bytes, list[int]]:
 # A directory fails
 
 
-def test_logs_are_made_where_the_controller_assigned_them(broker: BrokerHarness) -> None:
-    assert broker.log_of("a").directory_id == A
-    assert broker.log_of("b").directory_id == B
-
-
 def test_a_failed_directory_takes_its_partitions_offline_and_no_others(broker: BrokerHarness) -> None:
     broker.storage.fail_directory("/m/b")
-    assert produced(broker, "b") == ErrorCode.KAFKA_STORAGE_ERROR
-    answer = broker.ask(fetch("b"), 11)
+    assert broker.produced(topic="b") == ErrorCode.KAFKA_STORAGE_ERROR
+    answer = broker.ask(fetch(topic="b"), 11)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    assert produced(broker, "a") == ErrorCode.NONE
-    (told,) = [values for level, _, values in broker.log.events if level == "error"]
-    assert (told["directory"], told["partitions"]) == ("/m/b", 1)
+    assert broker.produced(topic="a") == ErrorCode.NONE
+    (line,) = [values for level, _, values in broker.log.events if level == "error"]
+    assert (line["directory"], line["partitions"]) == ("/m/b", 1)
 
 
 def test_who_waits_for_a_partition_of_it_is_told_at_once(broker: BrokerHarness) -> None:
     broker.log_of("b").hold_writes = True
     producing = broker.send(produce(batch(), topic="b", acks=-1), 9)
-    fetching = broker.send(fetch("b", max_wait_ms=60_000), 11)
+    fetching = broker.send(fetch(topic="b", max_wait_ms=60_000), 11)
     assert not producing.settled
     assert not fetching.settled
     broker.storage.fail_directory("/m/b")
     broker.runtime.run_turn()
     answer = broker.response(producing, produce(batch()), 9)
     assert answer.responses[0].partition_responses[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
-    answer = broker.response(fetching, fetch("b"), 11)
+    answer = broker.response(fetching, fetch(topic="b"), 11)
     assert answer.responses[0].partitions[0].error_code == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_the_controller_is_told_with_a_heartbeat_at_once(broker: BrokerHarness) -> None:
-    before = len(beats(broker))
+    before = len(broker.metadata.sent(BrokerHeartbeatRequest))
     broker.storage.fail_directory("/m/b")
     broker.runtime.run_turn()
-    assert [beat.offline_log_dirs for beat in beats(broker)[before:]] == [[B]]
+    assert [beat.offline_log_dirs for beat in broker.metadata.sent(BrokerHeartbeatRequest)[before:]] == [[B]]
     broker.runtime.advance(4_100)
-    assert [beat.offline_log_dirs for beat in beats(broker)[before:]] == [[B]] * 3
+    assert [beat.offline_log_dirs for beat in broker.metadata.sent(BrokerHeartbeatRequest)[before:]] == [
+        [B]
+    ] * 3
 
 
 def test_a_heartbeat_that_is_under_way_is_followed_by_the_next_at_once(broker: BrokerHarness) -> None:
-    pending: list[Completion[Message]] = []
-    usual = broker.metadata.submit
-
-    def submit(command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
-        usual(command, timeout_ms)
-        pending.append(Completion())
-        return pending[-1]
-
-    broker.metadata.submit = submit  # type: ignore[method-assign]
+    pending = broker.metadata.held = []
     broker.runtime.advance(2_100)
-    before = len(beats(broker))
+    before = len(broker.metadata.sent(BrokerHeartbeatRequest))
     assert len(pending) == 1
     broker.storage.fail_directory("/m/b")
     broker.runtime.run_turn()
-    assert len(beats(broker)) == before
+    assert len(broker.metadata.sent(BrokerHeartbeatRequest)) == before
     pending[0].complete(BrokerHeartbeatResponse(is_caught_up=True, is_fenced=False))
     broker.runtime.run_turn()
-    assert [beat.offline_log_dirs for beat in beats(broker)[before:]] == [[B]]
+    assert [beat.offline_log_dirs for beat in broker.metadata.sent(BrokerHeartbeatRequest)[before:]] == [[B]]
 
 
 def test_a_partition_that_is_offline_stays_so_whatever_the_image_says(broker: BrokerHarness) -> None:
@@ -132,10 +101,8 @@ def test_a_partition_that_is_offline_stays_so_whatever_the_image_says(broker: Br
     broker.storage.fail_directory("/m/b")
     image = broker.metadata.image.topics["b"].partitions[0]
     broker.metadata.change_partition("b", msgspec.structs.replace(image, leader_epoch=5))
-    hosted = broker.broker.partitions.find("b", 0)
-    assert hosted is not None
-    assert (hosted.leader, hosted.closed) == (None, ErrorCode.KAFKA_STORAGE_ERROR)
-    assert produced(broker, "b") == ErrorCode.KAFKA_STORAGE_ERROR
+    assert (broker.hosted("b").leader, broker.hosted("b").closed) == (None, ErrorCode.KAFKA_STORAGE_ERROR)
+    assert broker.produced(topic="b") == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_replicas_in_an_offline_directory_are_offline_in_metadata(broker: BrokerHarness) -> None:
@@ -156,15 +123,7 @@ def test_without_the_directory_of_the_metadata_the_node_stops(broker: BrokerHarn
 
 
 def test_a_node_that_cannot_tell_of_a_failure_stops_after_a_while(broker: BrokerHarness) -> None:
-    usual = broker.metadata.submit
-
-    def submit(command: Message, timeout_ms: float, **how: Any) -> Completion[Message]:
-        usual(command, timeout_ms)
-        answer: Completion[Message] = Completion()
-        answer.fail(BrokerError(ErrorCode.NOT_CONTROLLER))
-        return answer
-
-    broker.metadata.submit = submit  # type: ignore[method-assign]
+    broker.metadata.answers[BrokerHeartbeatRequest] = failing(BrokerError(ErrorCode.NOT_CONTROLLER))
     broker.storage.fail_directory("/m/b")
     broker.runtime.advance(29_900)
     with pytest.raises(SimulationError, match="could not be told in time"):
@@ -173,8 +132,7 @@ def test_a_node_that_cannot_tell_of_a_failure_stops_after_a_while(broker: Broker
 
 def test_what_is_offline_is_counted(broker: BrokerHarness) -> None:
     def counted() -> tuple[float, float]:
-        values = {metric.name: metric.read() for metric in broker.broker.gauges()}
-        return values["blumfeld_offline_log_directories"], values["blumfeld_offline_replicas"]
+        return broker.gauge("offline_log_directories"), broker.gauge("offline_replicas")
 
     assert counted() == (0, 0)
     broker.storage.fail_directory("/m/b")
@@ -187,7 +145,7 @@ def test_what_is_offline_is_counted(broker: BrokerHarness) -> None:
 def test_a_node_that_has_told_serves_on(broker: BrokerHarness) -> None:
     broker.storage.fail_directory("/m/b")
     broker.runtime.advance(60_000)
-    assert produced(broker, "a") == ErrorCode.NONE
+    assert broker.produced(topic="a") == ErrorCode.NONE
 
 
 def test_a_directory_that_fails_while_a_log_in_it_is_opened_takes_that_too(broker: BrokerHarness) -> None:
@@ -195,7 +153,7 @@ def test_a_directory_that_fails_while_a_log_in_it_is_opened_takes_that_too(broke
     broker.storage.just_opened = lambda: broker.storage.fail_directory("/m/b")
     broker.create_topic("late")
     assert broker.broker.partitions.find("late", 0) is None
-    assert produced(broker, "late") == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.produced(topic="late") == ErrorCode.KAFKA_STORAGE_ERROR
 
 
 def test_a_log_that_was_to_be_opened_in_it_is_offline_too(broker: BrokerHarness) -> None:
@@ -204,21 +162,12 @@ def test_a_log_that_was_to_be_opened_in_it_is_offline_too(broker: BrokerHarness)
     broker.storage.fail_directory("/m/b")
     broker.storage.open_slowly.complete(None)
     broker.runtime.run_turn()
-    assert produced(broker, "late") == ErrorCode.KAFKA_STORAGE_ERROR
+    assert broker.produced(topic="late") == ErrorCode.KAFKA_STORAGE_ERROR
     broker.metadata.delete_topic("late")
-    assert produced(broker, "late") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert broker.produced(topic="late") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
 
 
 # After a restart
-
-
-def restarted(broker: BrokerHarness) -> BrokerHarness:
-    """Another process on the same storage and cluster."""
-    broker.storage.watcher = None
-    again = BrokerHarness(storage=broker.storage, start=False)
-    again.metadata.image = broker.metadata.image
-    again.start()
-    return again
 
 
 def test_a_replica_of_an_offline_directory_is_not_made_anew(broker: BrokerHarness) -> None:
@@ -227,10 +176,10 @@ def test_a_replica_of_an_offline_directory_is_not_made_anew(broker: BrokerHarnes
     broker.storage.watcher = None
     broker.storage.fail_directory("/m/b")
     del broker.storage.logs[TopicPartition("b", 0)]  # nobody can see it there
-    again = restarted(broker)
+    again = broker.restarted(clean=False)
     assert TopicPartition("b", 0) not in broker.storage.logs
-    assert produced(again, "b") == ErrorCode.KAFKA_STORAGE_ERROR
-    assert produced(again, "a") == ErrorCode.NONE
+    assert again.produced(topic="b") == ErrorCode.KAFKA_STORAGE_ERROR
+    assert again.produced(topic="a") == ErrorCode.NONE
     registration = again.metadata.commands[0]
     assert registration.log_dirs == [A]  # type: ignore[attr-defined]
 
@@ -239,28 +188,28 @@ def test_a_topic_that_is_new_is_made_in_what_is_online(broker: BrokerHarness) ->
     broker.stop()
     broker.storage.watcher = None
     broker.storage.fail_directory("/m/b")
-    again = restarted(broker)
+    again = broker.restarted(clean=False)
     again.metadata.new_directory = UNASSIGNED_DIRECTORY
     again.create_topic("new")
     assert again.log_of("new").directory_id == A
     again.metadata.delete_topic("b")
-    assert produced(again, "b") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
+    assert again.produced(topic="b") == ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
     again.create_topic("b")
-    assert produced(again, "b") == ErrorCode.NONE
+    assert again.produced(topic="b") == ErrorCode.NONE
 
 
 def test_it_is_opened_once_the_directory_is_back(broker: BrokerHarness) -> None:
-    assert produced(broker, "b") == ErrorCode.NONE
+    assert broker.produced(topic="b") == ErrorCode.NONE
     broker.stop()
     broker.storage.watcher = None
     broker.storage.fail_directory("/m/b")
-    without = restarted(broker)
-    assert produced(without, "b") == ErrorCode.KAFKA_STORAGE_ERROR
+    without = broker.restarted(clean=False)
+    assert without.produced(topic="b") == ErrorCode.KAFKA_STORAGE_ERROR
     without.stop()
     broker.storage.mend_directory("/m/b")
-    again = restarted(broker)
+    again = broker.restarted(clean=False)
     assert again.log_of("b").written_end_offset == 1
-    assert produced(again, "b") == ErrorCode.NONE
+    assert again.produced(topic="b") == ErrorCode.NONE
 
 
 # The controller is told where replicas lie
@@ -280,31 +229,30 @@ def test_replicas_that_are_nowhere_yet_are_told_of_together() -> None:
     assert len(broker.broker.log_directories.assignments) == 0
 
 
-def test_where_the_controller_knows_it_is_told_nothing(broker: BrokerHarness) -> None:
-    broker.runtime.advance(5_000)
-    assert assignments(broker) == []
-
-
-def test_a_consensus_without_directories_is_told_nothing() -> None:
+def with_a_new_topic(directory: bytes | None = UNASSIGNED_DIRECTORY) -> BrokerHarness:
+    """Topic ``t`` lies in this directory as far as the controller knows, by default in none."""
     broker = BrokerHarness(storage=PlainStorage(PATHS))
+    broker.metadata.new_directory = directory
     broker.create_topic("t")
+    return broker
+
+
+@pytest.mark.parametrize("directory", [A, None], ids=["it knows", "it keeps no directories"])
+def test_a_controller_that_needs_no_assignment_is_told_nothing(directory: bytes | None) -> None:
+    broker = with_a_new_topic(directory)
     broker.runtime.advance(5_000)
     assert assignments(broker) == []
 
 
 def test_a_controller_that_knows_no_assignments_is_left_alone() -> None:
-    broker = BrokerHarness(storage=PlainStorage(PATHS))
-    broker.metadata.new_directory = UNASSIGNED_DIRECTORY
-    broker.create_topic("t")
+    broker = with_a_new_topic()
     broker.metadata.refuse = ErrorCode.UNSUPPORTED_VERSION
     broker.runtime.advance(60_000)
     assert len(assignments(broker)) == 1
 
 
 def test_an_assignment_that_was_not_heard_is_told_again() -> None:
-    broker = BrokerHarness(storage=PlainStorage(PATHS))
-    broker.metadata.new_directory = UNASSIGNED_DIRECTORY
-    broker.create_topic("t")
+    broker = with_a_new_topic()
     broker.metadata.refuse = ErrorCode.NOT_CONTROLLER
     broker.runtime.advance(550)
     assert len(assignments(broker)) == 1
@@ -324,9 +272,7 @@ def test_many_assignments_go_in_several_requests() -> None:
 
 
 def test_a_topic_that_is_deleted_is_told_of_no_more() -> None:
-    broker = BrokerHarness(storage=PlainStorage(PATHS))
-    broker.metadata.new_directory = UNASSIGNED_DIRECTORY
-    broker.create_topic("t")
+    broker = with_a_new_topic()
     broker.metadata.delete_topic("t")
     broker.runtime.advance(60_000)
     assert assignments(broker) == []
@@ -340,4 +286,4 @@ def test_a_replica_that_moved_is_told_of(broker: BrokerHarness) -> None:
     broker.storage.finish_move(at)
     broker.runtime.advance(600)
     assert assignments(broker) == [[(A, [(b"b", [0])])]]
-    assert produced(broker, "b") == ErrorCode.NONE
+    assert broker.produced(topic="b") == ErrorCode.NONE

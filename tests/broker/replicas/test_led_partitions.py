@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from blumfeld.spi.cluster import PartitionImage
 from blumfeld.spi.completion import Completion
 from blumfeld.spi.parts import join
 from blumfeld.spi.storage import LogRead, TopicPartition
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.errors import BrokerError, ErrorCode
 from tests.broker.batches import batch
-from tests.broker.harness import BrokerHarness
-from tests.broker.replicas.test_partition import code, hosted, image
+from tests.broker.harness import BrokerHarness, failing
 from tests.log.batches import data_batch
 
 AT = TopicPartition("t", 0)
@@ -49,25 +47,12 @@ def append(broker: BrokerHarness, leader_epoch: int = 0) -> Completion[int]:
     return broker.broker.local_partitions.append(AT, made, leader_epoch)
 
 
-def replicated(leader: int = 1, leader_epoch: int = 0) -> PartitionImage:
-    return PartitionImage(
-        partition=0,
-        replicas=(1, 2),
-        isr=(1, 2),
-        leader=leader,
-        leader_epoch=leader_epoch,
-        partition_epoch=leader_epoch + 1,
-    )
-
-
 def test_an_append_completes_when_it_is_committed(broker: BrokerHarness) -> None:
-    broker.metadata.change_partition("t", replicated())
+    broker.change_partition(replicas=(1, 2))
     done = append(broker)
     broker.runtime.run_turn()
     assert not done.done
-    leader = hosted(broker).leader
-    assert leader is not None
-    leader.follower_fetched(2, 1, 2, 0)
+    broker.leader().follower_fetched(2, 1, 2, 0)
     broker.runtime.run_turn()
     assert done.result() == 0
     ends = broker.broker.local_partitions.ends(AT)
@@ -81,9 +66,9 @@ def test_an_append_completes_when_it_is_committed(broker: BrokerHarness) -> None
 
 
 def test_an_append_whose_leadership_goes_fails(broker: BrokerHarness) -> None:
-    broker.metadata.change_partition("t", replicated())
+    broker.change_partition(replicas=(1, 2))
     done = append(broker)
-    broker.metadata.change_partition("t", replicated(leader=-1, leader_epoch=1))
+    broker.change_partition(replicas=(1, 2), leader=-1, epoch=1)
     broker.runtime.run_turn()
     assert isinstance(done.error, BrokerError)
     assert done.error.code == ErrorCode.NOT_LEADER_OR_FOLLOWER
@@ -98,7 +83,7 @@ def test_an_append_whose_leadership_goes_fails(broker: BrokerHarness) -> None:
     ],
 )
 def test_an_append_names_the_leader_epoch(broker: BrokerHarness, epoch: int, wanted: ErrorCode) -> None:
-    broker.metadata.change_partition("t", image(3))
+    broker.change_partition(epoch=3)
     with pytest.raises(BrokerError) as caught:
         append(broker, epoch)
     assert caught.value.code == wanted
@@ -120,7 +105,7 @@ def test_a_batch_is_checked_as_a_producers(broker: BrokerHarness) -> None:
 def test_what_this_node_does_not_lead_is_an_error(
     broker: BrokerHarness, topic: str, wanted: ErrorCode
 ) -> None:
-    broker.metadata.change_partition("t", replicated(leader=-1, leader_epoch=1))
+    broker.change_partition(replicas=(1, 2), leader=-1, epoch=1)
     local, at = broker.broker.local_partitions, TopicPartition(topic, 0)
     calls = (
         lambda: local.ends(at),
@@ -137,15 +122,15 @@ def test_what_this_node_does_not_lead_is_an_error(
 
 def test_reads_end_at_the_high_watermark_or_the_last_stable_offset(broker: BrokerHarness) -> None:
     local = broker.broker.local_partitions
-    code(broker, batch())
+    broker.produced()
     open_one = data_batch(0, 7, 0, 0, transactional=True)
     local.append(AT, open_one, 0)
     broker.runtime.run_turn()
     for read_committed, end in ((False, 2), (True, 1)):
-        found = local.read(AT, 0, 1 << 20, read_committed=read_committed)
-        assert isinstance(found, LogRead)
-        assert found.end_offset == end
-        assert join(found.parts)
+        read = local.read(AT, 0, 1 << 20, read_committed=read_committed)
+        assert isinstance(read, LogRead)
+        assert read.end_offset == end
+        assert join(read.parts)
     at_end = local.read(AT, 1, 1 << 20, read_committed=True)
     assert at_end == LogRead([], 0, 1)
 
@@ -159,7 +144,7 @@ def test_an_offset_out_of_range_is_an_error(broker: BrokerHarness, offset: int) 
 
 def test_ends_are_watched(broker: BrokerHarness) -> None:
     local = broker.broker.local_partitions
-    broker.metadata.change_partition("t", replicated())
+    broker.change_partition(replicas=(1, 2))
     end, committed = Watcher(), Watcher()
     local.watch(AT, end, log_end=True)
     local.watch(AT, committed, log_end=False)
@@ -169,9 +154,7 @@ def test_ends_are_watched(broker: BrokerHarness) -> None:
     append(broker)
     broker.runtime.run_turn()
     assert (end.calls, committed.calls) == (["moved"], [])
-    leader = hosted(broker).leader
-    assert leader is not None
-    leader.follower_fetched(2, 1, 2, 0)
+    broker.leader().follower_fetched(2, 1, 2, 0)
     broker.runtime.run_turn()
     assert committed.calls == ["moved"]
     local.unwatch(AT, end, log_end=True)
@@ -186,14 +169,14 @@ def test_leadership_is_watched(broker: BrokerHarness) -> None:
     local = broker.broker.local_partitions
     local.watch_leadership(watcher)
     assert watcher.calls == ["t-0 leads in 0"]
-    broker.metadata.change_partition("t", image(3))
-    broker.metadata.change_partition("t", image(3, partition_epoch=2))
-    broker.metadata.change_partition("t", image(4, leader=-1))
-    broker.metadata.change_partition("t", image(5))
+    broker.change_partition(epoch=3)
+    broker.change_partition(epoch=3, partition_epoch=2)
+    broker.change_partition(epoch=4, leader=-1)
+    broker.change_partition(epoch=5)
     broker.create_topic("u")
     local.watch_leadership(later)
     broker.metadata.delete_topic("t")
-    hosted(broker, "u").fail(OSError(5, "input/output error"))
+    broker.hosted("u").fail(OSError(5, "input/output error"))
     assert watcher.calls[1:] == [
         "t-0 leads in 3",
         "t-0 lost",
@@ -205,20 +188,16 @@ def test_leadership_is_watched(broker: BrokerHarness) -> None:
     assert later.calls == ["t-0 leads in 5", "u-0 leads in 0", "t-0 lost", "u-0 lost"]
 
 
-def fails() -> None:
-    raise RuntimeError("a defect of a plug-in")
-
-
 @pytest.mark.parametrize("log_end", [True, False])
 def test_a_watcher_that_raises_takes_nothing_from_the_others(broker: BrokerHarness, log_end: bool) -> None:
     """Parked fetches of clients are watchers, too."""
     local, bad, good = broker.broker.local_partitions, Watcher(), Watcher()
-    bad.moved = bad.changed = fails  # type: ignore[method-assign]
+    bad.moved = bad.changed = failing(RuntimeError("a defect of a plug-in"))  # type: ignore[method-assign]
     local.watch(AT, bad, log_end=log_end)
     local.watch(AT, good, log_end=log_end)
     append(broker)
     broker.runtime.loop.run_ready()
-    broker.metadata.change_partition("t", image(3))
+    broker.change_partition(epoch=3)
     broker.runtime.loop.run_ready()
     assert [str(error) for _, error in broker.runtime.defects] == ["a defect of a plug-in"] * 2, (
         "each is logged"
@@ -230,8 +209,8 @@ def test_a_watcher_of_leadership_that_raises_takes_nothing_from_the_others(broke
     local, bad, good = broker.broker.local_partitions, Watcher(), Watcher()
     local.watch_leadership(bad)
     local.watch_leadership(good)
-    bad.leads = bad.lost = lambda *_: fails()  # type: ignore[method-assign, assignment]
-    broker.metadata.change_partition("t", image(3))
+    bad.leads = bad.lost = failing(RuntimeError("a defect of a plug-in"))  # type: ignore[method-assign]
+    broker.change_partition(epoch=3)
     broker.metadata.delete_topic("t")
     assert good.calls == ["t-0 leads in 0", "t-0 leads in 3", "t-0 lost"]
     assert broker.broker.partitions.find("t", 0) is None

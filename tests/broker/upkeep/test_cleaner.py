@@ -7,18 +7,16 @@ from typing import Any
 
 import pytest
 
-from blumfeld.broker.replicas.partition import Partition
 from blumfeld.broker.upkeep.cleaner_choice import with_segments
 from blumfeld.spi.compaction import CompactionAbandonedError, CompactionRequest, CompactionResult
 from blumfeld.spi.completion import Completion
-from blumfeld.spi.runtime import Runtime
 from blumfeld.wire.batches.record_batch import RecordBatch
 from blumfeld.wire.batches.records import records
 from blumfeld.wire.errors import ErrorCode
 from blumfeld_kit.fakes.runtime import EPOCH_MS
 from blumfeld_storage_memory import MemoryLog, MemoryStorage
-from tests.broker.batches import batch, produce
-from tests.broker.harness import BrokerHarness
+from tests.broker.batches import batch
+from tests.broker.harness import BrokerHarness, Succeeding
 
 BACKOFF_MS = 15_000
 
@@ -53,12 +51,8 @@ def rounds(monkeypatch: pytest.MonkeyPatch) -> Rounds:
     return Rounds(monkeypatch)
 
 
-def make_storage(runtime: Runtime) -> MemoryStorage:
-    return MemoryStorage(runtime)
-
-
 def started(config: dict[str, Any] | None = None) -> BrokerHarness:
-    broker = BrokerHarness(config, make_storage=make_storage)
+    broker = BrokerHarness(config, make_storage=MemoryStorage)
     broker.runtime.run_turn()
     return broker
 
@@ -75,33 +69,17 @@ def create(broker: BrokerHarness, topic: str, **configs: str) -> None:
     broker.create_topic(topic, 1, **settings)
 
 
-def hosted(broker: BrokerHarness, topic: str = "t") -> Partition:
-    partition = broker.broker.partitions.find(topic, 0)
-    assert partition is not None
-    return partition
-
-
 def fill(broker: BrokerHarness, *keys: bytes, topic: str = "t", roll: bool = True, **options: Any) -> None:
     """A batch for each key, and with ``roll`` a segment of its own for all of them."""
     for number, key in enumerate(keys):
         data = batch(b"%d" % number, key=key, timestamp=broker.runtime.now_ms(), **options)
-        answer = broker.ask(produce(data, topic=topic), 9)
-        assert answer.responses[0].partition_responses[0].error_code == 0
+        assert broker.produced(data, topic=topic) == ErrorCode.NONE
     if roll:
-        with_segments(hosted(broker, topic)).roll()
+        with_segments(broker.hosted(topic)).roll()
 
 
 def contents(broker: BrokerHarness, topic: str = "t") -> list[tuple[bytes | None, int]]:
-    return [(r.key, r.offset) for b in hosted(broker, topic).log.batches(0) for r in records(b)]
-
-
-class Nobody:
-    """Waits for an append that nobody asked for."""
-
-    commit_wait_ms = None
-
-    def appended(self, code: ErrorCode) -> None:
-        assert code is ErrorCode.NONE
+    return [(r.key, r.offset) for b in broker.hosted(topic).log.batches(0) for r in records(b)]
 
 
 def look(broker: BrokerHarness) -> None:
@@ -113,26 +91,14 @@ def said(broker: BrokerHarness) -> list[str]:
     return [event for _, event, _ in broker.log.events]
 
 
-def gauge(broker: BrokerHarness, name: str) -> float:
-    return float(next(m.read() for m in broker.broker.gauges() if m.name == f"blumfeld_log_cleaner_{name}"))
-
-
 def test_a_dirty_log_is_compacted_up_to_its_active_segment(broker: BrokerHarness) -> None:
     fill(broker, b"a", b"b", b"a")
     fill(broker, b"a", b"c")
     fill(broker, b"a", roll=False)
     look(broker)
     assert contents(broker) == [(b"b", 1), (b"a", 3), (b"c", 4), (b"a", 5)]
-    assert with_segments(hosted(broker)).cleaned_end_offset == 5
-    assert gauge(broker, "passes_total") == 1
-
-
-def test_a_log_that_is_not_compacted_is_left_alone(rounds: Rounds) -> None:
-    broker = started()
-    create(broker, "t", cleanup_policy="delete")
-    fill(broker, b"a", b"a")
-    look(broker)
-    assert rounds.asked == []
+    assert with_segments(broker.hosted()).cleaned_end_offset == 5
+    assert broker.gauge("log_cleaner_passes_total") == 1
 
 
 def test_compact_and_delete_is_compacted_too(rounds: Rounds) -> None:
@@ -150,7 +116,7 @@ def test_a_log_less_dirty_than_its_topic_wants_waits(broker: BrokerHarness, roun
     fill(broker, b"x", b"x")
     look(broker)
     assert len(rounds.asked) == 1
-    assert gauge(broker, "max_dirty_percent") == 16
+    assert broker.gauge("log_cleaner_max_dirty_percent") == 16
     fill(broker, *(b"y%d" % n for n in range(10)))
     look(broker)
     assert len(rounds.asked) == 2
@@ -164,13 +130,13 @@ def test_the_dirtiest_goes_first_and_the_others_at_once_behind_it(rounds: Rounds
         fill(broker, *(b"%d" % n for n in range(10)), topic=topic)
         look(broker)
         fill(broker, *(b"%d" % n for n in range(dirty)), topic=topic)
-        hosted(broker, topic).config.min_cleanable_dirty_ratio = 0.99
+        broker.hosted(topic).config.min_cleanable_dirty_ratio = 0.99
     rounds.asked.clear()
     rounds.logs.clear()
     for topic in ("some", "more", "most"):
-        hosted(broker, topic).config.min_cleanable_dirty_ratio = 0.01
+        broker.hosted(topic).config.min_cleanable_dirty_ratio = 0.01
     look(broker)
-    assert rounds.logs == [hosted(broker, topic).log for topic in ("most", "more", "some")]
+    assert rounds.logs == [broker.hosted(topic).log for topic in ("most", "more", "some")]
 
 
 def test_records_younger_than_the_lag_stay() -> None:
@@ -181,7 +147,7 @@ def test_records_younger_than_the_lag_stay() -> None:
     fill(broker, b"a", b"a")
     look(broker)
     assert contents(broker) == [(b"a", 1), (b"a", 2), (b"a", 3)]
-    assert with_segments(hosted(broker)).cleaned_end_offset == 2
+    assert with_segments(broker.hosted()).cleaned_end_offset == 2
 
 
 def test_a_log_past_its_longest_lag_is_cleaned_however_clean_it_is(rounds: Rounds) -> None:
@@ -223,8 +189,8 @@ def test_the_longest_lag_counts_from_the_oldest_first_batch_of_any_segment(
     fill(harness, b"a", b"a")
     for key in (b"b", b"c"):
         data = batch(b"v", key=key, timestamp=EPOCH_MS - 95_000)
-        assert harness.ask(produce(data), 9).responses[0].partition_responses[0].error_code == 0
-    with_segments(hosted(harness)).roll()
+        assert harness.produced(data) == ErrorCode.NONE
+    with_segments(harness.hosted()).roll()
     look(harness)
     if cold:
         assert rounds.asked == []
@@ -240,15 +206,15 @@ def test_the_active_segment_rolls_when_the_longest_lag_is_over() -> None:
     fill(broker, b"a", b"a", roll=False)
     broker.runtime.advance(100_001)
     fill(broker, b"b", roll=False)
-    assert [info.base_offset for info in with_segments(hosted(broker)).segments()] == [0, 2]
+    assert [info.base_offset for info in with_segments(broker.hosted()).segments()] == [0, 2]
 
 
 def test_nothing_of_an_open_transaction_is_touched(broker: BrokerHarness, rounds: Rounds) -> None:
     fill(broker, b"a", b"a")
     data = batch(b"v", key=b"b", producer_id=5, producer_epoch=0, base_sequence=0, transactional=True)
-    hosted(broker).place(RecordBatch(memoryview(data)), -1, Nobody())
+    broker.hosted().place(RecordBatch(memoryview(data)), -1, Succeeding())
     broker.runtime.run_turn()
-    with_segments(hosted(broker)).roll()
+    with_segments(broker.hosted()).roll()
     fill(broker, b"a", b"a")
     look(broker)
     assert [request.end_offset for request in rounds.asked] == [2]
@@ -260,11 +226,8 @@ def test_the_storage_is_told_of_producers_and_of_the_topic(rounds: Rounds) -> No
     fill(broker, b"a", producer_id=5, producer_epoch=3, base_sequence=0)
     look(broker)
     request = rounds.asked[0]
-    assert (request.delete_retention_ms, request.batch_bytes_max, request.now_ms) == (
-        77,
-        5000,
-        EPOCH_MS + BACKOFF_MS,
-    )
+    now_ms = EPOCH_MS + BACKOFF_MS
+    assert (request.delete_retention_ms, request.batch_bytes_max, request.now_ms) == (77, 5000, now_ms)
     assert (request.map_bytes, request.bytes_per_second_max) == (1 << 20, 5e6)
     last = request.producers[5]
     assert (last.last_data_offset, last.producer_epoch) == (0, 3)
@@ -277,7 +240,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_and_others_go_on(
     fill(broker, b"a", b"a")
     look(broker)
     assert "log can't be cleaned, left alone until the next start" in said(broker)
-    assert gauge(broker, "uncleanable_partitions") == 1
+    assert broker.gauge("log_cleaner_uncleanable_partitions") == 1
     rounds.answer = None
     create(broker, "other")
     fill(broker, b"a", b"a", topic="other")
@@ -287,7 +250,7 @@ def test_a_log_that_cannot_be_cleaned_is_left_alone_and_others_go_on(
     broker.metadata.delete_topic("t")
     broker.runtime.run_turn()
     look(broker)
-    assert gauge(broker, "uncleanable_partitions") == 0
+    assert broker.gauge("log_cleaner_uncleanable_partitions") == 0
 
 
 @pytest.mark.parametrize(
@@ -299,7 +262,7 @@ def test_what_may_be_better_next_time_is_tried_again(
     rounds.answer = error
     fill(broker, b"a", b"a")
     look(broker)
-    assert gauge(broker, "uncleanable_partitions") == 0
+    assert broker.gauge("log_cleaner_uncleanable_partitions") == 0
     rounds.answer = None
     look(broker)
     assert contents(broker) == [(b"a", 1)]
@@ -328,21 +291,22 @@ def test_a_round_that_ends_after_the_stop_starts_no_other(broker: BrokerHarness,
     assert len(rounds.asked) == 1
 
 
-@pytest.mark.parametrize("setting", [{"log.cleaner.enable": False}, {"log.cleaner.threads": 0}])
-def test_it_can_be_switched_off(rounds: Rounds, setting: dict[str, Any]) -> None:
-    broker = started(setting)
-    create(broker, "t")
-    fill(broker, b"a", b"a")
-    look(broker)
-    assert rounds.asked == []
-
-
-def test_a_storage_that_does_not_compact_is_not_asked(
-    monkeypatch: pytest.MonkeyPatch, rounds: Rounds
+@pytest.mark.parametrize(
+    ("setting", "policy", "compacts"),
+    [
+        ({"log.cleaner.enable": False}, "compact", True),
+        ({"log.cleaner.threads": 0}, "compact", True),
+        ({}, "delete", True),
+        ({}, "compact", False),
+    ],
+    ids=["disabled", "no threads", "another policy", "a storage that can't"],
+)
+def test_a_log_that_is_not_to_be_compacted_is_left_alone(
+    monkeypatch: pytest.MonkeyPatch, rounds: Rounds, setting: dict[str, Any], policy: str, compacts: bool
 ) -> None:
-    monkeypatch.setattr(MemoryStorage, "compacts", False)
-    broker = started()
-    create(broker, "t")
+    monkeypatch.setattr(MemoryStorage, "compacts", compacts)
+    broker = started(setting)
+    create(broker, "t", cleanup_policy=policy)
     fill(broker, b"a", b"a")
     look(broker)
     assert rounds.asked == []
@@ -351,7 +315,7 @@ def test_a_storage_that_does_not_compact_is_not_asked(
 def test_snapshots_of_segments_that_are_no_more_go(broker: BrokerHarness) -> None:
     for _ in range(3):
         fill(broker, b"a", b"a")
-    log = with_segments(hosted(broker))
+    log = with_segments(broker.hosted())
     assert [name for name in log.aux.names() if name.endswith(".snapshot")] != []
     look(broker)
     bases = {info.base_offset for info in log.segments()}
@@ -367,4 +331,4 @@ def test_many_logs_are_looked_at_a_few_at_a_time(rounds: Rounds) -> None:
         create(broker, topic)
         fill(broker, b"a", b"a", topic=topic)
     look(broker)
-    assert {id(log) for log in rounds.logs} == {id(hosted(broker, topic).log) for topic in topics}
+    assert {id(log) for log in rounds.logs} == {id(broker.hosted(topic).log) for topic in topics}
