@@ -195,6 +195,10 @@ steps | 5 min | valgrind
   Instructions of one produce request, step by step through the broker.
   campaigns.bench.counting.steps
 
+walks | 1 min
+  Files that a reader opens to follow a produce, a follower's fetch, CreateTopics and EndTxn.
+  campaigns.bench.walks
+
 codec | 3 min
   The wire codec beside kio's and kafka-python's, on the same bytes.
   campaigns.bench.codec.contest

@@ -10,7 +10,7 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
-from typing import TypeVar
+from typing import Self, TypeVar
 
 from blumfeld.client.blocking import FrameSocket
 from blumfeld.client.connection import read_answer
@@ -40,7 +40,7 @@ class RawConnection:
         self._frames = FrameSocket(host, int(port), timeout_s, frame_bytes_max=ANSWER_BYTES_MAX)
         self._correlation_id = 0
 
-    def __enter__(self) -> RawConnection:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(

@@ -65,7 +65,7 @@ RAISED_BY_MISTAKES = frozenset(
     {"ArithmeticError", "AttributeError", "IndexError", "KeyError", "LookupError", "TypeError", "ValueError"}
 )
 BROAD_EXCEPTS = {
-    "core/blumfeld/broker/produce/frame.py::parse_prefix": "unpacks bytes that may be cut off",
+    "core/blumfeld/broker/produce/straight.py::parse_prefix": "unpacks bytes that may be cut off",
     "core/blumfeld/broker/produce/straight.py::serve": "unpacks a frame that may be cut off",
     "core/blumfeld/broker/produce/straight.py::_otherwise": "unpacks a frame that may be cut off",
     "core/blumfeld/broker/replicas/state/transaction_index.py::_read": "decodes a file, which is made anew",

@@ -61,7 +61,7 @@ class ReplicaOnDisk:
         assert outcome.error is None
         if self.state.epoch_unsaved:
             self.state.save_epochs_soon(_fails)
-        self.state.written(outcome.written_end_offset)
+        self.state.index_aborted(self.state.producers.written(outcome.written_end_offset))
 
     def roll(self) -> None:
         self.log.roll()

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from blumfeld.net.memory import OLDEST_LOOKS_MAX, PROGRESS_BYTES_MIN, UNCOUNTED_BYTES, Memory
-from blumfeld.net.receive import POOLED_BYTES_MAX, LargeFrame, ReceivePool
+from blumfeld.net.turn import POOLED_BYTES_MAX, LargeFrame, ReceivePool
 from blumfeld_kit.fakes.runtime import FakeRuntime
 from tests.everyday import examples
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from typing import Any, cast
 
 from blumfeld.net.connections.dialled import OutboundConnection
-from blumfeld.net.receive import ReceivePool
 from blumfeld.net.sending import SendQueue
 from blumfeld.net.transport import SWEEPS_PER_IDLE_TIME, BaseTransport
-from blumfeld.net.turn import Turn
+from blumfeld.net.turn import ReceivePool, Turn
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.transport import ByteLayer, FrameReceiver, Limits
 from blumfeld_kit.fakes.runtime import FakeRuntime

@@ -188,7 +188,7 @@ class Machine:
                 raise outcome.error
             if state.epoch_unsaved:
                 state.save_epochs_soon(_fails)
-            state.written(outcome.written_end_offset)
+            state.index_aborted(state.producers.written(outcome.written_end_offset))
             if not self.node.runtime.dead:
                 promises.written(outcome.written_end_offset)
                 if replica.config.flush_messages == 1:

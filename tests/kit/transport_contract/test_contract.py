@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from blumfeld.net import memory, receive, sending
+from blumfeld.net import memory, sending, turn
 from blumfeld.net.connections import accepted
 from blumfeld.net.connections.stream import Stream
-from blumfeld.net.readiness import socket_sending
 from blumfeld.net.readiness import streams as readiness
+from blumfeld.net.readiness.streams import SocketSendQueue
 from blumfeld.spi.parts import FileRegion, Parts
 from blumfeld.spi.runtime import Runtime
 from blumfeld_kit.transport_contract import TransportContract, kit
@@ -92,13 +92,13 @@ def releases_twice(patch: pytest.MonkeyPatch) -> None:
 
 
 def sends_from_the_wrong_place(patch: pytest.MonkeyPatch) -> None:
-    original = socket_sending.SocketSendQueue._push_region
+    original = SocketSendQueue._push_region
 
-    def push_region(self: socket_sending.SocketSendQueue, region: FileRegion) -> bool:
+    def push_region(self: SocketSendQueue, region: FileRegion) -> bool:
         region.position = 0
         return original(self, region)
 
-    patch.setattr(socket_sending.SocketSendQueue, "_push_region", push_region)
+    patch.setattr(SocketSendQueue, "_push_region", push_region)
 
 
 def reads_on_though_nobody_takes_the_answers(patch: pytest.MonkeyPatch) -> None:
@@ -106,7 +106,7 @@ def reads_on_though_nobody_takes_the_answers(patch: pytest.MonkeyPatch) -> None:
 
 
 def takes_what_is_announced(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(receive, "FIRST_BYTES_MAX", 1 << 30)
+    patch.setattr(turn, "FIRST_BYTES_MAX", 1 << 30)
 
 
 def takes_the_end_of_input_for_the_end(patch: pytest.MonkeyPatch) -> None:
@@ -149,7 +149,7 @@ def spares_those_that_stand_still(patch: pytest.MonkeyPatch) -> None:
 def closes_those_that_nobody_waits_for(patch: pytest.MonkeyPatch) -> None:
     original = memory.Memory.begin
 
-    def begin(self: memory.Memory, frame: receive.LargeFrame, receiver: Stream, held_bytes: int) -> None:
+    def begin(self: memory.Memory, frame: turn.LargeFrame, receiver: Stream, held_bytes: int) -> None:
         original(self, frame, receiver, held_bytes)
         self._runtime.call_later(self.stall_ms, lambda: receiver.die("its time is over"))
 

@@ -11,7 +11,7 @@ import struct
 from collections.abc import Callable
 from operator import attrgetter
 
-from blumfeld.broker.produce.frame import FLEXIBLE_FROM, TOPIC_ID_FROM
+from blumfeld.broker.produce.straight import FLEXIBLE_FROM, TOPIC_ID_FROM
 from blumfeld.spi.parts import Part
 from blumfeld.wire.messages.produce import ProduceResponse
 from blumfeld.wire.primitives import put_uvarint

@@ -353,7 +353,9 @@ class Partition:
             if not self.state.replaying:
                 if self.state.epoch_unsaved and written_end > self.leader_start_offset:
                     self.state.save_epochs_soon(self.fail)
-                self.state.written(written_end)
+                aborted = self.state.producers.written(written_end)
+                if aborted:
+                    self.state.index_aborted(aborted)
         except OSError as error:
             self._unwritten = waiters
             self.fail(error)

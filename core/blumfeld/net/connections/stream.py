@@ -12,9 +12,8 @@ from __future__ import annotations
 
 import struct
 
-from blumfeld.net.receive import CARRY_BYTES_MAX, LargeFrame
 from blumfeld.net.sending import LayeredSendQueue, SendQueue
-from blumfeld.net.turn import Turn
+from blumfeld.net.turn import CARRY_BYTES_MAX, LargeFrame, Turn
 from blumfeld.spi.transport import ByteLayer, Limits
 
 SIZE = struct.Struct(">i")

@@ -14,7 +14,7 @@ import socket
 import sys
 from typing import Any, TypeAlias
 
-from blumfeld.net.readiness.socket_sending import SocketCalls
+from blumfeld.net.readiness.streams import SocketCalls
 from blumfeld.spi.runtime import Runtime
 
 FDS_FOR_FILES = 64

@@ -17,11 +17,9 @@ from blumfeld.net.connections.accepted import AcceptedConnection
 from blumfeld.net.connections.accepting import Acceptor
 from blumfeld.net.connections.dialled import OutboundConnection
 from blumfeld.net.readiness.accepting import ReadinessAcceptor
-from blumfeld.net.readiness.socket_sending import SocketCalls
-from blumfeld.net.readiness.streams import ReadinessOutbound, ReadinessTurn
-from blumfeld.net.receive import ReceivePool
+from blumfeld.net.readiness.streams import ReadinessOutbound, ReadinessTurn, SocketCalls
 from blumfeld.net.transport import BaseTransport
-from blumfeld.net.turn import Turn
+from blumfeld.net.turn import ReceivePool, Turn
 from blumfeld.spi.hooks import Composition, EventLog, NoOptions, hookimpl
 from blumfeld.spi.runtime import Runtime
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from blumfeld.net.connections.accepted import AcceptedConnection
 from blumfeld.net.connections.dialled import OutboundConnection
-from blumfeld.net.readiness.socket_sending import Socket
+from blumfeld.net.readiness.streams import Socket
 from blumfeld.spi.transport import ByteLayer, ConnectionHandler, FrameReceiver, Limits, Listener
 from blumfeld_net_uring.streams.receiving import GROUP_SLOTS, POLLED_SLOTS, GroupStream, PolledStream
 from blumfeld_net_uring.streams.sending import UringSendQueue

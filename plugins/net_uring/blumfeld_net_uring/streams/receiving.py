@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from blumfeld.net.connections.stream import CLOSING
 from blumfeld.net.readiness.streams import ReadableStream
-from blumfeld.net.receive import LargeFrame
 from blumfeld.net.sending import LayeredSendQueue
+from blumfeld.net.turn import LargeFrame
 from blumfeld_net_uring.io_uring import abi
 from blumfeld_net_uring.io_uring.buffers import address_of
 from blumfeld_net_uring.io_uring.ring import IGNORED

@@ -11,7 +11,7 @@ from __future__ import annotations
 import errno
 import os
 
-from blumfeld.net.readiness.socket_sending import Socket, SocketCalls, SocketSendQueue
+from blumfeld.net.readiness.streams import Socket, SocketCalls, SocketSendQueue
 from blumfeld.net.sending import BUFFERS
 from blumfeld.spi.parts import Part
 from blumfeld_net_uring.io_uring.buffers import address_of_bytes

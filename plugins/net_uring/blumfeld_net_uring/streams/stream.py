@@ -10,7 +10,7 @@ import select
 from typing import TYPE_CHECKING
 
 from blumfeld.net.connections.stream import Stream
-from blumfeld.net.readiness.socket_sending import Socket
+from blumfeld.net.readiness.streams import Socket
 from blumfeld_net_uring.io_uring.ring import IGNORED
 from blumfeld_net_uring.streams.sending import UringSendQueue, error_of
 from blumfeld_net_uring.streams.turn import UringTurn

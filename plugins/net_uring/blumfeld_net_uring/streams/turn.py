@@ -6,9 +6,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from blumfeld.net.readiness.socket_sending import SocketCalls
-from blumfeld.net.receive import ReceivePool
-from blumfeld.net.turn import Report, Turn
+from blumfeld.net.readiness.streams import SocketCalls
+from blumfeld.net.turn import ReceivePool, Report, Turn
 from blumfeld.spi.runtime import Runtime
 from blumfeld_net_uring.io_uring.buffers import BufferGroup
 from blumfeld_net_uring.io_uring.ring import Ring

@@ -24,6 +24,7 @@ from blumfeld.log.producers.aborted_transactions import AbortedTransactions
 from blumfeld.log.producers.rules import BATCHES_KEPT
 from blumfeld.log.producers.snapshot import SEQUENCE_MASK, decode_snapshot
 from blumfeld.log.producers.state import Duplicate, ProducerState
+from blumfeld.spi.compaction import AbortedTransaction
 from blumfeld.spi.completion import Steps
 from blumfeld.spi.hooks import EventLog
 from blumfeld.spi.leader_epochs import EpochEntry
@@ -172,8 +173,7 @@ class ReplicaState:
                 if count % REPLAY_STEP == 0:
                     yield None
             self._renew_snapshots(end)
-            for entry in self.producers.written(end):
-                self._index.append(entry)
+            self.index_aborted(self.producers.written(end))
             if self.epoch_unsaved:
                 self._save_epochs_unless_full()
         self._recovered.clear()
@@ -237,7 +237,7 @@ class ReplicaState:
         """
         if self.replaying:
             return  # the producers of this offset aren't known yet; the snapshot of the next roll follows
-        self.written(base_offset)
+        self.index_aborted(self.producers.written(base_offset))
         if self.epoch_unsaved:
             self.save_epochs()
         if self._index.unsaved:
@@ -260,10 +260,10 @@ class ReplicaState:
             stable = min(stable, self.producers.end_offset)
         return high_watermark, min(max(stable, self._log.log_start_offset), high_watermark)
 
-    def written(self, end_offset: int) -> None:
-        """Move the placed producer state below ``end_offset`` to the written one: those batches are written."""
-        for entry in self.producers.written(end_offset):
-            self._index.append(entry)
+    def index_aborted(self, transactions: Sequence[AbortedTransaction]) -> None:
+        """Note transactions whose abort markers are written now, as :meth:`ProducerState.written` returns them."""
+        for transaction in transactions:
+            self._index.append(transaction)
 
     def original_of(self, batch: RecordBatch) -> Duplicate | None:
         """Returns the batch of the log that a refused one repeats, where the producer's entry has forgotten it.

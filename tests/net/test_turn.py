@@ -1,8 +1,8 @@
-"""Where transports receive: memory of the turn, and buffers of large frames."""
+"""The memory of a turn, and buffers of large frames."""
 
 from __future__ import annotations
 
-from blumfeld.net.receive import (
+from blumfeld.net.turn import (
     CARRY_BYTES_MAX,
     FIRST_BYTES_MAX,
     POOLED_BYTES_MAX,

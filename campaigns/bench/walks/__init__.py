@@ -1,0 +1,1 @@
+"""The files that a reader opens to follow a request."""
