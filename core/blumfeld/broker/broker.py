@@ -348,7 +348,7 @@ class Broker:
     @property
     def _inter_broker(self) -> str:
         """The name of the listener that brokers use among themselves."""
-        return next((one.name for one in self.composition.listeners if one.inter_broker), "")
+        return next((listener.name for listener in self.composition.listeners if listener.inter_broker), "")
 
     @property
     def refusing_writes(self) -> int:

@@ -194,7 +194,10 @@ class FetchSessions:
         session = self._continued(session_id, epoch, uses_topic_ids)
         if len(session.partitions) + len(asked) > SESSION_PARTITIONS_MAX:
             # The sum above is cheap, but counts known partitions twice. Look closer only when it is too large.
-            new = sum(one.key not in session.partitions for one in asked[: 2 * SESSION_PARTITIONS_MAX])
+            new = sum(
+                fetch_partition.key not in session.partitions
+                for fetch_partition in asked[: 2 * SESSION_PARTITIONS_MAX]
+            )
             if len(session.partitions) + new > SESSION_PARTITIONS_MAX:
                 del self._sessions[session_id]
                 raise BrokerError(ErrorCode.FETCH_SESSION_ID_NOT_FOUND)

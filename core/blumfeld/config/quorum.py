@@ -43,8 +43,8 @@ def quorum_voters(entries: Sequence[str]) -> tuple[VoterAddress, ...]:
             if other.voter_id == voter.voter_id:
                 raise ConfigError(VOTERS, f"{entry}, and voter {other.voter_id} before it", "each id once")
             if other[1:] == voter[1:]:
-                found = f"{entry}, the address of voter {other.voter_id} before it"
-                raise ConfigError(VOTERS, found, "an address of its own for each voter")
+                duplicate = f"{entry}, the address of voter {other.voter_id} before it"
+                raise ConfigError(VOTERS, duplicate, "an address of its own for each voter")
         voters.append(voter)
     return tuple(voters)
 

@@ -21,7 +21,7 @@ def likely_meant(found: str, words: Iterable[str]) -> list[str]:
     # is fifty times as cheap as an alignment.
     near = (word for word in words if abs(len(word) - len(found)) <= slips_max)
     counted = [(_slips(found, word), word) for word in near if _differ(letters, Counter(word)) <= slips_max]
-    return [word for slips, word in sorted(counted, key=lambda one: one[0]) if slips <= slips_max]
+    return [word for slips, word in sorted(counted, key=lambda pair: pair[0]) if slips <= slips_max]
 
 
 def _differ(one: Counter[str], other: Counter[str]) -> int:

@@ -63,7 +63,7 @@ def made_market(count: int, seed: int, symbols: tuple[str, ...] = SYMBOLS) -> It
     def one(symbol: str) -> Iterator[tuple[int, str, Message]]:
         return ((message.received_ns, symbol, message) for message in MadeFeed(seed, symbol).endless())
 
-    merged = heapq.merge(*map(one, symbols), key=lambda told: told[:2])
+    merged = heapq.merge(*map(one, symbols), key=lambda receipt: receipt[:2])
     return ((symbol, message) for _, symbol, message in islice(merged, count))
 
 

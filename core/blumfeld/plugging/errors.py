@@ -32,7 +32,10 @@ class ManifestError(Exception):
     def __init__(self, source: str, problems: Sequence[Problem]) -> None:
         self.source = source
         self.problems = tuple(problems)
-        lines = (str(one) if one.path.startswith("--") else f"{source}: {one}" for one in self.problems)
+        lines = (
+            str(problem) if problem.path.startswith("--") else f"{source}: {problem}"
+            for problem in self.problems
+        )
         super().__init__("\n".join(lines))
 
 

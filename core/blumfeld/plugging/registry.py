@@ -75,10 +75,10 @@ class Registry:
             raise ManifestError(source, [_absent(name, path, fitting)])
         checked = self.load_any(name, source, path)
         if role not in checked.roles:
-            found = f'"{name}", which fills {" and ".join(checked.roles) or "no role"}'
+            mistake = f'"{name}", which fills {" and ".join(checked.roles) or "no role"}'
             fitting = self._filling(role)
             allowed = f"a plug-in for {role}: {one_of('', fitting)}"
-            raise ManifestError(source, [Problem(path, found, allowed)])
+            raise ManifestError(source, [Problem(path, mistake, allowed)])
         return checked
 
     def load_any(self, name: str, source: str = "installed plug-ins", path: str = "") -> type[Plugin]:
@@ -89,11 +89,11 @@ class Registry:
         try:
             plugin = points[0].load()
         except (ImportError, AttributeError) as error:
-            found = f'"{name}" of {_origin(points[0])}, which can\'t be imported ({error})'
+            mistake = f'"{name}" of {_origin(points[0])}, which can\'t be imported ({error})'
             allowed = "a plug-in whose requirements are installed"
             if (getattr(error, "name", None) or "").partition(".")[0] == "blumfeld":
                 allowed = f"a plug-in that was written for spi {spi.VERSION}, which this Blumfeld has{_SEE}"
-            raise ManifestError(source, [Problem(path, found, allowed)]) from error
+            raise ManifestError(source, [Problem(path, mistake, allowed)]) from error
         checked = _checked(plugin, name, points[0])
         problem = _version_problem(checked, path, f'"{name}" of {_origin(points[0])}')
         if problem is not None:
@@ -135,16 +135,16 @@ def _version_problem(plugin: type[Plugin], path: str, name: str) -> Problem | No
     required = getattr(plugin, "requires_spi", None)
     if required is None:
         return None
-    found = f"{name}, which was written for spi {required}"
+    mistake = f"{name}, which was written for spi {required}"
     if not isinstance(required, str) or not re.fullmatch(r"\d+\.\d+", required):
-        return Problem(path, found, f'requires_spi = "MAJOR.MINOR", as in "{spi.VERSION}"')
+        return Problem(path, mistake, f'requires_spi = "MAJOR.MINOR", as in "{spi.VERSION}"')
     major, minor = map(int, required.split("."))
     here, newest = map(int, spi.VERSION.split("."))
     if major == here and minor <= newest:
         return None
     remedy = "install a newer one of it" if major < here else "install a newer Blumfeld"
     served = spi.VERSION if newest == 0 else f"{here}.0 to {spi.VERSION}"
-    return Problem(path, found, f"spi {served}, which this Blumfeld has: {remedy}{_SEE}")
+    return Problem(path, mistake, f"spi {served}, which this Blumfeld has: {remedy}{_SEE}")
 
 
 def _checked(plugin: Any, name: str, point: EntryPoint) -> type[Plugin]:

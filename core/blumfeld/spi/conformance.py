@@ -71,8 +71,8 @@ def _static(part: Any, name: str) -> Any:
 
 
 def _method_problems(part: Any, name: str, wanted: Any) -> Iterator[str]:
-    asked = inspect.signature(wanted)
-    shown = f"{name}{_shown(asked)}"
+    signature = inspect.signature(wanted)
+    shown = f"{name}{_shown(signature)}"
     if _static(part, name) is _NOTHING and not hasattr(type(part), "__getattr__"):
         yield f"no {shown}"
         return
@@ -84,7 +84,7 @@ def _method_problems(part: Any, name: str, wanted: Any) -> Iterator[str]:
         has = inspect.signature(method)
     except (TypeError, ValueError):
         return  # built in, or made by something that tells nothing
-    if not _can_be_called(has, asked, unbound=isinstance(part, type) and not _is_bound(part, name)):
+    if not _can_be_called(has, signature, unbound=isinstance(part, type) and not _is_bound(part, name)):
         yield f"{name}{has}: it is called as {shown}"
     elif inspect.iscoroutinefunction(wanted) and not _is_awaited(method, has):
         yield f"{name} is awaited, and is no async def"

@@ -196,10 +196,12 @@ class LazyHandler:
 
     def _load(self) -> ApiHandler:
         if self._loaded is None:
-            loaded = self._loaded = next(one for one in self._load_all() if one.key == self._key)
-            for one in self._registered:
-                force_setattr(one, "handle", loaded.handle)
-                force_setattr(one, "error_response", loaded.error_response)
+            loaded = self._loaded = next(
+                candidate for candidate in self._load_all() if candidate.key == self._key
+            )
+            for handler in self._registered:
+                force_setattr(handler, "handle", loaded.handle)
+                force_setattr(handler, "error_response", loaded.error_response)
         return self._loaded
 
     def _handle(self, request: Any, context: RequestContext) -> Any:

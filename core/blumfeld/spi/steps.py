@@ -158,7 +158,7 @@ def _has_long_keys(elements: list[Any] | None, named: str) -> bool:
     if not elements:
         return False
     if named:
-        return sum(len(getattr(one, named)) for one in elements) > KEY_CHARACTERS_AT_ONCE
+        return sum(len(getattr(element, named)) for element in elements) > KEY_CHARACTERS_AT_ONCE
     return type(elements[0]) is str and sum(map(len, elements)) > KEY_CHARACTERS_AT_ONCE
 
 
@@ -263,15 +263,15 @@ def _pairs(elements: Sequence[Any], key: Callable[[Any], Hashable]) -> Steps[lis
     """Each element once, where its equals are twice in a row."""
     times = Buckets()
     for number, element in enumerate(elements):
-        found = key(element)
-        bucket = times.of(found)
-        bucket[found] = bucket.get(found, 0) + 1
+        element_key = key(element)
+        bucket = times.of(element_key)
+        bucket[element_key] = bucket.get(element_key, 0) + 1
         if not number % STEP_ELEMENTS:
             yield None
     kept: list[Any] = []
     for number, element in enumerate(elements):
-        found = key(element)
-        count = times.of(found).pop(found, 0)
+        element_key = key(element)
+        count = times.of(element_key).pop(element_key, 0)
         if count:
             kept += [element] * min(count, 2)
         if not number % STEP_ELEMENTS:
@@ -326,8 +326,8 @@ def _weight(element: Any, inner: tuple[str, ...], enough: int) -> int:
         below: Sequence[Any] = getattr(element, inner[0]) or ()
         if len(below) >= enough or len(inner) == 1:
             return weight + len(below)
-        for one in below:
-            weight += _weight(one, inner[1:], enough)
+        for child in below:
+            weight += _weight(child, inner[1:], enough)
             if weight > enough:
                 break
     return weight

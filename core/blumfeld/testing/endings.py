@@ -18,12 +18,12 @@ def sigterm_unwinds() -> Iterator[None]:
     Without it SIGTERM ends the process where it is: no ``finally`` block runs, and the nodes that it started go on.
     Further signals change nothing, because they would interrupt the very blocks that end the nodes.
     """
-    told = False
+    signalled = False
 
     def take(number: int, frame: FrameType | None) -> None:
-        nonlocal told
-        if not told:
-            told = True
+        nonlocal signalled
+        if not signalled:
+            signalled = True
             raise SystemExit(TOLD_TO_END)
 
     before = signal.signal(signal.SIGTERM, take)

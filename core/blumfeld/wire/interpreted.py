@@ -139,12 +139,12 @@ class _Writer:
     def struct(self, value: AnyStruct, path: str) -> None:
         fields = fields_of(type(value))
         for field in fields:
-            found, where = getattr(value, field.name), f"{path}.{field.name}"
+            field_value, where = getattr(value, field.name), f"{path}.{field.name}"
             if self.version in field.tagged:
                 continue
             if self.version in field.versions:
-                self.field(field, found, where)
-            elif not field.ignorable and found != field.default_of():
+                self.field(field, field_value, where)
+            elif not field.ignorable and field_value != field.default_of():
                 raise EncodeError(f"{where} has a value, and version {self.version} has no such field")
         if self.flexible:
             self.tags(value, fields, path)

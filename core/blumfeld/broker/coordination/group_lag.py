@@ -98,12 +98,12 @@ class GroupLags:
         :raises OSError: it can't be reached
         """
         if group_id is None:
-            asked, left_out = self._own_groups()
+            groups, left_out = self._own_groups()
         else:
             committed = await self._offsets_of(group_id)
-            asked, left_out = ({group_id: _bounded(committed, PARTITIONS_MAX)} if committed else {}), 0
-        ends = await self._ends({place for one in asked.values() for place in one.offsets})
-        return Lags({group: _lag(one, ends) for group, one in asked.items()}, left_out)
+            groups, left_out = ({group_id: _bounded(committed, PARTITIONS_MAX)} if committed else {}), 0
+        ends = await self._ends({place for group in groups.values() for place in group.offsets})
+        return Lags({group: _lag(group_offsets, ends) for group, group_offsets in groups.items()}, left_out)
 
     # Committed offsets
 

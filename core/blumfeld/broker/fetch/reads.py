@@ -260,11 +260,11 @@ class PartitionRead:
         """
         if partition.leader is None:
             return False
-        asked = self.asked
-        epoch = asked.current_leader_epoch
+        fetch_partition = self.asked
+        epoch = fetch_partition.current_leader_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
             raise BrokerError(partition.check_leader_epoch(epoch))
-        self.preferred = partition.leader.preferred_read_replica(rack, asked.fetch_offset)
+        self.preferred = partition.leader.preferred_read_replica(rack, fetch_partition.fetch_offset)
         if self.preferred < 0:
             return False
         self._tell_ends(partition)
@@ -275,15 +275,15 @@ class PartitionRead:
 
         :raises BrokerError: the error of this partition
         """
-        asked, log = self.asked, partition.log
-        epoch = asked.current_leader_epoch
+        fetch_partition, log = self.asked, partition.log
+        epoch = fetch_partition.current_leader_epoch
         if epoch >= 0 and epoch != partition.leader_epoch:
             raise BrokerError(partition.check_leader_epoch(epoch))
         end = log.written_end_offset
-        if asked.last_fetched_epoch >= 0 and self._diverges(partition, end):
+        if fetch_partition.last_fetched_epoch >= 0 and self._diverges(partition, end):
             self._tell_ends(partition)
             return False
-        if asked.fetch_offset < log.log_start_offset or asked.fetch_offset > end:
+        if fetch_partition.fetch_offset < log.log_start_offset or fetch_partition.fetch_offset > end:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
         return True
 
@@ -321,11 +321,13 @@ class PartitionRead:
         self.log_start_offset = partition.log.log_start_offset
 
     def _diverges(self, partition: Partition, log_end_offset: int) -> bool:
-        asked = self.asked
-        epoch, end_offset = partition.state.epochs.end_offset_for(asked.last_fetched_epoch, log_end_offset)
+        fetch_partition = self.asked
+        epoch, end_offset = partition.state.epochs.end_offset_for(
+            fetch_partition.last_fetched_epoch, log_end_offset
+        )
         if epoch == UNKNOWN_EPOCH:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE)
-        if epoch < asked.last_fetched_epoch or end_offset < asked.fetch_offset:
+        if epoch < fetch_partition.last_fetched_epoch or end_offset < fetch_partition.fetch_offset:
             self.diverging = (epoch, end_offset)
             return True
         return False
@@ -388,8 +390,8 @@ class FetchAttempt:
         """Whether the answer is encoded at once: one that is encoded in steps takes the general way."""
         self._left = reader.bytes_max
         if read:
-            for asked in plan.partitions:
-                self.add(reader, asked)
+            for fetch_partition in plan.partitions:
+                self.add(reader, fetch_partition)
 
     def add(self, reader: Reader, asked: FetchPartition) -> None:
         """Read the next partition, within the bytes that the partitions before it left over.
@@ -420,17 +422,17 @@ class FetchAttempt:
             raise
 
     def _count(self, one: PartitionRead) -> None:
-        size = found = 0
+        size = bytes_counted = 0
         if one.read is not None:
-            size = found = one.read.size_bytes
+            size = bytes_counted = one.read.size_bytes
             if not size and self.size_bytes:
-                found = min(self._left, one.asked.partition_bytes_max)
+                bytes_counted = min(self._left, one.asked.partition_bytes_max)
         elif one.cold is not None:
             self.waits_for_cold = True
             # At least one byte, whatever the limits are: the first read brings a batch, so later ones needn't.
-            size = found = max(min(self._left, one.asked.partition_bytes_max), 1)
-        one.bytes_counted = found
-        self.found_bytes += found
+            size = bytes_counted = max(min(self._left, one.asked.partition_bytes_max), 1)
+        one.bytes_counted = bytes_counted
+        self.found_bytes += bytes_counted
         self.size_bytes += size
         self._left -= size
         if one.error or one.diverging is not None or one.preferred >= 0:

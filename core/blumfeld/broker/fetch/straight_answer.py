@@ -73,25 +73,25 @@ def _uvarint(value: int) -> bytes:
 
 
 def _write(answer: StraightAnswer, topic: bytes, out: list[bytes], parts: list[Part]) -> None:
-    one: PartitionRead = answer.one
+    partition_read: PartitionRead = answer.one
     append = out.append
     append(_HEAD.pack(answer.throttle_time_ms, answer.error_code, answer.session_id, _ONE))
     append(topic)
     append(
         _PARTITION.pack(
             _ONE,
-            one.asked.partition,
+            partition_read.asked.partition,
             0,
-            one.high_watermark,
-            one.stable,
-            one.log_start_offset,
+            partition_read.high_watermark,
+            partition_read.stable,
+            partition_read.log_start_offset,
             _EMPTY if answer.for_aborted else _NULL,
             _NO_PREFERRED_REPLICA,
         )
     )
     records: Records = b""
-    if one.read is not None:
-        given = one.read.parts
+    if partition_read.read is not None:
+        given = partition_read.read.parts
         records = given[0] if len(given) == 1 else given  # type: ignore[assignment]
     if type(records) is bytes and len(records) <= _SMALL_BYTES:
         append(_uvarint(len(records) + 1))

@@ -131,7 +131,7 @@ class DirectoryAssignments:
             return
         self._sent = dict(list(self._wanted.items())[:ASSIGNMENTS_MAX])
         timeout_ms = self._lifecycle.session_timeout_ms
-        self._said.update(one for one in self._sent.items() if one[1] == LOST_DIRECTORY)
+        self._said.update(assignment for assignment in self._sent.items() if assignment[1] == LOST_DIRECTORY)
         self._urgent = False
         sent = self._metadata.submit(self._request(self._sent), timeout_ms, wait_image=False)
         sent.when_done(self._answered)

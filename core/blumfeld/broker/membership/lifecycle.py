@@ -305,14 +305,14 @@ class Lifecycle:
             return True
         if not shown.fenced:
             return False
-        own = {one.directory_id for one in self._composition.storage.log_dirs()}
+        own = {directory.directory_id for directory in self._composition.storage.log_dirs()}
         reported = {
             directory_of(partition, node_id)
             for topic in image.topics.values()
             for partition in topic.partitions.values()
             if node_id in partition.replicas
         }
-        reported = {one for one in reported if not is_reserved(one)}
+        reported = {directory_id for directory_id in reported if not is_reserved(directory_id)}
         return bool(reported) and reported <= own
 
     def _end(self) -> None:
@@ -367,7 +367,7 @@ class Lifecycle:
 
         :param changed: ids of the brokers that changed
         """
-        if any(self._leaves(image.brokers.get(one)) for one in changed):
+        if any(self._leaves(image.brokers.get(broker_id)) for broker_id in changed):
             self.beat_now()
         if not self._is_own(image):
             if self._composition.node_id in changed:

@@ -157,9 +157,9 @@ class LostBrokers:
     def _changed(self, image: ClusterImage, delta: ImageDelta) -> None:
         if not (delta.first or delta.brokers_changed):
             return
-        live = frozenset(one.broker_id for one in image.brokers.values() if not one.fenced)
-        for one in self._live - live:
-            self._fenced_ms[one] = self._runtime.monotonic_ms()
+        live = frozenset(broker.broker_id for broker in image.brokers.values() if not broker.fenced)
+        for broker_id in self._live - live:
+            self._fenced_ms[broker_id] = self._runtime.monotonic_ms()
         self._live = live
         for lost in list(self._lost.values()):
             now = image.brokers.get(lost.broker.broker_id)

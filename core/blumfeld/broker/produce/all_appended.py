@@ -44,7 +44,7 @@ def _flexible_encoder(version: int) -> Callable[[AllAppended, list[bytes], list[
                 name = topic.name.encode()
                 out.append(put_uvarint(len(name) + 1) + name)
             out.append(put_uvarint(len(topic.partition_responses) + 1))
-            out += [pack(*_FIELDS(one), 1, 0, 0) for one in topic.partition_responses]
+            out += [pack(*_FIELDS(partition), 1, 0, 0) for partition in topic.partition_responses]
             out.append(_NO_TAGS)
         out.append(message.throttle_time_ms.to_bytes(4, "big") + _NO_TAGS)
 
@@ -63,7 +63,7 @@ def _old_encoder(version: int) -> Callable[[AllAppended, list[bytes], list[Part]
             name = topic.name.encode()
             out.append(len(name).to_bytes(2, "big") + name)
             out.append(len(topic.partition_responses).to_bytes(4, "big"))
-            out += [pack(*_FIELDS(one)[:fields]) + no_errors for one in topic.partition_responses]
+            out += [pack(*_FIELDS(partition)[:fields]) + no_errors for partition in topic.partition_responses]
         out.append(message.throttle_time_ms.to_bytes(4, "big"))
 
     return encode

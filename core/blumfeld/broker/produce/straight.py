@@ -294,20 +294,24 @@ class StraightProduce:
 
     def target_of(self, prefix: bytes) -> Target | None:
         """Returns the target of requests with this prefix; ``None`` if they go the general way."""
-        one = self._shape.parse_prefix(prefix)
+        request_head = self._shape.parse_prefix(prefix)
         # An authorizer must be asked for each request, and a target is remembered across requests.
-        if one is None or one.acks not in (ACKS_ALL, 0, 1) or self._dispatcher.authorizer is not None:
+        if (
+            request_head is None
+            or request_head.acks not in (ACKS_ALL, 0, 1)
+            or self._dispatcher.authorizer is not None
+        ):
             return None
         if self._shape.topic_ids:
-            partition = self._manager.find_by_id(one.topic, one.index)
+            partition = self._manager.find_by_id(request_head.topic, request_head.index)
         else:
             try:
-                partition = self._manager.find(one.topic.decode(), one.index)
+                partition = self._manager.find(request_head.topic.decode(), request_head.index)
             except UnicodeDecodeError:
                 return None
         if partition is None or is_internal(partition.partition.topic):
             return None
-        return Target(one, partition, self.general.version)
+        return Target(request_head, partition, self.general.version)
 
 
 class Target:

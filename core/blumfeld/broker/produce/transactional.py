@@ -192,14 +192,14 @@ def ask(
     tried some times before the client is told.
     """
     batch = checks[0].batch
-    asked = PartitionsOfTransaction(
+    transaction_partitions = PartitionsOfTransaction(
         transactional_id=transactional_id,
         producer_id=batch.producer_id,
         producer_epoch=batch.producer_epoch,
         partitions=frozenset([check.key for check in checks]),
         add=adds,
     )
-    question = _Question(transactions, runtime, asked)
+    question = _Question(transactions, runtime, transaction_partitions)
     question.put()
     return question
 

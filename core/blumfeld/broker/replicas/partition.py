@@ -172,13 +172,13 @@ class Partition:
         :raises BrokerError: OFFSET_OUT_OF_RANGE, KAFKA_STORAGE_ERROR
         """
         watchers = self.watchers
-        asked = (offset, bytes_max, end_offset, minimum_one_batch)
-        if watchers.shared_by == asked:
+        arguments = (offset, bytes_max, end_offset, minimum_one_batch)
+        if watchers.shared_by == arguments:
             return watchers.shared
         try:
             outcome = self.log.read(offset, bytes_max, end_offset, minimum_one_batch)
             if watchers.telling:
-                watchers.share(asked, outcome)
+                watchers.share(arguments, outcome)
             return outcome
         except OffsetOutOfRangeError:
             raise BrokerError(ErrorCode.OFFSET_OUT_OF_RANGE) from None
@@ -626,20 +626,20 @@ class Following:
         self._check()
         if not self._rebuilt.done:
             raise ValueError(f"{self.partition} is still rebuilding its producers after a truncation")
-        found = fetched_batches(batches, self.log.placed_end_offset, self._epoch)
+        new_batches = fetched_batches(batches, self.log.placed_end_offset, self._epoch)
         try:
-            if found and found[0].base_offset < self.log.placed_end_offset:
-                self._begin_in(found[0])
-            self._place(found)
+            if new_batches and new_batches[0].base_offset < self.log.placed_end_offset:
+                self._begin_in(new_batches[0])
+            self._place(new_batches)
         except OSError as error:
             raise self._failed(error) from error
         self._leader_ends = (high_watermark, log_start_offset)
-        if found:
+        if new_batches:
             self.unwritten = True
             self._partition.write_this_turn()
         elif not self.unwritten:
             self._follow_leader_ends(self.log.written_end_offset)
-        return bool(found)
+        return bool(new_batches)
 
     def truncate_to(self, offset: int) -> Completion[None]:
         """As ``FollowerHost.truncate_to``."""

@@ -118,15 +118,15 @@ class RefusedWrites:
         """Drop the partitions for which there is room, and that no write has tried for a second: their producers may
         have given up, and then no write would show that it succeeds."""
         before_ms = self._runtime.monotonic_ms() - UNTRIED_MS
-        found = [
-            one
-            for one, refusal in self._refusing.items()
-            if refusal.count and refusal.last_ms <= before_ms and has_room(one)
+        partitions = [
+            candidate
+            for candidate, refusal in self._refusing.items()
+            if refusal.count and refusal.last_ms <= before_ms and has_room(candidate)
         ]
-        for partition in found:
+        for partition in partitions:
             del self._refusing[partition]
-        if found:
-            self._events.info("there is room again", partitions=len(found), still_refusing=len(self))
+        if partitions:
+            self._events.info("there is room again", partitions=len(partitions), still_refusing=len(self))
 
     def forget(self, partition: TopicPartition) -> None:
         """Drop a partition that this node doesn't host any more."""

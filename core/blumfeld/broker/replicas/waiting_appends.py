@@ -90,20 +90,20 @@ class WaitingAppends:
         if (
             waiting
             and waiting[0][1] == ACKS_ALL
-            and not [one for one in waiting if one[1] != ACKS_ALL or one[0] > end_offset]
+            and not [append for append in waiting if append[1] != ACKS_ALL or append[0] > end_offset]
         ):
             committing, waiting = list(waiting), ()
-        for one in waiting:
-            one_end, acks, waiter = one
+        for entry in waiting:
+            one_end, acks, waiter = entry
             if one_end > end_offset:
                 if failed:
                     self.tell(waiter, _KAFKA_STORAGE_ERROR)
                 else:
-                    placed_since.append(one)
+                    placed_since.append(entry)
             elif acks != ACKS_ALL:
                 waiter.appended(_NONE)
             else:
-                committing.append(one)
+                committing.append(entry)
         if committing:
             self.queue += committing
             self._new += len(committing)

@@ -45,14 +45,18 @@ def _of_topics(hosted: PartitionManager) -> list[Metric]:
             "blumfeld_topic_log_end_offset",
             "Sum of the log end offsets of the partitions led here; its rate is the records that come in",
             "gauge",
-            lambda: _by_topic(hosted, lambda one: one.log.written_end_offset if one.leader else None),
+            lambda: _by_topic(
+                hosted, lambda partition: partition.log.written_end_offset if partition.leader else None
+            ),
             ("topic",),
         ),
         Metric(
             "blumfeld_topic_log_bytes",
             "Bytes of record batches in the logs hosted here (Kafka's Log Size)",
             "gauge",
-            lambda: _by_topic(hosted, lambda one: one.log.size_bytes() if one.closed is None else None),
+            lambda: _by_topic(
+                hosted, lambda partition: partition.log.size_bytes() if partition.closed is None else None
+            ),
             ("topic",),
         ),
     ]

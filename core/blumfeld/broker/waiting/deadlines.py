@@ -99,7 +99,7 @@ class Deadlines(Generic[T]):
             else:
                 for waiting in expired:
                     del queue[waiting]
-        due.sort(key=lambda one: one[0])
+        due.sort(key=lambda entry: entry[0])
         return [waiting for _, waiting in due]
 
     def drain(self) -> list[T]:

@@ -304,7 +304,7 @@ def _end(nodes: list[NodeState], number: signal.Signals) -> None:
     for node in nodes:
         if not processes.wait_until_dead(node, STOP_S_MAX):
             _complain(f"node {node.id} didn't stop within {STOP_S_MAX:g} s: killed")
-            _each([node], lambda one: processes.send(one, signal.SIGKILL))
+            _each([node], lambda target: processes.send(target, signal.SIGKILL))
             processes.wait_until_dead(node, KILL_S_MAX)
 
 

@@ -59,7 +59,7 @@ def new_cluster(
         namespaces.check_possible()
         bridge = namespaces.bridge_name(directory)
         derived = namespaces.isolated(derived, bridge)
-    plans = [make_plan(one, source, faults=faults) for one in derived]
+    plans = [make_plan(node_manifest, source, faults=faults) for node_manifest in derived]
     if bridge is None:  # before anything is written: a cluster that is there can't be begun again elsewhere
         _check_ports(plans)
     try:
@@ -84,7 +84,9 @@ def _check_overrides(overrides: Sequence[str], count: int | None) -> None:
         replaced["nodes"] = "N says how many"
     problems = [
         Problem(key, value.strip(), f"nothing here: {replaced[key]}")
-        for key, value in ((one.partition("=")[0].strip(), one.partition("=")[2]) for one in overrides)
+        for key, value in (
+            (override.partition("=")[0].strip(), override.partition("=")[2]) for override in overrides
+        )
         if key in replaced
     ]
     if problems:

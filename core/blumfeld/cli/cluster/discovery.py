@@ -82,9 +82,12 @@ def _voters(quorum: DescribeQuorumResponse | None) -> dict[int, Address | None]:
         return {}
     listeners = {node.node_id: node.listeners[0] for node in quorum.nodes if node.listeners}
     voters = [
-        one for topic in quorum.topics for partition in topic.partitions for one in partition.current_voters
+        voter
+        for topic in quorum.topics
+        for partition in topic.partitions
+        for voter in partition.current_voters
     ]
     return {
-        one.replica_id: (at.host, at.port) if (at := listeners.get(one.replica_id)) is not None else None
-        for one in voters
+        voter.replica_id: (at.host, at.port) if (at := listeners.get(voter.replica_id)) is not None else None
+        for voter in voters
     }

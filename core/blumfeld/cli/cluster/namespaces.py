@@ -61,11 +61,11 @@ def isolated(manifests: tuple[Manifest, ...], bridge: str) -> tuple[Manifest, ..
     """
     if "controller" not in manifests[0].node.roles:
         raise ClusterError("--isolated: the manifest's quorum is outside of the namespaces of these brokers")
-    hosts = {one.node.id: address_of(bridge, nth) for nth, one in enumerate(manifests, 1)}
+    hosts = {manifest.node.id: address_of(bridge, nth) for nth, manifest in enumerate(manifests, 1)}
     controllers = {
-        one.node.id: f"{hosts[one.node.id]}:{_port(section.bind)}"
-        for one in manifests
-        for section in listener_sections(one)
+        manifest.node.id: f"{hosts[manifest.node.id]}:{_port(section.bind)}"
+        for manifest in manifests
+        for section in listener_sections(manifest)
         if section.kind == "controller"
     }
     quorum = {
@@ -73,7 +73,8 @@ def isolated(manifests: tuple[Manifest, ...], bridge: str) -> tuple[Manifest, ..
         BOOTSTRAP_SERVERS: ",".join(controllers.values()),
     }
     return tuple(
-        _isolated(one, hosts[one.node.id], quorum if len(manifests) > 1 else {}) for one in manifests
+        _isolated(manifest, hosts[manifest.node.id], quorum if len(manifests) > 1 else {})
+        for manifest in manifests
     )
 
 

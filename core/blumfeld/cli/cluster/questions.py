@@ -84,7 +84,7 @@ async def described_quorum(connection: AsyncioConnection) -> ResponsePartitionDa
     :raises NoCommonVersionError: the node doesn't answer DescribeQuorum
     """
     answer = await quorum_answer(connection)
-    partitions = [one for topic in answer.topics for one in topic.partitions]
+    partitions = [partition for topic in answer.topics for partition in topic.partitions]
     if answer.error_code or not partitions or partitions[0].error_code:
         return None
     return partitions[0]
@@ -103,7 +103,9 @@ async def place_in_quorum(connection: AsyncioConnection) -> Place | None:
         topic=CLUSTER_METADATA_TOPIC, topic_id=CLUSTER_METADATA_TOPIC_ID, partitions=[partition]
     )
     answer = await connection.ask(FetchRequest(max_bytes=1, topics=[topic]), FetchResponse)
-    leaders = [one.current_leader for topic in answer.responses for one in topic.partitions]
+    leaders = [
+        quorum_partition.current_leader for topic in answer.responses for quorum_partition in topic.partitions
+    ]
     if not leaders or leaders[0].leader_epoch < 0:
         return None
     return Place(epoch=leaders[0].leader_epoch, leader=leaders[0].leader_id)
@@ -196,17 +198,19 @@ async def _nothing() -> None:
 
 def joined(state: ClusterState, answers: Sequence[Answers]) -> ClusterView:
     """Return the cluster's state. Of answers that differ, the newest epoch and the newest metadata count."""
-    quorums = [one.quorum for one in answers if one.quorum is not None]
-    known = max(quorums, key=lambda one: (one.quorum.leader_epoch, one.quorum.high_watermark), default=None)
-    metadatas = [one.known for one in answers if one.known is not None]
-    newest = max(metadatas, key=lambda one: one.offset, default=None)
+    quorums = [answer.quorum for answer in answers if answer.quorum is not None]
+    known = max(
+        quorums, key=lambda quorum: (quorum.quorum.leader_epoch, quorum.quorum.high_watermark), default=None
+    )
+    metadatas = [answer.known for answer in answers if answer.known is not None]
+    newest = max(metadatas, key=lambda metadata: metadata.offset, default=None)
     return cluster_view(
         state.nodes,
         {node.id: state_of(node) for node in state.nodes},
-        [one.node_id for one in answers],
+        [answer.node_id for answer in answers],
         None if known is None else quorum_view(known.quorum, known.at_ms),
         None if newest is None else newest.metadata,
-        {one.node_id: one.lag for one in answers if one.lag is not None},
+        {answer.node_id: answer.lag for answer in answers if answer.lag is not None},
         state.cuts,
-        {one.node_id: one.place for one in answers if one.place is not None},
+        {answer.node_id: answer.place for answer in answers if answer.place is not None},
     )

@@ -45,11 +45,21 @@ def _quorum(quorum: QuorumView) -> Table:
     leader = "no leader" if quorum.leader < 0 else f"leader {quorum.leader}"
     title = f"quorum: {leader}, epoch {quorum.epoch}, committed up to {quorum.high_watermark}"
     table = _table(title, "#node", "part", "#log end", "#lag", "caught up")
-    for one in quorum.replicas:
-        part = "active controller" if one.id == quorum.leader else "voter" if one.is_voter else "observer"
-        ago = "" if one.caught_up_ms_ago is None else f"{one.caught_up_ms_ago:,} ms ago"
+    for replica in quorum.replicas:
+        part = (
+            "active controller"
+            if replica.id == quorum.leader
+            else "voter"
+            if replica.is_voter
+            else "observer"
+        )
+        ago = "" if replica.caught_up_ms_ago is None else f"{replica.caught_up_ms_ago:,} ms ago"
         table.add_row(
-            str(one.id), part, str(one.log_end_offset), str(one.lag), "" if one.id == quorum.leader else ago
+            str(replica.id),
+            part,
+            str(replica.log_end_offset),
+            str(replica.lag),
+            "" if replica.id == quorum.leader else ago,
         )
     return table
 

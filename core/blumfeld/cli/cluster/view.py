@@ -93,18 +93,18 @@ class ClusterView(msgspec.Struct, kw_only=True):
 
 def quorum_view(found: ResponsePartitionData, now_ms: int) -> QuorumView:
     """Return the quorum's state. ``now_ms`` is the wall clock, as the leader's times are."""
-    ends = [one.log_end_offset for one in found.current_voters if one.replica_id == found.leader_id]
+    ends = [voter.log_end_offset for voter in found.current_voters if voter.replica_id == found.leader_id]
     end = max([*ends, found.high_watermark])
 
     def views(replicas: Iterable[ReplicaState], is_voter: bool) -> Iterable[VoterView]:
-        for one in sorted(replicas, key=lambda each: each.replica_id):
-            caught_up_ms = one.last_caught_up_timestamp
-            leads = one.replica_id == found.leader_id
+        for replica in sorted(replicas, key=lambda each: each.replica_id):
+            caught_up_ms = replica.last_caught_up_timestamp
+            leads = replica.replica_id == found.leader_id
             yield VoterView(
-                id=one.replica_id,
+                id=replica.replica_id,
                 is_voter=is_voter,
-                log_end_offset=one.log_end_offset,
-                lag=0 if leads else max(0, end - one.log_end_offset),
+                log_end_offset=replica.log_end_offset,
+                lag=0 if leads else max(0, end - replica.log_end_offset),
                 caught_up_ms_ago=0 if leads else max(0, now_ms - caught_up_ms) if caught_up_ms > 0 else None,
             )
 
@@ -160,8 +160,8 @@ def cluster_view(
 def _count(view: ClusterView, views: Mapping[int, NodeView], metadata: MetadataResponse) -> None:
     view.topics = len(metadata.topics)
     view.partitions = view.without_leader = view.under_replicated = 0
-    for topic in sorted(metadata.topics, key=lambda one: one.name or ""):
-        for partition in sorted(topic.partitions, key=lambda one: one.partition_index):
+    for topic in sorted(metadata.topics, key=lambda entry: entry.name or ""):
+        for partition in sorted(topic.partitions, key=lambda entry: entry.partition_index):
             view.partitions += 1
             has_leader = partition.leader_id >= 0
             lacks = len(partition.isr_nodes) < len(partition.replica_nodes)

@@ -104,9 +104,9 @@ class _Loader:
             yield from self._one("transactions", section.plugin, section.options)
         if manifest.archive is not None:
             if ARCHIVE_PLUGIN not in self.registry.names():
-                found = f"a section of the package {ARCHIVE_PACKAGE}, which isn't installed"
+                mistake = f"a section of the package {ARCHIVE_PACKAGE}, which isn't installed"
                 self.faults.add(
-                    [Problem("archive", found, f"pip install {ARCHIVE_PACKAGE}, or no such section")]
+                    [Problem("archive", mistake, f"pip install {ARCHIVE_PACKAGE}, or no such section")]
                 )
                 return
             yield from self._one("sink", ARCHIVE_PLUGIN, manifest.archive, at="archive", options_at="archive")

@@ -79,7 +79,7 @@ def initial_controllers(text: str) -> tuple[InitialController, ...]:
         allowed = f"{error.allowed}; the form is {_CONTROLLER_FORM}"
         raise ManifestError("--initial-controllers", [Problem("", str(error.found), allowed)]) from None
     controllers = map(InitialController, addresses, directory_ids)
-    return tuple(sorted(controllers, key=lambda one: one.address.voter_id))
+    return tuple(sorted(controllers, key=lambda controller: controller.address.voter_id))
 
 
 def _directory_id(entry: str, text: str) -> bytes:
@@ -104,13 +104,13 @@ def _problems(plan: Plan, quorum: InitialQuorum) -> Iterator[Problem]:
     static, servers = plan.config.list(VOTERS), plan.config.list(BOOTSTRAP_SERVERS)
     if not quorum.is_dynamic:
         if is_controller and servers and not static:
-            found = "bootstrap servers, and no initial voters"
-            yield Problem(f'config."{BOOTSTRAP_SERVERS}"', found, f"one of {_FLAGS}, or {VOTERS}")
+            mistake = "bootstrap servers, and no initial voters"
+            yield Problem(f'config."{BOOTSTRAP_SERVERS}"', mistake, f"one of {_FLAGS}, or {VOTERS}")
         return
     if static:
-        found = f"a static quorum, with one of {_FLAGS}"
+        mistake = f"a static quorum, with one of {_FLAGS}"
         yield Problem(
-            f'config."{VOTERS}"', found, f"one of the two; a dynamic quorum has {BOOTSTRAP_SERVERS}"
+            f'config."{VOTERS}"', mistake, f"one of the two; a dynamic quorum has {BOOTSTRAP_SERVERS}"
         )
     if quorum.standalone and not is_controller:
         yield Problem("node.roles", "no controller, with --standalone", "the role controller")

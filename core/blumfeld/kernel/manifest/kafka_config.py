@@ -97,8 +97,8 @@ def _protocol_problems(manifest: Manifest, listeners: Sequence[Listener]) -> Ite
     listener would look protected and be open."""
     for nth, listener in enumerate(listeners):
         if listener.name in _SECURE_PROTOCOLS:
-            found = f"{shown(listener.name)}, which names a security protocol"
-            yield Problem(f"network.listeners[{nth}].name", found, f"another name: {_PLAINTEXT_ONLY}")
+            wrong_name = f"{shown(listener.name)}, which names a security protocol"
+            yield Problem(f"network.listeners[{nth}].name", wrong_name, f"another name: {_PLAINTEXT_ONLY}")
     given = manifest.config.get(PROTOCOL_MAP)
     if not isinstance(given, str):
         return

@@ -82,9 +82,9 @@ def _broker_problems(
         )
         yield Problem("node.roles", "a broker without controllers", allowed)
     if any(voter.voter_id == node_id for voter in voters):
-        found = f"voter {node_id}, which is node.id of this broker"
+        own_voter = f"voter {node_id}, which is node.id of this broker"
         allowed = "ids of controllers only; or give the node the role controller"
-        yield Problem(_path(VOTERS), found, allowed)
+        yield Problem(_path(VOTERS), own_voter, allowed)
     if _value(manifest, AUTO_JOIN) is True:
         yield Problem(_path(AUTO_JOIN), "true, on a node that is a broker alone", "only on a controller")
     yield from _name_problems(manifest, sections)
@@ -94,9 +94,9 @@ def _name_problems(manifest: Manifest, sections: tuple[ListenerSection, ...]) ->
     own = [section.name for section in sections]
     for name in _list(manifest, CONTROLLER_LISTENERS):
         if name in own:
-            found = f"{name}, a listener of this broker"
+            own_listener = f"{name}, a listener of this broker"
             allowed = "the name of a listener that only controllers have"
-            yield Problem(_path(CONTROLLER_LISTENERS), found, allowed)
+            yield Problem(_path(CONTROLLER_LISTENERS), own_listener, allowed)
 
 
 def _is_any_port(section: ListenerSection) -> bool:

@@ -114,13 +114,13 @@ def _path_problem(path: str, nth: int, before: list[str]) -> Problem | None:
     if "," in path:
         return Problem(at, shown(path), "a path without a comma: Kafka's log.dirs is cut there")
     for earlier, other in enumerate(before):
-        one, two = normpath(path), normpath(other or ".")
-        if one == two:
+        own_path, other_path = normpath(path), normpath(other or ".")
+        if own_path == other_path:
             return Problem(at, f"{shown(path)}, as data_dirs[{earlier}]", "each directory once")
-        if _lies_in(one, two) or _lies_in(two, one):
-            where = "inside" if _lies_in(one, two) else "around"
-            found = f"{shown(path)}, {where} data_dirs[{earlier}] ({shown(other)})"
-            return Problem(at, found, "directories of which none lies in another")
+        if _lies_in(own_path, other_path) or _lies_in(other_path, own_path):
+            where = "inside" if _lies_in(own_path, other_path) else "around"
+            overlap = f"{shown(path)}, {where} data_dirs[{earlier}] ({shown(other)})"
+            return Problem(at, overlap, "directories of which none lies in another")
     return None
 
 
@@ -179,8 +179,8 @@ def _option_problems(manifest: Manifest, faults: Faults) -> Iterator[Problem]:
 def _unnamed(section: str, options: Mapping[str, object], named: Sequence[str]) -> Iterator[Problem]:
     for name in options:
         if name not in named:
-            found = "options for a plug-in that isn't named"
-            yield Problem(f"{section}.options.{name}", found, one_of(name, named))
+            stray_options = "options for a plug-in that isn't named"
+            yield Problem(f"{section}.options.{name}", stray_options, one_of(name, named))
 
 
 def _config_problems(manifest: Manifest, roles: tuple[str, ...] | None) -> Iterator[Problem]:
@@ -228,19 +228,19 @@ def _listener_problems(
         path = f"network.listeners[{nth}]"
         yield from _one_listener_problems(path, section, roles)
         if section.name in names:
-            found = f"{shown(section.name)}, as listeners[{names[section.name]}]"
-            yield Problem(f"{path}.name", found, "a name of its own for each listener")
+            mistake = f"{shown(section.name)}, as listeners[{names[section.name]}]"
+            yield Problem(f"{path}.name", mistake, "a name of its own for each listener")
         names.setdefault(section.name, nth)
         port = _port(section.bind)
         if port in ports:
-            found = f"port {port}, as {ports[port]}"
-            yield Problem(f"{path}.bind", found, "a port of its own for each listener, or 0")
+            mistake = f"port {port}, as {ports[port]}"
+            yield Problem(f"{path}.bind", mistake, "a port of its own for each listener, or 0")
         if port:
             ports.setdefault(port, section.name)
     inter_broker = [section.name for section in sections if section.inter_broker]
     if len(inter_broker) > 1:
-        found = " and ".join(inter_broker) + " with inter_broker"
-        yield Problem("network.listeners", found, "one listener that other brokers come in by")
+        mistake = " and ".join(inter_broker) + " with inter_broker"
+        yield Problem("network.listeners", mistake, "one listener that other brokers come in by")
     if roles is None or not all(section.kind in ROLES for section in sections):
         return
     if "broker" in roles and not any(section.kind == "broker" for section in sections):
@@ -274,8 +274,8 @@ def _one_listener_problems(
     if section.kind not in ROLES:
         yield Problem(f"{path}.kind", shown(section.kind), one_of(section.kind, ROLES))
     elif roles is not None and section.kind not in roles:
-        found = f"{section.kind}, a role that the node doesn't have"
-        yield Problem(f"{path}.kind", found, ", ".join(roles))
+        mistake = f"{section.kind}, a role that the node doesn't have"
+        yield Problem(f"{path}.kind", mistake, ", ".join(roles))
     if section.inter_broker and section.kind != "broker":
         yield Problem(f"{path}.inter_broker", "true", "only on a listener of kind broker")
     wrong_bind = list(_address_problems(f"{path}.bind", section.bind))
@@ -284,5 +284,5 @@ def _one_listener_problems(
         yield from _address_problems(f"{path}.advertised", section.advertised)
     host = section.bind.rpartition(":")[0].strip("[]")
     if section.advertised is None and host in _NOT_ROUTABLE and not wrong_bind:
-        found = f"none, with bind {shown(section.bind)}"
-        yield Problem(f"{path}.advertised", found, "a HOST:PORT that clients can connect to")
+        mistake = f"none, with bind {shown(section.bind)}"
+        yield Problem(f"{path}.advertised", mistake, "a HOST:PORT that clients can connect to")

@@ -91,8 +91,8 @@ def _problems(manifest: Manifest) -> Iterator[Problem]:
     if count > NODES_MAX:
         yield Problem("nodes", str(count), f"{NODES_MAX} at most: each is a process that takes a core")
     if "broker" not in node.roles:
-        found = f"{count}, with the role controller alone"
-        yield Problem("nodes", found, "1: several voters share a machine only beside brokers")
+        mistake = f"{count}, with the role controller alone"
+        yield Problem("nodes", mistake, "1: several voters share a machine only beside brokers")
     if node.id + count - 1 > NODE_ID_MAX:
         yield Problem("node.id", str(node.id), f"{NODE_ID_MAX - count + 1} at most, with nodes = {count}")
     if "controller" in node.roles:
@@ -117,11 +117,11 @@ def _port_problems(derived: Sequence[Manifest]) -> Iterator[Problem]:
             port, node_id = _port(bind), manifest.node.id
             other_id, other = taken.get(port, (node_id, ""))
             if port > PORT_MAX:
-                found = f"port {port} for {name} of node {node_id}"
-                yield Problem("nodes", found, f"ports up to {PORT_MAX}: lower ones here")
+                mistake = f"port {port} for {name} of node {node_id}"
+                yield Problem("nodes", mistake, f"ports up to {PORT_MAX}: lower ones here")
             elif other_id != node_id:  # two of one node are told by its own check
-                found = f"port {port} for {name} of node {node_id}, and for {other} of node {other_id}"
-                yield Problem("nodes", found, f"ports of one node that are less than {PORT_STEP} apart")
+                mistake = f"port {port} for {name} of node {node_id}, and for {other} of node {other_id}"
+                yield Problem("nodes", mistake, f"ports of one node that are less than {PORT_STEP} apart")
             if port:
                 taken[port] = node_id, name
 
@@ -168,7 +168,7 @@ def _config(manifest: Manifest, nth: int, addresses: Sequence[tuple[str, str]]) 
     if not addresses:
         return manifest.config
     config: dict[str, Any] = dict(REPLICAS_OF_TWO) if manifest.nodes == 2 else {}
-    voters = [f"{manifest.node.id + one}@{address}" for one, (_, address) in enumerate(addresses)]
+    voters = [f"{manifest.node.id + index}@{address}" for index, (_, address) in enumerate(addresses)]
     # The servers say to a single voter, too, that there are other nodes: internal topics wait for them.
     quorum = {VOTERS: ",".join(voters), BOOTSTRAP_SERVERS: ",".join(address for _, address in addresses)}
     if nth >= len(addresses):

@@ -83,9 +83,12 @@ def stop_order(
 
     :param leader_id: the leader of the quorum; ``None`` if it isn't known
     """
-    voters = sorted((one for one in node_ids if one in controller_ids), key=lambda one: one == leader_id)
+    voters = sorted(
+        (node_id for node_id in node_ids if node_id in controller_ids),
+        key=lambda node_id: node_id == leader_id,
+    )
     majority = len(controller_ids) // 2 + 1
     alone, together = voters[: max(0, len(voters) - majority)], voters[-majority:]
-    groups = [[one] for one in node_ids if one not in controller_ids]
-    groups += [[one] for one in alone]
+    groups = [[node_id] for node_id in node_ids if node_id not in controller_ids]
+    groups += [[node_id] for node_id in alone]
     return groups + ([together] if together else [])

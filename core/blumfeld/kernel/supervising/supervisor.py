@@ -171,7 +171,7 @@ class Supervisor:
     def _is_ready(self, node: SupervisedNode) -> None:
         node.is_ready = True
         node.restarts.ready(_now_ms())
-        if not self._said_ready and all(one.is_ready for one in self._nodes):
+        if not self._said_ready and all(supervised_node.is_ready for supervised_node in self._nodes):
             self._said_ready = True
             self._all_ready()
 

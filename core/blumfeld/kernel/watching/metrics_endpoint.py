@@ -128,7 +128,7 @@ def _family(metric: OwnMetric) -> Metric:
         sample = f"{name}_total"
     else:
         family, sample = GaugeMetricFamily(metric.name, metric.help), metric.name
-    for labels, value in sorted(labelled, key=lambda one: tuple(one[0].values())):
+    for labels, value in sorted(labelled, key=lambda pair: tuple(pair[0].values())):
         family.add_sample(sample, labels, value)
     return family
 

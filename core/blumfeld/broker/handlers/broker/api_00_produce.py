@@ -116,8 +116,8 @@ class Produce:
             answers = pending.add_topic(topic)
             for some in _chunks(topic.partition_data):
                 # The topic may be deleted between two chunks.
-                found = FoundTopic(self._ports, topic, context)
-                self._place(found, some, read.popleft(), pending, answers, whole.code)
+                found_topic = FoundTopic(self._ports, topic, context)
+                self._place(found_topic, some, read.popleft(), pending, answers, whole.code)
                 yield None
         while pending.verifying or pending.looking:
             if pending.verifying:

@@ -137,15 +137,15 @@ class Fetch:
             return self._many(request, context)
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
-        asked: list[FetchPartition] = []
+        fetch_partitions: list[FetchPartition] = []
         for topic in request.topics:
             for p in topic.partitions:
-                asked.append(_asked(topic, p, by_id))  # noqa: PERF401 - without a frame of its own
+                fetch_partitions.append(_asked(topic, p, by_id))  # noqa: PERF401 - without a frame of its own
         forgotten: list[PartitionKey] = []
         for gone in request.forgotten_topics_data:
             forgotten += [(gone.topic_id if by_id else gone.topic, index) for index in gone.partitions]
         try:
-            plan = self._plan(request, reader, asked, forgotten)
+            plan = self._plan(request, reader, fetch_partitions, forgotten)
         except BrokerError as error:
             return self._failed(error)
         return self._serve(reader, plan, FetchAttempt(reader, plan), request.max_wait_ms)
@@ -160,16 +160,16 @@ class Fetch:
         by_id = context.api_version >= TOPIC_ID_FROM
         reader = self._reader(request, context)
         named = Buckets()
-        asked: list[FetchPartition] = []
+        fetch_partitions: list[FetchPartition] = []
         seen = 0
         for topic in request.topics:
             for p in topic.partitions:
-                one = _asked(topic, p, by_id)
-                known_as = named.of(one.key).setdefault(one.key, one)
-                if known_as is one:
-                    asked.append(one)
+                fetch_partition = _asked(topic, p, by_id)
+                known_as = named.of(fetch_partition.key).setdefault(fetch_partition.key, fetch_partition)
+                if known_as is fetch_partition:
+                    fetch_partitions.append(fetch_partition)
                 else:
-                    known_as.ask_again(one)
+                    known_as.ask_again(fetch_partition)
                 seen += 1
                 if not seen % CHUNK_ELEMENTS:
                     yield None
@@ -189,12 +189,12 @@ class Fetch:
             if not gone.partitions:
                 yield None
         try:
-            plan = self._plan(request, reader, asked, forgotten)
+            plan = self._plan(request, reader, fetch_partitions, forgotten)
         except BrokerError as error:
             return self._failed(error)
         attempt = FetchAttempt(reader, plan, read=False)
-        for number, one in enumerate(plan.partitions):
-            attempt.add(reader, one)
+        for number, fetch_partition in enumerate(plan.partitions):
+            attempt.add(reader, fetch_partition)
             if not number % CHUNK_ELEMENTS:
                 yield None
         if request.max_wait_ms > 0 and plan.partitions and not attempt.enough(reader):
@@ -207,7 +207,7 @@ class Fetch:
             return self._serve(reader, plan, attempt, request.max_wait_ms)
         response = yield from self._answer(reader, plan, attempt)
         if not response.session_id:
-            yield from let_go([attempt.reads, asked])
+            yield from let_go([attempt.reads, fetch_partitions])
         return response
 
     def _plan(
@@ -274,13 +274,13 @@ class Fetch:
     def _settle(self, one: PartitionRead) -> None:
         defect = one.settle()
         if defect is not None:
-            asked = one.asked
+            fetch_partition = one.asked
             self._defects.say(
                 self._ports.events.error,
                 "a cold read failed",
-                (asked.topic, asked.partition, type(defect)),
-                topic=asked.topic,
-                partition=asked.partition,
+                (fetch_partition.topic, fetch_partition.partition, type(defect)),
+                topic=fetch_partition.topic,
+                partition=fetch_partition.partition,
                 exc_info=defect,
             )
 
@@ -351,22 +351,22 @@ class Fetch:
 
         :param topics: the answer's topics by their name or id
         """
-        asked = one.asked
-        changed = asked.changed(one.high_watermark, one.log_start_offset)
+        fetch_partition = one.asked
+        changed = fetch_partition.changed(one.high_watermark, one.log_start_offset)
         if one.diverging is not None:
-            asked.untold()
+            fetch_partition.untold()
         if plan.session is not None:
             if one.read is not None and one.read.size_bytes:
-                self._ports.fetch_sessions.rotate(plan.session, asked)
+                self._ports.fetch_sessions.rotate(plan.session, fetch_partition)
             elif not (changed or one.error or one.diverging is not None or one.preferred >= 0):
                 return
-        topic = topics.get(asked.topic)
+        topic = topics.get(fetch_partition.topic)
         if topic is None:
-            topic = topics[asked.topic] = FetchableTopicResponse()
+            topic = topics[fetch_partition.topic] = FetchableTopicResponse()
             if reader.context.api_version >= TOPIC_ID_FROM:
-                topic.topic_id = asked.topic  # type: ignore[assignment]
+                topic.topic_id = fetch_partition.topic  # type: ignore[assignment]
             else:
-                topic.topic = asked.topic  # type: ignore[assignment]
+                topic.topic = fetch_partition.topic  # type: ignore[assignment]
             response.responses.append(topic)
         topic.partitions.append(self._data(reader, one, response))
 

@@ -184,15 +184,15 @@ class Lookup:
 
     def run(self) -> Completion[Found] | None:
         """Fill in the answer, or return the completion that it waits for. Raises BrokerError."""
-        asked = self._asked
+        offset_query = self._asked
         if not self._context.authorize("Describe", "Topic", self._topic):
             raise BrokerError(ErrorCode.TOPIC_AUTHORIZATION_FAILED)
-        if asked.timestamp < EARLIEST_PENDING_UPLOAD or self._context.api_version < SINCE.get(
-            asked.timestamp, 0
+        if offset_query.timestamp < EARLIEST_PENDING_UPLOAD or self._context.api_version < SINCE.get(
+            offset_query.timestamp, 0
         ):
             raise BrokerError(ErrorCode.UNSUPPORTED_VERSION)
-        partition = self._ports.hosted.leading(self._topic, asked.partition_index)
-        code = partition.check_leader_epoch(asked.current_leader_epoch)
+        partition = self._ports.hosted.leading(self._topic, offset_query.partition_index)
+        code = partition.check_leader_epoch(offset_query.current_leader_epoch)
         if code:
             raise BrokerError(code)
         end = partition.log.written_end_offset

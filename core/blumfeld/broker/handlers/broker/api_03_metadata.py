@@ -101,30 +101,30 @@ class Metadata:
 
         :raises BrokerError: INVALID_REQUEST, a topic by id or without a name before version 12
         """
-        asked = None if _asks_for_all(request, context) else request.topics
-        if context.is_large or self._has_many_partitions(asked):
+        topics = None if _asks_for_all(request, context) else request.topics
+        if context.is_large or self._has_many_partitions(topics):
             return self._many(request, context)
         return self._some(request, context, _may_create(request, context))
 
     def _some(
         self, request: MetadataRequest, context: RequestContext, may_create: bool
     ) -> MetadataResponse | Completion[MetadataResponse]:
-        asked = request.topics
+        topics = request.topics
         if context.api_version < ASKED_BY_ID_FROM and any(
-            topic.name is None or topic.topic_id != ZERO_UUID for topic in asked or ()
+            topic.name is None or topic.topic_id != ZERO_UUID for topic in topics or ()
         ):
             raise BrokerError(ErrorCode.INVALID_REQUEST, "a topic is asked for by id from version 12 on")
         if _asks_for_all(request, context):
-            asked = None
-        fenced = self._ports.lost.settled(self._leaders(asked))
-        if fenced is None and not self._opening(asked):
-            return self._answer(request, asked, context, may_create)
+            topics = None
+        fenced = self._ports.lost.settled(self._leaders(topics))
+        if fenced is None and not self._opening(topics):
+            return self._answer(request, topics, context, may_create)
 
         def opened() -> Steps[MetadataResponse]:
             if fenced is not None:
                 yield fenced
             yield self._ports.hosted.settled()
-            return self._answer(request, asked, context, may_create)
+            return self._answer(request, topics, context, may_create)
 
         answer: Completion[MetadataResponse] = at_once(opened())
         return answer

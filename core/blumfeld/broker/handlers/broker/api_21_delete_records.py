@@ -137,8 +137,8 @@ class DeleteRecords:
         if not behind:
             return response
         waiting = _Waiting(response, self._ports, request.timeout_ms, context.received_ms)
-        for one in behind:
-            waiting.add(one)
+        for deletion in behind:
+            waiting.add(deletion)
         waiting.begin()
         return waiting.answered
 

@@ -185,12 +185,12 @@ class WriteTxnMarkers:
         writing = _Writing()
         for alike in _alike(request.markers):
             markers = []
-            for asked in alike:
-                if leaps := asked.coordinator_epoch > self._coordinator_epoch_max:
-                    leaps = self._leaps_past_the_image(asked)
-                answer = WritableTxnMarkerResult(producer_id=asked.producer_id)
+            for txn_marker in alike:
+                if leaps := txn_marker.coordinator_epoch > self._coordinator_epoch_max:
+                    leaps = self._leaps_past_the_image(txn_marker)
+                answer = WritableTxnMarkerResult(producer_id=txn_marker.producer_id)
                 writing.response.markers.append(answer)
-                markers.append(_Marker(asked, answer, self._ports.runtime.now_ms(), leaps))
+                markers.append(_Marker(txn_marker, answer, self._ports.runtime.now_ms(), leaps))
             at_once = MARKERS_A_STEP // len(markers)
             for topic in alike[0].topics:
                 for marker in markers:
@@ -266,19 +266,19 @@ def _refuses_some(
     producers = partition.state.producers
     check = producers.check_marker
     for marker, result in zip(markers, results, strict=True):
-        asked = marker.asked
+        txn_marker = marker.asked
         try:
             check(
-                asked.producer_id,
-                asked.producer_epoch,
-                asked.coordinator_epoch,
-                asked.transaction_version,
+                txn_marker.producer_id,
+                txn_marker.producer_epoch,
+                txn_marker.coordinator_epoch,
+                txn_marker.transaction_version,
             )
             if marker.batch is None:
                 raise BrokerError(ErrorCode.UNKNOWN_SERVER_ERROR)
             if marker.leaps:
-                known = producers.producer(asked.producer_id)
-                if known is None or known.coordinator_epoch < asked.coordinator_epoch:
+                known = producers.producer(txn_marker.producer_id)
+                if known is None or known.coordinator_epoch < txn_marker.coordinator_epoch:
                     raise BrokerError(ErrorCode.NOT_LEADER_OR_FOLLOWER)
         except BrokerError as error:
             result.error_code = error.code

@@ -110,7 +110,7 @@ def _begin(ports: Ports, path: str, at: TopicPartition) -> None:
     if partition.closed is not None:
         raise BrokerError(partition.closed)
     elsewhere = directory.directory_id != partition.log.directory_id
-    if elsewhere and not all(one.online for one in directories):
+    if elsewhere and not all(log_dir.online for log_dir in directories):
         raise BrokerError(ErrorCode.KAFKA_STORAGE_ERROR)
     _move(ports, at, directory)
 

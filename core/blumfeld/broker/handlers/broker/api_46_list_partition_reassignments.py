@@ -32,18 +32,18 @@ def handlers(ports: Ports) -> list[ApiHandler]:
         wanted: dict[str, Collection[int]] = {}
         if request.topics is None:
             wanted = {name: topic.partitions for name, topic in topics.items()}
-        for number, asked in enumerate(request.topics or ()):
-            if asked.name in topics:
-                wanted[asked.name] = asked.partition_indexes
+        for number, requested_topic in enumerate(request.topics or ()):
+            if requested_topic.name in topics:
+                wanted[requested_topic.name] = requested_topic.partition_indexes
             if not number % STEP_ELEMENTS:
                 yield None
-        found: list[OngoingTopicReassignment] = []
+        ongoing_topics: list[OngoingTopicReassignment] = []
         for name, indexes in wanted.items():
             ongoing = yield from _ongoing(topics[name], indexes)
             if ongoing.partitions:
-                found.append(ongoing)
+                ongoing_topics.append(ongoing)
             yield None
-        return ListPartitionReassignmentsResponse(error_message=None, topics=found)
+        return ListPartitionReassignmentsResponse(error_message=None, topics=ongoing_topics)
 
     return [
         ApiHandler(key=46, min_version=0, max_version=0, handle=small_at_once(serve), error_response=failed)

@@ -72,12 +72,12 @@ class OffsetFetch:
     def handle(self, request: OffsetFetchRequest, context: RequestContext) -> Completion[Message]:
         """Fetch the committed offsets of each group from its shard."""
         version = context.api_version
-        asked = request.groups if version >= GROUPS_SINCE_VERSION else [_as_group(request)]
-        parts = [self._group(group, request.require_stable, context) for group in asked]
+        group_requests = request.groups if version >= GROUPS_SINCE_VERSION else [_as_group(request)]
+        parts = [self._group(group, request.require_stable, context) for group in group_requests]
         response: Completion[Message] = Completion()
 
         def merge(done: Completion[list[Completion[Any]]]) -> None:
-            groups = [_result(group, item) for group, item in zip(asked, done.result(), strict=True)]
+            groups = [_result(group, item) for group, item in zip(group_requests, done.result(), strict=True)]
             if version >= GROUPS_SINCE_VERSION:
                 response.complete(OffsetFetchResponse(groups=groups))
             else:

@@ -106,7 +106,7 @@ class TxnOffsetCommit:
         guard = _Guard(self._ports, at[1], request)
         if guard.is_open:
             return submit_for_topics(self._ports, request, context, _refused_topic)
-        asked = PartitionsOfTransaction(
+        transaction_partitions = PartitionsOfTransaction(
             transactional_id=request.transactional_id,
             producer_id=request.producer_id,
             producer_epoch=request.producer_epoch,
@@ -134,7 +134,7 @@ class TxnOffsetCommit:
             else:
                 submit_for_topics(self._ports, request, context, _refused_topic).when_done(pass_on)
 
-        transactions.partitions_of(asked).when_done(settle)
+        transactions.partitions_of(transaction_partitions).when_done(settle)
         return answered
 
 

@@ -162,7 +162,7 @@ class PartitionManager:
 
         :param threads_per_dir: ``num.recovery.threads.per.data.dir``: logs to open at once for each directory
         """
-        online = sum(one.online for one in self._storage.log_dirs())
+        online = sum(directory.online for directory in self._storage.log_dirs())
         self._openers_max = max(1, min(threads_per_dir * online, OPENED_AT_ONCE_MAX))
         self._high_watermarks = {} if self._lasting is None else self._lasting.high_watermarks()
         self._places.start()
@@ -447,12 +447,12 @@ class PartitionManager:
 
     def _is_unopened(self, partition: TopicPartition, topic_id: bytes, image: PartitionImage) -> None:
         self._offline[partition] = (topic_id, image)
-        for told in self.unopened:
-            told(partition, topic_id, image)
+        for listener in self.unopened:
+            listener(partition, topic_id, image)
 
     def _is_removed(self, partition: TopicPartition, topic_id: bytes) -> None:
-        for told in self.removed:
-            told(partition, topic_id)
+        for listener in self.removed:
+            listener(partition, topic_id)
 
     def _say_lacking(self, event: str, partition: TopicPartition, error: OSError) -> None:
         key = (event, error.errno)
@@ -483,8 +483,8 @@ class PartitionManager:
 
     def _changed(self, partition: Partition) -> None:
         self.generation += 1
-        for told in self.opened:
-            told(partition)
+        for listener in self.opened:
+            listener(partition)
 
     def _forget(self, partition: TopicPartition) -> Partition | None:
         partitions = self.by_name.get(partition.topic, {})

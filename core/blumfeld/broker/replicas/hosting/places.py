@@ -40,8 +40,10 @@ class Places:
     def changed(self) -> None:
         """Read from the storage which directories are online. Call it when one has failed."""
         directories = self._storage.log_dirs()
-        self._online = {one.directory_id: one.path for one in directories if one.online}
-        self._offline = [one.path for one in directories if not one.online]
+        self._online = {
+            directory.directory_id: directory.path for directory in directories if directory.online
+        }
+        self._offline = [directory.path for directory in directories if not directory.online]
 
     def of(self, partition: TopicPartition, image: PartitionImage) -> bytes | None:
         """Returns the directory for a log that may have to be created; ``None`` leaves the choice to the storage.

@@ -19,7 +19,7 @@ def fetched_batches(data: memoryview, end_offset: int, leader_epoch: int) -> lis
         ascend, or lie below ``end_offset``
     :raises UnsupportedMagic: format 0 or 1
     """
-    found: list[RecordBatch] = []
+    new_batches: list[RecordBatch] = []
     for batch in split_batches(data, allow_partial=True):
         if batch.partition_leader_epoch > leader_epoch:
             break
@@ -30,11 +30,11 @@ def fetched_batches(data: memoryview, end_offset: int, leader_epoch: int) -> lis
                 end_marker_of(batch)
             except InvalidRecord as error:
                 raise CorruptBatch(str(error)) from error
-        end = found[-1].next_offset if found else min(end_offset, batch.base_offset)
+        end = new_batches[-1].next_offset if new_batches else min(end_offset, batch.base_offset)
         if batch.base_offset < end or batch.last_offset < max(batch.base_offset, end_offset):
             raise CorruptBatch(
                 f"the leader sent a batch with the offsets {batch.base_offset} to {batch.last_offset}, where "
                 f"{max(end, end_offset)} or a later offset comes next"
             )
-        found.append(batch)
-    return found
+        new_batches.append(batch)
+    return new_batches

@@ -26,24 +26,24 @@ class RecordInspection:
 
         The caller must keep the batch's bytes unchanged until then.
         """
-        found: Completion[RecordBatch] = Completion()
-        self._due.append((batch, config, found))
+        outcome: Completion[RecordBatch] = Completion()
+        self._due.append((batch, config, outcome))
         if not self._running:
             self._running = True
             self._runtime.spawn(self._run(), "look-inside-batches")
-        return found
+        return outcome
 
     async def _run(self) -> None:
         from blumfeld.broker.replicas.rules.record_rules import conformed_off_the_loop
 
         while self._due:
-            batch, config, found = self._due.popleft()
+            batch, config, outcome = self._due.popleft()
             try:
                 looked = await self._runtime.offload(conformed_off_the_loop, batch, config)
             except Exception as error:
-                found.fail(error)
+                outcome.fail(error)
             else:
-                found.complete(looked)
+                outcome.complete(looked)
             # The traceback of an error holds this frame, and would keep the batch in a circle.
-            del batch, found
+            del batch, outcome
         self._running = False

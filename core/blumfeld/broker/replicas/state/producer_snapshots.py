@@ -26,10 +26,10 @@ class ProducerSnapshots:
 
     def __init__(self, log: PartitionLog, names: Iterable[str]) -> None:
         self._log = log
-        found = (parse_segment_name(name) for name in names)
+        files = (parse_segment_name(name) for name in names)
         self.offsets = sorted(
             file.base_offset
-            for file in found
+            for file in files
             if file is not None and file.suffix is Suffix.PRODUCER_SNAPSHOT and not file.mark
         )
 

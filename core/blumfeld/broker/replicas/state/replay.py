@@ -26,23 +26,23 @@ def written_batches(log: PartitionLog) -> Iterator[RecordBatch | Completion[LogR
     offset, end_offset = log.log_start_offset, log.written_end_offset
     while offset < end_offset:
         try:
-            found = log.read(offset, READ_BYTES, min(end_offset, log.written_end_offset), True)
-            if isinstance(found, Completion):
+            read = log.read(offset, READ_BYTES, min(end_offset, log.written_end_offset), True)
+            if isinstance(read, Completion):
                 try:
-                    yield found
+                    yield read
                 except GeneratorExit:  # the caller gave up: the read must still give back its file regions
-                    found.when_done(_let_go)
+                    read.when_done(_let_go)
                     raise
-                found = found.result()
+                read = read.result()
         except OffsetOutOfRangeError:
             if offset >= log.log_start_offset:
                 return
             offset = log.log_start_offset
             continue
-        if not found.parts:
+        if not read.parts:
             return
         before = offset
-        for batch in split_batches(_bytes_of(found), allow_partial=True):
+        for batch in split_batches(_bytes_of(read), allow_partial=True):
             yield batch
             offset = batch.next_offset
         if offset == before:

@@ -193,15 +193,15 @@ class ReplicaState:
         more = offset < read_to
         while more:
             # Begun anew after each step: between two steps segments may have been compacted or dropped.
-            found = 0
+            batch_count = 0
             for batch in islice(log.batches(offset), REPLAY_STEP):
                 if batch.base_offset >= read_to:
                     break
-                found += 1
+                batch_count += 1
                 offset = max(batch.next_offset, offset)
                 yield batch
             # The last batch may end below ``read_to``: compaction leaves holes, at the end of a log, too.
-            more = found == REPLAY_STEP and offset < read_to
+            more = batch_count == REPLAY_STEP and offset < read_to
         if kept.complete:
             for batch in kept.batches(end):
                 if batch.next_offset > self._replay_from:
@@ -292,8 +292,8 @@ class ReplicaState:
                 if known.base_offset >= end_offset or bytes_left <= 0:
                     break
                 bytes_left -= known.size_bytes
-                found = known.producer_id, known.producer_epoch, known.base_sequence, known.last_sequence
-                if found == wanted:
+                identity = known.producer_id, known.producer_epoch, known.base_sequence, known.last_sequence
+                if identity == wanted:
                     return Duplicate(known.base_offset, known.last_offset, known.max_timestamp, placed=False)
         return None
 

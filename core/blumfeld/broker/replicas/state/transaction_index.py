@@ -45,17 +45,19 @@ class TransactionIndex:
 
     def _read(self, bases: Sequence[int], below: int, events: EventLog) -> int:
         sound_below = SOUND
-        found: list[AbortedTransaction] = []
+        transactions: list[AbortedTransaction] = []
         for base in bases:
             try:
-                found += _entries(self._log, base, after=found[-1].last_offset if found else -1)
+                transactions += _entries(
+                    self._log, base, after=transactions[-1].last_offset if transactions else -1
+                )
             except ValueError as error:
                 sound_below = base
                 events.warning("transaction index unreadable, made anew", base_offset=base, error=str(error))
                 break
         below = min(below, sound_below)
-        self.entries.replace(entry for entry in found if entry.last_offset < below)
-        if sound_below != SOUND or len(self.entries) != len(found):
+        self.entries.replace(entry for entry in transactions if entry.last_offset < below)
+        if sound_below != SOUND or len(self.entries) != len(transactions):
             self._unsaved_from = min(self._unsaved_from, below)
         return sound_below
 

@@ -107,10 +107,10 @@ class EndWatchers:
                 except Exception as error:
                     defect = error
         else:
-            told = list(self.committed_end) if woken & COMMITTED_END_MOVED else []
+            watchers = list(self.committed_end) if woken & COMMITTED_END_MOVED else []
             if woken & LOG_END_MOVED:
-                told += self.log_end
-            for watcher in told:
+                watchers += self.log_end
+            for watcher in watchers:
                 try:
                     watcher.moved()
                 except Exception as error:
