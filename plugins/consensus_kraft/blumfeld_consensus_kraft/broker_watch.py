@@ -128,7 +128,7 @@ class BrokerWatch:
         watched.end_pause()
 
     def _follow(self, image: ClusterImage) -> None:
-        for broker_id in [one for one in self._watched if one not in image.brokers]:
+        for broker_id in [watched_id for watched_id in self._watched if watched_id not in image.brokers]:
             self._watched.pop(broker_id).stop()
         for broker in image.brokers.values():
             if broker.broker_id == self._own_id or not broker.endpoints:
@@ -148,8 +148,8 @@ class BrokerWatch:
         """Watch nothing any more."""
         self._stopped = True
         watched, self._watched = self._watched, {}
-        for one in watched.values():
-            one.stop()
+        for watch in watched.values():
+            watch.stop()
 
     async def _watch(self, watched: Watched) -> None:
         while True:

@@ -17,7 +17,7 @@ def fetched_batches(
     :raises UnsupportedMagic: format 0 or 1
     :raises ValueError: a batch does not begin where the one before it ends, or its epoch is an earlier one
     """
-    found: list[RecordBatch] = []
+    new_batches: list[RecordBatch] = []
     for batch in split_batches(memoryview(data), allow_partial=True):
         epoch = batch.partition_leader_epoch
         if leader_epoch is not None and epoch > leader_epoch:
@@ -34,5 +34,5 @@ def fetched_batches(
                 f"epoch {last_epoch}: nothing was appended, epochs never go back in a log"
             )
         end_offset, last_epoch = batch.next_offset, epoch
-        found.append(batch)
-    return found
+        new_batches.append(batch)
+    return new_batches

@@ -92,11 +92,11 @@ class Forwarder:
     ) -> Completion[Message]:
         """Send a command. Fails with BrokerError: REQUEST_TIMED_OUT, UNSUPPORTED_VERSION."""
         deadline_ms = self._runtime.monotonic_ms() + timeout_ms
-        timer = self._runtime.call_later(timeout_ms, lambda: self._expire(one))
-        one = ForwardedCommand(command, deadline_ms, on_behalf, wait_image, Completion(), timer)
-        self._waiting[one] = None
-        self._try(one)
-        return one.answer
+        timer = self._runtime.call_later(timeout_ms, lambda: self._expire(forwarded_command))
+        forwarded_command = ForwardedCommand(command, deadline_ms, on_behalf, wait_image, Completion(), timer)
+        self._waiting[forwarded_command] = None
+        self._try(forwarded_command)
+        return forwarded_command.answer
 
     def leader_changed(self) -> None:
         """Another leader is known: ask it what the last one didn't answer.
@@ -104,16 +104,16 @@ class Forwarder:
         Also what is under way to that one: a process that is stopped, or cut off, keeps its connections. It may have
         decided, so a command can be decided twice, as in Kafka.
         """
-        for one in list(self._waiting):
-            if one.response is None:
-                self._try(one)
+        for forwarded_command in list(self._waiting):
+            if forwarded_command.response is None:
+                self._try(forwarded_command)
             else:
-                self._ask_again(one, one.response)
+                self._ask_again(forwarded_command, forwarded_command.response)
 
     def stop(self, error: BrokerError) -> None:
         """Fail all that waits."""
-        for one in list(self._waiting):
-            self._fail(one, error)
+        for forwarded_command in list(self._waiting):
+            self._fail(forwarded_command, error)
 
     def _try(self, one: ForwardedCommand) -> None:
         if one.retry is not None:
@@ -142,7 +142,7 @@ class Forwarder:
     def _asked_high_watermark(
         self, channel: PeerChannel | OwnController, timeout_ms: float
     ) -> Completion[int]:
-        asked: Completion[int] = Completion()
+        high_watermark: Completion[int] = Completion()
         topic = RequestTopicData(topic_name=CLUSTER_METADATA_TOPIC, partitions=[RequestPartitionData()])
 
         def done(answer: Completion[Message]) -> None:
@@ -150,10 +150,10 @@ class Forwarder:
             offset = -1
             if isinstance(message, DescribeQuorumResponse) and message.topics:
                 offset = message.topics[0].partitions[0].high_watermark
-            asked.complete(offset)
+            high_watermark.complete(offset)
 
         channel.send(DescribeQuorumRequest(topics=[topic]), timeout_ms).when_done(done)
-        return asked
+        return high_watermark
 
     def _answered(
         self,
@@ -203,8 +203,10 @@ class Forwarder:
         if one.answer.done or channel is None:
             self._settle_when_shown(one, response, -1)
             return
-        asked = self._asked_high_watermark(channel, max(one.deadline_ms - self._runtime.monotonic_ms(), 1.0))
-        asked.when_done(lambda at: self._settle_when_shown(one, response, at.result()))
+        high_watermark = self._asked_high_watermark(
+            channel, max(one.deadline_ms - self._runtime.monotonic_ms(), 1.0)
+        )
+        high_watermark.when_done(lambda at: self._settle_when_shown(one, response, at.result()))
 
     def _later(self, one: ForwardedCommand) -> None:
         one.retry = self._runtime.call_later(RETRY_MS, lambda: self._try(one))

@@ -38,8 +38,8 @@ class KeptSnapshots:
         self._runtime = runtime
         self._facts: dict[CheckpointId, SnapshotFacts] = {}
         self._held_until_ms: dict[CheckpointId, float] = {}
-        found = (CheckpointId.of(name) for name in aux.names())
-        self.ids = sorted(one for one in found if one is not None)
+        checkpoint_ids = (CheckpointId.of(name) for name in aux.names())
+        self.ids = sorted(checkpoint_id for checkpoint_id in checkpoint_ids if checkpoint_id is not None)
 
     @property
     def latest(self) -> CheckpointId | None:
@@ -77,8 +77,8 @@ class KeptSnapshots:
 
         A file that can't be removed is only found again by the next start, so the error goes nowhere.
         """
-        gone = [one for one in self.ids if one < kept]
-        self.ids = [one for one in self.ids if one >= kept]
+        gone = [checkpoint_id for checkpoint_id in self.ids if checkpoint_id < kept]
+        self.ids = [checkpoint_id for checkpoint_id in self.ids if checkpoint_id >= kept]
         for snapshot in gone:
             self._held_until_ms.pop(snapshot, None)
             self._facts.pop(snapshot, None)

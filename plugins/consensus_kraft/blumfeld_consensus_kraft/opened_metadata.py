@@ -56,11 +56,15 @@ async def open_metadata(
     if not directory.online:
         raise OSError(EIO, "the directory of the cluster's metadata is offline", directory.path)
     kept = lasting(composition.local_storage)
-    found = [] if kept is None else [partition for partition, _ in kept.partitions()]
+    partitions = [] if kept is None else [partition for partition, _ in kept.partitions()]
     may_be_lost = not force_empty_metadata and is_alone(None)
-    others = [] if not may_be_lost else sorted(str(one) for one in found if one != METADATA_PARTITION)
+    others = (
+        []
+        if not may_be_lost
+        else sorted(str(partition) for partition in partitions if partition != METADATA_PARTITION)
+    )
     # To open a log is to create its directory, and a refused start leaves nothing behind.
-    if others and METADATA_PARTITION not in found:
+    if others and METADATA_PARTITION not in partitions:
         raise _metadata_is_lost(directory, others)
     log = await open_log(composition)
     section_kinds = SectionKinds(composition.image_sections)

@@ -218,7 +218,9 @@ class Publisher:
         """Everything below ``end_offset`` is committed: publish it, and answer."""
         self._committed_end = end_offset
         # Listed first: an answer may lead to the next request, whose reply is kept behind these.
-        for _, response, reply in list(takewhile(lambda one: one.end_offset <= end_offset, self._replies)):
+        for _, response, reply in list(
+            takewhile(lambda pending_reply: pending_reply.end_offset <= end_offset, self._replies)
+        ):
             if not reply.wait_image:
                 reply.answer(response)
         self._begin()
@@ -270,11 +272,11 @@ class Publisher:
         from blumfeld.metadata.image.difference import difference
         from blumfeld.spi.steps import let_go
 
-        found = yield from difference(self.image, image)
+        change = yield from difference(self.image, image)
         self.image, self._fetched = image, None
-        self._tell(self._listeners, found.delta)
+        self._tell(self._listeners, change.delta)
         yield from self._applied()
-        yield from let_go([found.gone])
+        yield from let_go([change.gone])
 
     def _copy(self) -> Steps[None]:
         while self._copies:
@@ -348,8 +350,8 @@ class Publisher:
     def _answer(self, end_offset: int) -> None:
         self._shown_end = max(self._shown_end, end_offset)
         if self._waiting_for_image:
-            ready = [one for one in self._waiting_for_image if one[0] <= end_offset]
-            self._waiting_for_image = [one for one in self._waiting_for_image if one[0] > end_offset]
+            ready = [waiter for waiter in self._waiting_for_image if waiter[0] <= end_offset]
+            self._waiting_for_image = [waiter for waiter in self._waiting_for_image if waiter[0] > end_offset]
             for _, callback in ready:
                 callback()
         while self._replies and self._replies[0].end_offset <= end_offset:

@@ -122,7 +122,14 @@ class RaftLog:
         epoch = self.epochs.epoch_for_offset(offset - 1) if offset > self.log.log_start_offset else -1
         if epoch >= 0:
             return epoch
-        return next((one.epoch for one in reversed(self.snapshots.ids) if one.end_offset == offset), 0)
+        return next(
+            (
+                snapshot_id.epoch
+                for snapshot_id in reversed(self.snapshots.ids)
+                if snapshot_id.end_offset == offset
+            ),
+            0,
+        )
 
     def end_of_epoch(self, epoch: int) -> EpochEnd:
         """Returns the largest epoch of this log that is not above ``epoch``, and where it ends: a leader's answer to a
@@ -132,13 +139,13 @@ class RaftLog:
         log doesn't know, its end: (3, 15). An epoch from before the oldest snapshot gives the snapshot's id. As Kafka's
         ``KafkaRaftLog.endOffsetForEpoch``.
         """
-        found = self.epochs.end_offset_for(epoch, self.log.written_end_offset)
-        if found.end_offset == NO_OFFSET:
+        epoch_end = self.epochs.end_offset_for(epoch, self.log.written_end_offset)
+        if epoch_end.end_offset == NO_OFFSET:
             return EpochEnd(self.epoch_before(self.log.written_end_offset), self.log.written_end_offset)
         earliest = self.snapshots.earliest
-        if earliest is not None and found == (epoch, earliest.end_offset):
+        if earliest is not None and epoch_end == (epoch, earliest.end_offset):
             return EpochEnd(earliest.epoch, earliest.end_offset)
-        return found
+        return epoch_end
 
     def read(self, offset: int, bytes_max: int) -> LogReadOutcome:
         """Whole batches from the one that contains ``offset`` up to the written end, as parts of a Fetch answer; the
@@ -385,7 +392,11 @@ def drop_below(log: PartitionLog, offset: int) -> None:
 
 def _committed_at_least(log: PartitionLog, snapshots: KeptSnapshots) -> int:
     """All that a snapshot contains is committed; all below the log start is in a snapshot."""
-    ends = [one.end_offset for one in snapshots.ids if one.end_offset <= log.written_end_offset]
+    ends = [
+        snapshot_id.end_offset
+        for snapshot_id in snapshots.ids
+        if snapshot_id.end_offset <= log.written_end_offset
+    ]
     return max([log.log_start_offset, *ends])
 
 

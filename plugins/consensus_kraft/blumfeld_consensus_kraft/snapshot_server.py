@@ -47,24 +47,24 @@ async def serve_snapshot(
     :raises OSError: the snapshot can't be read
     """
     name = request.topics[0].name if request.topics else CLUSTER_METADATA_TOPIC
-    asked = request.topics[0].partitions[0] if request.topics and request.topics[0].partitions else None
+    partition = request.topics[0].partitions[0] if request.topics and request.topics[0].partitions else None
     leader = LeaderIdAndEpoch(leader_id=known.leader_id, leader_epoch=known.epoch)
-    if asked is None or name != CLUSTER_METADATA_TOPIC or asked.partition != 0:
+    if partition is None or name != CLUSTER_METADATA_TOPIC or partition.partition != 0:
         answer = ResponsePartitionSnapshot(
-            index=0 if asked is None else asked.partition,
+            index=0 if partition is None else partition.partition,
             error_code=ErrorCode.UNKNOWN_TOPIC_OR_PARTITION,
             unaligned_records=b"",
         )
         return _response(name, answer, known)
-    snapshot = CheckpointId(asked.snapshot_id.end_offset, asked.snapshot_id.epoch)
-    error = _epoch_error(asked.current_leader_epoch, known)
+    snapshot = CheckpointId(partition.snapshot_id.end_offset, partition.snapshot_id.epoch)
+    error = _epoch_error(partition.current_leader_epoch, known)
     if error is not ErrorCode.NONE:
         chunk = SnapshotChunk(error)
     else:
-        chunk = await source.chunk(snapshot, asked.position, request.max_bytes)
+        chunk = await source.chunk(snapshot, partition.position, request.max_bytes)
     answer = ResponsePartitionSnapshot(
         error_code=chunk.error,
-        snapshot_id=asked.snapshot_id,
+        snapshot_id=partition.snapshot_id,
         current_leader=leader,
         size=chunk.size_bytes,
         position=chunk.position,
@@ -84,7 +84,9 @@ def _epoch_error(epoch: int, known: KnownLeader) -> ErrorCode:
 def _response(name: str, answer: ResponsePartitionSnapshot, known: KnownLeader) -> FetchSnapshotResponse:
     return FetchSnapshotResponse(
         topics=[ResponseTopicSnapshot(name=name, partitions=[answer])],
-        node_endpoints=[NodeEndpoint(node_id=one, host=host, port=port) for one, host, port in known.nodes],
+        node_endpoints=[
+            NodeEndpoint(node_id=node_id, host=host, port=port) for node_id, host, port in known.nodes
+        ],
     )
 
 
@@ -129,8 +131,10 @@ def chunk_of(response: FetchSnapshotResponse, snapshot: CheckpointId) -> Snapsho
     if error is not ErrorCode.NONE:
         return SnapshotChunk(error)
     if part.snapshot_id != SnapshotId(end_offset=snapshot.end_offset, epoch=snapshot.epoch):
-        found = CheckpointId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
-        raise ValueError(f"{snapshot.name}: the leader sent a part of {found.name}: the download begins anew")
+        sent_id = CheckpointId(part.snapshot_id.end_offset, part.snapshot_id.epoch)
+        raise ValueError(
+            f"{snapshot.name}: the leader sent a part of {sent_id.name}: the download begins anew"
+        )
     data = cast(
         "bytes | bytearray | memoryview | None", part.unaligned_records
     )  # a decoded message has no regions

@@ -172,7 +172,9 @@ class Snapshots:
     async def _clean(self, kept: KeptSnapshots) -> None:
         """Delete snapshots, and the log below the oldest one, until the rest is small enough and young enough."""
         while not self._stopped:
-            snapshot = self._start_of_the_rest(kept, [await kept.facts(one) for one in kept.ids])
+            snapshot = self._start_of_the_rest(
+                kept, [await kept.facts(snapshot_id) for snapshot_id in kept.ids]
+            )
             if snapshot is None:
                 return
             self._raft.start_at(snapshot)
@@ -183,7 +185,7 @@ class Snapshots:
         """
         if len(kept.ids) < KEPT:
             return None
-        size_bytes = self._raft.log.size_bytes() + sum(one.size_bytes for one in facts)
+        size_bytes = self._raft.log.size_bytes() + sum(snapshot_facts.size_bytes for snapshot_facts in facts)
         too_large = 0 <= self._retention_bytes < size_bytes
         oldest_ms = facts[0].last_contained_ms
         age_ms = -1 if oldest_ms is None else self._runtime.now_ms() - oldest_ms

@@ -60,11 +60,13 @@ def checkpoints(log: PartitionLog) -> list[CheckpointId]:
 
     :raises ValueError: one has an epoch or an offset that no log comes to
     """
-    found = sorted(one for name in log.aux.names() if (one := CheckpointId.of(name)) is not None)
-    for one in found:
-        if one.epoch > EPOCH_MAX or one.end_offset > OFFSET_MAX:
-            raise ValueError(f"__cluster_metadata-0/{one.name}: {_IMPOSSIBLE}")
-    return found
+    checkpoint_ids = sorted(
+        checkpoint_id for name in log.aux.names() if (checkpoint_id := CheckpointId.of(name)) is not None
+    )
+    for checkpoint_id in checkpoint_ids:
+        if checkpoint_id.epoch > EPOCH_MAX or checkpoint_id.end_offset > OFFSET_MAX:
+            raise ValueError(f"__cluster_metadata-0/{checkpoint_id.name}: {_IMPOSSIBLE}")
+    return checkpoint_ids
 
 
 def load(
@@ -141,15 +143,15 @@ def _epochs_before(log: PartitionLog, start: int) -> list[EpochEntry]:
         known = LeaderEpochCache.decode(log.aux.read(EPOCHS_NAME) or b"").entries
     except MalformedFile:
         known = []
-    found = LeaderEpochCache()
+    epochs = LeaderEpochCache()
     known_from = known[0].start_offset if known else start
     for batch in log.batches(log.log_start_offset) if log.log_start_offset < known_from else ():
         if batch.base_offset >= known_from:
             break
-        found.assign(batch.partition_leader_epoch, batch.base_offset)
+        epochs.assign(batch.partition_leader_epoch, batch.base_offset)
     for entry in known:
-        found.assign(*entry)
-    return [entry for entry in found.entries if entry.start_offset < start]
+        epochs.assign(*entry)
+    return [entry for entry in epochs.entries if entry.start_offset < start]
 
 
 def _newest_snapshot(

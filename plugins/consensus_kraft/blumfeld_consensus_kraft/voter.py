@@ -34,8 +34,8 @@ def epoch_start(
     """
     message = LeaderChangeMessage(
         leader_id=leader_id,
-        voters=[LeaderChangeMessageVoter(voter_id=one) for one in voter_ids],
-        granting_voters=[LeaderChangeMessageVoter(voter_id=one) for one in granting_ids],
+        voters=[LeaderChangeMessageVoter(voter_id=node_id) for node_id in voter_ids],
+        granting_voters=[LeaderChangeMessageVoter(voter_id=node_id) for node_id in granting_ids],
     )
     controls = [(ControlType.LEADER_CHANGE, encode(message, 0))]
     if kraft_version > 0:

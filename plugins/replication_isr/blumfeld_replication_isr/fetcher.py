@@ -382,7 +382,7 @@ class Fetcher:
         """Go on after the last part of an answer."""
         self._taking = None
         self.rules.answered(session_id)
-        lost, self._lost = [one for one in self._lost if self._has(one)], []
+        lost, self._lost = [lost_partition for lost_partition in self._lost if self._has(lost_partition)], []
         if lost:
             self._look_up(lost)
         self._plan()
@@ -525,9 +525,9 @@ class Fetcher:
     def _look_up(self, lost: Sequence[IsrFollower]) -> None:
         """Ask the leader where the logs of these partitions begin and end."""
         ends = LogEnds({follower.host.partition: follower.image.leader_epoch for follower in lost})
-        asked = ends.ask(self._channel, self._node.node_id, self._settings.timeout_ms)
+        epoch_ends = ends.ask(self._channel, self._node.node_id, self._settings.timeout_ms)
         connection = self._connections
-        asked.when_done(lambda _: self._looked_up(connection, lost, ends))
+        epoch_ends.when_done(lambda _: self._looked_up(connection, lost, ends))
 
     def _looked_up(self, connection: int, lost: Sequence[IsrFollower], ends: LogEnds) -> None:
         if self._stopped:

@@ -249,18 +249,18 @@ class FetcherRules:
         if full:
             sent.clear()
             self._changed = dict.fromkeys(self._positions)
-        asked: list[tuple[Key, Position]] = []
+        positions: list[tuple[Key, Position]] = []
         forgotten: list[Key] = []
         for key in self._changed:
             if states.get(key) is State.FETCHING:
                 position = self._positions[key]
                 if sent.get(key) != position:
                     sent[key] = position
-                    asked.append((key, position))
+                    positions.append((key, position))
             elif sent.pop(key, None) is not None:
                 forgotten.append(key)
         self._changed = {}
-        return SessionRequest(self._session_id, self._session_epoch, asked, forgotten)
+        return SessionRequest(self._session_id, self._session_epoch, positions, forgotten)
 
     def counts(self, key: Key) -> bool:
         """Whether the answer's part for this partition is for the position where it still is. A partition that left,

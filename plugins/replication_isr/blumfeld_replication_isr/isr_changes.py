@@ -128,10 +128,10 @@ class IsrChanges:
             failed = BrokerError(known_code(answer.error_code))
         elif isinstance(answer, AlterPartitionResponse):
             for topic in answer.topics:
-                for one in topic.partitions:
-                    change = under_way.pop((topic.topic_id, one.partition_index), None)
+                for partition in topic.partitions:
+                    change = under_way.pop((topic.topic_id, partition.partition_index), None)
                     if change is not None and not change.withdrawn:
-                        self._tell(change, one)
+                        self._tell(change, partition)
         # What is left has no decision. Whether the controller has made one isn't known, so nothing is taken back: the
         # same question is asked again.
         left = {key: change for key, change in under_way.items() if not change.withdrawn}

@@ -129,7 +129,7 @@ class IsrReplication:
         from blumfeld_replication_isr.fetcher import Fetcher
 
         composition = self._composition
-        listener = next(one.name for one in composition.listeners if one.inter_broker)
+        listener = next(candidate.name for candidate in composition.listeners if candidate.inter_broker)
         fetcher = self._fetchers[leader_id, number] = Fetcher(
             self._node,
             leader_id,

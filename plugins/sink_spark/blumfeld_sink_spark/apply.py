@@ -155,21 +155,21 @@ class _MessageFates:
 
     def take(self, name: str, table: pa.Table) -> None:
         """Notes the messages that have rows in this table."""
-        found = self.rejected if name == QUARANTINE else self.read
-        found[table.column("row").to_numpy()] = True
+        rows_taken = self.rejected if name == QUARANTINE else self.read
+        rows_taken[table.column("row").to_numpy()] = True
 
     def passed_over(self, decoder: Decoder, decoded: Decoded, start: int) -> None:
         """Notes the kinds of the messages that the decoder passed over.
 
         :raises ArchiveError: the decoder names a message that the batch doesn't have
         """
-        for one in decoded.passed_over:
-            if not 0 <= one.row < len(self.read) - start:
+        for message in decoded.passed_over:
+            if not 0 <= message.row < len(self.read) - start:
                 raise ArchiveError(
-                    f"decoder {decoder.name} is wrong: it passes over message {one.row} of a batch of "
+                    f"decoder {decoder.name} is wrong: it passes over message {message.row} of a batch of "
                     f"{len(self.read) - start}"
                 )
-            self._kinds[start + one.row] = one.kind
+            self._kinds[start + message.row] = message.kind
 
     def named(self) -> list[int]:
         """Returns the messages of which the decoder says that it passed them over."""
@@ -362,13 +362,13 @@ def _without(rejected: dict[int, Rejected], table: pa.Table) -> pa.Table:
 
 def _quarantine(decoder: Decoder, rejected: dict[int, Rejected], frame: _Frame) -> pa.Table:
     place = pa.array(sorted(rejected), pa.int32())
-    found = [rejected[nth] for nth in place.to_pylist()]
+    rejections = [rejected[nth] for nth in place.to_pylist()]
     columns = {
         "row": place,
         "ts_recv": frame.received.take(place),
         "decoder": pa.repeat(decoder.name, len(place)),
-        "error": pa.array([one.error for one in found], pa.string()),
-        "schema_id": pa.array([one.schema_id for one in found], pa.int32()),
+        "error": pa.array([rejection.error for rejection in rejections], pa.string()),
+        "schema_id": pa.array([rejection.schema_id for rejection in rejections], pa.int32()),
         "key": frame.rows.column("key").take(place),
         "value": frame.rows.column("value").take(place),
         "k_partition": pa.repeat(pa.scalar(frame.partition, pa.int32()), len(place)),

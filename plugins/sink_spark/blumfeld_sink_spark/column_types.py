@@ -73,8 +73,8 @@ def check_rows(name: str, row: pa.Array, messages: int) -> None:
 
     :raises ArchiveError: a row is null or names no message
     """
-    found = pc.min_max(row).as_py()
-    if row.null_count or (len(row) and not 0 <= found["min"] <= found["max"] < messages):
+    bounds = pc.min_max(row).as_py()
+    if row.null_count or (len(row) and not 0 <= bounds["min"] <= bounds["max"] < messages):
         raise ArchiveError(f"table {name} has a row whose message isn't in the batch of {messages}")
 
 
@@ -168,8 +168,8 @@ def _each_fits(column: Any, wanted: pa.DataType) -> Iterator[bool]:
 
 def _check_symbols(place: str, column: Any, row: Any, faults: Faults) -> None:
     length = pc.binary_length(column)
-    found = pc.min_max(length).as_py()
-    if found["min"] is None or (found["min"] > 0 and found["max"] <= SYMBOL_BYTES_MAX):
+    bounds = pc.min_max(length).as_py()
+    if bounds["min"] is None or (bounds["min"] > 0 and bounds["max"] <= SYMBOL_BYTES_MAX):
         return
     bad = pc.or_(pc.equal(length, 0), pc.greater(length, SYMBOL_BYTES_MAX))
     _blame(

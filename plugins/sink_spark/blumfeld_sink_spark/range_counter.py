@@ -46,12 +46,12 @@ class Skips:
 
     def within(self, wanted: OffsetRange) -> list[Span]:
         """Returns the spans inside a range, sorted; adjacent spans of one reason are joined."""
-        found = []
+        spans = []
         for start, end, reason in sorted(self._found):
             start, end = max(start, wanted.start), min(end, wanted.end)
             if start < end:
-                found.append(Span(start, end, reason))
-        return joined(found)
+                spans.append(Span(start, end, reason))
+        return joined(spans)
 
 
 @attrs.define

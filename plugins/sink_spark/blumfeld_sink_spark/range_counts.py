@@ -45,15 +45,15 @@ SPANS_MAX = 1_000
 
 def joined(spans: Iterable[Span]) -> list[Span]:
     """Returns the spans sorted and without empty ones; adjacent spans of one reason become one."""
-    found: list[Span] = []
+    stretches: list[Span] = []
     for span in sorted(spans):
         if span.start >= span.end:
             continue
-        if found and found[-1].end == span.start and found[-1].reason == span.reason:
-            found[-1] = Span(found[-1].start, span.end, span.reason)
+        if stretches and stretches[-1].end == span.start and stretches[-1].reason == span.reason:
+            stretches[-1] = Span(stretches[-1].start, span.end, span.reason)
         else:
-            found.append(span)
-    return found
+            stretches.append(span)
+    return stretches
 
 
 def explained(gaps: Sequence[Span], skips: Sequence[Span], wanted: OffsetRange, messages: int) -> list[Span]:
@@ -62,17 +62,17 @@ def explained(gaps: Sequence[Span], skips: Sequence[Span], wanted: OffsetRange, 
     :param gaps: the offsets without a message, as the decoders saw them
     :raises ArchiveError: messages and skipped offsets don't add up: the fetch skipped an offset that was decoded
     """
-    found = list(skips)
+    parts = list(skips)
     for gap in gaps:
-        found += [Span(start, end, MISSING) for start, end in without(gap.start, gap.end, skips)]
-    width = sum(span.end - span.start for span in found)
+        parts += [Span(start, end, MISSING) for start, end in without(gap.start, gap.end, skips)]
+    width = sum(span.end - span.start for span in parts)
     if messages + width != wanted.end - wanted.start:
         raise ArchiveError(
             f"{wanted.topic}-{wanted.partition} {wanted.start}..{wanted.end}: {messages} messages were decoded and "
             f"{width} offsets skipped, but it has {wanted.end - wanted.start} offsets. Nothing was published; this is "
             "a bug of the reader"
         )
-    return joined(found)
+    return joined(parts)
 
 
 def without(start: int, end: int, spans: Sequence[Span]) -> Iterator[tuple[int, int]]:
@@ -100,13 +100,13 @@ def over(count: RangeCount, planned: OffsetRange, lost: Sequence[OffsetRange] = 
     skipped = [span for span in count.spans if span.reason != NO_ROW]
     rowless = [span for span in count.spans if span.reason == NO_ROW]
     gone = joined(
-        Span(max(one.start, planned.start), min(one.end, planned.end), LOST)
-        for one in lost
-        if (one.topic, one.partition) == (planned.topic, planned.partition)
+        Span(max(span.start, planned.start), min(span.end, planned.end), LOST)
+        for span in lost
+        if (span.topic, span.partition) == (planned.topic, planned.partition)
     )
     gaps = []
     for gap in joined([front, *skipped, back]):
-        gaps += [Span(max(one.start, gap.start), min(one.end, gap.end), LOST) for one in gone]
+        gaps += [Span(max(span.start, gap.start), min(span.end, gap.end), LOST) for span in gone]
         gaps += [Span(start, end, gap.reason) for start, end in without(gap.start, gap.end, gone)]
     unnamed = sum(count.skipped.values()) - _width(skipped)
     fields = named(joined(gaps), rowless, count.messages - count.with_rows, unnamed)
@@ -177,15 +177,15 @@ def wrong(count: RangeCount) -> Iterator[str]:
 
 def offsets(spans: Iterable[Span], reason: str, most: int = 5) -> str:
     """Returns the offsets of one reason for people: ``3..5, 9..10 and 7 more stretches``, ends exclusive."""
-    found = [span for span in spans if span.reason == reason]
-    said = ", ".join(f"{span.start}..{span.end}" for span in found[:most])
-    return said + (f" and {len(found) - most} more stretches" if len(found) > most else "")
+    stretches = [span for span in spans if span.reason == reason]
+    said = ", ".join(f"{span.start}..{span.end}" for span in stretches[:most])
+    return said + (f" and {len(stretches) - most} more stretches" if len(stretches) > most else "")
 
 
 def counted_rows(counts: Iterable[RangeCount]) -> Counter[tuple[str, int, str]]:
     """Returns the number of rows by (topic, partition, table)."""
-    found: Counter[tuple[str, int, str]] = Counter()
+    rows_by_table: Counter[tuple[str, int, str]] = Counter()
     for count in counts:
         for table, rows in count.rows.items():
-            found[count.topic, count.partition, table] += rows
-    return found
+            rows_by_table[count.topic, count.partition, table] += rows
+    return rows_by_table

@@ -165,8 +165,8 @@ def check(settings: ArchiveSettings, source: str = COMMAND_LINE) -> ArchiveSetti
 
 def _problems(settings: ArchiveSettings) -> Iterator[Problem]:
     if bool(settings.topics) == bool(settings.topic_pattern):
-        found = "topics and topic_pattern" if settings.topics else "neither topics nor topic_pattern"
-        yield Problem("archive.topics", found, "one of the two: names, or a regular expression")
+        mistake = "topics and topic_pattern" if settings.topics else "neither topics nor topic_pattern"
+        yield Problem("archive.topics", mistake, "one of the two: names, or a regular expression")
     if settings.name == COMPACTION or not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]*", settings.name):
         allowed = f"letters, digits, '.', '_' and '-', and not {COMPACTION}"
         yield Problem("archive.name", shown(settings.name), allowed)
@@ -188,7 +188,7 @@ def _problems(settings: ArchiveSettings) -> Iterator[Problem]:
 
 
 def _decimal_problems(given: str) -> Iterator[Problem]:
-    found = re.fullmatch(r"(\d{1,2}),(\d{1,2})", given)
-    if not found or not 1 <= int(found[1]) <= PRECISION_MAX or int(found[2]) > int(found[1]):
+    match = re.fullmatch(r"(\d{1,2}),(\d{1,2})", given)
+    if not match or not 1 <= int(match[1]) <= PRECISION_MAX or int(match[2]) > int(match[1]):
         allowed = f"PRECISION,SCALE with a precision up to {PRECISION_MAX} and a scale not above it: 38,18"
         yield Problem("archive.decimal", shown(given), allowed)

@@ -165,9 +165,11 @@ class TransactionApis:
         def refusals(topic: str, some: list[int]) -> list[ErrorCode]:
             if not context.authorize("Write", "Topic", topic):
                 return [ErrorCode.TOPIC_AUTHORIZATION_FAILED] * len(some)
-            found = known.get(topic)
-            there = {} if found is None else found.partitions
-            return [ErrorCode.NONE if one in there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for one in some]
+            topic_image = known.get(topic)
+            there = {} if topic_image is None else topic_image.partitions
+            return [
+                ErrorCode.NONE if index in there else ErrorCode.UNKNOWN_TOPIC_OR_PARTITION for index in some
+            ]
 
         def refusals_of_all(topic: str, some: list[int]) -> list[ErrorCode]:
             return [code or ErrorCode.OPERATION_NOT_ATTEMPTED for code in refusals(topic, some)]
@@ -198,9 +200,9 @@ class TransactionApis:
         known = self._around.metadata.image.topics
         unknown: set[Partition] = set()
         for topic in topics:
-            found = known.get(topic.name)
+            topic_image = known.get(topic.name)
             # Not by a set's difference(): that goes through all partitions of a large topic, whose table is no dict.
-            partitions = () if found is None else found.partitions
+            partitions = () if topic_image is None else topic_image.partitions
             lacking = [index for index in topic.partitions if index not in partitions]
             if lacking:
                 unknown.update((topic.name, index) for index in lacking)
@@ -211,17 +213,17 @@ class TransactionApis:
     ) -> Completion[Message]:
         if not context.authorize("ClusterAction", "Cluster", "kafka-cluster"):
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
-        submitted = [self._add_for_broker(one) for one in request.transactions]
+        submitted = [self._add_for_broker(transaction) for transaction in request.transactions]
         answered: Completion[Message] = Completion()
 
         def settle(_: object) -> None:
             results = []
-            for one, done in zip(request.transactions, submitted, strict=True):
-                codes = _outcomes(one, done, context)
+            for transaction, done in zip(request.transactions, submitted, strict=True):
+                codes = _outcomes(transaction, done, context)
                 results.append(
                     AddPartitionsToTxnResult(
-                        transactional_id=one.transactional_id,
-                        topic_results=_results(one.topics, codes.__getitem__),
+                        transactional_id=transaction.transactional_id,
+                        topic_results=_results(transaction.topics, codes.__getitem__),
                     )
                 )
             answered.complete(AddPartitionsToTxnResponse(results_by_transaction=results))

@@ -75,18 +75,18 @@ class ListingApis:
 
         :raises BrokerError: INVALID_REQUEST if an id is asked for twice. A few kB could ask for gigabytes
         """
-        asked = request.transactional_ids
-        repeated = yield from first_repeated(asked)
+        transactional_ids = request.transactional_ids
+        repeated = yield from first_repeated(transactional_ids)
         if repeated is not None:
             raise BrokerError(ErrorCode.INVALID_REQUEST, f"{repeated} is asked for twice")
         states: list[describe_transactions.TransactionState] = []
-        for some, _ in parts_of(list(asked), (), DESCRIBED_AT_ONCE):
-            submitted = [self._find(one, context) for one in some]
+        for some, _ in parts_of(list(transactional_ids), (), DESCRIBED_AT_ONCE):
+            submitted = [self._find(name, context) for name in some]
             yield None
-            for one, found in zip(some, submitted, strict=True):
-                if not found.done:
-                    yield found
-                states.append((yield from _described(one, found, context)))
+            for transactional_id, lookup in zip(some, submitted, strict=True):
+                if not lookup.done:
+                    yield lookup
+                states.append((yield from _described(transactional_id, lookup, context)))
         return DescribeTransactionsResponse(transaction_states=states)
 
     def _find(self, transactional_id: str, context: RequestContext) -> Completion[Any]:
@@ -135,12 +135,12 @@ class ListingApis:
                 some = yield from _answer_of(submitted.popleft())
                 listed = [
                     list_transactions.TransactionState(
-                        transactional_id=one,
-                        producer_id=found.producer_id,
-                        transaction_state=found.state.text,
+                        transactional_id=transactional_id,
+                        producer_id=transaction.producer_id,
+                        transaction_state=transaction.state.text,
                     )
-                    for one, found in some
-                    if context.authorize("Describe", "TransactionalId", one)
+                    for transactional_id, transaction in some
+                    if context.authorize("Describe", "TransactionalId", transactional_id)
                 ]
                 if compiled is not None:
                     listed = yield from self._matching(compiled, listed, partition, epoch)

@@ -228,7 +228,7 @@ class MarkerSender:
         if not sent:
             return
         self._asked.add(node_id)
-        request = WriteTxnMarkersRequest(markers=[_marker(one, at) for one, at in sent.items()])
+        request = WriteTxnMarkersRequest(markers=[_marker(pending, at) for pending, at in sent.items()])
         answer = self._around.send(node_id, request)
         if answer.done:
             # Not from here: where this node can write none, thousands of requests would be answered inside each other.
@@ -241,7 +241,7 @@ class MarkerSender:
         sent: Taken = {}
         while queue and not sent:
             taken = queue.take(MARKERS_A_REQUEST)
-            sent = {one: some for one, some in taken.items() if self._is_current(one)}
+            sent = {pending: some for pending, some in taken.items() if self._is_current(pending)}
         if not queue:
             self._queues.pop(node_id, None)
         return sent
@@ -260,15 +260,15 @@ class MarkerSender:
             self._retry(sent)
         else:
             failed: Taken = {}
-            for (one, asked), result in zip(sent.items(), response.markers, strict=True):
+            for (pending, partitions), result in zip(sent.items(), response.markers, strict=True):
                 codes = {
                     (topic.name, p.partition_index): p.error_code
                     for topic in result.topics
                     for p in topic.partitions
                 }
-                again = self._settle(one, asked, codes)
+                again = self._settle(pending, partitions, codes)
                 if again:
-                    failed[one] = again
+                    failed[pending] = again
             self._retry(failed)
         self._asked.discard(node_id)
         if node_id in self._queues:
@@ -320,8 +320,8 @@ class MarkerSender:
         return again
 
     def _retry(self, failed: Taken) -> None:
-        for one, partitions in failed.items():
-            self._runtime.call_later(RETRY_MS, partial(self._queue, one, partitions))
+        for pending, partitions in failed.items():
+            self._runtime.call_later(RETRY_MS, partial(self._queue, pending, partitions))
 
     def _complete_if_done(self, one: Pending) -> None:
         if one.left or one.reported or not self._is_current(one):
@@ -333,8 +333,8 @@ class MarkerSender:
             producer_id=order.producer_id,
             epoch=order.producer_epoch,
         )
-        told = self._coordinator.submit_in_epoch(order.partition, order.epoch, written)
-        told.when_done(lambda done: self._told(one, done))
+        completion = self._coordinator.submit_in_epoch(order.partition, order.epoch, written)
+        completion.when_done(lambda done: self._told(one, done))
 
     def _told(self, one: Pending, done: Completion[object]) -> None:
         error = done.error

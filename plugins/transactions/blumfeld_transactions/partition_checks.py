@@ -75,10 +75,10 @@ def _ask(
             return
         outcome.complete(
             {
-                (topic.name, one.partition_index): ErrorCode(one.partition_error_code)
+                (topic.name, partition.partition_index): ErrorCode(partition.partition_error_code)
                 for result in response.results_by_transaction
                 for topic in result.topic_results
-                for one in topic.results_by_partition
+                for partition in topic.results_by_partition
             }
         )
 

@@ -40,14 +40,14 @@ class TimeoutEffects:
             )
 
     def _fetch(self, partition: int, epoch: int, effect: FetchProducerId) -> None:
-        asked = (partition, epoch, effect)
-        if asked in self._asked:
+        fetch_key = (partition, epoch, effect)
+        if fetch_key in self._asked:
             return
-        self._asked.add(asked)
+        self._asked.add(fetch_key)
 
         def got(done: Completion[int]) -> None:
             if done.error is not None:  # the shard's next look at timeouts asks again
-                self._asked.discard(asked)
+                self._asked.discard(fetch_key)
                 return
             command = AbortExhausted(
                 transactional_id=effect.transactional_id,
@@ -55,7 +55,7 @@ class TimeoutEffects:
                 epoch=effect.epoch,
                 fresh_id=done.result(),
             )
-            told = self._coordinator.submit_in_epoch(partition, epoch, command)
-            told.when_done(lambda _: self._asked.discard(asked))
+            completion = self._coordinator.submit_in_epoch(partition, epoch, command)
+            completion.when_done(lambda _: self._asked.discard(fetch_key))
 
         self._new_producer_id().when_done(got)

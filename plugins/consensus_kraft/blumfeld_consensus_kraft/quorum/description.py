@@ -50,12 +50,12 @@ def describe_quorum(
     """
     if len(request.topics) != 1 or len(request.topics[0].partitions) != 1:
         return DescribeQuorumResponse(error_code=ErrorCode.INVALID_REQUEST)
-    topic, asked = request.topics[0].topic_name, request.topics[0].partitions[0].partition_index
-    partition = ResponsePartitionData(partition_index=asked)
+    topic, partition_index = request.topics[0].topic_name, request.topics[0].partitions[0].partition_index
+    partition = ResponsePartitionData(partition_index=partition_index)
     answer = DescribeQuorumResponse(topics=[ResponseTopicData(topic_name=topic, partitions=[partition])])
     raft = driver.raft
     leadership = raft.leadership
-    if topic != CLUSTER_METADATA_TOPIC or asked:
+    if topic != CLUSTER_METADATA_TOPIC or partition_index:
         partition.error_code = ErrorCode.UNKNOWN_TOPIC_OR_PARTITION
         return answer
     if leadership is None:
@@ -96,8 +96,11 @@ def describe_quorum(
         answer.nodes.append(
             Node(
                 node_id=voter.key.id,
-                listeners=[Listener(name=one.listener, host=one.host, port=one.port) for one in endpoints],
+                listeners=[
+                    Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+                    for endpoint in endpoints
+                ],
             )
         )
-    partition.observers = [state(one) for one in leadership.observers(monotonic_ms)]
+    partition.observers = [state(progress) for progress in leadership.observers(monotonic_ms)]
     return answer

@@ -244,7 +244,10 @@ class RaftDriver:
     def leader_node(self, leader_id: int) -> list[tuple[int, str, int]]:
         """The leader as (node id, host, port), where it is known."""
         if leader_id == self.raft.me.id:
-            return [(leader_id, one.host, one.port) for one in self._own_endpoints()[:1]]
+            return [
+                (leader_id, own_endpoint.host, own_endpoint.port)
+                for own_endpoint in self._own_endpoints()[:1]
+            ]
         endpoint = self.endpoints.endpoint(leader_id, self._listener)
         return [] if endpoint is None else [(leader_id, endpoint.host, endpoint.port)]
 

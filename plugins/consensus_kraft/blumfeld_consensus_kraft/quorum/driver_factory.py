@@ -45,8 +45,8 @@ def made_driver(
     state = state_file.state
     voted = None if state.voted_id < 0 else ReplicaKey(state.voted_id, state.voted_directory_id)
     changes = [
-        VoterChange(one.offset, recorded_voters(one.voters, listener), one.kraft_version)
-        for one in loaded.voter_changes
+        VoterChange(change.offset, recorded_voters(change.voters, listener), change.kraft_version)
+        for change in loaded.voter_changes
     ]
     raft = Raft(
         ReplicaKey(composition.node_id, log.log.directory_id),

@@ -17,9 +17,13 @@ FIRST_BOOTSTRAP_ID = -2
 def own_endpoints(composition: Composition) -> list[Endpoint]:
     """Returns this node's controller listeners as others reach them."""
     return [
-        Endpoint(one.name, one.advertised_host or one.host, one.advertised_port or one.port)
-        for one in composition.listeners
-        if one.kind == "controller"
+        Endpoint(
+            endpoint.name,
+            endpoint.advertised_host or endpoint.host,
+            endpoint.advertised_port or endpoint.port,
+        )
+        for endpoint in composition.listeners
+        if endpoint.kind == "controller"
     ]
 
 
@@ -29,8 +33,8 @@ def static_voters(configured: Sequence[str], listener: str) -> VoterSet:
     :raises ConfigError: an entry has another form, or stands there twice
     """
     return VoterSet(
-        Voter(ReplicaKey(one.voter_id), (Endpoint(listener, one.host, one.port),))
-        for one in quorum_voters(configured)
+        Voter(ReplicaKey(endpoint.voter_id), (Endpoint(listener, endpoint.host, endpoint.port),))
+        for endpoint in quorum_voters(configured)
     )
 
 
@@ -48,15 +52,15 @@ def bootstrap_servers(configured: Sequence[str], listener: str) -> dict[int, End
 def recorded_voters(record: raft_records.VotersRecord, listener: str) -> VoterSet:
     """Returns the voter set of a record in the log. Endpoints on other listeners are kept, behind ``listener``'s."""
     voters = []
-    for one in record.voters:
-        endpoints = [Endpoint(e.name, e.host, e.port) for e in one.endpoints]
+    for voter in record.voters:
+        endpoints = [Endpoint(e.name, e.host, e.port) for e in voter.endpoints]
         endpoints.sort(key=lambda endpoint: endpoint.listener != listener)
         voters.append(
             Voter(
-                ReplicaKey(one.voter_id, one.voter_directory_id),
+                ReplicaKey(voter.voter_id, voter.voter_directory_id),
                 tuple(endpoints),
-                one.kraft_version_feature.min_supported_version,
-                one.kraft_version_feature.max_supported_version,
+                voter.kraft_version_feature.min_supported_version,
+                voter.kraft_version_feature.max_supported_version,
             )
         )
     return VoterSet(voters)
@@ -70,8 +74,8 @@ def voters_record(voters: VoterSet) -> raft_records.VotersRecord:
                 voter_id=voter.key.id,
                 voter_directory_id=voter.key.directory_id,
                 endpoints=[
-                    raft_records.Endpoint(name=one.listener, host=one.host, port=one.port)
-                    for one in voter.endpoints
+                    raft_records.Endpoint(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+                    for endpoint in voter.endpoints
                 ],
                 kraft_version_feature=raft_records.KRaftVersionFeature(
                     min_supported_version=voter.kraft_version_min,
@@ -99,7 +103,9 @@ class QuorumEndpoints:
     def set_voters(self, voters: VoterSet) -> None:
         """The voter set changed."""
         self.voters = voters
-        self._voters = {one.key.id: one.endpoints[0] for one in voters.voters.values() if one.endpoints}
+        self._voters = {
+            voter.key.id: voter.endpoints[0] for voter in voters.voters.values() if voter.endpoints
+        }
 
     def told(self, nodes: Iterable[tuple[int, str, int]], listener: str) -> None:
         """An answer names nodes with their addresses."""

@@ -78,18 +78,18 @@ def quorum_handlers(
             raise BrokerError(ErrorCode.CLUSTER_AUTHORIZATION_FAILED)
         return membership().updated(request)
 
-    found = [
+    handlers = [
         _handler(DESCRIBE, 0, 2, describe, ("broker", "controller")),
         _handler(ADD_VOTER, 0, 1, change, ("broker", "controller")),
         _handler(REMOVE_VOTER, 0, 0, change, ("broker", "controller")),
     ]
     if "controller" in roles:
-        found.append(_handler(UPDATE_VOTER, 0, 0, update, ("controller",)))
+        handlers.append(_handler(UPDATE_VOTER, 0, 0, update, ("controller",)))
         versions = ((VOTE, 0, 2), (BEGIN, 0, 1), (END, 0, 1))
-        found += [_handler(key, low, high, handle, ("controller",)) for key, low, high in versions]
-        found.append(_fetch(handle))
-        found.append(_handler(FETCH_SNAPSHOT, 0, 1, snapshot, ("controller",)))
-    return found
+        handlers += [_handler(key, low, high, handle, ("controller",)) for key, low, high in versions]
+        handlers.append(_fetch(handle))
+        handlers.append(_handler(FETCH_SNAPSHOT, 0, 1, snapshot, ("controller",)))
+    return handlers
 
 
 def without_directories(described: Completion[Message]) -> Completion[Message]:
@@ -100,12 +100,16 @@ def without_directories(described: Completion[Message]) -> Completion[Message]:
         if one.error is not None:
             answer.fail(one.error)
         else:
-            found: Any = one.result()
-            found.nodes = []
-            for partition in (one for topic in found.topics for one in topic.partitions):
+            description: Any = one.result()
+            description.nodes = []
+            for partition in (
+                described_partition
+                for topic in description.topics
+                for described_partition in topic.partitions
+            ):
                 for replica in (*partition.current_voters, *partition.observers):
                     replica.replica_directory_id = NO_DIRECTORY
-            answer.complete(found)
+            answer.complete(description)
 
     described.when_done(done)
     return answer
@@ -135,7 +139,9 @@ def _fetch(handle: Callable[[Any, RequestContext], Any]) -> ApiHandler:
                 FetchableTopicResponse(
                     topic=topic.topic,
                     topic_id=topic.topic_id,
-                    partitions=[PartitionData(one.partition, code, -1) for one in topic.partitions],
+                    partitions=[
+                        PartitionData(partition.partition, code, -1) for partition in topic.partitions
+                    ],
                 )
                 for topic in request.topics
             ],

@@ -62,7 +62,9 @@ class ConfiguredVoters:
         if recorded is not None:
             directory_id = self._composition.local_storage.log_dirs()[0].directory_id
             own = ReplicaKey(self._composition.node_id, directory_id)
-            return [ReplicaKey(one.voter_id, one.voter_directory_id) for one in recorded.voters] == [own]
+            return [ReplicaKey(voter.voter_id, voter.voter_directory_id) for voter in recorded.voters] == [
+                own
+            ]
         return self._static.ids in ((), (self._composition.node_id,)) and not self._composition.config.list(
             "controller.quorum.bootstrap.servers"
         )
@@ -99,8 +101,10 @@ class QuorumMembership:
 
     def at(self, end_offset: int) -> tuple[int, VotersRecord | None]:
         """Returns ``kraft.version`` and the voters for a snapshot that ends there; none where they are static."""
-        found = self._history.at(end_offset)
-        return found.kraft_version, voters_record(found.voters) if found.kraft_version else None
+        voter_history = self._history.at(end_offset)
+        return voter_history.kraft_version, voters_record(
+            voter_history.voters
+        ) if voter_history.kraft_version else None
 
     @property
     def _history(self) -> VoterHistory:

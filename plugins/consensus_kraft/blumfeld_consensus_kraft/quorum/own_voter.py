@@ -75,13 +75,13 @@ class OwnVoter:
             return
         raft = self._driver.raft
         if raft.leadership is not None:
-            asked = self._submit(request, self._timeout_ms)
+            answer = self._submit(request, self._timeout_ms)
         else:
             channel = self._composition.peers.channel(
                 raft.leader_id, self._listener, "quorum-voter", self._driver.endpoints
             )
-            asked = channel.send(request, self._timeout_ms)
-        asked.when_done(lambda done: self._answered(request, raft.epoch, done))
+            answer = channel.send(request, self._timeout_ms)
+        answer.when_done(lambda done: self._answered(request, raft.epoch, done))
 
     def _due(self) -> Message | None:
         """Returns the request that the leader must get now."""
@@ -90,7 +90,7 @@ class OwnVoter:
         if latest.kraft_version < DYNAMIC_KRAFT_VERSION or raft.leader_id < 0:
             return None
         endpoints = own_endpoints(self._composition)
-        if not endpoints or not all(one.port for one in endpoints):
+        if not endpoints or not all(endpoint.port for endpoint in endpoints):
             return None
         known = latest.voters.voters.get(raft.me.id)
         if known is not None and known.key == raft.me:
@@ -113,7 +113,10 @@ class OwnVoter:
             timeout_ms=self._timeout_ms,
             voter_id=raft.me.id,
             voter_directory_id=raft.me.directory_id,
-            listeners=[add.Listener(name=one.listener, host=one.host, port=one.port) for one in endpoints],
+            listeners=[
+                add.Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+                for endpoint in endpoints
+            ],
             ack_when_committed=False,
         )
 
@@ -125,7 +128,10 @@ class OwnVoter:
             current_leader_epoch=raft.epoch,
             voter_id=raft.me.id,
             voter_directory_id=raft.me.directory_id,
-            listeners=[update.Listener(name=one.listener, host=one.host, port=one.port) for one in endpoints],
+            listeners=[
+                update.Listener(name=endpoint.listener, host=endpoint.host, port=endpoint.port)
+                for endpoint in endpoints
+            ],
             kraft_version_feature=update.KRaftVersionFeature(
                 min_supported_version=low, max_supported_version=high
             ),

@@ -60,12 +60,12 @@ class ParkedFetches:
     def wake(self) -> None:
         """Records were written, the high watermark moved, or the leader is another one."""
         waiting, self._parked = self._parked, []
-        for one in waiting:
-            if self._try(one, last=False):
-                if one.timer is not None:
-                    one.timer.cancel()
+        for fetch in waiting:
+            if self._try(fetch, last=False):
+                if fetch.timer is not None:
+                    fetch.timer.cancel()
             else:
-                self._parked.append(one)
+                self._parked.append(fetch)
 
     def _expire(self, parked: Parked) -> None:
         if parked in self._parked:

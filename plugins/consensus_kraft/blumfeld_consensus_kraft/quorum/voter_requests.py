@@ -72,7 +72,7 @@ class VoterChanges:
         """As ``Endpoints.endpoint``: of the voter that is being added."""
         if self._probed is None or self._probed.key.id != node_id:
             return None
-        return next((one for one in self._probed.endpoints if one.listener == listener), None)
+        return next((endpoint for endpoint in self._probed.endpoints if endpoint.listener == listener), None)
 
     def submit(self, command: Message, timeout_ms: float) -> Completion[Message]:
         """Decide on a request."""
@@ -99,13 +99,15 @@ class VoterChanges:
     def _add(self, command: AddRaftVoterRequest, reply: Reply) -> None:
         """Ask the new voter for its versions first: whether it can be reached, and knows the ``kraft.version``."""
         latest = self._driver.raft.history.latest
-        endpoints = tuple(Endpoint(one.name, one.host, one.port) for one in command.listeners)
+        endpoints = tuple(
+            Endpoint(listener.name, listener.host, listener.port) for listener in command.listeners
+        )
         key = ReplicaKey(command.voter_id, command.voter_directory_id)
         voter = Voter(key, endpoints, latest.kraft_version, latest.kraft_version)
         refusal = self._refusal(command.cluster_id)
         if refusal is None:
-            found = with_added(latest, voter, self._listener)
-            refusal = found if isinstance(found, Refusal) else None
+            outcome = with_added(latest, voter, self._listener)
+            refusal = outcome if isinstance(outcome, Refusal) else None
         if refusal is not None:
             reply.completion.complete(_answer(command, refusal))
             return
@@ -127,11 +129,13 @@ class VoterChanges:
     ) -> None:
         answer = None if done.error is not None else done.result()
         if not isinstance(answer, ApiVersionsResponse) or answer.error_code:
-            found = done.error or "an error"
-            text = f"the new voter {voter.key.id} can't be asked for its versions: {found or type(found).__name__}"
+            problem = done.error or "an error"
+            text = f"the new voter {voter.key.id} can't be asked for its versions: {problem or type(problem).__name__}"
             reply.answer(_answer(command, Refusal(ErrorCode.REQUEST_TIMED_OUT, text)))
             return
-        ranges = {one.name: (one.min_version, one.max_version) for one in answer.supported_features}
+        ranges = {
+            feature.name: (feature.min_version, feature.max_version) for feature in answer.supported_features
+        }
         low, high = ranges.get(KRAFT_VERSION_FEATURE, (0, 0))
         known = Voter(voter.key, voter.endpoints, low, high)
 
@@ -157,7 +161,7 @@ class VoterChanges:
             return
         voter = Voter(
             ReplicaKey(command.voter_id, command.voter_directory_id),
-            tuple(Endpoint(one.name, one.host, one.port) for one in command.listeners),
+            tuple(Endpoint(listener.name, listener.host, listener.port) for listener in command.listeners),
             command.kraft_version_feature.min_supported_version,
             command.kraft_version_feature.max_supported_version,
         )
@@ -189,11 +193,11 @@ class VoterChanges:
     ) -> None:
         latest = self._driver.raft.history.latest
         cluster_id = getattr(command, "cluster_id", None)
-        found = self._refusal(cluster_id) or decide(latest)
-        if isinstance(found, Refusal):
-            reply.answer(self._answered(command, found))
+        outcome = self._refusal(cluster_id) or decide(latest)
+        if isinstance(outcome, Refusal):
+            reply.answer(self._answered(command, outcome))
             return
-        record = voters_record(found)
+        record = voters_record(outcome)
         epoch = self._driver.raft.epoch
         batch = voters_batch(record, epoch=epoch, timestamp_ms=self._runtime.now_ms())
         offset = active.place_control(batch)
@@ -205,8 +209,8 @@ class VoterChanges:
             reply.answer(response)
         else:
             active.answer_when_committed(reply, response)
-        self._events.info("the voters of the metadata quorum change", voters=list(found.ids), offset=offset)
-        self._driver.voters_changed(offset, found, latest.kraft_version)
+        self._events.info("the voters of the metadata quorum change", voters=list(outcome.ids), offset=offset)
+        self._driver.voters_changed(offset, outcome, latest.kraft_version)
 
     def _answered(self, command: Message, refusal: Refusal | None) -> Message:
         if isinstance(command, UpdateRaftVoterRequest):

@@ -124,14 +124,16 @@ def from_wire(message: Message, own_id: int) -> Request:
     :raises BrokerError: INVALID_REQUEST: it names another topic or partition, or several
     """
     if isinstance(message, vote.VoteRequest):
-        asked = _only(message.topics)
+        fetch_partition = _only(message.topics)
         return VoteRequest(
-            asked.replica_epoch,
-            ReplicaKey(asked.replica_id, asked.replica_directory_id),
-            ReplicaKey(own_id if message.voter_id < 0 else message.voter_id, asked.voter_directory_id),
-            asked.last_offset_epoch,
-            asked.last_offset,
-            asked.pre_vote,
+            fetch_partition.replica_epoch,
+            ReplicaKey(fetch_partition.replica_id, fetch_partition.replica_directory_id),
+            ReplicaKey(
+                own_id if message.voter_id < 0 else message.voter_id, fetch_partition.voter_directory_id
+            ),
+            fetch_partition.last_offset_epoch,
+            fetch_partition.last_offset,
+            fetch_partition.pre_vote,
         )
     if isinstance(message, begin.BeginQuorumEpochRequest):
         begun = _only(message.topics)
@@ -140,9 +142,10 @@ def from_wire(message: Message, own_id: int) -> Request:
     if isinstance(message, end.EndQuorumEpochRequest):
         ended = _only(message.topics)
         keys = [
-            ReplicaKey(one.candidate_id, one.candidate_directory_id) for one in ended.preferred_candidates
+            ReplicaKey(candidate.candidate_id, candidate.candidate_directory_id)
+            for candidate in ended.preferred_candidates
         ]
-        keys = keys or [ReplicaKey(one) for one in ended.preferred_successors]
+        keys = keys or [ReplicaKey(successor) for successor in ended.preferred_successors]
         return EndEpoch(ended.leader_epoch, ended.leader_id, tuple(keys))
     assert isinstance(message, fetch.FetchRequest)
     place = _only(message.topics)
@@ -253,10 +256,11 @@ def answer_from_wire(message: Any) -> VoteAnswer | EpochAnswer | FetchAnswer:
     if len(topics) != 1 or len(topics[0].partitions) != 1:
         raise BrokerError(ErrorCode.UNKNOWN_TOPIC_OR_PARTITION, f"the answer has no partition of {TOPIC}")
     partition: Any = topics[0].partitions[0]
-    told = partition.current_leader if isinstance(message, fetch.FetchResponse) else partition
-    if told.leader_epoch > EPOCH_MAX:
+    leader_fields = partition.current_leader if isinstance(message, fetch.FetchResponse) else partition
+    if leader_fields.leader_epoch > EPOCH_MAX:
         raise BrokerError(
-            ErrorCode.UNKNOWN_LEADER_EPOCH, f"epoch {told.leader_epoch} is behind the last one, {EPOCH_MAX}"
+            ErrorCode.UNKNOWN_LEADER_EPOCH,
+            f"epoch {leader_fields.leader_epoch} is behind the last one, {EPOCH_MAX}",
         )
     error = known_code(partition.error_code)
     if isinstance(message, vote.VoteResponse):
@@ -277,4 +281,4 @@ def answer_from_wire(message: Any) -> VoteAnswer | EpochAnswer | FetchAnswer:
 
 def nodes_of(message: Any) -> list[tuple[int, str, int]]:
     """Returns the addresses that an answer names."""
-    return [(one.node_id, one.host, one.port) for one in message.node_endpoints]
+    return [(endpoint.node_id, endpoint.host, endpoint.port) for endpoint in message.node_endpoints]

@@ -75,12 +75,15 @@ class Leadership:
 
     def progress(self, key: ReplicaKey) -> Progress:
         """Returns the progress of a replica, which begins now if it is unknown."""
-        found = self._replicas.get(key)
-        if found is None:
-            found = next((one for one in self._replicas.values() if self._is_same_voter(one.key, key)), None)
-        if found is None:
-            found = self._replicas[key] = Progress(key)
-        return found
+        progress = self._replicas.get(key)
+        if progress is None:
+            progress = next(
+                (replica for replica in self._replicas.values() if self._is_same_voter(replica.key, key)),
+                None,
+            )
+        if progress is None:
+            progress = self._replicas[key] = Progress(key)
+        return progress
 
     def _is_same_voter(self, known: ReplicaKey, key: ReplicaKey) -> bool:
         """A static voter is its node id, whatever directory it says."""
@@ -137,11 +140,11 @@ class Leadership:
 
     def is_caught_up(self, key: ReplicaKey, now_ms: float) -> bool:
         """Whether a replica had all records once, and fetched within the last hour: then it may become a voter."""
-        found = self._replicas.get(key)
+        progress = self._replicas.get(key)
         return (
-            found is not None
-            and found.last_caught_up_ms != NEVER_MS
-            and now_ms - found.last_fetch_ms < CAUGHT_UP_MAX_MS
+            progress is not None
+            and progress.last_caught_up_ms != NEVER_MS
+            and now_ms - progress.last_fetch_ms < CAUGHT_UP_MAX_MS
         )
 
     def silent_voters(self, now_ms: float) -> list[int]:
@@ -164,15 +167,15 @@ class Leadership:
         return self._observers()
 
     def _observers(self) -> list[Progress]:
-        return [one for one in self._replicas.values() if one.key not in self._voters]
+        return [replica for replica in self._replicas.values() if replica.key not in self._voters]
 
     def _forget_silent_observers(self, now_ms: float) -> None:
-        for one in self._observers():
-            if now_ms - one.last_fetch_ms > OBSERVER_FORGOTTEN_MS:
-                del self._replicas[one.key]
+        for replica in self._observers():
+            if now_ms - replica.last_fetch_ms > OBSERVER_FORGOTTEN_MS:
+                del self._replicas[replica.key]
 
     def _make_room_for_an_observer(self, now_ms: float) -> None:
         self._forget_silent_observers(now_ms)
         known = self._observers()
         if len(known) >= OBSERVERS_MAX:
-            del self._replicas[min(known, key=lambda one: one.last_fetch_ms).key]
+            del self._replicas[min(known, key=lambda replica: replica.last_fetch_ms).key]

@@ -471,8 +471,8 @@ class Raft:
     ) -> None:
         pause_ms = self._pauses.election_ms() if pause_ms is None else pause_ms
         deadline_ms = now_ms + pause_ms if self.is_voter else FOREVER_MS
-        asked = int(self._random_below(len(self._others()) or 1))
-        role = Unattached(deadline_ms, fetch_at=now_ms, asked=asked, unasked=unasked or set())
+        voter_index = int(self._random_below(len(self._others()) or 1))
+        role = Unattached(deadline_ms, fetch_at=now_ms, asked=voter_index, unasked=unasked or set())
         self._become(role, epoch, NO_LEADER, self.voted if epoch == self.epoch else None)
 
     def _become_follower(self, epoch: int, leader_id: int, now_ms: float) -> Follower:
@@ -516,7 +516,7 @@ class Raft:
     def _become_leader(self, candidate: Candidate, now_ms: float) -> None:
         leadership = Leadership(self.me, self.voters, self._settings, self._log.end_offset, now_ms)
         self._pauses.losses, self._led = 0, self.epoch
-        granting = tuple(self.voters.key_of(one) for one in sorted(candidate.ballot.granted))
+        granting = tuple(self.voters.key_of(voter_id) for voter_id in sorted(candidate.ballot.granted))
         self._become(Leader(leadership), self.epoch, self.me.id, self.voted)
         self._out.append(effects.Lead(self.epoch, granting))
 
@@ -559,4 +559,4 @@ class Raft:
         )
 
     def _others(self) -> list[int]:
-        return [*(one for one in self.voters.ids if one != self.me.id), *self._bootstrap]
+        return [*(voter_id for voter_id in self.voters.ids if voter_id != self.me.id), *self._bootstrap]

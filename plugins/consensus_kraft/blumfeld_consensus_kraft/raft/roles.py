@@ -56,7 +56,9 @@ class Ballot(msgspec.Struct):
 
     def set_voters(self, voters: VoterSet) -> None:
         """Another set counts from now on. An answer of a voter that is another replica now counts no more."""
-        same = {one for one in voters.ids if voters.key_of(one) == self.voters.key_of(one)}
+        same = {
+            voter_id for voter_id in voters.ids if voters.key_of(voter_id) == self.voters.key_of(voter_id)
+        }
         self.voters = voters
         self.granted &= same
         self.rejected &= same
@@ -96,15 +98,19 @@ class Ballot(msgspec.Struct):
         """Returns the voters to ask now."""
         answered = self.granted | self.rejected | self.asked
         due = [
-            one for one in self.voters.ids if one not in answered and self.ask_at.get(one, now_ms) <= now_ms
+            voter_id
+            for voter_id in self.voters.ids
+            if voter_id not in answered and self.ask_at.get(voter_id, now_ms) <= now_ms
         ]
-        return [one for one in due if one != self.me.id]
+        return [voter_id for voter_id in due if voter_id != self.me.id]
 
     @property
     def next_ask_ms(self) -> float:
         """When a voter is due to be asked again; infinity if none is."""
         answered = self.granted | self.rejected | self.asked
-        return min((at for one, at in self.ask_at.items() if one not in answered), default=float("inf"))
+        return min(
+            (at for voter_id, at in self.ask_at.items() if voter_id not in answered), default=float("inf")
+        )
 
 
 class Prospective(msgspec.Struct):

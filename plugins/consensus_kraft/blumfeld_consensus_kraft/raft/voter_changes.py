@@ -98,11 +98,11 @@ def with_updated(latest: VoterChange, voter: Voter, listener: str) -> VoterSet |
 
 
 def _checked(latest: VoterChange, voter: Voter, listener: str) -> Refusal | None:
-    if not any(one.listener == listener for one in voter.endpoints):
-        found = ", ".join(one.listener for one in voter.endpoints) or "none"
+    if not any(endpoint.listener == listener for endpoint in voter.endpoints):
+        listeners = ", ".join(endpoint.listener for endpoint in voter.endpoints) or "none"
         return Refusal(
             ErrorCode.INVALID_REQUEST,
-            f"node {voter.key.id} must name an endpoint on the quorum's listener {listener}; it names: {found}",
+            f"node {voter.key.id} must name an endpoint on the quorum's listener {listener}; it names: {listeners}",
         )
     if not voter.kraft_version_min <= latest.kraft_version <= voter.kraft_version_max:
         return Refusal(

@@ -43,7 +43,7 @@ class VoterSet:
     __slots__ = ("_voters",)
 
     def __init__(self, voters: Iterable[Voter] = ()) -> None:
-        self._voters = {voter.key.id: voter for voter in sorted(voters, key=lambda one: one.key.id)}
+        self._voters = {voter.key.id: voter for voter in sorted(voters, key=lambda entry: entry.key.id)}
 
     @property
     def voters(self) -> Mapping[int, Voter]:
@@ -71,7 +71,7 @@ class VoterSet:
         return hash(tuple(self._voters.values()))
 
     def __repr__(self) -> str:
-        return f"VoterSet({', '.join(str(one) for one in self._voters)})"
+        return f"VoterSet({', '.join(str(voter_id) for voter_id in self._voters)})"
 
     def key_of(self, node_id: int) -> ReplicaKey:
         """Returns the key of a voter; of another node, a key without a directory."""
@@ -80,11 +80,11 @@ class VoterSet:
 
     def with_voter(self, voter: Voter) -> VoterSet:
         """Returns the set with this voter, in place of a voter with the same id."""
-        return VoterSet([*(one for one in self._voters.values() if one.key.id != voter.key.id), voter])
+        return VoterSet([*(other for other in self._voters.values() if other.key.id != voter.key.id), voter])
 
     def without(self, node_id: int) -> VoterSet:
         """Returns the set without the voter of this id."""
-        return VoterSet(one for one in self._voters.values() if one.key.id != node_id)
+        return VoterSet(other for other in self._voters.values() if other.key.id != node_id)
 
 
 class VoterChange(NamedTuple):
@@ -138,8 +138,8 @@ class VoterHistory:
 
     def at(self, end_offset: int) -> VoterChange:
         """Returns the set that counts for a log which ends at ``end_offset``: a snapshot contains it."""
-        found = self._first
+        latest = self._first
         for change in self._changes:
             if change.offset < end_offset:
-                found = change
-        return found
+                latest = change
+        return latest

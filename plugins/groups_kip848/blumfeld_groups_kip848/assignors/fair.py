@@ -78,7 +78,7 @@ class Kinds:
         """Returns (load, member) for the least loaded member of several kinds; with ``racks``, only among
         members in these racks.
         """
-        return min((found for k in kinds for rack in racks if (found := self._top(k, rack))), default=None)
+        return min((top for k in kinds for rack in racks if (top := self._top(k, rack))), default=None)
 
     def _top(self, kind: int, rack_id: str | None) -> tuple[int, str] | None:
         heap = self._least.get((kind, rack_id))

@@ -65,13 +65,13 @@ def metadata_hash(group: ConsumerGroup, image: ClusterImage, hashes: TopicHashes
     hashes = TopicHashes() if hashes is None else hashes
     digest = blake2b(digest_size=_HASH_BYTES)
     racks = rack_of_brokers(image)
-    found = False
+    has_topics = False
     for name in subscribed_topics(group):
         topic = image.topics.get(name)
         if topic is not None:
             digest.update(hashes.of(topic, racks))
-            found = True
-    return int.from_bytes(digest.digest(), "big", signed=True) if found else 0
+            has_topics = True
+    return int.from_bytes(digest.digest(), "big", signed=True) if has_topics else 0
 
 
 def topic_hash(topic: TopicImage, racks: dict[int, str]) -> bytes:

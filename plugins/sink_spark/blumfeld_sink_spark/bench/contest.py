@@ -126,9 +126,9 @@ def _ours(settings: ArchiveSettings, feed: Feed, reader: str, place: Path) -> Ar
 
 def _check(runs: Sequence[Run]) -> None:
     for kind in {run.kind for run in runs}:
-        found = {run.rows: run.contestant for run in runs if run.kind == kind}
-        if len(found) > 1:
-            raise ArchiveError(f"{kind}: not the same rows of all: {found}")
+        contestants = {run.rows: run.contestant for run in runs if run.kind == kind}
+        if len(contestants) > 1:
+            raise ArchiveError(f"{kind}: not the same rows of all: {contestants}")
 
 
 def lines(runs: Sequence[Run], feeds: Sequence[Feed], against: str = "spark-zstd") -> list[Line]:

@@ -52,17 +52,17 @@ def fill(bootstrap: str, capture: Path, kind: str, repeat: int, partitions: int)
 
 def _span(messages: list[captures.CapturedMessage]) -> tuple[int, int]:
     """Returns the distances, in ids and in ms, from the first message to the place of its next repetition."""
-    found = [int(each) for m in (messages[0], messages[-1]) for each in _IDS.findall(m.value)]
+    ids = [int(each) for m in (messages[0], messages[-1]) for each in _IDS.findall(m.value)]
     first_ns, last_ns = messages[0].received_ns, messages[-1].received_ns
-    return max(found) - min(found) + 1, (last_ns - first_ns) // 1_000_000 + 1
+    return max(ids) - min(ids) + 1, (last_ns - first_ns) // 1_000_000 + 1
 
 
 def _shifted(messages: list[captures.CapturedMessage], ids: int, span_ms: int) -> Iterator[tuple[bytes, int]]:
     for message in messages:
         value = message.value
         if ids:
-            value = _IDS.sub(lambda found: _plus(found, ids), value)
-            value = _TIMES.sub(lambda found: _plus(found, span_ms), value)
+            value = _IDS.sub(lambda match: _plus(match, ids), value)
+            value = _TIMES.sub(lambda match: _plus(match, span_ms), value)
         yield value, message.received_ns // 1_000_000 + span_ms
 
 

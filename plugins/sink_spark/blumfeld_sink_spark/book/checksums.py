@@ -41,9 +41,9 @@ class Checksum:
         :param given: the venue's own, by which the decimal places are found
         """
         levels = [*asks, *bids]
-        found = None if self.places is None else self._sum(levels, *self.places)
-        if found is not None:
-            return found
+        checksum = None if self.places is None else self._sum(levels, *self.places)
+        if checksum is not None:
+            return checksum
         self.places = None
         least = self._least(level[0] for level in levels), self._least(level[1] for level in levels)
         if self.tries < _TRIES:

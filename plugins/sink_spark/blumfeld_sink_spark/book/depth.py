@@ -84,8 +84,8 @@ def _said(rows: pa.Table) -> int | None:
     """Returns the depth that the rows name."""
     if "depth" not in rows.column_names or not rows.num_rows:
         return None
-    found: int | None = rows.column("depth")[0].as_py()
-    return found
+    depth: int | None = rows.column("depth")[0].as_py()
+    return depth
 
 
 def _fitting(rows: pa.Table) -> int | None:

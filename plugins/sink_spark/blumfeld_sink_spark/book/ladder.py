@@ -59,6 +59,6 @@ class Ladder:
         self.settle()
         if self.levels is None:
             raise ValueError("no snapshot yet")
-        found = self.levels.filter(pc.equal(self.levels.column("side"), side))
-        found = found.sort_by([("price", "descending" if side > 0 else "ascending")])
-        return found.slice(0, depth) if depth else found
+        levels = self.levels.filter(pc.equal(self.levels.column("side"), side))
+        levels = levels.sort_by([("price", "descending" if side > 0 else "ascending")])
+        return levels.slice(0, depth) if depth else levels

@@ -89,15 +89,15 @@ class Sync:
         yield from self._diffs(messages.cut(start, len(messages)))
 
     def _snapshot(self, message: Messages) -> Iterator[Change]:
-        found = int(message.last[0])
-        anew = found == NULL or message.prev[0] == RESTART
-        if self.synced and not self.breaks and not anew and self.id is not None and found <= self.id:
+        last_id = int(message.last[0])
+        anew = last_id == NULL or message.prev[0] == RESTART
+        if self.synced and not self.breaks and not anew and self.id is not None and last_id <= self.id:
             return  # the book is newer, and deeper than what REST gives
-        later = [] if anew else self._newer(found)
+        later = [] if anew else self._newer(last_id)
         if anew:
             self._forget()
         self._in_band, self._restart = bool(message.prev[0] == RESTART), None
-        self.id = None if found == NULL else found
+        self.id = None if last_id == NULL else last_id
         self.synced = self.fresh = True
         self.breaks, self.broken_at = 0, None
         self.snapshot_offset = int(message.offset[0])
@@ -140,8 +140,8 @@ class Sync:
             begins &= (messages.prev != self._restart[0]) | (messages.last != self._restart[1])
         begins |= self._unseen(messages, anew)
         begins[0] &= not anew
-        found = np.nonzero(begins)[0]
-        return int(found[0]) if len(found) else len(messages)
+        starts = np.nonzero(begins)[0]
+        return int(starts[0]) if len(starts) else len(messages)
 
     def _unseen(self, messages: Messages, anew: bool) -> NDArray[np.bool_]:
         """Finds messages of small ids that the book has never seen, where that can't be."""

@@ -169,9 +169,11 @@ class Compaction:
             group_rows=GROUP_ROWS,
             compression=self._compression,
         )
-        found = fingerprint_of(self._store.open_input, [file.path for file in merged])
-        if found != inputs.fingerprint:
-            raise ArchiveError(f"{group.folder}: {inputs.fingerprint.difference(found)}. Nothing was changed")
+        fingerprint = fingerprint_of(self._store.open_input, [file.path for file in merged])
+        if fingerprint != inputs.fingerprint:
+            raise ArchiveError(
+                f"{group.folder}: {inputs.fingerprint.difference(fingerprint)}. Nothing was changed"
+            )
         final = [group.path(number, len(merged)) for number in range(len(merged))]
         for file, path in zip(merged, final, strict=True):
             self._store.publish(file.path, f"{NEXT}/{path.rpartition('/')[2]}")

@@ -28,15 +28,15 @@ def exchange(one: Path, other: Path) -> None:
 
 def can_exchange(folder: Path) -> bool:
     """Tries an exchange and returns whether folders below this one can be exchanged."""
-    one, other = folder / "one", folder / "other"
+    first_folder, other = folder / "one", folder / "other"
     try:
-        one.mkdir(parents=True, exist_ok=True)
+        first_folder.mkdir(parents=True, exist_ok=True)
         other.mkdir(exist_ok=True)
-        exchange(one, other)
+        exchange(first_folder, other)
     except OSError:
         return False
     finally:
-        for made in (one, other):
+        for made in (first_folder, other):
             with suppress(OSError):
                 made.rmdir()
     return True

@@ -124,9 +124,9 @@ def _weighed_parts(content: Any, offsets: Any, keys: Any) -> int:
     up, down = _powers(max(len(content), _BYTES_AT_ONCE))
     running = np.zeros(len(content) + 1, dtype=np.uint64)
     np.cumsum(content * up[: len(content)], dtype=np.uint64, out=running[1:])
-    found = (running[offsets[1:]] - running[offsets[:-1]]) * down[offsets[:-1]]
+    digests = (running[offsets[1:]] - running[offsets[:-1]]) * down[offsets[:-1]]
     lengths = np.diff(offsets).astype(np.uint64)
-    return int(((_mixed(found) ^ _mixed(lengths)) * keys).sum(dtype=np.uint64))
+    return int(((_mixed(digests) ^ _mixed(lengths)) * keys).sum(dtype=np.uint64))
 
 
 @lru_cache(maxsize=2)

@@ -45,8 +45,8 @@ class Group:
     @property
     def partition(self) -> int:
         """Partition of all files, or -1 if they have several."""
-        found = {entry.partition for entry in self.entries}
-        return found.pop() if len(found) == 1 else -1
+        partitions = {entry.partition for entry in self.entries}
+        return partitions.pop() if len(partitions) == 1 else -1
 
     def rows_per_file(self, target_bytes: int) -> int:
         """Returns how many rows a new file gets, so that all have about the wanted size and the same number of rows."""
@@ -111,7 +111,7 @@ def plan(files: Files, *, before: str, table: str = "", target_bytes: int) -> li
     Tables that have no lineage (``gaps``, derived ones) are left alone. What a compaction makes isn't small unless
     all of its group is, so that compacting again changes nothing until new files come.
     """
-    found, _ = _sorted_out(files, before, table, target_bytes)
+    small_files, _ = _sorted_out(files, before, table, target_bytes)
     return [
         Group(
             *key,
@@ -120,21 +120,21 @@ def plan(files: Files, *, before: str, table: str = "", target_bytes: int) -> li
             start=min(name.start for name, _ in small),
             end=max(name.end for name, _ in small),
         )
-        for (key, _), small in sorted(found.items())
+        for (key, _), small in sorted(small_files.items())
         if len(small) > 1
     ]
 
 
 def left_alone(files: Files, *, before: str, table: str = "", target_bytes: int) -> Counter[str]:
     """Returns the number of files that ``plan`` leaves alone, by reason."""
-    found, reasons = _sorted_out(files, before, table, target_bytes)
-    reasons[ALONE] += sum(len(small) == 1 for small in found.values())
+    small_files, reasons = _sorted_out(files, before, table, target_bytes)
+    reasons[ALONE] += sum(len(small) == 1 for small in small_files.values())
     return +reasons
 
 
 def _sorted_out(files: Files, before: str, table: str, target_bytes: int) -> tuple[_Small, Counter[str]]:
     """Returns the small files of closed dates by key and folder, and the number of the others by reason."""
-    found: _Small = {}
+    small_files: _Small = {}
     reasons: Counter[str] = Counter()
     for entry in files.live:
         name = file_names.parse(entry.path)
@@ -148,8 +148,8 @@ def _sorted_out(files: Files, before: str, table: str, target_bytes: int) -> tup
             reasons[LARGE] += 1
         else:
             folder = entry.path.rpartition("/")[0]  # a compaction exchanges the files of one folder
-            found.setdefault((_key(entry), folder), []).append((name, entry))
-    return found, reasons
+            small_files.setdefault((_key(entry), folder), []).append((name, entry))
+    return small_files, reasons
 
 
 def _key(entry: FileEntry) -> tuple[str, str, str, str]:

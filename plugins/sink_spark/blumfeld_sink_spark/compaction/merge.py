@@ -78,10 +78,10 @@ class Inputs:
         pieces: list[Piece] = []
         for number, entry in enumerate(self.entries):
             file = self._open(entry, check=True)
-            found = table_of(entry, file.schema_arrow)
-            if table is not None and found is not table:
+            entry_table = table_of(entry, file.schema_arrow)
+            if table is not None and entry_table is not table:
                 raise UnlikeError(f"{entry.path}: prices have another type than in {self.entries[0].path}")
-            table = found
+            table = entry_table
             pieces += _pieces(file.metadata, number, table)
         assert table is not None, "nothing to merge"
         return table, sorted(pieces, key=lambda piece: (piece.ts_min, piece.file, piece.group))
@@ -115,9 +115,9 @@ def _pieces(metadata: Any, number: int, table: Table) -> Iterator[Piece]:
     column = metadata.schema.to_arrow_schema().get_field_index(table.time_column)
     first_row = 0
     for group in range(metadata.num_row_groups):
-        found = metadata.row_group(group)
-        yield Piece(found.column(column).statistics.min, number, group, first_row)
-        first_row += found.num_rows
+        row_group = metadata.row_group(group)
+        yield Piece(row_group.column(column).statistics.min, number, group, first_row)
+        first_row += row_group.num_rows
 
 
 def merge(
@@ -196,13 +196,13 @@ def _sorted(rows: pa.Table, table: Table) -> pa.Table:
 
 def fingerprint_of(open_input: Callable[[str], Any], paths: Sequence[str]) -> Fingerprint:
     """Returns the fingerprint of these files as they lie in the store now."""
-    found = Fingerprint()
+    fingerprint = Fingerprint()
     for path in paths:
         source = open_input(path)
         try:
             file = opened(source)
             for group in range(file.metadata.num_row_groups):
-                found.add(file.read_row_group(group))
+                fingerprint.add(file.read_row_group(group))
         finally:
             source.close()
-    return found
+    return fingerprint

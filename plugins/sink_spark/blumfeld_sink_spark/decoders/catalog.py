@@ -82,9 +82,11 @@ def _brought(plugins: Sequence[str]) -> Iterator[Decoder]:
     try:
         for nth, name in enumerate(plugins):
             path = f"archive.decoder_plugins[{nth}]"
-            found = registry.load(name, "decoders", "settings", path)
+            plugin_class = registry.load(name, "decoders", "settings", path)
             planned.append(
-                PlannedPlugin(role="decoders", name=name, path=path, plugin_class=found, options=NoOptions())
+                PlannedPlugin(
+                    role="decoders", name=name, path=path, plugin_class=plugin_class, options=NoOptions()
+                )
             )
         for _, decoders in PluginSet(planned).each("blumfeld_decoders"):
             yield from decoders

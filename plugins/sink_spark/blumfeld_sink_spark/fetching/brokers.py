@@ -76,14 +76,14 @@ class Brokers:
 
 def addresses_of(bootstrap: str) -> list[Address]:
     """Hosts and ports of ``bootstrap.servers``; ``[::1]:9092`` where a host has colons."""
-    found = []
+    addresses = []
     for text in bootstrap.split(","):
         host, colon, port = text.strip().rpartition(":")
         if not colon or not port.isdigit():
             host, port = text.strip(), str(PORT)
         if host:
-            found.append((host.removeprefix("[").removesuffix("]"), int(port)))
-    return found
+            addresses.append((host.removeprefix("[").removesuffix("]"), int(port)))
+    return addresses
 
 
 def check(code: int, about: str) -> None:

@@ -170,8 +170,8 @@ def _gather(data: memoryview, at: Numbers, length: Numbers) -> pa.Array:
 def _headers(data: memoryview, fields: _Fields) -> pa.Array:
     if not fields.header_count.any():
         return pa.nulls(len(fields.offset), HEADERS)
-    if (fields.header_count == 1).all() and (found := _one_header_each(data, fields)) is not None:
-        return found
+    if (fields.header_count == 1).all() and (headers := _one_header_each(data, fields)) is not None:
+        return headers
     places = zip(fields.headers_at.tolist(), fields.header_count.tolist(), fields.end.tolist(), strict=True)
     return pa.array([_headers_of(data, *place) if place[1] else None for place in places], HEADERS)
 
@@ -198,16 +198,16 @@ def _one_header_each(data: memoryview, fields: _Fields) -> pa.Array | None:
 
 
 def _headers_of(data: Any, at: int, count: int, end: int) -> list[dict[str, Any]]:
-    found = []
+    headers = []
     for _ in range(count):
         name, at = _part(data, at, end)
         if name is None:
             raise InvalidRecord("a header without a name")
         value, at = _part(data, at, end)
-        found.append({"key": name.decode(errors="replace"), "value": value})
+        headers.append({"key": name.decode(errors="replace"), "value": value})
     if at != end:
         raise InvalidRecord(f"{end - at} bytes follow the headers of a record")
-    return found
+    return headers
 
 
 def _part(data: Any, at: int, end: int) -> tuple[bytes | None, int]:

@@ -82,19 +82,19 @@ class RangeReader:
         while self.position < self._wanted.end:
             answer: Any = leader.answer()
             check(answer.error_code, self._name)
-            found = self._of(answer)
-            if found.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
+            partition = self._of(answer)
+            if partition.error_code == ErrorCode.OFFSET_OUT_OF_RANGE:
                 gone, self.position = self.position, max(self.position, self._lost(self.position))
                 self._skips.add(LOST, gone, self.position)
                 batches, after = [], self.position
             else:
-                check(found.error_code, f"{self._name} at offset {self.position}")
-                batches = self._split(found)
+                check(partition.error_code, f"{self._name} at offset {self.position}")
+                batches = self._split(partition)
                 after = max(self.position, batches[-1].next_offset) if batches else self.position
             if after < self._wanted.end:
                 self._ask(leader, after)
             if batches:
-                yield from self._rows(found, batches)
+                yield from self._rows(partition, batches)
             if after > self.position:
                 self._heard = time.monotonic()
             self.position = after
@@ -117,8 +117,8 @@ class RangeReader:
         for topic in answer.responses:
             for each in topic.partitions:
                 if (topic.topic, each.partition_index) == (self._wanted.topic, self._wanted.partition):
-                    found: PartitionData = each
-                    return found
+                    partition: PartitionData = each
+                    return partition
         raise ArchiveError(f"the broker's answer is not about {self._name}")
 
     def _split(self, found: PartitionData) -> list[RecordBatch]:

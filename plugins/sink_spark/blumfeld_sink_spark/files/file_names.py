@@ -77,13 +77,13 @@ def is_old_place(path: str) -> bool:
 
 def values_of(path: str) -> dict[str, str]:
     """``date``, and ``symbol`` where there is a folder for it, of a file's path. An empty symbol is ``""``."""
-    found = {}
+    values = {}
     for folder in path.split("/")[1:-1]:
         if folder.startswith("date="):
-            found["date"] = folder.removeprefix("date=")
+            values["date"] = folder.removeprefix("date=")
         else:
-            found["symbol"] = decode_symbol(folder)
-    return found
+            values["symbol"] = decode_symbol(folder)
+    return values
 
 
 def folder_of(table: str, date: str, symbol: str | None) -> str:
@@ -128,17 +128,17 @@ def parse(path: str) -> FileName | None:
     foreign files).
     """
     values = values_of(path)
-    found = _NAME.fullmatch(path.rpartition("/")[2])
-    if found is None or "date" not in values:
+    match = _NAME.fullmatch(path.rpartition("/")[2])
+    if match is None or "date" not in values:
         return None
     return FileName(
         table=path.partition("/")[0],
         date=values["date"],
         symbol=values.get("symbol", ""),
-        topic=found["topic"],
-        partition=-1 if found["partition"] == "all" else int(found["partition"]),
-        start=int(found["start"]),
-        end=int(found["end"]),
-        generation=int(found["generation"] or 0),
-        part=int(found["part"] or 0),
+        topic=match["topic"],
+        partition=-1 if match["partition"] == "all" else int(match["partition"]),
+        start=int(match["start"]),
+        end=int(match["end"]),
+        generation=int(match["generation"] or 0),
+        part=int(match["part"] or 0),
     )

@@ -66,11 +66,11 @@ def group_end(table: Table, rows: pa.Table, asked: int) -> int:
     """
     if table.name not in WIDE:
         return asked if rows.num_rows >= asked else 0
-    asked = min(asked, WIDE_ROW_GROUP_ROWS)
-    rows = rows.slice(0, asked)
+    rows_max = min(asked, WIDE_ROW_GROUP_ROWS)
+    rows = rows.slice(0, rows_max)
     sizes = pc.fill_null(pc.binary_length(rows["value"]), 0).to_numpy()
     full = int(np.searchsorted(np.cumsum(sizes, dtype=np.int64), WIDE_ROW_GROUP_BYTES)) + 1
-    return full if full <= rows.num_rows else asked if rows.num_rows >= asked else 0
+    return full if full <= rows.num_rows else rows_max if rows.num_rows >= rows_max else 0
 
 
 def wide_bytes(table: Table, rows: pa.Table) -> int:
@@ -204,13 +204,13 @@ def _judged_columns(table: Table) -> list[str]:
     Readers prune by times, ids and symbols. Comparing decimals of 16 bytes would cost a sixth of the time that a
     file of book levels takes.
     """
-    found = []
+    names = []
     for field in table.schema:
         if pa.types.is_list(field.type):
-            found += _leaves(field)
+            names += _leaves(field)
         elif not pa.types.is_decimal(field.type):
-            found.append(field.name)
-    return found
+            names.append(field.name)
+    return names
 
 
 def _leaves(field: pa.Field) -> list[str]:
@@ -220,15 +220,15 @@ def _leaves(field: pa.Field) -> list[str]:
 
 def _dictionary_columns(table: Table, without: set[str]) -> list[str]:
     """Paths of the leaf columns that try a dictionary."""
-    found = []
+    names = []
     for field in table.schema:
         if field.name in without:
             continue
         if pa.types.is_list(field.type):
-            found += _leaves(field)
+            names += _leaves(field)
         else:
-            found.append(field.name)
-    return found
+            names.append(field.name)
+    return names
 
 
 def _rows_of_a_message(rows: pa.Table) -> float:

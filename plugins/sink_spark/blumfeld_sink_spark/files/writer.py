@@ -92,9 +92,9 @@ class TaskWriter:
         for name in sorted(self._unsplit):
             self._sort_out(name)
         keys = sorted(self._outputs, key=lambda key: (key[0], key[1], key[2] or ""))
-        found = tuple(self._finish(key) for key in keys)
+        entries = tuple(self._finish(key) for key in keys)
         self._spill.close()
-        return found
+        return entries
 
     def abort(self) -> None:
         """Removes the staged files."""

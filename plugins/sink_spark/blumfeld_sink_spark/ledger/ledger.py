@@ -141,13 +141,13 @@ class Ledger:
 
     def last(self, query: str) -> CommitRecord | None:
         """Returns the last record of a query as of ``load``, or None if the query has no record."""
-        found = self._queries.get(query)
-        return found.last if found is not None else None
+        query_state = self._queries.get(query)
+        return query_state.last if query_state is not None else None
 
     def counts(self, query: str) -> QueryCounts:
         """Returns the counts over all records of a query."""
-        found = self._queries.get(query)
-        return found.counts if found is not None else QueryCounts()
+        query_state = self._queries.get(query)
+        return query_state.counts if query_state is not None else QueryCounts()
 
     def check(self, record: CommitRecord) -> None:
         """Checks that this record may be the next one of its query, by the records known since ``load``.
@@ -166,14 +166,14 @@ class Ledger:
 
     def covered(self, topic: str) -> tuple[OffsetRange, ...]:
         """Returns the committed offsets of a topic, whichever query committed them; sorted, adjacent ranges joined."""
-        found: list[OffsetRange] = []
+        ranges: list[OffsetRange] = []
         for (name, partition), spans in sorted(self._covered.items()):
             for span in spans if name == topic else ():
-                if found and found[-1].partition == partition and found[-1].end == span.start:
-                    found[-1] = OffsetRange(topic, partition, found[-1].start, span.end)
+                if ranges and ranges[-1].partition == partition and ranges[-1].end == span.start:
+                    ranges[-1] = OffsetRange(topic, partition, ranges[-1].start, span.end)
                 else:
-                    found.append(OffsetRange(topic, partition, span.start, span.end))
-        return tuple(found)
+                    ranges.append(OffsetRange(topic, partition, span.start, span.end))
+        return tuple(ranges)
 
     def seams(self, starts: Mapping[Partition, int]) -> tuple[Seam, ...]:
         """Returns a seam for each partition that an earlier query left at exactly the offset where a new query starts.
@@ -183,7 +183,7 @@ class Ledger:
 
         :param starts: the first offset of the new query, by partition
         """
-        found = {}
+        seams_by_place = {}
         for query, known in self._queries.items():
             wanted = {where for where, start in starts.items() if known.chain.ends.get(where) == start}
             for path in reversed(self.record_paths(query) if wanted else []):
@@ -191,11 +191,11 @@ class Ledger:
                 for taken in record.ranges:
                     where = (taken.topic, taken.partition)
                     if where in wanted and taken.end == starts[where]:
-                        found[where] = Seam(*where, query, record.batch)
-                wanted -= found.keys()
+                        seams_by_place[where] = Seam(*where, query, record.batch)
+                wanted -= seams_by_place.keys()
                 if not wanted:
                     break
-        return tuple(found[where] for where in sorted(found))
+        return tuple(seams_by_place[where] for where in sorted(seams_by_place))
 
     def topics(self) -> list[str]:
         """Returns the topics with committed offsets, sorted."""
@@ -219,10 +219,10 @@ class Ledger:
 
     def checkpoint(self, query: str) -> None:
         """Writes the checkpoint of a query, as of the last record known here."""
-        found = self._queries[query]
-        point = _summed_up(found, self._covered)
+        query_state = self._queries[query]
+        point = _summed_up(query_state, self._covered)
         self.store.put(f"{COMMITS}/{query}/{CHECKPOINT}", msgspec.json.encode(point))
-        found.checkpointed = point.batch
+        query_state.checkpointed = point.batch
 
     def wrong_checkpoint(self, query: str, records: Sequence[CommitRecord]) -> str:
         """Returns what is wrong with the checkpoint of a query. Empty if it is right, or if ``load`` won't believe it.

@@ -66,31 +66,31 @@ class QueryCounts(msgspec.Struct, frozen=True, kw_only=True):
 
 def added(*counts: Mapping[str, int]) -> dict[str, int]:
     """Returns the sum for each name, sorted by name."""
-    found: dict[str, int] = {}
+    totals: dict[str, int] = {}
     for each in counts:
         for name, number in each.items():
-            found[name] = found.get(name, 0) + number
-    return dict(sorted(found.items()))
+            totals[name] = totals.get(name, 0) + number
+    return dict(sorted(totals.items()))
 
 
 def _with_counts(known: Mapping[str, dict[str, int]], record: CommitRecord) -> dict[str, dict[str, int]]:
-    found = dict(known)
+    by_name = dict(known)
     for count in record.counts:
         for decoder, fate in count.decoders.items():
             if fate.passed_over:
-                found[decoder] = added(found.get(decoder, {}), fate.passed_over)
-    return dict(sorted(found.items()))
+                by_name[decoder] = added(by_name.get(decoder, {}), fate.passed_over)
+    return dict(sorted(by_name.items()))
 
 
 def _with_files(tables: dict[str, TableCounts], record: CommitRecord) -> dict[str, TableCounts]:
-    found = dict(tables)
+    by_table = dict(tables)
     for file in record.files:
-        before = found.get(file.table, TableCounts())
-        found[file.table] = TableCounts(
+        before = by_table.get(file.table, TableCounts())
+        by_table[file.table] = TableCounts(
             files=before.files + 1,
             rows=before.rows + file.rows,
             bytes=before.bytes + file.bytes,
             ts_min=min(before.ts_min or file.ts_min, file.ts_min or before.ts_min),
             ts_max=max(before.ts_max, file.ts_max),
         )
-    return dict(sorted(found.items()))
+    return dict(sorted(by_table.items()))

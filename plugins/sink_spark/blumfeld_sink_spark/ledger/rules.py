@@ -118,15 +118,15 @@ def problems(records: Sequence[CommitRecord]) -> list[str]:
     chains: dict[str, Chain] = {}
     covered: dict[Partition, Spans] = {}
     lost: dict[Partition, list[OffsetRange]] = {}
-    found = []
+    all_problems = []
     for record in records:
         chain = chains.setdefault(record.query, Chain(record.query))
         wrong = (_misplaced(chain, record), overlap(covered, record.ranges), *uncounted(record))
-        found += [each for each in wrong if each]
+        all_problems += [each for each in wrong if each]
         advance(chain, covered, record)
         for gone in record.lost:
             lost.setdefault((gone.topic, gone.partition), []).append(gone)
-    return found + [
+    return all_problems + [
         f"{topic}-{partition}: {start}..{end} lies between what is covered and is in no record"
         for (topic, partition), spans in sorted(covered.items())
         for start, end in holes(spans, lost.get((topic, partition), ()))
@@ -138,13 +138,13 @@ def holes(spans: Spans, lost: Iterable[OffsetRange] = ()) -> list[tuple[int, int
     lost.
     """
     known = sorted([(span.start, span.end) for span in spans] + [(gone.start, gone.end) for gone in lost])
-    found = []
+    pairs = []
     end = known[0][0] if known else 0
     for start, stop in known:
         if start > end:
-            found.append((end, start))
+            pairs.append((end, start))
         end = max(end, stop)
-    return found
+    return pairs
 
 
 def named(wanted: OffsetRange) -> str:
@@ -172,7 +172,10 @@ def uncounted(record: CommitRecord) -> Iterator[str]:
 def _unclosed(record: CommitRecord) -> Iterator[str]:
     if not record.counts:
         return
-    of = [OffsetRange(one.topic, one.partition, one.start, one.end) for one in record.counts]
+    of = [
+        OffsetRange(range_count.topic, range_count.partition, range_count.start, range_count.end)
+        for range_count in record.counts
+    ]
     if of != list(record.ranges):
         yield f"it counts {', '.join(map(named, of))}, and its ranges are {', '.join(map(named, record.ranges))}"
     for count in record.counts:

@@ -91,10 +91,10 @@ class _Follower:
             given = sums[best.offset]
             if given is not None:
                 given &= 0xFFFFFFFF
-                found = self._checksum.of(*self._tops.nearest(LEVELS), given)
-                if (found != given) != self._wrong:
-                    self._wrong = found != given
-                    yield self._finding(given, found, best.ts_event, best.offset)
+                checksum = self._checksum.of(*self._tops.nearest(LEVELS), given)
+                if (checksum != given) != self._wrong:
+                    self._wrong = checksum != given
+                    yield self._finding(given, checksum, best.ts_event, best.offset)
             self._ts, self._offset = best.ts_event, best.offset
 
     def _finding(self, given: int, found: int, ts: int, offset: int) -> Finding:

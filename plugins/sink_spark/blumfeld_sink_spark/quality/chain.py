@@ -294,8 +294,8 @@ def _anew(rule: Continuity, chain: Chain, block: Block) -> int:
         newest = np.maximum.accumulate(np.concatenate([[chain.newest], block.time]))[:-1]
         enough = np.where(block.time > newest, SOON, LATER)
         begins |= late & (block.time >= newest) & (_runs(chain.run, follows) >= enough)
-    found = np.nonzero(begins)[0]
-    return int(found[0]) if len(found) else len(block)
+    starts = np.nonzero(begins)[0]
+    return int(starts[0]) if len(starts) else len(block)
 
 
 def _follows(rule: Continuity, block: Block, before: Ints) -> NDArray[np.bool_]:
@@ -343,8 +343,8 @@ def _reset(rule: Continuity, chain: Chain, block: Block, low: Ints, at: int, wal
         low=int(low[at]),
         sure=True,
     )
-    for one in (finding, *ends(rule, gaps, finding)):
-        walk.add(one, room)
+    for item in (finding, *ends(rule, gaps, finding)):
+        walk.add(item, room)
     begun = _begun(block, low, at)
     begun.fresh = True
     begun.run = int(_runs(chain.run, _follows(rule, block.cut(at, at + 1), np.array([chain.last])))[0])

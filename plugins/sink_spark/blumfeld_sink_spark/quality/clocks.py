@@ -68,10 +68,10 @@ def told(name: str, before: Watch | None, runs: Runs) -> tuple[list[Change], Wat
     judged = _judged(name, before, head)
     at_start = before or Watch(WELL, 0, 0, NO_ID)
     values = [at_start.value, *judged.value.tolist()]
-    found = [change(judged, at, at_start) for at in range(len(judged)) if values[at + 1] != values[at]]
-    if found and before is None and found[0].offset == int(judged.offset[0]):
-        found[0].ts_before = found[0].offset_before = None
-    return found, judged.end()
+    changes = [change(judged, at, at_start) for at in range(len(judged)) if values[at + 1] != values[at]]
+    if changes and before is None and changes[0].offset == int(judged.offset[0]):
+        changes[0].ts_before = changes[0].offset_before = None
+    return changes, judged.end()
 
 
 def _joined(head: dict[str, list[int]], more: Course) -> dict[str, list[int]]:
@@ -103,20 +103,20 @@ def _judge_run(
         if now == SKEWED:
             value[at:end] = SKEWED
             return
-        one = int(found.ids[at])
+        message_id = int(found.ids[at])
         late = found.value[at] == SKEWED
         if late and state is None and at == start:
-            now, high = STALE, one
-        elif late and one != NO_ID and high != NO_ID and one <= high:
+            now, high = STALE, message_id
+        elif late and message_id != NO_ID and high != NO_ID and message_id <= high:
             ids[at] = high
         elif (
             late
             and now == WELL
             and name in (TRADES, AGG_TRADES)
-            and NO_ID not in (one, high)
-            and one > high + 1
+            and NO_ID not in (message_id, high)
+            and message_id > high + 1
         ):
-            now, high = STALE, one
+            now, high = STALE, message_id
         else:
-            now, high = SKEWED, one
+            now, high = SKEWED, message_id
         value[at] = now

@@ -86,7 +86,7 @@ def stitch(
     carried = msgspec.convert(state, State)
     rows: list[Row] = []
     uncounted = sorted(lost, key=lambda gone: gone.start)
-    for result in sorted(results, key=lambda one: (one.topic, one.partition, one.first_offset)):
+    for result in sorted(results, key=lambda entry: (entry.topic, entry.partition, entry.first_offset)):
         where = key_of(result.topic, str(result.partition))
         before = [gone for gone in uncounted if _is_before(gone, result)]
         uncounted = [gone for gone in uncounted if gone not in before]

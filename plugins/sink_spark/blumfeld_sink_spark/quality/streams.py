@@ -33,16 +33,16 @@ def split(
         encoded = table.column(name).combine_chunks().dictionary_encode()
         words.append(encoded.dictionary.to_pylist())
         codes = codes * len(words[-1]) + encoded.indices.to_numpy(zero_copy_only=False)
-    found = np.unique(codes)
-    if len(found) == 1:
-        yield _words(int(found[0]), words), columns
+    distinct = np.unique(codes)
+    if len(distinct) == 1:
+        yield _words(int(distinct[0]), words), columns
         return
     order = np.argsort(codes, kind="stable")
     columns = {name: column[order] for name, column in columns.items()}
-    ends = np.searchsorted(codes, found, side="right", sorter=order).tolist()
+    ends = np.searchsorted(codes, distinct, side="right", sorter=order).tolist()
     spans = {
         _words(code, words): (start, end)
-        for code, start, end in zip(found.tolist(), [0, *ends[:-1]], ends, strict=True)
+        for code, start, end in zip(distinct.tolist(), [0, *ends[:-1]], ends, strict=True)
     }
     for key in sorted(spans):
         start, end = spans[key]

@@ -81,8 +81,8 @@ class Committed:
         known = {entry.symbol for entry in self._entries if entry.symbol}
         for symbol in symbols:
             if symbol not in known:
-                told = ", ".join(sorted(known)[:20]) or "none"
-                raise ArchiveError(f"nothing of the symbol {symbol!r} is archived; symbols: {told}")
+                symbols_text = ", ".join(sorted(known)[:20]) or "none"
+                raise ArchiveError(f"nothing of the symbol {symbol!r} is archived; symbols: {symbols_text}")
 
     def ranges(self) -> Iterator[OffsetRange]:
         """Yields the planned ranges of all batches, not joined."""

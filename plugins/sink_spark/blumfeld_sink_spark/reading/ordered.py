@@ -181,9 +181,9 @@ def _least(file: Any, key: str) -> int:
     """Returns the least key, from the footer's statistics, or from the column where there are none."""
     metadata = file.metadata
     at = metadata.schema.to_arrow_schema().get_field_index(key)
-    found = [metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups)]
-    if found and all(one is not None and one.has_min_max for one in found):
-        return int(min(one.min for one in found))
+    statistics = [metadata.row_group(group).column(at).statistics for group in range(metadata.num_row_groups)]
+    if statistics and all(stats is not None and stats.has_min_max for stats in statistics):
+        return int(min(stats.min for stats in statistics))
     least = pc.min(file.read(columns=[key])[key]).as_py()
     return 0 if least is None else int(least)
 

@@ -22,18 +22,18 @@ def ns_of(text: str | None) -> int | None:
         return None
     if text.isdigit() and len(text) in _DIGITS:
         return int(text) * _DIGITS[len(text)]
-    found = _ISO.fullmatch(text)
-    if found is None:
+    match = _ISO.fullmatch(text)
+    if match is None:
         raise SettingsError(
             f"time {text!r}; allowed: 2024-08-09, 2024-08-09T12:30:00.5Z, or s, ms, µs, ns as digits"
         )
     try:
-        whole = datetime.fromisoformat(f"{found[1]}T{found[2] or '00:00'}{found[4] or ''}")
+        whole = datetime.fromisoformat(f"{match[1]}T{match[2] or '00:00'}{match[4] or ''}")
     except ValueError as error:
         raise SettingsError(f"time {text!r}: {error}") from error
     if whole.tzinfo is None:
         whole = whole.replace(tzinfo=UTC)
-    return int(whole.timestamp()) * 10**9 + int((found[3] or "").ljust(9, "0"))
+    return int(whole.timestamp()) * 10**9 + int((match[3] or "").ljust(9, "0"))
 
 
 def iso_of(ns: int) -> str:

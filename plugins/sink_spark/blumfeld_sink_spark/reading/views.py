@@ -86,20 +86,20 @@ def _select(archive: Committed, name: str) -> str:
     files = f"read_parquet(getvariable('files_{name}'), union_by_name = true"
     if any(is_old_place(entry.path) for entry in archive.files(name)):
         date = "regexp_extract(filename, '/date=([0-9-]+)/', 1)::DATE AS date"
-        found = (
+        select = (
             f"SELECT * EXCLUDE (filename), {date} FROM {files}, hive_partitioning = false, filename = true)"
         )
-        return f"{_no_rows(archive.schema(name))} UNION ALL BY NAME {found}"
+        return f"{_no_rows(archive.schema(name))} UNION ALL BY NAME {select}"
     return f"SELECT * FROM {files}, hive_partitioning = true, hive_types = {{date: DATE}})"
 
 
 def _list_of(name: str) -> str:
     if name in DERIVED:
-        found = f"(SELECT list(file) FROM glob(getvariable('archive') || '/{name}/*/*/*.parquet'))"
+        file_list = f"(SELECT list(file) FROM glob(getvariable('archive') || '/{name}/*/*/*.parquet'))"
     else:
         path = "getvariable('archive') || '/' || path"
-        found = f"(SELECT list({path} ORDER BY path) FROM committed WHERE \"table\" = '{name}')"
-    return f"SET VARIABLE files_{name} = {found};"
+        file_list = f"(SELECT list({path} ORDER BY path) FROM committed WHERE \"table\" = '{name}')"
+    return f"SET VARIABLE files_{name} = {file_list};"
 
 
 def _empty(name: str) -> str:

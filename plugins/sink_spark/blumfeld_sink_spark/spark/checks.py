@@ -94,10 +94,10 @@ def _java() -> list[Finding]:
 
 def _packages() -> list[Finding]:
     check_pyspark()
-    told = []
+    versions = []
     for name in ("pyspark", "pyarrow", "confluent-kafka", "numpy"):
         try:
-            told.append(f"{name} {version(name)}")
+            versions.append(f"{name} {version(name)}")
         except PackageNotFoundError:
             return [
                 Finding(
@@ -106,7 +106,7 @@ def _packages() -> list[Finding]:
                     text=f"{name} is missing: pip install blumfeld-archive",
                 )
             ]
-    return [Finding(grade="ok", about="packages", text=", ".join(told))]
+    return [Finding(grade="ok", about="packages", text=", ".join(versions))]
 
 
 def _connector(settings: ArchiveSettings) -> list[Finding]:
@@ -115,8 +115,8 @@ def _connector(settings: ArchiveSettings) -> list[Finding]:
         return [
             Finding(grade="note", about="connector", text="its jars aren't here; the reader jvm can't be had")
         ]
-    told = ", ".join(f"{name} {found}" for name, found in jars.versions.items())
-    return [Finding(grade="ok", about="connector", text=f"{told} in {jars.origin}")]
+    versions = ", ".join(f"{name} {number}" for name, number in jars.versions.items())
+    return [Finding(grade="ok", about="connector", text=f"{versions} in {jars.origin}")]
 
 
 def _reader(settings: ArchiveSettings) -> str:
@@ -146,7 +146,7 @@ def _topics(settings: ArchiveSettings, states: list[TopicState]) -> list[Finding
         return [Finding(grade="note", about="topics", text=text)]
     state = Topics(settings).state()
     states.append(state)
-    found = [
+    findings = [
         Finding(
             grade="ok",
             about="topics",
@@ -157,7 +157,7 @@ def _topics(settings: ArchiveSettings, states: list[TopicState]) -> list[Finding
             ),
         )
     ]
-    found += [
+    findings += [
         Finding(
             grade="note",
             about="topics",
@@ -166,7 +166,7 @@ def _topics(settings: ArchiveSettings, states: list[TopicState]) -> list[Finding
         )
         for topic, partition in offset_plans.vanished(state.earliest, state.latest)
     ]
-    return found
+    return findings
 
 
 def _classes(settings: ArchiveSettings) -> list[Finding]:

@@ -96,7 +96,7 @@ def why_no_start(error: str, output: str) -> str:
     :param error: the exception's text
     :param output: output of the JVM, with Spark's log of errors
     """
-    logged = [_shortened(found["text"]) for found in _LOGGED.finditer(output)]
+    logged = [_shortened(match["text"]) for match in _LOGGED.finditer(output)]
     complaints = [_shortened(line) for line in output.splitlines() if _COMPLAINT.search(line)]
     # The log first: where a master doesn't answer, the exception is what some later call met.
     causes = [*logged, _named_cause(error), _named_cause(output), *complaints]
@@ -113,12 +113,12 @@ def _named_cause(text: str) -> str:
     """Returns the innermost exception in a text, ``SparkException`` only where there is no other; empty where there is
     none.
     """
-    found = list(_CAUSE.finditer(text))
-    found = [cause for cause in found if "SparkException" not in cause["name"]] or found
-    if not found:
+    causes = list(_CAUSE.finditer(text))
+    causes = [cause for cause in causes if "SparkException" not in cause["name"]] or causes
+    if not causes:
         return ""
-    name = found[-1]["name"].rpartition(".")[2]
-    return _shortened(f"{name}: {found[-1]['text']}") if found[-1]["text"] else name
+    name = causes[-1]["name"].rpartition(".")[2]
+    return _shortened(f"{name}: {causes[-1]['text']}") if causes[-1]["text"] else name
 
 
 def _shortened(text: str) -> str:

@@ -114,9 +114,9 @@ def speaking(root: str, doing: str) -> Iterator[None]:
     except (StoreError, FileNotFoundError):
         raise
     except OSError as error:
-        found = StoreError(f"{root}: {doing}: {_reason(root, error)}")
-        found.errno = error.errno
-        raise found from error
+        store_error = StoreError(f"{root}: {doing}: {_reason(root, error)}")
+        store_error.errno = error.errno
+        raise store_error from error
 
 
 def _reason(root: str, error: OSError) -> str:

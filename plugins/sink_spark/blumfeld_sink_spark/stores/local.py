@@ -202,8 +202,8 @@ def sync_folders(folders: Sequence[Path]) -> None:
 def _walk(folder: Path, prefix: str) -> Iterator[str]:
     """Yields the files below a folder in the order of their whole paths, which is how an object store lists them."""
     try:
-        with os.scandir(folder) as found:
-            entries = sorted((entry.name + "/" if entry.is_dir() else entry.name) for entry in found)
+        with os.scandir(folder) as scan:
+            entries = sorted((entry.name + "/" if entry.is_dir() else entry.name) for entry in scan)
     except (FileNotFoundError, NotADirectoryError):
         return
     for name in entries:

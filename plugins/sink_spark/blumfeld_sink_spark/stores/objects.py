@@ -74,10 +74,14 @@ class ObjectStore:
     def put_if_same(self, path: str, expected: bytes, data: bytes) -> bool:
         with _speaking(self.root, f"writing {path}"):
             try:
-                found = obstore.get(self._store, path)
-                if bytes(found.bytes()) != expected:
+                stored_object = obstore.get(self._store, path)
+                if bytes(stored_object.bytes()) != expected:
                     return False
-                version = {key: found.meta[key] for key in ("e_tag", "version") if found.meta.get(key)}
+                version = {
+                    key: stored_object.meta[key]
+                    for key in ("e_tag", "version")
+                    if stored_object.meta.get(key)
+                }
                 obstore.put(self._store, path, data, mode=cast(Any, version))
             except (FileNotFoundError, PreconditionError):
                 return False
@@ -102,13 +106,13 @@ class ObjectStore:
 
     def list(self, prefix: str) -> Iterator[str]:
         with _speaking(self.root, f"listing {prefix}"):
-            found = [item["path"] for page in obstore.list(self._store, prefix or None) for item in page]
-        yield from sorted(found)
+            paths = [item["path"] for page in obstore.list(self._store, prefix or None) for item in page]
+        yield from sorted(paths)
 
     def folders(self, prefix: str) -> tuple[str, ...]:
         with _speaking(self.root, f"listing {prefix}"):
-            found = obstore.list_with_delimiter(self._store, prefix or None)["common_prefixes"]
-        return tuple(sorted(path.rstrip("/").rpartition("/")[2] for path in found))
+            prefixes = obstore.list_with_delimiter(self._store, prefix or None)["common_prefixes"]
+        return tuple(sorted(path.rstrip("/").rpartition("/")[2] for path in prefixes))
 
     def delete(self, path: str) -> None:
         with _speaking(self.root, f"removing {path}"), suppress(FileNotFoundError):

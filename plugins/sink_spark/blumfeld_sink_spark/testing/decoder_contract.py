@@ -192,9 +192,11 @@ class DecoderContract:
         assert needed <= set(sequences.column_names)
         for name in set(sequences.column_names) & SEQUENCE_TYPES.keys():
             assert sequences.schema.field(name).type == SEQUENCE_TYPES[name], name
-        for found in sequences.to_pylist():
-            assert None not in [found[name] for name in ("venue", "symbol", "stream", "last_id", "ts_event")]
-            assert found["first_id"] is None or found["first_id"] <= found["last_id"]
+        for sequence in sequences.to_pylist():
+            assert None not in [
+                sequence[name] for name in ("venue", "symbol", "stream", "last_id", "ts_event")
+            ]
+            assert sequence["first_id"] is None or sequence["first_id"] <= sequence["last_id"]
 
     # What it can't read
 
@@ -210,7 +212,9 @@ class DecoderContract:
     def test_a_bad_message_does_no_harm_to_its_neighbours(self) -> None:
         """They give the rows that they give without it."""
         decoder, good = self.make_decoder(), list(self.messages())
-        alone = first_of_pairs(rows_of(decoder.decode(batch([each for one in good for each in (one, one)]))))
+        alone = first_of_pairs(
+            rows_of(decoder.decode(batch([each for message in good for each in (message, message)])))
+        )
 
         def rule(bad: bytes) -> None:
             decoded = decoder.decode(batch([value for each in good for value in (each, bad)]))
@@ -243,12 +247,14 @@ class DecoderContract:
 
         def rule(values: list[bytes | None]) -> None:
             decoded = decoder.decode(batch(values))
-            told = {rejected.row for rejected in decoded.rejected} | {one.row for one in decoded.passed_over}
+            rows = {rejected.row for rejected in decoded.rejected} | {
+                skip.row for skip in decoded.passed_over
+            }
             for table in decoded.tables.values():
-                told |= set(table.column("row").to_pylist())
-            assert told >= {row for row, value in enumerate(values) if value is not None}
-            assert all(0 <= row < len(values) for row in told)
-            assert all(one.kind and "\n" not in one.kind for one in decoded.passed_over)
+                rows |= set(table.column("row").to_pylist())
+            assert rows >= {row for row, value in enumerate(values) if value is not None}
+            assert all(0 <= row < len(values) for row in rows)
+            assert all(skip.kind and "\n" not in skip.kind for skip in decoded.passed_over)
 
         self.every_batch(st.lists(st.none() | self._any_value(), max_size=8), rule)
 

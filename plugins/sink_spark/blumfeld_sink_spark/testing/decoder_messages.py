@@ -63,7 +63,7 @@ def hollowed(messages: Sequence[bytes]) -> list[bytes]:
     """Returns each of these messages without one of its values: emptied, or left out with its key. Those that are no
     JSON give none.
     """
-    found = []
+    variants = []
     for text in messages:
         try:
             message = json.loads(text)
@@ -71,14 +71,14 @@ def hollowed(messages: Sequence[bytes]) -> list[bytes]:
             continue
         for holder, key, value in list(_values(message)):
             holder[key] = type(value)() if isinstance(value, list | dict | str) else None
-            found.append(_as_json(message))
+            variants.append(_as_json(message))
             holder[key] = value
             kept = holder.copy()
             del holder[key]
-            found.append(_as_json(message))
+            variants.append(_as_json(message))
             holder.clear()
             holder.update(kept) if isinstance(holder, dict) else holder.extend(kept)
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys(variants))
 
 
 def _values(message: Any) -> Iterator[tuple[Any, Any, Any]]:
@@ -106,17 +106,17 @@ def _plain(table: Any, shift: int) -> list[dict[str, Any]]:
 
 def rows_of(decoded: Decoded, shift: int = 0) -> Rows:
     """Returns the rows of each table that has some, with ``row`` moved by ``shift``."""
-    found = {name: _plain(table, shift) for name, table in decoded.tables.items()}
-    return {name: rows for name, rows in sorted(found.items()) if rows}
+    tables = {name: _plain(table, shift) for name, table in decoded.tables.items()}
+    return {name: rows for name, rows in sorted(tables.items()) if rows}
 
 
 def first_of_pairs(rows: Rows) -> Rows:
     """Returns the rows of every other message: the batch has a neighbour behind each message under test."""
-    found = {
+    pairs = {
         name: [row | {"row": row["row"] // 2} for row in given if row["row"] % 2 == 0]
         for name, given in rows.items()
     }
-    return {name: given for name, given in found.items() if given}
+    return {name: given for name, given in pairs.items() if given}
 
 
 def sequences_of(decoded: Decoded, shift: int = 0) -> list[dict[str, Any]]:
@@ -131,7 +131,7 @@ def rejections_of(decoded: Decoded, shift: int = 0) -> list[tuple[int, str]]:
 
 def passed_over_of(decoded: Decoded, shift: int = 0) -> list[tuple[int, str]]:
     """Returns (row, kind) of each message that was passed over, sorted by row."""
-    return sorted((one.row + shift, one.kind) for one in decoded.passed_over)
+    return sorted((skip.row + shift, skip.kind) for skip in decoded.passed_over)
 
 
 Outcome = tuple[Rows, list[dict[str, Any]], list[tuple[int, str]], list[tuple[int, str]]]
@@ -152,8 +152,8 @@ def in_pieces(decoder: Decoder, rows: pa.RecordBatch, cuts: Sequence[int]) -> Ou
     places = sorted({0, rows.num_rows, *(cut for cut in cuts if cut <= rows.num_rows)})
     for start, end in pairwise(places):
         decoded = decoder.decode(rows.slice(start, end - start))
-        for name, found in rows_of(decoded, start).items():
-            tables.setdefault(name, []).extend(found)
+        for name, table_rows in rows_of(decoded, start).items():
+            tables.setdefault(name, []).extend(table_rows)
         sequences += sequences_of(decoded, start)
         rejections += rejections_of(decoded, start)
         passed_over += passed_over_of(decoded, start)

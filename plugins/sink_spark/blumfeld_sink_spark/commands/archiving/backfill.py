@@ -42,8 +42,8 @@ def command(
     from blumfeld_sink_spark.commands.common.times import position
 
     bounds = {"starting": position(start, "--from"), "ending": position(to, "--to")}
-    found = settings.load(config, options.overrides(given | bounds))
-    run(found if name else of_its_own(found), "backfill", as_json=as_json)
+    config_settings = settings.load(config, options.overrides(given | bounds))
+    run(config_settings if name else of_its_own(config_settings), "backfill", as_json=as_json)
 
 
 def of_its_own(settings: ArchiveSettings) -> ArchiveSettings:

@@ -35,11 +35,11 @@ def command(
     from blumfeld_sink_spark import settings
     from blumfeld_sink_spark.spark.checks import check_all
 
-    found = settings.load(config, options.overrides(given), topics_needed=False)
+    config_settings = settings.load(config, options.overrides(given), topics_needed=False)
     console = Console(soft_wrap=True)
     colours = {"ok": "green", "note": "yellow", "failed": "red"}
     failed = False
-    for finding in check_all(found, smoke=smoke, classes=share_classes):
+    for finding in check_all(config_settings, smoke=smoke, classes=share_classes):
         failed = failed or finding.grade == "failed"
         if as_json:
             typer.echo(msgspec.json.encode(finding))

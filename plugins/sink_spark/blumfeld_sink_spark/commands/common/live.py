@@ -159,12 +159,12 @@ def _rate(number: float, seconds: float) -> float:
 
 def lags(done: BatchDone) -> list[tuple[str, int]]:
     """Returns (partition, offsets behind), the largest lag first."""
-    found = [
+    partition_lags = [
         (f"{topic}-{partition}", behind)
         for topic, partitions in done.lag.items()
         for partition, behind in partitions.items()
     ]
-    return sorted(found, key=lambda each: (-each[1], each[0]))
+    return sorted(partition_lags, key=lambda each: (-each[1], each[0]))
 
 
 def line_of(event: Event) -> str:

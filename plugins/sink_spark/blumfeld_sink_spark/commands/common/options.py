@@ -50,19 +50,19 @@ def overrides(given: Mapping[str, Any]) -> dict[str, Any]:
     from blumfeld_sink_spark.settings import ArchiveSettings
 
     names = ArchiveSettings.__struct_fields__
-    found = {key: value for key, value in given.items() if key in names and value is not None}
-    if "topics" in found:
-        found["topics"] = [name.strip() for name in found["topics"].split(",") if name.strip()]
+    values = {key: value for key, value in given.items() if key in names and value is not None}
+    if "topics" in values:
+        values["topics"] = [name.strip() for name in values["topics"].split(",") if name.strip()]
     for each in given.get("sets") or ():
         key, equals, text = each.partition("=")
         if not equals:
             raise SettingsError(f"--set {each}: allowed: KEY=VALUE")
         group, dot, rest = key.partition(".")
         if dot and group in ("spark", "kafka"):
-            found.setdefault(group, {})[rest if group == "kafka" else key] = text
+            values.setdefault(group, {})[rest if group == "kafka" else key] = text
             continue
         try:
-            found[key] = msgspec.json.decode(text)
+            values[key] = msgspec.json.decode(text)
         except msgspec.DecodeError:
-            found[key] = text
-    return found
+            values[key] = text
+    return values

@@ -34,5 +34,5 @@ def count_lines(skipped: Mapping[str, int], passed_over: Mapping[str, Mapping[st
 
 
 def _counts(counts: Mapping[str, int]) -> str:
-    most_first = sorted(counts.items(), key=lambda one: (-one[1], one[0]))
+    most_first = sorted(counts.items(), key=lambda item: (-item[1], item[0]))
     return ", ".join(f"{number:,} {name}" for name, number in most_first)

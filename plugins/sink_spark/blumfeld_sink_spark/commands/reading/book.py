@@ -89,7 +89,7 @@ def _json(standing: Standing, book: BookOf, depth: int) -> str:
         ]
         for name, side in (("bids", 1), ("asks", -1))
     }
-    told = {
+    fields = {
         "symbol": book.symbol,
         "venue": standing.venue,
         "topic": book.topic,
@@ -102,7 +102,7 @@ def _json(standing: Standing, book: BookOf, depth: int) -> str:
         "checksum": standing.checksum,
         **sides,
     }
-    return msgspec.json.encode(told).decode()
+    return msgspec.json.encode(fields).decode()
 
 
 def _levels(standing: Standing, side: int, depth: int) -> list[dict[str, Any]]:

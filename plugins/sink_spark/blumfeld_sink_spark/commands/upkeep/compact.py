@@ -52,11 +52,11 @@ def command(
     if not re.fullmatch(r"\d{4}-\d\d-\d\d", before):
         raise SettingsError(f"--before {before}: allowed: YYYY-MM-DD")
     compaction, lease = _open(root, table, target_mb << 20, compression, iceberg)
-    found = _compact(compaction, lease, before, table, dry_run)
+    compactions = _compact(compaction, lease, before, table, dry_run)
     if as_json:
-        for done in found:
+        for done in compactions:
             typer.echo(json.dumps(_facts(done)))
-    elif not _print(found, dry_run):
+    elif not _print(compactions, dry_run):
         typer.echo(_nothing(compaction.left_alone(before=before, table=table), before, target_mb))
 
 
@@ -111,8 +111,8 @@ def _nothing(left: Mapping[str, int], before: str, target_mb: int) -> str:
         LARGE: f"of {target_mb / 2:g} MB or more (--target-mb)",
         UNNUMBERED: "of gaps, which is never merged",
     }
-    told = [f"{left[reason]:,} {meaning}" for reason, meaning in meanings.items() if reason in left]
-    return f"nothing to merge. Files that stay: {'; '.join(told) or 'none'}"
+    reasons = [f"{left[reason]:,} {meaning}" for reason, meaning in meanings.items() if reason in left]
+    return f"nothing to merge. Files that stay: {'; '.join(reasons) or 'none'}"
 
 
 def _formats(store: ArchiveStore, root: str, iceberg: str) -> ArchiveSettings:

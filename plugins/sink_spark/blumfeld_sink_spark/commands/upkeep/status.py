@@ -27,10 +27,10 @@ def command(
 
     store = open_store(root)
     while True:
-        found = status(store, time.time_ns() // 1_000_000)
-        if not found.queries and not watch:
+        archive_status = status(store, time.time_ns() // 1_000_000)
+        if not archive_status.queries and not watch:
             raise nothing_at(store.root)
-        _show(found, as_json, clear=bool(watch))
+        _show(archive_status, as_json, clear=bool(watch))
         if not watch:
             return
         time.sleep(watch)
@@ -53,30 +53,30 @@ def _show(found: Status, as_json: bool, *, clear: bool) -> None:
 
 def _queries(found: Status) -> Any:
     shown = _grid("query", "last batch", "committed", "messages", "msg/s", "gaps", "quarantined")
-    for one in found.queries:
+    for query in found.queries:
         shown.add_row(
-            one.query,
-            str(one.batch),
-            _when(one.committed_ms),
-            f"{one.messages:,}",
-            f"{one.messages_per_s:,.0f}",
-            f"{one.gaps:,}",
-            f"{one.quarantined:,}",
+            query.query,
+            str(query.batch),
+            _when(query.committed_ms),
+            f"{query.messages:,}",
+            f"{query.messages_per_s:,.0f}",
+            f"{query.gaps:,}",
+            f"{query.quarantined:,}",
         )
     return shown
 
 
 def _tables(found: Status) -> Any:
     shown = _grid("table", "rows", "files", "MB", "B/row", "first", "last")
-    for name, one in found.tables.items():
+    for name, table in found.tables.items():
         shown.add_row(
             name,
-            f"{one.rows:,}",
-            f"{one.files:,}",
-            f"{one.bytes / 1e6:,.2f}",
-            f"{one.bytes / one.rows:.2f}" if one.rows else "",
-            _when(one.ts_min // 1_000_000),
-            _when(one.ts_max // 1_000_000),
+            f"{table.rows:,}",
+            f"{table.files:,}",
+            f"{table.bytes / 1e6:,.2f}",
+            f"{table.bytes / table.rows:.2f}" if table.rows else "",
+            _when(table.ts_min // 1_000_000),
+            _when(table.ts_max // 1_000_000),
         )
     return shown
 
@@ -89,11 +89,11 @@ def _partitions(found: Status) -> Any:
         for topic, partitions in topics.items()
         for partition, behind in partitions.items()
     }
-    for one in found.covered:
-        behind = lag.get((one.topic, str(one.partition)))
+    for span in found.covered:
+        behind = lag.get((span.topic, str(span.partition)))
         shown.add_row(
-            f"{one.topic}-{one.partition}",
-            f"{one.start:,}..{one.end - 1:,}",
+            f"{span.topic}-{span.partition}",
+            f"{span.start:,}..{span.end - 1:,}",
             "" if behind is None else f"{behind:,}",
         )
     return shown
@@ -110,8 +110,9 @@ def _lines(found: Status) -> list[str]:
             f"{found.uncounted:,} batches of an older version don't count what they passed over or skipped"
         )
     lines += [
-        f"{one['name']} is being written by process {one['pid']} on {one['host']} since {_when(one['since_ms'])}"
-        for one in found.writers
+        f"{writer['name']} is being written by process {writer['pid']}"
+        f" on {writer['host']} since {_when(writer['since_ms'])}"
+        for writer in found.writers
     ]
     if found.begun and not found.writers:
         lines.append(f"a batch of {', '.join(found.begun)} was begun and not committed: run it again")

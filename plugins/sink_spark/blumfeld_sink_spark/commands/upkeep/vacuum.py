@@ -34,8 +34,8 @@ def command(
     if not store.folders(""):
         raise ArchiveError(f"{store.root}: nothing is there; --root takes the archive's folder or URL")
     do = plan if dry_run else vacuum
-    found = do(store, now_ms=time.time_ns() // 1_000_000, older_than_ms=older_than_ms)
-    for item in found.items:
+    leftovers = do(store, now_ms=time.time_ns() // 1_000_000, older_than_ms=older_than_ms)
+    for item in leftovers.items:
         if as_json:
             import msgspec
 
@@ -46,13 +46,13 @@ def command(
             typer.echo(f"{item.path}: {item.why}")
     if as_json:
         return
-    for held in found.writers:
+    for held in leftovers.writers:
         typer.echo(
             f"{held.name} is being written by {held.owner}: only staging older than that was looked at"
         )
     done = "would be removed" if dry_run else "removed"
-    size = sum(item.bytes for item in found.items) / 1e6
-    typer.echo(f"{counted(len(found.items), 'file')}, {size:,.2f} MB {done}")
+    size = sum(item.bytes for item in leftovers.items) / 1e6
+    typer.echo(f"{counted(len(leftovers.items), 'file')}, {size:,.2f} MB {done}")
 
 
 def milliseconds(text: str) -> int:

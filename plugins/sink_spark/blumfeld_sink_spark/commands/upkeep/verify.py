@@ -48,19 +48,19 @@ def command(
     from blumfeld_sink_spark.stores.roots import open_store
 
     store = open_store(root)
-    found = verify(store, deep=deep)
-    if not found.records and not found.problems:
+    verification = verify(store, deep=deep)
+    if not verification.records and not verification.problems:
         raise nothing_at(store.root)
     remarks: list[str] = []
-    if found.covered:  # without it no record could be read, and there is nothing to compare
-        remarks += _compare(found, bootstrap) if bootstrap else []
-        remarks += _read_again(found, against, config) if against else []
+    if verification.covered:  # without it no record could be read, and there is nothing to compare
+        remarks += _compare(verification, bootstrap) if bootstrap else []
+        remarks += _read_again(verification, against, config) if against else []
     if as_json:
-        _print_json(found, remarks)
+        _print_json(verification, remarks)
     else:
-        _print(found, remarks, deep)
-    if not found.whole:
-        raise typer.Exit(1 if found.problems else NOT_SHOWN)
+        _print(verification, remarks, deep)
+    if not verification.whole:
+        raise typer.Exit(1 if verification.problems else NOT_SHOWN)
 
 
 def _read_again(found: Found, bootstrap: str, config: str | None) -> list[str]:

@@ -113,11 +113,11 @@ WITHOUT_TABLE = {
 
 
 def _lengths() -> npt.NDArray[np.int64]:
-    found = np.zeros(256, np.int64)
-    found[[*SKIPPED, *WITHOUT_TABLE]] = HEADER_BYTES
+    lengths = np.zeros(256, np.int64)
+    lengths[[*SKIPPED, *WITHOUT_TABLE]] = HEADER_BYTES
     for rtype, kind in KINDS.items():
-        found[rtype] = kind.struct.itemsize
-    return found
+        lengths[rtype] = kind.struct.itemsize
+    return lengths
 
 
 LENGTH_MIN = _lengths()

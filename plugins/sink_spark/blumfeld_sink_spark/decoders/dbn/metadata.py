@@ -69,7 +69,7 @@ def _read(view: memoryview) -> Metadata:
     for _ in ("symbols", "partial", "not found"):
         reader.at += 4 + reader.number() * width
     names = reader.mappings(stype_in, stype_out)
-    return Metadata(_text(dataset), {key: tuple(found) for key, found in names.items()}, end)
+    return Metadata(_text(dataset), {key: tuple(mapping) for key, mapping in names.items()}, end)
 
 
 def _text(raw: bytes | memoryview) -> str:
@@ -86,29 +86,29 @@ class _Reader:
 
     def number(self) -> int:
         """Returns the number at the place, and stays there."""
-        (found,) = struct.unpack_from("<I", self.view, self.at)
-        return int(found)
+        (number,) = struct.unpack_from("<I", self.view, self.at)
+        return int(number)
 
     def _take(self) -> int:
-        found = self.number()
+        number = self.number()
         self.at += 4
-        return found
+        return number
 
     def _take_text(self) -> str:
         if self.at + self.width > len(self.view):
             raise IndexError
-        found = _text(self.view[self.at : self.at + self.width])
+        text = _text(self.view[self.at : self.at + self.width])
         self.at += self.width
-        return found
+        return text
 
     def mappings(self, stype_in: int, stype_out: int) -> dict[int, list[tuple[int, int, str]]]:
         """Returns the names of each instrument id, whichever way the mappings were asked for."""
         names: dict[int, list[tuple[int, int, str]]] = {}
         for _ in range(self._take()):
-            asked = self._take_text()
+            symbol = self._take_text()
             for _ in range(self._take()):
                 start, end, answer = self._take(), self._take(), self._take_text()
-                number, name = (asked, answer) if stype_in == INSTRUMENT_ID else (answer, asked)
+                number, name = (symbol, answer) if stype_in == INSTRUMENT_ID else (answer, symbol)
                 if (
                     (stype_in == INSTRUMENT_ID or stype_out == INSTRUMENT_ID)
                     and number.isascii()

@@ -43,15 +43,15 @@ class Made:
     def merged(self) -> dict[str, pa.Table]:
         """Returns the tables in the order of the records, without messages that are rejected."""
         gone = pa.array(list(self.rejected), pa.int32())
-        found = {}
+        merged_tables = {}
         for name in sorted(self.pieces):
             table = pa.concat_tables(self.pieces[name])
             if len(self.pieces[name]) > 1:
                 table = table.take(pc.sort_indices(table.column("nth")))
             if len(gone):
                 table = table.filter(pc.invert(pc.is_in(table.column("row"), gone)))
-            found[name] = table.drop_columns("nth")
-        return found
+            merged_tables[name] = table.drop_columns("nth")
+        return merged_tables
 
 
 @attrs.frozen
@@ -116,8 +116,8 @@ def _known(first: Any, second: Any) -> Any:
 
 
 def _beyond(stamps: Any) -> Mask:
-    found: Mask = (stamps > INT64_MAX) & (stamps != UNDEF_TIMESTAMP)
-    return found
+    mask: Mask = (stamps > INT64_MAX) & (stamps != UNDEF_TIMESTAMP)
+    return mask
 
 
 def _names(

@@ -20,10 +20,10 @@ _NO_SIDE = 2
 
 
 def _by_letter(values: dict[str, int], other: int) -> npt.NDArray[np.int8]:
-    found = np.full(256, other, np.int8)
+    codes = np.full(256, other, np.int8)
     for letter, value in values.items():
-        found[ord(letter)] = value
-    return found
+        codes[ord(letter)] = value
+    return codes
 
 
 _SIDES = _by_letter({"B": 1, "A": -1, "N": 0}, _NO_SIDE)
@@ -163,13 +163,13 @@ def _grouped(columns: Columns) -> Columns:
     names = ["row", "venue", "symbol"]
     table = pa.table(columns).group_by(names, use_threads=False)
     latest = [("sequence", "max"), ("ts_event", "max"), ("ts_recv", "max"), ("ts_event_is_recv", "any")]
-    found = table.aggregate([("nth", "min"), ("sequence", "min"), *latest])
+    groups = table.aggregate([("nth", "min"), ("sequence", "min"), *latest])
     return {
-        **{name: found.column(name) for name in names},
-        "nth": found.column("nth_min"),
-        "sequence": found.column("sequence_min"),
-        "last_id": found.column("sequence_max"),
-        "ts_event": found.column("ts_event_max"),
-        "ts_recv": found.column("ts_recv_max"),
-        "ts_event_is_recv": found.column("ts_event_is_recv_any"),
+        **{name: groups.column(name) for name in names},
+        "nth": groups.column("nth_min"),
+        "sequence": groups.column("sequence_min"),
+        "last_id": groups.column("sequence_max"),
+        "ts_event": groups.column("ts_event_max"),
+        "ts_recv": groups.column("ts_recv_max"),
+        "ts_event_is_recv": groups.column("ts_event_is_recv_any"),
     }

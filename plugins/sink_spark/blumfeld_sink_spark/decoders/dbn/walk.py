@@ -88,11 +88,11 @@ def _buffers(values: Any) -> tuple[Bytes, Places]:
 
 def _bare(data: Bytes, start: Places, end: Places) -> npt.NDArray[np.bool_]:
     """Messages that are one record and nothing else. Neither magic can be taken for one."""
-    found = end - start >= HEADER_BYTES
-    at = start[found]
-    length, rtype = end[found] - at, data[at + 1]
-    found[found] = (data[at].astype(np.int64) * 4 == length) & _BARE[rtype] & (length >= LENGTH_MIN[rtype])
-    return found
+    mask = end - start >= HEADER_BYTES
+    at = start[mask]
+    length, rtype = end[mask] - at, data[at + 1]
+    mask[mask] = (data[at].astype(np.int64) * 4 == length) & _BARE[rtype] & (length >= LENGTH_MIN[rtype])
+    return mask
 
 
 @attrs.define
@@ -139,13 +139,13 @@ class _Walker:
     def records(self) -> Records:
         """Returns all records found, without the skipped ones."""
         data = self.pieces[0] if len(self.pieces) == 1 else np.concatenate(self.pieces)
-        at = np.concatenate([found[0] for found in self.found])
-        row = np.concatenate([found[1] for found in self.found])
-        header = np.concatenate([np.full(len(found[0]), found[2], np.int64) for found in self.found])
+        at = np.concatenate([run[0] for run in self.found])
+        row = np.concatenate([run[1] for run in self.found])
+        header = np.concatenate([np.full(len(run[0]), run[2], np.int64) for run in self.found])
         kept = ~np.isin(data[at + 1], list(SKIPPED))
         skipped: dict[int, int] = {}
-        for one, rtype in zip(row[~kept].tolist(), data[at[~kept] + 1].tolist(), strict=True):
-            skipped.setdefault(one, rtype)
+        for row_number, rtype in zip(row[~kept].tolist(), data[at[~kept] + 1].tolist(), strict=True):
+            skipped.setdefault(row_number, rtype)
         if len(self.found) > 1 or not kept.all():
             order = np.argsort(row, kind="stable")
             order = order[kept[order]]
@@ -155,7 +155,7 @@ class _Walker:
 
 def _records(view: Bytes, at: int) -> Places:
     """Returns the positions of the records. Records of one length and kind are found together."""
-    found, ahead = [], _LOOK_AHEAD
+    positions, ahead = [], _LOOK_AHEAD
     while at < len(view):
         size = _check(view, at)
         count = min((len(view) - at) // size, ahead)
@@ -163,9 +163,9 @@ def _records(view: Bytes, at: int) -> Places:
         same = (lengths == lengths[0]) & (rtypes == rtypes[0])
         run = count if same.all() else int(same.argmin())
         ahead = min(ahead * 2, 1 << 20) if run == count else _LOOK_AHEAD
-        found.append(at + np.arange(run, dtype=np.int64) * size)
+        positions.append(at + np.arange(run, dtype=np.int64) * size)
         at += run * size
-    return np.concatenate(found) if found else np.zeros(0, np.int64)
+    return np.concatenate(positions) if positions else np.zeros(0, np.int64)
 
 
 def _check(view: Bytes, at: int) -> int:

@@ -104,12 +104,12 @@ def _branch(schema: Any, named: dict[str, Any]) -> _Branch | None:
     fields = [{"name": "record", "type": schema}]
     holder = fastavro.parse_schema({"type": "record", "name": _HOLDER, "fields": fields}, named_schemas=named)
     del named[_HOLDER]  # each branch has a holder of that name
-    found = holder["fields"][0]["type"]
-    found = named.get(found) if isinstance(found, str) else found
-    if not isinstance(found, dict) or found["type"] != "record":
+    branch = holder["fields"][0]["type"]
+    record = named.get(branch) if isinstance(branch, str) else branch
+    if not isinstance(record, dict) or record["type"] != "record":
         return None
-    units = {field["name"]: unit for field in found["fields"] if (unit := _unit(field["type"]))}
-    return _Branch(found["name"], holder, units)
+    units = {field["name"]: unit for field in record["fields"] if (unit := _unit(field["type"]))}
+    return _Branch(record["name"], holder, units)
 
 
 def _plain(schema: Any) -> Any:
@@ -117,7 +117,7 @@ def _plain(schema: Any) -> Any:
     decimals are rounded to the precision that the schema declares. Decimals take ``_exact_decimal`` instead.
     """
     if isinstance(schema, list):
-        return [_plain(one) for one in schema]
+        return [_plain(part) for part in schema]
     if not isinstance(schema, dict):
         return schema
     kept = {
@@ -141,5 +141,5 @@ def _exact_decimal(data: bytes, writer_schema: Any = None, reader_schema: Any = 
 def _unit(kind: Any) -> str | None:
     """Returns the unit of a field's type, or of the first branch that has one."""
     if isinstance(kind, list):
-        return next((unit for one in kind if (unit := _unit(one))), None)
+        return next((unit for branch in kind if (unit := _unit(branch))), None)
     return kind.get(_UNIT) if isinstance(kind, dict) else None

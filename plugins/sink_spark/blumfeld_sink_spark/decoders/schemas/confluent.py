@@ -147,15 +147,15 @@ class _Batch:
             )
             return
         try:
-            shape, found = self._rows(message, schema_id, value)
+            shape, rows = self._rows(message, schema_id, value)
         except (FieldError, UnknownSchemaError) as error:
             self.rejected.append(Rejected(message.row, str(error), schema_id))
             return
-        if not found:
+        if not rows:
             self.passed_over.append(PassedOver(message.row, f"{shape.table} without a row"))
             return
-        self.rows.setdefault(shape.table, []).extend(found)
-        numbered = record_rows.sequence(shape.table, found[0])
+        self.rows.setdefault(shape.table, []).extend(rows)
+        numbered = record_rows.sequence(shape.table, rows[0])
         if numbered is not None:
             self.sequences.append(numbered)
 

@@ -166,18 +166,18 @@ def sources_of(
     table: str, fields: Sequence[str], wishes: Wishes, units: Mapping[str, str]
 ) -> dict[str, Source]:
     """The columns that the record has; ``units`` are those that its schema knows of fields that are times."""
-    found = {}
+    sources = {}
     for column, aliases in ALIASES[table].items():
         wish = wishes.fields.get(column)
         if wish is not None:
             source = _wished(column, wish, units)
             if not source.field or source.field in fields:
-                found[column] = source
+                sources[column] = source
             continue
         field = _field_of(column, aliases, fields)
         if field is not None:
-            found[column] = Source(field, _converter(column, _unit(column, field, units)))
-    return found
+            sources[column] = Source(field, _converter(column, _unit(column, field, units)))
+    return sources
 
 
 def _wished(column: str, wish: str, units: Mapping[str, str]) -> Source:

@@ -128,18 +128,18 @@ def _decimal_file() -> bytes:
 
 def _fields(message: Any) -> dict[str, Any]:
     """Returns the fields by name; an absent field is ``None``."""
-    found: dict[str, Any] = {}
+    values: dict[str, Any] = {}
     for field in message.DESCRIPTOR.fields:
         if field.message_type is not None and field.message_type.GetOptions().map_entry:
             continue
         value = getattr(message, field.name)
         if _repeated(field):
-            found[field.name] = [_value(field, one) for one in value]
+            values[field.name] = [_value(field, element) for element in value]
         elif field.has_presence and not message.HasField(field.name):
-            found[field.name] = None
+            values[field.name] = None
         else:
-            found[field.name] = _value(field, value)
-    return found
+            values[field.name] = _value(field, value)
+    return values
 
 
 def _repeated(field: Any) -> bool:

@@ -134,12 +134,12 @@ def _book_deltas(base: Row) -> list[Row]:
 def _level(level: Any) -> Row:
     """``{"price": …, "size": …}`` by these names or aliases, or ``[price, size]``."""
     if isinstance(level, Mapping):
-        found = [next((level[name] for name in names if name in level), None) for names in _LEVEL]
+        pair = [next((level[name] for name in names if name in level), None) for names in _LEVEL]
     else:
-        found = list(level[:2]) if isinstance(level, list | tuple) else []
-    if len(found) != 2 or None in found:
+        pair = list(level[:2]) if isinstance(level, list | tuple) else []
+    if len(pair) != 2 or None in pair:
         raise FieldError("a level has no price and size")
-    price, size = (_converted("of a level", number, value) for value in found)
+    price, size = (_converted("of a level", number, value) for value in pair)
     return {"price": price, "size": size}
 
 

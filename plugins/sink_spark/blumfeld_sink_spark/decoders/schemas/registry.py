@@ -104,10 +104,10 @@ def _files_of(descriptor_set: bytes) -> tuple[bytes, ...]:
     from google.protobuf.message import DecodeError
 
     try:
-        found = FileDescriptorSet.FromString(descriptor_set)
+        file_set = FileDescriptorSet.FromString(descriptor_set)
     except DecodeError as error:
         raise UnknownSchemaError("the .desc file is no FileDescriptorSet") from error
-    return tuple(file.SerializeToString() for file in found.file)
+    return tuple(file.SerializeToString() for file in file_set.file)
 
 
 @attrs.frozen

@@ -73,11 +73,11 @@ def _chunk(data: Any, words: Any, begins: Any, ends: Any, made: Any) -> None:
     if places >= 0 and (data[ends - 1 - places] == _DOT).all():
         _same(words, ends, size, places, made)
         return
-    found = np.full(len(size), -1)
+    digits = np.full(len(size), -1)
     for places in range(_DIGITS + 1):
-        found[(found < 0) & (size > places) & (data[ends - 1 - places] == _DOT)] = places
-    for places in np.unique(found).tolist():
-        mine = np.flatnonzero(found == places)
+        digits[(digits < 0) & (size > places) & (data[ends - 1 - places] == _DOT)] = places
+    for places in np.unique(digits).tolist():
+        mine = np.flatnonzero(digits == places)
         these = np.empty((len(mine), 2), np.uint64)
         _same(words, ends[mine], size[mine], places, these)
         made[mine] = these

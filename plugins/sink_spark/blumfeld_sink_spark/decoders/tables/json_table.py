@@ -174,14 +174,14 @@ class _Run:
 
     def _told_apart(self, rows: Any) -> Iterable[_Picked]:
         """Messages that no bytes told apart, by parsing each: slow, and as right as can be."""
-        found: dict[int, tuple[list[int], list[bytes]]] = {}
+        by_kind: dict[int, tuple[list[int], list[bytes]]] = {}
         for row in rows.tolist():
             kind, text = self._alone(row)
             if kind is not None:
-                at, texts = found.setdefault(kind, ([], []))
+                at, texts = by_kind.setdefault(kind, ([], []))
                 at.append(row)
                 texts.append(text)
-        for kind, (at, texts) in sorted(found.items()):
+        for kind, (at, texts) in sorted(by_kind.items()):
             yield _Picked(kind, np.array(at, np.int32), pa.array(texts, pa.binary()))
 
     def _alone(self, row: int) -> tuple[int | None, bytes]:

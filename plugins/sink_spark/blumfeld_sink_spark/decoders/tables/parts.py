@@ -54,10 +54,10 @@ def sequence_part(
 
 def _timed(times: Any, count: int) -> dict[str, Any]:
     """The columns of an event's time, and whether it is the time of receipt."""
-    found = Times.of(times)
-    is_recv = found.is_recv
+    stamps = Times.of(times)
+    is_recv = stamps.is_recv
     return {
-        "ts_event": pa.array(found.ns, pa.int64()),
+        "ts_event": pa.array(stamps.ns, pa.int64()),
         "ts_event_is_recv": pa.repeat(is_recv, count) if isinstance(is_recv, bool) else pa.array(is_recv),
     }
 
@@ -168,9 +168,9 @@ def book_part(
         "size": levels.size,
         "is_snapshot": spread(np.broadcast_to(np.asarray(is_snapshot), len(batch)), message),
     }
-    told = {"first_id": first_id, "last_id": last_id, "prev_id": prev_id}
-    told |= {"flags": flags, "ts_sent": sent, "depth": depth}
-    for name, values in told.items():
+    column_values = {"first_id": first_id, "last_id": last_id, "prev_id": prev_id}
+    column_values |= {"flags": flags, "ts_sent": sent, "depth": depth}
+    for name, values in column_values.items():
         if values is not None:
             columns[name] = spread(values, message)
     tables = {BOOK_DELTAS: pa.table(columns)} if len(message) else {}

@@ -90,11 +90,11 @@ def _columns(heap: Heap, fields: list[Any], above: tuple[bytes, ...]) -> dict[st
     if template.inside != above or template.keys & {(*above, first), (*above, second)}:
         raise NoShapeError
     places = _places(heap, template, None)
-    found = _scalars(heap, [field for field in fields if field.type != _LEVELS], above, template, places)
+    columns = _scalars(heap, [field for field in fields if field.type != _LEVELS], above, template, places)
     begins = places[-1][1] + np.int32(len(template.runs[-1]))
     book = read_book(heap, template.quotes, begins, second, _tail(text, above))
-    found[first.decode()], found[second.decode()] = Side(book, 0), Side(book, 1)
-    return found
+    columns[first.decode()], columns[second.decode()] = Side(book, 0), Side(book, 1)
+    return columns
 
 
 def _tail(text: bytes, above: tuple[bytes, ...]) -> bytes:
@@ -158,7 +158,7 @@ def _places(heap: Heap, template: _Template, ends: Any) -> list[tuple[Any, Any]]
 
     :raises NoShapeError: a run isn't where it should be
     """
-    found = []
+    spans = []
     at, quotes = heap.begins, 0
     for run, following in zip(template.runs, template.runs[1:], strict=False):
         heap.hold(at, run)
@@ -171,11 +171,11 @@ def _places(heap: Heap, template: _Template, ends: Any) -> list[tuple[Any, Any]]
             at = ends - np.int32(len(following))
         if (at < begin).any():
             raise NoShapeError
-        found.append((begin, at))
+        spans.append((begin, at))
     heap.hold(at, template.runs[-1])
     if ends is not None and (at + np.int32(len(template.runs[-1])) != ends).any():
         raise NoShapeError
-    return [*found, (at, at)]
+    return [*spans, (at, at)]
 
 
 def _scalars(
@@ -183,27 +183,27 @@ def _scalars(
 ) -> dict[str, Any]:
     """The columns of the fields; holes that no field wants are looked at all the same."""
     wanted = {(*above, field.name.encode()): field for field in fields}
-    found = {field.name: pa.nulls(len(heap.begins), field.type) for field in fields}
+    columns = {field.name: pa.nulls(len(heap.begins), field.type) for field in fields}
     if above and not any(hole.path[:-1] == above for hole in template.holes):
         raise NoShapeError
     for hole, (begin, end) in zip(template.holes, places, strict=False):
         field = wanted.get(hole.path)
         if hole.is_string:
             if field is not None:
-                found[field.name] = _string(heap, field, hole, begin, end)
+                columns[field.name] = _string(heap, field, hole, begin, end)
         elif hole.sample in _WORDS_OF_JSON:
             truth = _word(heap, begin, end, null=field is None)
             if field is not None and field.type != pa.bool_():
                 raise NoShapeError
             if field is not None:
-                found[field.name] = pa.array(truth)
+                columns[field.name] = pa.array(truth)
         else:
             if field is not None and field.type != pa.int64():
                 raise NoShapeError
             number = _integer(heap, begin, end)
             if field is not None:
-                found[field.name] = number
-    return found
+                columns[field.name] = number
+    return columns
 
 
 def _string(heap: Heap, field: Any, hole: _Hole, begin: Any, end: Any) -> Any:

@@ -109,8 +109,8 @@ class Bitstamp(JsonDecoder):
         """Guess the kinds by the channel, which comes last."""
         codes = np.full(len(values), -1, np.int8)
         for code, prefix in enumerate((_TRADES, _DIFF, _BOOK)):
-            found = pc.fill_null(pc.match_substring(values, f'"channel":"{prefix}'), False)
-            codes[found.to_numpy(zero_copy_only=False)] = code
+            matches = pc.fill_null(pc.match_substring(values, f'"channel":"{prefix}'), False)
+            codes[matches.to_numpy(zero_copy_only=False)] = code
         codes[
             pc.fill_null(pc.match_substring(values, '"event":"bts:'), False).to_numpy(zero_copy_only=False)
         ] = -1

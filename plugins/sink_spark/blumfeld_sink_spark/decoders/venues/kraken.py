@@ -230,8 +230,8 @@ class Kraken(JsonDecoder):
         arrays = pc.fill_null(pc.starts_with(values, "["), False).to_numpy(zero_copy_only=False)
         if arrays.any():
             for code, mark in enumerate((',"book-', ',"trade","', ',"spread","')):
-                found = pc.fill_null(pc.match_substring(values, mark), False)
-                codes[arrays & found.to_numpy(zero_copy_only=False)] = code
+                matches = pc.fill_null(pc.match_substring(values, mark), False)
+                codes[arrays & matches.to_numpy(zero_copy_only=False)] = code
         return codes
 
     def kind_of(self, message: Any, text: bytes) -> int | str:

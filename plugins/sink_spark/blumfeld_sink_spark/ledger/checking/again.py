@@ -55,29 +55,29 @@ def compare(
     read: Read,
 ) -> Compared:
     """Compares each range that the topic still has in full; each other range gives a remark."""
-    found = Compared()
+    comparison = Compared()
     old: dict[tuple[str, int], list[tuple[CommitRecord, Topic]]] = {}
     for record, taken in ranges:
-        found.ranges += 1
+        comparison.ranges += 1
         where = (taken.topic, taken.partition)
         first, end = earliest.get(where, 0), latest.get(where, -1)
         if end < taken.end or first > taken.start:
-            found.remarks.append(f"{named(taken)}: can't be compared: {_why(first, end)}")
+            comparison.remarks.append(f"{named(taken)}: can't be compared: {_why(first, end)}")
             continue
         there = _read(taken, record, read)
-        count = next((one for one in record.counts if _range(one) == taken), None)
+        count = next((range_count for range_count in record.counts if _range(range_count) == taken), None)
         if count is None:
             old.setdefault((record.query, record.batch), []).append((record, there))
             continue
         problems, remarks = of_range(count, there)
-        found.problems += problems
-        found.remarks += remarks
-        found.same += not problems and not remarks
+        comparison.problems += problems
+        comparison.remarks += remarks
+        comparison.same += not problems and not remarks
         if not problems:
-            found.explained.add(taken)
+            comparison.explained.add(taken)
     for batch in old.values():
-        _compare_old(batch, found)
-    return found
+        _compare_old(batch, comparison)
+    return comparison
 
 
 def _why(first: int, end: int) -> str:
@@ -147,8 +147,8 @@ def _by_number(name: str, count: RangeCount, there: Topic) -> tuple[list[str], l
 def _content(name: str, count: RangeCount, there: Topic) -> list[str]:
     other = [
         what
-        for what, one, now in zip(CONTENT, count.content_crc, there.content_crc, strict=True)
-        if one != now
+        for what, archived_crc, now in zip(CONTENT, count.content_crc, there.content_crc, strict=True)
+        if archived_crc != now
     ]
     if not other:
         return []
@@ -159,12 +159,12 @@ def _content(name: str, count: RangeCount, there: Topic) -> list[str]:
 
 def _unexpected(skipped: Sequence[Span], offsets: Numbers) -> dict[str, list[tuple[int, int]]]:
     """Returns the stretches in which the topic has messages at skipped offsets, by the archive's reason."""
-    found: dict[str, list[tuple[int, int]]] = {}
+    stretches: dict[str, list[tuple[int, int]]] = {}
     for span in skipped:
         first, end = offsets.searchsorted([span.start, span.end]).tolist()
         if first < end:
-            found.setdefault(span.reason, []).append((int(offsets[first]), int(offsets[end - 1]) + 1))
-    return found
+            stretches.setdefault(span.reason, []).append((int(offsets[first]), int(offsets[end - 1]) + 1))
+    return stretches
 
 
 def _gone(count: RangeCount, skipped: Sequence[Span], offsets: Numbers) -> list[tuple[int, int]]:

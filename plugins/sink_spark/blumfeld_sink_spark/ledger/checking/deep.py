@@ -80,8 +80,8 @@ def _outside(
             yield f"{entry.path}: has rows of partition {partition}"
         offsets = messages[messages[:, 0] == partition, 1]
         known = _within(entry, ranges.get((entry.topic, partition), []))
-        starts = np.array([one.start for one in known], dtype=np.int64)
-        ends = np.array([one.end for one in known], dtype=np.int64)
+        starts = np.array([span.start for span in known], dtype=np.int64)
+        ends = np.array([span.end for span in known], dtype=np.int64)
         place = np.searchsorted(starts, offsets, side="right") - 1
         inside = (place >= 0) & (offsets < ends[np.maximum(place, 0)]) if len(known) else np.zeros(0, bool)
         if not len(known) or not inside.all():
@@ -98,7 +98,7 @@ def _within(entry: FileEntry, ranges: list[OffsetRange]) -> list[OffsetRange]:
     name = parse(entry.path)
     if name is None or name.partition < 0:
         return ranges
-    return [one for one in ranges if name.start <= one.start and one.end <= name.end]
+    return [span for span in ranges if name.start <= span.start and span.end <= name.end]
 
 
 def _twice(entry: FileEntry, messages: np.ndarray, seen: list[tuple[str, np.ndarray]]) -> Iterator[str]:

@@ -20,7 +20,7 @@ class Presence:
     """The offsets with rows in all counted ranges. Each takes one bit, so that a large archive fits in memory."""
 
     def __init__(self, counts: Sequence[RangeCount]) -> None:
-        self._counts = sorted(counts, key=lambda one: (one.topic, one.partition, one.start))
+        self._counts = sorted(counts, key=lambda entry: (entry.topic, entry.partition, entry.start))
         self._bits: dict[int, npt.NDArray[np.uint8]] = {}
         self._places: dict[tuple[str, int], _Places] = {}
         for nth, count in enumerate(self._counts):
@@ -93,7 +93,7 @@ def _difference(count: RangeCount, there: npt.NDArray[np.int64]) -> str:
     extra = []
     for span in known:
         first, end = there.searchsorted([span.start, span.end]).tolist()
-        extra += [(one.start, one.end) for one in _stretches(there[first:end])]
+        extra += [(stretch.start, stretch.end) for stretch in _stretches(there[first:end])]
     said = (
         f"{count.topic}-{count.partition} {count.start}..{count.end}: {count.with_rows:,} of its messages had rows "
         f"when it was committed, {len(there):,} have rows now"

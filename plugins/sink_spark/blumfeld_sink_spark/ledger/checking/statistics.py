@@ -88,8 +88,8 @@ def _statistics(group: pq.RowGroupMetaData) -> dict[str, pq.Statistics]:
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any]:
-    found = pc.min_max(column)
-    return found["min"].as_py(), found["max"].as_py()
+    bounds = pc.min_max(column)
+    return bounds["min"].as_py(), bounds["max"].as_py()
 
 
 def _footer(
@@ -102,7 +102,7 @@ def _footer(
 ) -> Iterator[str]:
     where = f"{entry.path}: row group {number} says"
     if stated.has_min_max and (stated.min, stated.max) != bounds:
-        low, high, least, greatest = (repr(one)[:TEXT] for one in (stated.min, stated.max, *bounds))
+        low, high, least, greatest = (repr(bound)[:TEXT] for bound in (stated.min, stated.max, *bounds))
         yield f"{where} {name} from {low} to {high}, its rows have {least} to {greatest}"
     if stated.has_null_count and stated.null_count != column.null_count:
         yield f"{where} {stated.null_count:,} nulls in {name}, its rows have {column.null_count:,}"

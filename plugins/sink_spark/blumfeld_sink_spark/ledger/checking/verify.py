@@ -60,32 +60,32 @@ def verify(store: ArchiveStore, *, deep: bool = False) -> Found:
     # The store has no snapshot. Files of a commit between the two reads would look like files without a record, so both
     # are read again until no record has come in between.
     for _ in range(TRIES):
-        found = Found()
-        records = _records(store, found)
+        outcome = Found()
+        records = _records(store, outcome)
         present = {path for path in store.list("") if is_data(path)}
         if _count(store) == len(records):
             break
-    found.records = len(records)
-    found.problems += rules.problems(records)
-    found.problems += _checkpoints(store, records)
-    found.covered = _covered(records)
-    _add_up(records, found)
-    live = _live(records, found)
-    old, new = _compacting(store, found)
+    outcome.records = len(records)
+    outcome.problems += rules.problems(records)
+    outcome.problems += _checkpoints(store, records)
+    outcome.covered = _covered(records)
+    _add_up(records, outcome)
+    live = _live(records, outcome)
+    old, new = _compacting(store, outcome)
     _files(
         store,
         {path: entry for path, entry in live.items() if path in present or path not in old},
         present,
-        found,
+        outcome,
     )
-    _orphans(store, live, present - new, found)
+    _orphans(store, live, present - new, outcome)
     if deep:
         from blumfeld_sink_spark.ledger.checking.deep import problems
 
         there = [entry for entry in live.values() if entry.path in present]
         counts = [count for record in records for count in record.counts]
-        found.problems += problems(store, there, _ranges(records), counts)
-    return found
+        outcome.problems += problems(store, there, _ranges(records), counts)
+    return outcome
 
 
 def is_data(path: str) -> bool:
@@ -141,12 +141,12 @@ def _checkpoints(store: ArchiveStore, records: Sequence[CommitRecord]) -> Iterat
 
 
 def _covered(records: Sequence[CommitRecord]) -> dict[rules.Partition, tuple[int, int]]:
-    found: dict[rules.Partition, tuple[int, int]] = {}
+    bounds: dict[rules.Partition, tuple[int, int]] = {}
     for record in records:
-        for one in record.ranges:
-            first, last = found.get((one.topic, one.partition), (one.start, one.end - 1))
-            found[one.topic, one.partition] = (min(first, one.start), max(last, one.end - 1))
-    return dict(sorted(found.items()))
+        for span in record.ranges:
+            first, last = bounds.get((span.topic, span.partition), (span.start, span.end - 1))
+            bounds[span.topic, span.partition] = (min(first, span.start), max(last, span.end - 1))
+    return dict(sorted(bounds.items()))
 
 
 def _add_up(records: Sequence[CommitRecord], found: Found) -> None:
@@ -157,7 +157,7 @@ def _add_up(records: Sequence[CommitRecord], found: Found) -> None:
     without: dict[str, list[CommitRecord]] = {}
     for record in records:
         found.counts = found.counts.plus(record)
-        found.ranges += [(record, one) for one in record.ranges]
+        found.ranges += [(record, span) for span in record.ranges]
         name = f"batch {record.batch} of query {record.query}"
         if record.counts:
             found.problems += [f"{name}: {each}" for each in unwritten(record.counts, record.files)]
@@ -177,7 +177,7 @@ def _add_up(records: Sequence[CommitRecord], found: Found) -> None:
 
 
 def _left_open(query: str, records: Sequence[CommitRecord]) -> str:
-    width = sum(one.end - one.start for record in records for one in record.ranges)
+    width = sum(span.end - span.start for record in records for span in record.ranges)
     messages = sum(record.messages for record in records)
     return (
         f"query {query}: {len(records):,} batches (the first is {records[0].batch}) are not counted: an older version "
@@ -201,10 +201,10 @@ def _other_rows(record: CommitRecord, named: Mapping[str, FileEntry]) -> Iterato
 
 
 def _rows_of(record: CommitRecord) -> Counter[str]:
-    found: Counter[str] = Counter()
+    table_rows: Counter[str] = Counter()
     for entry in record.files:
-        found[entry.table] += entry.rows
-    return found
+        table_rows[entry.table] += entry.rows
+    return table_rows
 
 
 def _live(records: Sequence[CommitRecord], found: Found) -> dict[str, FileEntry]:
@@ -225,11 +225,11 @@ def _live(records: Sequence[CommitRecord], found: Found) -> dict[str, FileEntry]
 
 
 def _ranges(records: Sequence[CommitRecord]) -> Mapping[rules.Partition, list[OffsetRange]]:
-    found: dict[rules.Partition, list[OffsetRange]] = {}
+    by_partition: dict[rules.Partition, list[OffsetRange]] = {}
     for record in records:
-        for one in record.ranges:
-            found.setdefault((one.topic, one.partition), []).append(one)
-    return {where: sorted(ranges) for where, ranges in found.items()}
+        for span in record.ranges:
+            by_partition.setdefault((span.topic, span.partition), []).append(span)
+    return {where: sorted(ranges) for where, ranges in by_partition.items()}
 
 
 def _files(store: ArchiveStore, live: Mapping[str, FileEntry], present: set[str], found: Found) -> None:

@@ -45,12 +45,12 @@ class Delta:
     def commit(
         self, table: str, record: CommitRecord, added: Sequence[FileEntry], removed: Sequence[str]
     ) -> bool:
-        found = self._open(self._tables[table])
-        done = found.transaction_version(record.query)
+        table_log = self._open(self._tables[table])
+        done = table_log.transaction_version(record.query)
         if done is not None and done >= record.batch:
             return False
         # A table that was made after a compaction never held the files that the compaction replaced.
-        there = _paths(found) if removed else set()
+        there = _paths(table_log) if removed else set()
         # A compaction only rearranges rows. With ``data_change`` false, readers of the table's changes don't get them
         # again.
         rearranged = bool(removed)
@@ -58,10 +58,10 @@ class Delta:
             *(_add(self._tables[table], entry, record, data_change=not rearranged) for entry in added),
             *(_remove(path, record) for path in removed if _inside(path) in there),
         ]
-        found.create_write_transaction(
+        table_log.create_write_transaction(
             actions,
             mode="append",
-            schema=found.schema(),
+            schema=table_log.schema(),
             partition_by=_partitions(self._tables[table]),
             commit_properties=CommitProperties(
                 app_transactions=[Transaction(record.query, record.batch, record.committed_ms)]

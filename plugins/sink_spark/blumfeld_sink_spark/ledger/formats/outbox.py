@@ -49,16 +49,16 @@ def formats(store: ArchiveStore, settings: ArchiveSettings) -> list[TableFormat]
 
     :raises ModuleNotFoundError: a format's package isn't installed
     """
-    found: list[TableFormat] = []
+    table_formats: list[TableFormat] = []
     if settings.delta:
         from blumfeld_sink_spark.ledger.formats.delta import Delta
 
-        found.append(Delta(store, settings))
+        table_formats.append(Delta(store, settings))
     if settings.iceberg:
         from blumfeld_sink_spark.ledger.formats.iceberg import Iceberg
 
-        found.append(Iceberg(store, settings))
-    return found
+        table_formats.append(Iceberg(store, settings))
+    return table_formats
 
 
 def deliver(store: ArchiveStore, ledger: Ledger, settings: ArchiveSettings) -> int:
@@ -72,7 +72,7 @@ def deliver(store: ArchiveStore, ledger: Ledger, settings: ArchiveSettings) -> i
     if not wanted:
         return 0
     ledger.load()
-    return sum(_Delivery(store, ledger, one).run() for one in wanted)
+    return sum(_Delivery(store, ledger, table_format).run() for table_format in wanted)
 
 
 class _Delivery:

@@ -49,18 +49,18 @@ def stage(
     :raises StoreError: the store is full; the files staged so far are removed
     """
     state, rows = stitch(state, results, draft.lost, lambda result: _books(store, result))
-    found: list[tuple[str, FileEntry]] = []
+    gap_files: list[tuple[str, FileEntry]] = []
     staged: list[str] = []
     try:
         for part in split(tables()[GAPS], rows) if rows.num_rows else ():
             staged.append(file_names.staged_path(uuid.uuid4().hex))
             path = file_names.gaps_path(part.date, part.symbol or "", draft.query, draft.batch)
-            found.append((staged[-1], _write(store, staged[-1], path, part, settings)))
+            gap_files.append((staged[-1], _write(store, staged[-1], path, part, settings)))
     except OSError:
         for path in staged:
             store.delete(path)
         raise
-    return Stitched(state, rows.num_rows, tuple(sorted(found, key=lambda one: one[1].path)))
+    return Stitched(state, rows.num_rows, tuple(sorted(gap_files, key=lambda pair: pair[1].path)))
 
 
 def _write(store: ArchiveStore, staged: str, path: str, part: Any, settings: ArchiveSettings) -> FileEntry:

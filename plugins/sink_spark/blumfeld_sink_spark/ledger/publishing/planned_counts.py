@@ -25,26 +25,30 @@ def counts_of(
     :raises LedgerConflictError: no task or two tasks read a range, or a count doesn't add up; the message names the
         offsets
     """
-    found = []
+    counts = []
     for taken in planned:
-        of_it = [one for one in results if (one.topic, one.partition) == (taken.topic, taken.partition)]
+        of_it = [
+            result for result in results if (result.topic, result.partition) == (taken.topic, taken.partition)
+        ]
         if len(of_it) > 1:
             raise LedgerConflictError(
                 f"two tasks read {named(taken)}. Nothing was published; a partition must be one task: leave "
                 "minPartitions and its like away"
             )
         if reader in TELLING:
-            found.append(_told(taken, of_it))
+            counts.append(_told(taken, of_it))
         else:
             count = of_it[0].count if of_it else None
-            found.append(range_counts.over(count, taken, lost) if count else range_counts.unread(taken, lost))
-    problems = [problem for count in found for problem in range_counts.wrong(count)]
-    problems += unwritten(found, [file for result in results for file in result.files])
+            counts.append(
+                range_counts.over(count, taken, lost) if count else range_counts.unread(taken, lost)
+            )
+    problems = [problem for count in counts for problem in range_counts.wrong(count)]
+    problems += unwritten(counts, [file for result in results for file in result.files])
     if problems:
         raise LedgerConflictError(
             f"{'; '.join(problems)}. Nothing was published; run it again, and report it if it stays so"
         )
-    return tuple(found)
+    return tuple(counts)
 
 
 def _told(taken: OffsetRange, results: Sequence[TaskResult]) -> RangeCount:

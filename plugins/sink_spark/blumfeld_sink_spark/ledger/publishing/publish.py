@@ -79,12 +79,12 @@ def publish(
         results don't fit the plan, or a count doesn't add up. Nothing was published
     :raises StoreError: the store is full or unreachable
     """
-    planned = tuple(sorted(one for one in planned if one.start < one.end))
+    planned = tuple(sorted(span for span in planned if span.start < span.end))
     draft = CommitRecord(
         query=query,
         batch=batch,
         ranges=planned,
-        lost=tuple(sorted(one for one in lost if one.start < one.end)),
+        lost=tuple(sorted(span for span in lost if span.start < span.end)),
         files=(),
         messages=sum(result.messages for result in results),
         bytes_in=sum(result.bytes_in for result in results),
@@ -133,10 +133,10 @@ def _prepared(
         raise LedgerConflictError(f"batch {draft.batch} of query {draft.query}: {error}") from error
     previous = ledger.last(draft.query)
     state = previous.state if previous else _begun(ledger, seams)
-    found = gaps.stage(store, draft, state, results, settings)
-    moves = (*taken, *found.files)
+    stitched = gaps.stage(store, draft, state, results, settings)
+    moves = (*taken, *stitched.files)
     entries = sorted((entry for _, entry in moves), key=lambda entry: entry.path)
-    record = structs.replace(draft, files=tuple(entries), gaps=found.rows, state=found.state)
+    record = structs.replace(draft, files=tuple(entries), gaps=stitched.rows, state=stitched.state)
     return _Batch(record, tuple((staged, entry.path) for staged, entry in moves))
 
 
@@ -269,9 +269,9 @@ def _moves(draft: CommitRecord, results: Sequence[TaskResult]) -> list[tuple[str
 
     :raises LedgerConflictError: the results don't fit the planned ranges
     """
-    planned = {(one.topic, one.partition): one for one in draft.ranges}
-    found: dict[str, tuple[str, FileEntry]] = {}
-    for result in (one for one in results if one.messages or one.files):
+    planned = {(span.topic, span.partition): span for span in draft.ranges}
+    moves: dict[str, tuple[str, FileEntry]] = {}
+    for result in (outcome for outcome in results if outcome.messages or outcome.files):
         taken = planned.get((result.topic, result.partition))
         if taken is None or result.first_offset < taken.start or result.last_offset >= taken.end:
             raise LedgerConflictError(
@@ -281,13 +281,13 @@ def _moves(draft: CommitRecord, results: Sequence[TaskResult]) -> list[tuple[str
             )
         for file in result.files:
             entry = _entry(file, taken)
-            if entry.path in found:
+            if entry.path in moves:
                 raise LedgerConflictError(
                     f"batch {draft.batch} of query {draft.query}: two tasks read {named(taken)}. Nothing was "
                     "published; a partition must be one task: leave minPartitions and its like away"
                 )
-            found[entry.path] = (file.staged, entry)
-    return [found[path] for path in sorted(found)]
+            moves[entry.path] = (file.staged, entry)
+    return [moves[path] for path in sorted(moves)]
 
 
 def _entry(file: StagedFile, taken: OffsetRange) -> FileEntry:

@@ -70,22 +70,22 @@ def status(store: ArchiveStore, now_ms: int) -> Status:
     """
     ledger = Ledger(store).load()
     counts = {query: ledger.counts(query) for query in ledger.queries()}
-    found = _tables(ledger, counts)
-    total = sum(table.bytes for table in found.values())
-    bytes_in = sum(one.bytes_in for one in counts.values())
+    tables = _tables(ledger, counts)
+    total = sum(table.bytes for table in tables.values())
+    bytes_in = sum(query_counts.bytes_in for query_counts in counts.values())
     return Status(
         root=store.root,
         queries=[_query(ledger, query) for query in counts if counts[query].batches],
-        tables=found,
-        messages=sum(one.messages for one in counts.values()),
+        tables=tables,
+        messages=sum(query_counts.messages for query_counts in counts.values()),
         bytes_in=bytes_in,
         bytes=total,
         ratio=bytes_in / total if total else 0.0,
-        quarantined=sum(one.quarantined for one in counts.values()),
-        passed_over=_by_decoder([one.passed_over for one in counts.values()]),
-        skipped=added(*(one.skipped for one in counts.values())),
-        uncounted=sum(one.uncounted for one in counts.values()),
-        gaps=sum(one.gaps for one in counts.values()),
+        quarantined=sum(query_counts.quarantined for query_counts in counts.values()),
+        passed_over=_by_decoder([query_counts.passed_over for query_counts in counts.values()]),
+        skipped=added(*(query_counts.skipped for query_counts in counts.values())),
+        uncounted=sum(query_counts.uncounted for query_counts in counts.values()),
+        gaps=sum(query_counts.gaps for query_counts in counts.values()),
         covered=[taken for topic in ledger.topics() for taken in ledger.covered(topic)],
         begun=_begun(store, ledger),
         writers=[
@@ -121,10 +121,10 @@ def _query(ledger: Ledger, query: str) -> QueryStatus:
 
 
 def _tables(ledger: Ledger, counts: dict[str, QueryCounts]) -> dict[str, TableCounts]:
-    if any(one.removed for one in counts.values()):
+    if any(query_counts.removed for query_counts in counts.values()):
         records = [record for query in counts for record in ledger.records(query)]
         return _added([*live_files(records).values()])
-    return _joined([one.tables for one in counts.values()])
+    return _joined([query_counts.tables for query_counts in counts.values()])
 
 
 def _added(entries: list[Any]) -> dict[str, TableCounts]:
@@ -141,18 +141,18 @@ def _added(entries: list[Any]) -> dict[str, TableCounts]:
 
 
 def _joined(parts: list[dict[str, TableCounts]]) -> dict[str, TableCounts]:
-    found: dict[str, TableCounts] = {}
+    by_table: dict[str, TableCounts] = {}
     for part in parts:
         for name, more in part.items():
-            known = found.get(name, TableCounts())
-            found[name] = TableCounts(
+            known = by_table.get(name, TableCounts())
+            by_table[name] = TableCounts(
                 files=known.files + more.files,
                 rows=known.rows + more.rows,
                 bytes=known.bytes + more.bytes,
                 ts_min=min(known.ts_min or more.ts_min, more.ts_min or known.ts_min),
                 ts_max=max(known.ts_max, more.ts_max),
             )
-    return dict(sorted(found.items()))
+    return dict(sorted(by_table.items()))
 
 
 def _begun(store: ArchiveStore, ledger: Ledger) -> list[str]:
@@ -165,13 +165,13 @@ def _lag(store: ArchiveStore) -> dict[str, dict[str, dict[str, int]]]:
     """Returns the lag in the last complete line of each progress file. They are for people, so an unreadable one is
     skipped.
     """
-    found = {}
+    lags = {}
     for path in store.list(PROGRESS):
         lines = store.read(path).splitlines()
         for line in reversed(lines[-2:]):
             try:
-                found[path.rpartition("/")[2].removesuffix(".jsonl")] = msgspec.json.decode(line)["lag"]
+                lags[path.rpartition("/")[2].removesuffix(".jsonl")] = msgspec.json.decode(line)["lag"]
                 break
             except (msgspec.DecodeError, KeyError, TypeError):
                 continue
-    return found
+    return lags

@@ -71,19 +71,19 @@ def vacuum(store: ArchiveStore, *, now_ms: int, older_than_ms: int) -> Plan:
     """
     with ExitStack() as held:
         ours = set()
-        for one in lease.every(store):
-            mine = Lease(store, one.name)
+        for writer_lease in lease.every(store):
+            mine = Lease(store, writer_lease.name)
             with suppress(LedgerConflictError):
                 mine.take()
                 held.callback(mine.release)
                 ours.add(mine.owner.token)
-        found = plan(store, now_ms=now_ms, older_than_ms=older_than_ms, ours=frozenset(ours))
-        for item in found.items:
+        vacuum_plan = plan(store, now_ms=now_ms, older_than_ms=older_than_ms, ours=frozenset(ours))
+        for item in vacuum_plan.items:
             with suppress(FileNotFoundError):
                 # A writer with a new name has no lease that could be held here. It may have replaced the file since.
                 if store.modified_ms(item.path) == item.modified_ms:
                     store.delete(item.path)
-    return found
+    return vacuum_plan
 
 
 def _staging(store: ArchiveStore, before_ms: int) -> Iterator[Item]:

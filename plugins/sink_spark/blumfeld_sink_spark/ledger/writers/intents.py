@@ -70,7 +70,7 @@ def read(store: ArchiveStore, query: str) -> Intent | None:
 def every(store: ArchiveStore) -> list[Intent]:
     """Returns all intents, sorted by query."""
     names = [path.rpartition("/")[2].removesuffix(".json") for path in store.list(INTENTS)]
-    return [found for name in names if (found := read(store, name)) is not None]
+    return [intent for name in names if (intent := read(store, name)) is not None]
 
 
 def _look_for_others(store: ArchiveStore, ledger: Ledger, record: CommitRecord) -> None:

@@ -146,8 +146,8 @@ class Lease:
 
 def every(store: ArchiveStore) -> list[Held]:
     """Returns all leases, live or not, sorted by name."""
-    found = (_decoded(store.read(path)) for path in store.list(LEASES))
-    return [held for held in found if held is not None]
+    leases = (_decoded(store.read(path)) for path in store.list(LEASES))
+    return [held for held in leases if held is not None]
 
 
 def _decoded(data: bytes) -> Held | None:

@@ -62,12 +62,12 @@ def export(selection: Selection, out: Path) -> Iterator[Exported]:
 
 
 def _least_latency(selection: Selection, symbol: str, venue: str) -> int:
-    found = [
+    latencies = [
         pc.min(pc.subtract(rows["ts_recv"], rows["ts_event"])).as_py()
         for name in (TRADES, BOOK_DELTAS)
         for rows in selection.rows(name, symbol, ["ts_event", "ts_recv"], venue)
     ]
-    return min(found, default=0)
+    return min(latencies, default=0)
 
 
 def trade_events(selection: Selection, symbol: str, venue: str) -> Iterator[Any]:

@@ -64,12 +64,12 @@ class Selection:
 
     def venues(self, names: Sequence[str], symbol: str) -> list[str]:
         """Returns the venues of a symbol, sorted; only the selected venue if one is selected."""
-        found: set[str] = set()
+        venues: set[str] = set()
         for name in names:
             for entry in self.entries(name, symbol):
                 with self.archive.open_file(entry) as source:
-                    found.update(pc.unique(opened(source).read(columns=["venue"])["venue"]).to_pylist())
-        return sorted(found & {self.venue} if self.venue else found)
+                    venues.update(pc.unique(opened(source).read(columns=["venue"])["venue"]).to_pylist())
+        return sorted(venues & {self.venue} if self.venue else venues)
 
     def one_venue(self, names: Sequence[str], symbol: str) -> str:
         """Returns the venue of a symbol, for forms that can't hold several in one file.
@@ -77,14 +77,14 @@ class Selection:
         :raises SettingsError: there are several and none is named
         :raises ArchiveError: there are no rows
         """
-        found = self.venues(names, symbol)
-        if not found:
+        venues = self.venues(names, symbol)
+        if not venues:
             raise ArchiveError(f"{symbol}: no rows of {self.venue or 'any venue'} in that time")
-        if len(found) > 1:
+        if len(venues) > 1:
             raise SettingsError(
-                f"venue: none is named, and {symbol} has several; allowed: {', '.join(found)}"
+                f"venue: none is named, and {symbol} has several; allowed: {', '.join(venues)}"
             )
-        return found[0]
+        return venues[0]
 
     def rows(
         self, table: str, symbol: str, columns: Sequence[str], venue: str = "", key: str = TIME

@@ -117,7 +117,7 @@ def _export(selection: Selection, kind: Kind, symbol: str, out: Path) -> Iterato
                 .group_by(["exchange", "day"])
                 .aggregate([])
             )
-            for place in sorted((one["exchange"], one["day"]) for one in places.to_pylist()):
+            for place in sorted((row["exchange"], row["day"]) for row in places.to_pylist()):
                 mine = pc.and_(pc.equal(table["exchange"], place[0]), pc.equal(day, place[1]))
                 if place not in files:
                     files[place] = stack.enter_context(CsvFile(out / _name(kind, *place, symbol)))

@@ -64,11 +64,11 @@ def closed_until(archive: Committed) -> dict[str, int]:
         for entry in archive.files(name):
             place = (entry.topic, entry.partition)
             latest[place] = max(latest.get(place, entry.ts_max), entry.ts_max)
-    found: dict[str, int] = {}
+    closed_ts: dict[str, int] = {}
     for (topic, partition), ts in latest.items():
-        if partition >= 0 or topic not in found:
-            found[topic] = min(found.get(topic, ts), ts)
-    return found
+        if partition >= 0 or topic not in closed_ts:
+            closed_ts[topic] = min(closed_ts.get(topic, ts), ts)
+    return closed_ts
 
 
 def make(
@@ -111,10 +111,10 @@ def make(
 
 def _by_place(entries: Iterable[FileEntry]) -> dict[tuple[str, str], list[FileEntry]]:
     """Groups files by date and symbol."""
-    found: dict[tuple[str, str], list[FileEntry]] = {}
+    by_place: dict[tuple[str, str], list[FileEntry]] = {}
     for entry in entries:
-        found.setdefault((entry.date, entry.symbol), []).append(entry)
-    return found
+        by_place.setdefault((entry.date, entry.symbol), []).append(entry)
+    return by_place
 
 
 def _midnight_ns(date: str) -> int:
@@ -245,10 +245,10 @@ def _codes(trades: pa.Table) -> list[NDArray[np.int64]]:
 
 def _sums(bar: pa.Array, price: pa.ChunkedArray, size: pa.ChunkedArray, bought: pa.ChunkedArray) -> pa.Table:
     rows = pa.table({"bar": bar, "price": price, "size": size, "bought": bought})
-    found = rows.group_by("bar", use_threads=False).aggregate(
+    sums = rows.group_by("bar", use_threads=False).aggregate(
         [("price", "max"), ("price", "min"), ("size", "sum"), ("bought", "sum")]
     )
-    return found.sort_by("bar")
+    return sums.sort_by("bar")
 
 
 def _vwap(price: pa.ChunkedArray, size: pa.ChunkedArray, starts: NDArray[np.intp]) -> NDArray[np.float64]:

@@ -66,18 +66,19 @@ def nearest(archive: Committed, book: BookOf, at_ns: int) -> Start:
     files = [entry for entry in deltas.entries(archive, book) if entry.ts_min <= at_ns]
     taken: list[Group] = []
     for date in sorted({entry.date for entry in files}, reverse=True):
-        found = deltas.groups(archive, (entry for entry in files if entry.date == date))
+        stored_groups = deltas.groups(archive, (entry for entry in files if entry.date == date))
         taken = sorted(
-            [*found, *taken], key=lambda one: (one.first_offset, one.last_offset, one.entry.path, one.number)
+            [*stored_groups, *taken],
+            key=lambda group: (group.first_offset, group.last_offset, group.entry.path, group.number),
         )
-        place = _last_snapshot(archive, book, found, at_ns)
+        place = _last_snapshot(archive, book, stored_groups, at_ns)
         stored = _stored(archive, book, date, at_ns)
         if stored is not None and (place is None or stored.column("ts")[0].as_py() >= place[0]):
             return _from_stored(stored, taken)
         if place is not None:
             first = max(0, place[1] - RECENT)
             taken = _with_day_before(archive, files, date, taken, first)
-            return Start([one for one in taken if one.last_offset >= first], first, place[0])
+            return Start([group for group in taken if group.last_offset >= first], first, place[0])
     raise ArchiveError(
         f"{book.topic} has no snapshot of {book.symbol} at or before {iso_of(at_ns)}: archive one (a REST answer as it "
         "came, or the venue's own) with the changes"
@@ -91,8 +92,8 @@ def _with_day_before(
     before = max((entry.date for entry in files if entry.date < date), default="")
     if not before or taken[0].first_offset <= first:
         return taken
-    found = deltas.groups(archive, (entry for entry in files if entry.date == before))
-    return sorted([*found, *taken], key=Group.order)
+    stored_groups = deltas.groups(archive, (entry for entry in files if entry.date == before))
+    return sorted([*stored_groups, *taken], key=Group.order)
 
 
 def _last_snapshot(
@@ -119,7 +120,7 @@ def _last_snapshot(
 
 def _stored(archive: Committed, book: BookOf, date: str, at_ns: int) -> pa.Table | None:
     """Returns the last full snapshot of a date that is stored in ``book_snapshots``."""
-    found: pa.Table | None = None
+    stored: pa.Table | None = None
     for entry in archive.files(BOOK_SNAPSHOTS):
         name = entry.path.rpartition("/")[2].removesuffix(".parquet").split("+")
         if (entry.date, entry.symbol) != (date, book.symbol) or name[0] != book.topic or name[-1] != FULL:
@@ -129,14 +130,14 @@ def _stored(archive: Committed, book: BookOf, date: str, at_ns: int) -> pa.Table
         rows = rows.filter(pc.equal(rows.column("venue"), book.venue)) if book.venue else rows
         if rows.num_rows:
             latest = rows.filter(pc.equal(rows.column("ts"), pc.max(rows.column("ts"))))
-            if found is None or latest.column("ts")[0].as_py() > found.column("ts")[0].as_py():
-                found = latest
-    return found
+            if stored is None or latest.column("ts")[0].as_py() > stored.column("ts")[0].as_py():
+                stored = latest
+    return stored
 
 
 def _from_stored(stored: pa.Table, taken: list[Group]) -> Start:
     ts = stored.column("ts")[0].as_py()
-    return Start([one for one in taken if one.ts_max > ts], 0, ts, stored)
+    return Start([group for group in taken if group.ts_max > ts], 0, ts, stored)
 
 
 def changes(archive: Committed, book: BookOf, start: Start, sync: Sync) -> Iterator[Change]:
@@ -162,7 +163,7 @@ def at(archive: Committed, book: BookOf, at_ns: int) -> Standing:
     :raises ArchiveError: there is no snapshot before that time, or it is empty
     """
     start = nearest(archive, book, at_ns)
-    start.groups = [one for one in start.groups if one.ts_min <= at_ns]
+    start.groups = [group for group in start.groups if group.ts_min <= at_ns]
     sync, ladder = Sync(), Ladder()
     last: pa.Table | None = None
     for rows in _upto(archive, book, start, sync, at_ns):

@@ -78,27 +78,29 @@ def books(archive: Committed, symbols: Sequence[str] = (), topic: str = "", venu
     """
     if symbols:
         return [find(archive, symbol, topic, venue) for symbol in symbols]
-    found = {
+    book_keys = {
         (entry.symbol, entry.topic)
         for entry in archive.files(BOOK_DELTAS)
         if not topic or entry.topic == topic
     }
-    if not found:
+    if not book_keys:
         where = f" of the topic {topic}" if topic else ""
         raise ArchiveError(f"no book{where} is archived")
-    return [BookOf(symbol, of, venue) for symbol, of in sorted(found)]
+    return [BookOf(symbol, of, venue) for symbol, of in sorted(book_keys)]
 
 
 def entries(archive: Committed, book: BookOf) -> list[FileEntry]:
     """Returns a book's files, by date and name."""
     return [
-        one for one in archive.files(BOOK_DELTAS) if one.symbol == book.symbol and one.topic == book.topic
+        entry
+        for entry in archive.files(BOOK_DELTAS)
+        if entry.symbol == book.symbol and entry.topic == book.topic
     ]
 
 
 def groups(archive: Committed, files: Iterable[FileEntry]) -> list[Group]:
     """Returns the row groups of these files by their first offsets. Only the files' footers are read."""
-    found = []
+    row_groups = []
     for entry in files:
         with archive.open_file(entry) as file:
             metadata = opened(file).metadata
@@ -108,8 +110,10 @@ def groups(archive: Committed, files: Iterable[FileEntry]) -> list[Group]:
             offset, ts, snapshot = (
                 group.column(place[name]).statistics for name in ("k_offset", "ts_event", "is_snapshot")
             )
-            found.append(Group(entry, number, offset.min, offset.max, ts.min, ts.max, bool(snapshot.max)))
-    return sorted(found, key=Group.order)
+            row_groups.append(
+                Group(entry, number, offset.min, offset.max, ts.min, ts.max, bool(snapshot.max))
+            )
+    return sorted(row_groups, key=Group.order)
 
 
 def read(archive: Committed, book: BookOf, chosen: list[Group], first_offset: int = 0) -> Iterator[pa.Table]:
@@ -151,7 +155,7 @@ def _check(book: BookOf, rows: pa.Table, seen: set[tuple[str, int]]) -> None:
         return
     for venue in pc.unique(rows.column("venue")).to_pylist():
         seen |= {(venue, partition) for partition in pc.unique(rows.column("k_partition")).to_pylist()}
-    venues, partitions = ({one[at] for one in seen} for at in (0, 1))
+    venues, partitions = ({pair[at] for pair in seen} for at in (0, 1))
     if len(venues) > 1:
         names = ", ".join(str(venue) for venue in sorted(venues, key=str))
         raise ArchiveError(

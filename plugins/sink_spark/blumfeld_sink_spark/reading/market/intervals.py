@@ -17,8 +17,8 @@ def interval_ns(text: str) -> int:
 
     :raises SettingsError: it is no interval, or doesn't divide a day
     """
-    found = _SPAN.fullmatch(text)
-    span = int(found[1]) * _UNITS[found[2]] if found else 0
+    match = _SPAN.fullmatch(text)
+    span = int(match[1]) * _UNITS[match[2]] if match else 0
     if not span or DAY_NS % span:
         raise SettingsError(
             f"interval {text!r}; allowed: an interval that divides a day: 250ms, 1s, 1m, 15m, 1h, 1d"

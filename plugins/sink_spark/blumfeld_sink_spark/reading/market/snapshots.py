@@ -178,20 +178,20 @@ def _beginning(archive: Committed, book: BookOf, start: str) -> Start:
     if start:
         before = int(np.datetime64(start, "ns").astype(np.int64))
         try:
-            found = books.nearest(archive, book, before)
+            origin = books.nearest(archive, book, before)
         except ArchiveError:
             pass
         else:
-            found.groups = _behind(archive, found, files)
-            return found
+            origin.groups = _behind(archive, origin, files)
+            return origin
     return Start(deltas.groups(archive, files), 0, 0)
 
 
 def _behind(archive: Committed, start: Start, files: list[FileEntry]) -> list[deltas.Group]:
-    groups = deltas.groups(archive, (one for one in files if one.ts_max >= start.ts))
+    groups = deltas.groups(archive, (group for group in files if group.ts_max >= start.ts))
     if start.stored is not None:
-        return [one for one in groups if one.ts_max > start.ts]
-    return [one for one in groups if one.last_offset >= start.offset]
+        return [group for group in groups if group.ts_max > start.ts]
+    return [group for group in groups if group.last_offset >= start.offset]
 
 
 class _DateFile:

@@ -42,8 +42,8 @@ def calendar(archive: Committed, symbol: str, start_ns: int | None, end_ns: int 
     :raises ArchiveError: the archive has no rows in that time
     """
     covered = _covered(archive, symbol, start_ns, end_ns)
-    found = read(archive, symbols=[symbol] if symbol else [], start_ns=start_ns, end_ns=end_ns)
-    counted = _counted(found)
+    intervals = read(archive, symbols=[symbol] if symbol else [], start_ns=start_ns, end_ns=end_ns)
+    counted = _counted(intervals)
     hours = sorted({*covered, *(hour for hour, _ in counted)})
     if not hours:
         raise ArchiveError("plot gaps: the archive has no rows in that time")
@@ -101,22 +101,22 @@ def draw(
 
     :raises ArchiveError: the archive has no rows in that time
     """
-    found = calendar(archive, symbol, start_ns, end_ns)
-    total = sum(sum(counts) for counts in found.kinds.values())
-    whole, with_gaps = int((found.hours == WHOLE).sum()), int((found.hours > WHOLE).sum())
+    intervals = calendar(archive, symbol, start_ns, end_ns)
+    total = sum(sum(counts) for counts in intervals.kinds.values())
+    whole, with_gaps = int((intervals.hours == WHOLE).sum()), int((intervals.hours > WHOLE).sum())
     subtitle = f"{total:,} findings in {with_gaps} of {whole + with_gaps} hours with data; hours are UTC, by event time"
-    height = 2.5 + 0.30 * max(len(found.dates), 3)
+    height = 2.5 + 0.30 * max(len(intervals.dates), 3)
     title = f"{symbol}: gaps" if symbol else "Gaps, all symbols"
     name = f"gaps-{encode_symbol(symbol)}" if symbol else "gaps"
-    if not found.kinds:  # nothing to break down: the calendar takes the whole width
+    if not intervals.kinds:  # nothing to break down: the calendar takes the whole width
         with style.figure(1, height, title, subtitle) as (drawn, axis):
-            _hours(axis, found)
+            _hours(axis, intervals)
             return style.save(drawn, folder, name, svg)
     with style.figure(
         1, height, title, subtitle, ncols=2, sharey=True, gridspec_kw={"width_ratios": [2.6, 1]}
     ) as (drawn, (left, right)):
-        _hours(left, found)
-        _kinds(drawn, right, found)
+        _hours(left, intervals)
+        _kinds(drawn, right, intervals)
         return style.save(drawn, folder, name, svg)
 
 

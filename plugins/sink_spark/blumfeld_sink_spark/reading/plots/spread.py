@@ -47,25 +47,25 @@ def draw(
     """
     window = window_of(archive, BBO, symbol, start_ns, end_ns)
     width = max(1, -(-(window.end_ns - window.start_ns) // BINS))
-    found, median = _asked(archive, window, width)
-    if not len(found["bin"]):
+    bins, median = _asked(archive, window, width)
+    if not len(bins["bin"]):
         raise ArchiveError(f"plot spread: no quotes of {symbol} with both sides in that time")
-    at = ((window.start_ns + found["bin"] * width + width // 2) // 1000).astype("datetime64[us]")
-    quotes = int(found["quotes"].sum())
+    at = ((window.start_ns + bins["bin"] * width + width // 2) // 1000).astype("datetime64[us]")
+    quotes = int(bins["quotes"].sum())
     subtitle = f"{quotes:,} quotes of {window.venue}, {window.span}. Median spread {median:.3g} bps"
     with style.figure(
         2, 5.6, f"{symbol}: spread", subtitle, sharex=True, gridspec_kw={"height_ratios": [1, 1.25]}
     ) as (drawn, (top, below)):
-        _broken(top, at, found["bin"], found["mid"], style.INK, None)
+        _broken(top, at, bins["bin"], bins["mid"], style.INK, None)
         top.set_title("mid price")
         top.ticklabel_format(axis="y", useOffset=False, style="plain")
         label = f"{LOW:.0%} to {HIGH:.0%} of quotes"
         below.fill_between(
-            at, found["low"], found["high"], color=style.BLUE, alpha=0.22, linewidth=0, label=label
+            at, bins["low"], bins["high"], color=style.BLUE, alpha=0.22, linewidth=0, label=label
         )
-        _broken(below, at, found["bin"], found["middle"], style.BLUE, "median")
+        _broken(below, at, bins["bin"], bins["middle"], style.BLUE, "median")
         below.set_title("spread, basis points of the mid price")
-        _scale(below, found)
+        _scale(below, bins)
         style.legend(below, 2)
         style.time_axis(top, label=False)
         style.time_axis(below)
@@ -90,9 +90,9 @@ def _asked(archive: Committed, window: Window, width: int) -> tuple[dict[str, An
     """Returns the bins' columns, and the median spread of all quotes."""
     values = {"start": window.start_ns, "end": window.end_ns, "symbol": window.symbol, "venue": window.venue}
     with connect(archive) as connection:
-        found: dict[str, Any] = connection.execute(_QUERY, {**values, "width": width}).fetchnumpy()
+        bins: dict[str, Any] = connection.execute(_QUERY, {**values, "width": width}).fetchnumpy()
         ((median,),) = connection.execute(f"SELECT median(bps) {_QUOTES}", values).fetchall()
-    return found, median or 0.0
+    return bins, median or 0.0
 
 
 def _broken(axis: Any, at: Any, bins: Any, values: Any, colour: str, label: str | None) -> None:

@@ -40,16 +40,18 @@ class _Line(msgspec.Struct):
 
 def batches(records: Sequence[CommitRecord]) -> Batches:
     """Returns the batches that archived messages. Compactions' records have none and are left out."""
-    found = sorted((record for record in records if record.messages), key=lambda record: record.committed_ms)
+    batch_records = sorted(
+        (record for record in records if record.messages), key=lambda record: record.committed_ms
+    )
     columns = [
-        [record.committed_ms for record in found],
-        [max(record.seconds, 1e-3) for record in found],
-        [record.messages for record in found],
-        [record.bytes_in for record in found],
-        [sum(entry.bytes for entry in record.files) for record in found],
+        [record.committed_ms for record in batch_records],
+        [max(record.seconds, 1e-3) for record in batch_records],
+        [record.messages for record in batch_records],
+        [record.bytes_in for record in batch_records],
+        [sum(entry.bytes for entry in record.files) for record in batch_records],
     ]
     made = Batches(*(np.array(column, dtype=np.float64) for column in columns))
-    return _fewer(made) if len(found) > BATCHES_MAX else made
+    return _fewer(made) if len(batch_records) > BATCHES_MAX else made
 
 
 def _fewer(many: Batches) -> Batches:
@@ -66,11 +68,11 @@ def lags(root: Path) -> dict[str, list[tuple[int, int]]]:
 
     Lines that can't be read are left out: the file is for people, and its last line may be cut off.
     """
-    found: dict[str, list[tuple[int, int]]] = {}
+    points_by_topic: dict[str, list[tuple[int, int]]] = {}
     for line in _lines(root):
         for topic, partitions in line.lag.items():
-            found.setdefault(topic, []).append((line.at_ms, sum(partitions.values())))
-    return {topic: sorted(points) for topic, points in sorted(found.items())}
+            points_by_topic.setdefault(topic, []).append((line.at_ms, sum(partitions.values())))
+    return {topic: sorted(points) for topic, points in sorted(points_by_topic.items())}
 
 
 def _lines(root: Path) -> Iterator[_Line]:
@@ -127,9 +129,9 @@ def draw(archive: Committed, folder: Path, svg: bool) -> Path:
 
 def _draw_one(made: Batches, subtitle: str, folder: Path, svg: bool) -> Path:
     seconds = float(made.seconds[0])
-    told = f"{subtitle}, {seconds:,.1f} s: {made.messages[0] / seconds:,.0f} messages/s"
+    caption = f"{subtitle}, {seconds:,.1f} s: {made.messages[0] / seconds:,.0f} messages/s"
     rates = [column[0] / seconds / 1e6 for column in (made.bytes_in, made.bytes_out)]
-    with style.figure(1, 2.4, "Throughput", told) as (drawn, axis):
+    with style.figure(1, 2.4, "Throughput", caption) as (drawn, axis):
         bars = axis.barh(
             ["keys and values in", "files out"], rates, color=[style.BLUE, style.ORANGE], height=0.6
         )

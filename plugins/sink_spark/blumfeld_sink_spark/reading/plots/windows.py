@@ -59,7 +59,7 @@ def window_of(
     first, last = min(entry.ts_min for entry in entries), max(entry.ts_max for entry in entries)
     with archive.open_file(entries[0]) as source:
         venues = opened(source).read(columns=["venue"])["venue"]
-    venue = max(pc.value_counts(venues).to_pylist(), key=lambda found: found["counts"])["values"]
+    venue = max(pc.value_counts(venues).to_pylist(), key=lambda venue_count: venue_count["counts"])["values"]
     return Window(
         venue,
         symbol,

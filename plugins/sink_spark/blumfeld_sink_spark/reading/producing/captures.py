@@ -92,9 +92,9 @@ def stream_of(value: bytes) -> str:
     at_the_end = _AT_THE_END.search(value[-_TAIL_BYTES:])
     if at_the_end:
         return (at_the_end[1] or at_the_end[3]).decode("utf-8", "replace")
-    found = _STREAM.search(head) or _KIND.search(head)
-    if found:
-        return found[1].decode("utf-8", "replace")
+    match = _STREAM.search(head) or _KIND.search(head)
+    if match:
+        return match[1].decode("utf-8", "replace")
     return SNAPSHOT if b'"bids"' in head else "other"
 
 
@@ -107,9 +107,9 @@ def symbol_of(message: CapturedMessage) -> bytes | None:
     at_the_end = _AT_THE_END.search(message.value[-_TAIL_BYTES:])
     if at_the_end:
         return at_the_end[2] or at_the_end[4].upper()
-    found = _SYMBOL.search(message.value, 0, _HEAD_BYTES)
-    if found:
-        return found[1]
+    match = _SYMBOL.search(message.value, 0, _HEAD_BYTES)
+    if match:
+        return match[1]
     stream = _STREAM.search(message.value, 0, _HEAD_BYTES)
     if stream and b"@" in stream[1]:
         return stream[1].split(b"@")[0].upper()

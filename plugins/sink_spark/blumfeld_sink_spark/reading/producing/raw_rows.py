@@ -80,11 +80,11 @@ class RawTopic:
         topic = topic or topics[0]
         if topic not in topics:
             raise ArchiveError(f"the raw table has nothing of {topic}; it has {', '.join(topics)}")
-        found = cls(archive, topic, {}, {})
+        rows = cls(archive, topic, {}, {})
         for entry in entries:
             if entry.topic == topic:
-                found._add(entry)
-        return found
+                rows._add(entry)
+        return rows
 
     def _add(self, entry: FileEntry) -> None:
         with self.archive.open_file(entry) as source:

@@ -97,9 +97,9 @@ def _check_dense(source: RawTopic) -> None:
     holes = source.holes()
     if not holes:
         return
-    told = "; ".join(map(str, holes[:HOLES_TOLD])) + ("; …" if len(holes) > HOLES_TOLD else "")
+    holes_text = "; ".join(map(str, holes[:HOLES_TOLD])) + ("; …" if len(holes) > HOLES_TOLD else "")
     raise ArchiveError(
-        f"the archive has holes, so offsets of {source.topic} would differ ({told}); "
+        f"the archive has holes, so offsets of {source.topic} would differ ({holes_text}); "
         "--renumber replays what there is with new offsets"
     )
 

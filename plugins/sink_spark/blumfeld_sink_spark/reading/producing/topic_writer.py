@@ -86,14 +86,14 @@ class Topic:
         count = self.partitions()
         spec, lib = self._lib.admin.OffsetSpec, self._lib
         places = [lib.TopicPartition(self.name, partition) for partition in range(count)]
-        found = []
+        ends = []
         for which in (spec.earliest(), spec.latest()):
-            asked = self._admin.list_offsets(dict.fromkeys(places, which), request_timeout=self._answer_s)
+            futures = self._admin.list_offsets(dict.fromkeys(places, which), request_timeout=self._answer_s)
             try:
-                found.append({place.partition: future.result().offset for place, future in asked.items()})
+                ends.append({place.partition: future.result().offset for place, future in futures.items()})
             except lib.KafkaException as error:
                 raise ArchiveError(f"topic {self.name}: {error.args[0].str()}") from error
-        return {partition: (found[0][partition], found[1][partition]) for partition in range(count)}
+        return {partition: (ends[0][partition], ends[1][partition]) for partition in range(count)}
 
     def writer(self, compression: str = "none", pace: Pace | None = None) -> TopicWriter:
         """Returns a producer for the topic."""

@@ -89,8 +89,8 @@ def archive(
         apply.decoders_for(topic, settings)
     choice = choose(settings, mode)
     tell(Notice(text=f"reader {choice.reader}: {choice.why}"))
-    if told := forgone(settings):
-        tell(Notice(text=told))
+    if text := forgone(settings):
+        tell(Notice(text=text))
     store = open_store(settings.root)
     topics = Topics(settings)
     tell(Step(text=f"asking {settings.bootstrap} for its topics, for {START_PATIENCE_S:g} s at most"))
@@ -146,8 +146,8 @@ class _Run:
             self.tell(Notice(text="nothing is new behind what is archived: ended without Spark"))
             return self.totals
         if self.given is None:
-            asked = "" if is_local(self.settings.master) else f", then asking {self.settings.master}"
-            self.tell(Step(text=f"starting Spark {pyspark.__version__}, its JVM first{asked}"))
+            cluster_note = "" if is_local(self.settings.master) else f", then asking {self.settings.master}"
+            self.tell(Step(text=f"starting Spark {pyspark.__version__}, its JVM first{cluster_note}"))
         self._session = self.given or open_session(self.settings, self.choice.jars)
         self.lease.renew()  # Spark's start may take a good part of the lease on a busy machine
         try:

@@ -120,10 +120,10 @@ def _known(settings: ArchiveSettings, identity: Identity, checkpoint: Checkpoint
         ("root", identity.root, full_root(settings.root)),
         ("topic_pattern", identity.topic_pattern, settings.topic_pattern),
     ]
-    for key, there, asked in wanted:
-        if there != asked:
+    for key, there, setting in wanted:
+        if there != setting:
             raise ArchiveError(
-                f"{checkpoint.path} is the checkpoint of an archive with {key} = {there!r}, not {asked!r}; "
+                f"{checkpoint.path} is the checkpoint of an archive with {key} = {there!r}, not {setting!r}; "
                 "set archive.checkpoint to another folder, or archive.name to another name"
             )
     gone = sorted(set(identity.topics) - set(settings.topics))
@@ -167,16 +167,16 @@ def behind(starting: Offsets, covered: Covered, earliest: Offsets, tell: Tell) -
     Partitions that the archive doesn't have yet begin at their earliest offset, whatever ``starting`` says: records
     may have come since the lost checkpoint.
     """
-    found = {place: covered[place][-1][1] if place in covered else earliest[place] for place in starting}
+    starts = {place: covered[place][-1][1] if place in covered else earliest[place] for place in starting}
     tell(
         Notice(
             text="no checkpoint, but the ledger has these topics: going on at its end, "
             + ", ".join(
-                f"{topic}-{partition} at {found[topic, partition]}" for topic, partition in sorted(found)
+                f"{topic}-{partition} at {starts[topic, partition]}" for topic, partition in sorted(starts)
             )
         )
     )
-    return found
+    return starts
 
 
 def uncovered(starting: Offsets, ending: Offsets, covered: Covered, tell: Tell) -> tuple[Offsets, Offsets]:
@@ -188,10 +188,10 @@ def uncovered(starting: Offsets, ending: Offsets, covered: Covered, tell: Tell) 
     for place, spans in sorted(covered.items()):
         holes = _holes(OffsetRange(*place, first[place], last[place]), spans)
         if len(holes) > 1:
-            told = ", ".join(f"{start}..{end}" for start, end in holes)
+            holes_text = ", ".join(f"{start}..{end}" for start, end in holes)
             raise LedgerConflictError(
                 f"{place[0]}-{place[1]}: parts of {first[place]}..{last[place]} are archived, and the missing offsets "
-                f"have several pieces ({told}): run a backfill for each, with its own --from and --to"
+                f"have several pieces ({holes_text}): run a backfill for each, with its own --from and --to"
             )
         left = holes[0] if holes else (last[place], last[place])
         if left != (first[place], last[place]):

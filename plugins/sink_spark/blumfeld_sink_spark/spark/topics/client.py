@@ -38,7 +38,7 @@ def client_config(settings: ArchiveSettings) -> dict[str, Any]:
     config: dict[str, Any] = {"bootstrap.servers": settings.bootstrap, "log_level": 0}
     for key, value in settings.kafka.items():
         if key == "sasl.jaas.config":
-            config.update({f"sasl.{name}": found for name, found in _JAAS.findall(value)})
+            config.update({f"sasl.{name}": text for name, text in _JAAS.findall(value)})
         elif key not in JAVA_ONLY:
             config[key] = value
     return config
@@ -96,9 +96,9 @@ class Topics:
 
     def at_time(self, places: Sequence[Place], timestamp_ms: int) -> Offsets:
         """Returns the first offset with a record of this time or later; a partition's end where there is none."""
-        found = self._offsets(dict.fromkeys(places, timestamp_ms))
-        late = [place for place, offset in found.items() if offset < 0]
-        return {**found, **(self.latest(late) if late else {})}
+        offsets = self._offsets(dict.fromkeys(places, timestamp_ms))
+        late = [place for place, offset in offsets.items() if offset < 0]
+        return {**offsets, **(self.latest(late) if late else {})}
 
     def state(self) -> TopicState:
         """Returns both ends of all partitions."""
@@ -117,9 +117,9 @@ class Topics:
             return self.earliest(places) if position.kind == "earliest" else self.latest(places)
         if set(position.offsets) != set(places):
             wrong = sorted(set(position.offsets) ^ set(places))
-            told = ", ".join(f"{topic}-{partition}" for topic, partition in wrong)
+            names = ", ".join(f"{topic}-{partition}" for topic, partition in wrong)
             raise SettingsError(
-                f"archive.starting: offsets must name every partition of the topics once; missing or unknown: {told}"
+                f"archive.starting: offsets must name every partition of the topics once; missing or unknown: {names}"
             )
         return self._given(position.offsets)
 
@@ -145,14 +145,14 @@ class Topics:
                 isolation_level=isolation,
                 request_timeout=left,
             )
-            found = {
+            offsets = {
                 (place.topic, place.partition): future.result().offset for place, future in futures.items()
             }
-            unanswered = [place for place, offset in found.items() if offset == OFFSET_INVALID]
+            unanswered = [place for place, offset in offsets.items() if offset == OFFSET_INVALID]
             if unanswered:  # librdkafka gives this offset instead of an error when it loses the connection
-                told = ", ".join(f"{topic}-{partition}" for topic, partition in unanswered)
-                raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"no answer for {told}"))
-            return found
+                places_text = ", ".join(f"{topic}-{partition}" for topic, partition in unanswered)
+                raise KafkaException(KafkaError(KafkaError._TRANSPORT, f"no answer for {places_text}"))
+            return offsets
 
         return dict(sorted(self._patiently(ask).items()))
 

@@ -133,11 +133,11 @@ def vanished(earliest: Mapping[Place, int], latest: Mapping[Place, int]) -> list
 
 def merged(ranges_: Iterable[OffsetRange]) -> dict[Place, list[tuple[int, int]]]:
     """Returns the ranges by partition as (start, end), sorted, with neighbours and overlaps joined."""
-    found: dict[Place, list[tuple[int, int]]] = {}
+    spans_by_place: dict[Place, list[tuple[int, int]]] = {}
     for each in sorted(ranges_):
-        spans = found.setdefault((each.topic, each.partition), [])
+        spans = spans_by_place.setdefault((each.topic, each.partition), [])
         if spans and spans[-1][1] >= each.start:
             spans[-1] = (spans[-1][0], max(spans[-1][1], each.end))
         else:
             spans.append((each.start, each.end))
-    return found
+    return spans_by_place
