@@ -83,8 +83,14 @@ def print_list() -> None:
     table.add_column("takes", no_wrap=True)
     table.add_column("needs")
     for group in (CLIENTS_AND_FAULTS, ARCHIVES, BENCHES):
-        for one in group:
-            table.add_row(one.name, one.sentence, one.duration, one.needs, end_section=one is group[-1])
+        for campaign in group:
+            table.add_row(
+                campaign.name,
+                campaign.sentence,
+                campaign.duration,
+                campaign.needs,
+                end_section=campaign is group[-1],
+            )
     Console(width=None if sys.stdout.isatty() else WIDTH).print(table)
 
 

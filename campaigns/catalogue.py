@@ -233,5 +233,5 @@ assignment | 3 min
 """)
 """Measurements that no verb of ``blumfeld bench`` makes alone."""
 
-CAMPAIGNS = {one.name: one for one in (*CLIENTS_AND_FAULTS, *ARCHIVES, *BENCHES)}
+CAMPAIGNS = {campaign.name: campaign for campaign in (*CLIENTS_AND_FAULTS, *ARCHIVES, *BENCHES)}
 """All campaigns by name, in the order of the list."""

@@ -42,7 +42,7 @@ def _interpreter(run: Run) -> list[str]:
 def _arguments(run: Run, options: Sequence[str], references: References) -> list[str]:
     named = {option.partition("=")[0] for option in options if option.startswith("-")}
     fixed = _without(run.fixed, named)
-    arguments = [_filled(one, references) for one in fixed]
+    arguments = [_filled(argument, references) for argument in fixed]
     for option, name in run.references:
         if option not in named:
             arguments += [part for path in references[name] for part in (option, path)]
@@ -68,13 +68,13 @@ def _without(fixed: Sequence[str], named: set[str]) -> list[str]:
 
 def _pairs(defaults: Sequence[str]) -> list[tuple[str, str | None]]:
     """Each option with its value, or with none."""
-    found: list[tuple[str, str | None]] = []
+    pairs: list[tuple[str, str | None]] = []
     for word in defaults:
         if word.startswith("--"):
-            found.append((word, None))
+            pairs.append((word, None))
         else:
-            found[-1] = (found[-1][0], word)
-    return found
+            pairs[-1] = (pairs[-1][0], word)
+    return pairs
 
 
 def _filled(text: str, references: References) -> str:

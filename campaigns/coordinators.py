@@ -25,10 +25,10 @@ def coordinator_address(bootstrap: str, key: str, key_type: int = 0) -> tuple[in
     said = "no broker answers"
     for address in bootstrap.split(","):
         with contextlib.suppress(OSError, ConnectionEnded), RawConnection(address, TIMEOUT_S) as connection:
-            found = connection.ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse)
-            if not found.error_code:
-                return found.node_id, f"{found.host}:{found.port}"
-            said = ErrorCode(found.error_code).name
+            coordinator = connection.ask(request, FIND_COORDINATOR_VERSION, FindCoordinatorResponse)
+            if not coordinator.error_code:
+                return coordinator.node_id, f"{coordinator.host}:{coordinator.port}"
+            said = ErrorCode(coordinator.error_code).name
     raise NoAnswerError(f"{key} has no coordinator: {said}")
 
 

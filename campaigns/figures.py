@@ -56,10 +56,10 @@ def ratio(ours: Sequence[float], theirs: Sequence[float]) -> tuple[float, tuple[
 
     With too few rounds for an interval it holds everything.
     """
-    found = paired(ours, theirs)
-    if found is None:
+    comparison = paired(ours, theirs)
+    if comparison is None:
         return statistics.median(theirs) / statistics.median(ours), (0.0, float("inf"))
-    return found.ratio, found.interval()
+    return comparison.ratio, comparison.interval()
 
 
 def save(path: Path | None, value: object) -> None:

@@ -36,6 +36,6 @@ def default_folder() -> Path:
 
 def find_references(folder: Path) -> dict[str, tuple[str, ...]]:
     """Return the paths of each reference by its name; an absent one has none."""
-    found = {name: tuple(str(path) for path in sorted(folder.glob(place))) for name, place in PLACES.items()}
+    paths = {name: tuple(str(path) for path in sorted(folder.glob(place))) for name, place in PLACES.items()}
     peer = os.environ.get(PEER_VARIABLE)
-    return {**found, "peer": (peer,)} if peer else found
+    return {**paths, "peer": (peer,)} if peer else paths

@@ -54,8 +54,8 @@ async def run_one(line: Sequence[str], deadline: float) -> int:
 
 
 async def _pass_on(signals: AsyncIterator[signal.Signals], process: Process) -> None:
-    async for one in signals:
-        if one == signal.SIGTERM:
+    async for signal_number in signals:
+        if signal_number == signal.SIGTERM:
             process.terminate()
 
 

@@ -209,9 +209,9 @@ def workloads() -> None:
     table.add_column("name", no_wrap=True, style="bold")
     table.add_column("what it is")
     for name, text in shipped().items():
-        found = parse_workload(text, name)
-        steps = "; ".join(step.name for step in found.steps)
-        table.add_row(name, Text.assemble(found.description, "\n", (f"steps: {steps}", "dim")))
+        workload = parse_workload(text, name)
+        steps = "; ".join(step.name for step in workload.steps)
+        table.add_row(name, Text.assemble(workload.description, "\n", (f"steps: {steps}", "dim")))
     Console().print(table)
 
 

@@ -85,11 +85,11 @@ class Lines(Watcher):
     def measured(self, measured: Measured) -> None:
         """Print the figures of a step, and the time that is left."""
         super().measured(measured)
-        one = self.rounds[measured.step, measured.variant][-1]
+        latest_round = self.rounds[measured.step, measured.variant][-1]
         figures = (
             f"{measure.title} {figure_text(value)} {measure.unit}".rstrip()
             for measure in SHOWN[1:]
-            if (value := measure.of(one)) is not None
+            if (value := measure.of(latest_round)) is not None
         )
         rate = f"{measured.records_per_s:,.0f} records/s"
         where = f"round {measured.round + 1}, {measured.variant}, {measured.step}"
@@ -114,7 +114,7 @@ class View(Watcher):
         parts: list[RenderableType] = [self._head(self.plan), self._now(), self._table(self.plan)]
         if self.verdicts:
             parts.append(Text("so far (it decides nothing yet)", style="dim"))
-            parts += [Text(f"  {one}") for one in self._sentences()]
+            parts += [Text(f"  {sentence}") for sentence in self._sentences()]
         parts += [Text(f"not measured: {line}", style="red") for line in self.failures[-3:]]
         parts += [Text(f"{name} is left out: {why}", style="red") for name, why in sorted(self.skips.items())]
         return Group(*parts)
@@ -160,15 +160,18 @@ class View(Watcher):
         rows = [pair for pair in pairs if pair in self.rounds][-ROWS_SHOWN:]
         if not rows:
             return Text()
-        shown = [one for one in SHOWN if any(self.median(*row, one) is not None for row in rows)]
+        shown = [measure for measure in SHOWN if any(self.median(*row, measure) is not None for row in rows)]
         table = Table(box=None, pad_edge=False, header_style="dim", padding=(0, 2, 0, 0))
         table.add_column("step")
         table.add_column("variant")
-        for title in ("rounds", *(f"{one.title} {one.unit if one is not RATE else ''}" for one in shown)):
+        for title in (
+            "rounds",
+            *(f"{measure.title} {measure.unit if measure is not RATE else ''}" for measure in shown),
+        ):
             table.add_column(title.strip(), justify="right")
         last = ""
         for step, variant in rows:
-            figures = (_figure(self.median(step, variant, one)) for one in shown)
+            figures = (_figure(self.median(step, variant, measure)) for measure in shown)
             done = str(len(self.rounds[step, variant]))
             table.add_row(Text(step if step != last else ""), Text(variant), done, *figures)
             last = step
@@ -176,9 +179,9 @@ class View(Watcher):
 
     def _sentences(self) -> Iterator[str]:
         several = self.plan is not None and len(self.plan.workload.steps) > 1
-        ordered = sorted(self.verdicts, key=lambda one: not one.different)[:VERDICTS_SHOWN]
-        for one in ordered:
-            yield f"{one.step}: {one.sentence}" if several else one.sentence
+        ordered = sorted(self.verdicts, key=lambda entry: not entry.different)[:VERDICTS_SHOWN]
+        for verdict in ordered:
+            yield f"{verdict.step}: {verdict.sentence}" if several else verdict.sentence
 
 
 def _figure(value: float | None) -> str:

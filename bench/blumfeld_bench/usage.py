@@ -52,20 +52,20 @@ def tree(leader: int) -> list[int]:
     This finds the server behind a start script that forks, and a server that makes a session of its own.
     """
     parents: dict[int, int] = {}
-    found = {leader}
+    tree_pids = {leader}
     for entry in _PROC.iterdir():
         if entry.name.isdigit():
             with contextlib.suppress(OSError, IndexError, ValueError):
                 fields = (entry / "stat").read_text().rpartition(")")[2].split()
                 parents[int(entry.name)] = int(fields[1])
                 if int(fields[3]) == leader:
-                    found.add(int(entry.name))
+                    tree_pids.add(int(entry.name))
     grew = True
     while grew:
-        more = {pid for pid, parent in parents.items() if parent in found} - found
-        found |= more
+        more = {pid for pid, parent in parents.items() if parent in tree_pids} - tree_pids
+        tree_pids |= more
         grew = bool(more)
-    return sorted(found)
+    return sorted(tree_pids)
 
 
 def reset_peak(pids: Sequence[int]) -> None:
@@ -77,12 +77,17 @@ def reset_peak(pids: Sequence[int]) -> None:
 
 def totals(pids: Sequence[int]) -> Totals:
     """Return the sum over these processes; one that has ended counts for nothing."""
-    return summed([one for one in map(_totals_of, pids) if one is not None])
+    return summed([process_totals for process_totals in map(_totals_of, pids) if process_totals is not None])
 
 
 def summed(found: Sequence[Totals]) -> Totals:
     """Return the sum of several totals."""
-    return Totals(**{name: sum(getattr(one, name) for one in found) for name in Totals.__struct_fields__})
+    return Totals(
+        **{
+            name: sum(getattr(process_totals, name) for process_totals in found)
+            for name in Totals.__struct_fields__
+        }
+    )
 
 
 def used(before: Totals, after: Totals) -> Usage:
@@ -136,10 +141,10 @@ def _cpu_clock(pid: int) -> int:
 
 
 def _fields(path: Path) -> dict[str, int]:
-    found = {}
+    field_values = {}
     for line in path.read_text().splitlines():
         name, _, value = line.partition(":")
         words = value.split()
         if words and words[0].isdigit():
-            found[name] = int(words[0])
-    return found
+            field_values[name] = int(words[0])
+    return field_values

@@ -87,8 +87,8 @@ def damaged_requests(target: Target, seed: int = 1, requests: int = REQUESTS) ->
     topic = f"{target.tag}-damaged"
     if target.metadata(topic) != "NONE":
         target.make_topic(topic)
-    asked = ApiVersionsRequest(client_software_name="bad", client_software_version="1")
-    listed = target.ask(asked, 3, ApiVersionsResponse).api_keys
+    versions_request = ApiVersionsRequest(client_software_name="bad", client_software_version="1")
+    listed = target.ask(versions_request, 3, ApiVersionsResponse).api_keys
     apis = [api for api in listed if api.api_key != UNREGISTER_BROKER]
     mutator = Mutator(seed, (topic, "no-such-topic", "", "range", "consumer", f"{target.tag}-group"))
     connection: RawConnection | None = None

@@ -67,8 +67,10 @@ class Target:
     def metadata(self, topic: str, create: bool = False) -> str:
         """The error of a topic in Metadata, or that of its partition."""
         request = MetadataRequest(topics=[MetadataRequestTopic(name=topic)], allow_auto_topic_creation=create)
-        (found,) = self.ask(request, 9, MetadataResponse).topics
-        return name_of(found.error_code or max((p.error_code for p in found.partitions), default=0))
+        (topic_metadata,) = self.ask(request, 9, MetadataResponse).topics
+        return name_of(
+            topic_metadata.error_code or max((p.error_code for p in topic_metadata.partitions), default=0)
+        )
 
     def produce(
         self,
@@ -117,19 +119,19 @@ class Target:
             if answer.base_offset != len(self._acknowledged):
                 return f"produce: offset {answer.base_offset}, not {len(self._acknowledged)}"
             self._acknowledged.append(value)
-            found = self.values(answer.base_offset)
+            values = self.values(answer.base_offset)
         except (OSError, ConnectionEnded) as error:
             return f"{type(error).__name__}: {error}"
-        return "" if found == [value] else f"fetch: {found!r}"
+        return "" if values == [value] else f"fetch: {values!r}"
 
     def lost(self) -> str:
         """Read all acknowledged records: empty if they are there, once and in order."""
-        found: list[bytes] = []
-        while more := self.values(len(found)):
-            found += more
-        if found == self._acknowledged:
+        values: list[bytes] = []
+        while more := self.values(len(values)):
+            values += more
+        if values == self._acknowledged:
             return ""
-        return f"{len(self._acknowledged)} acknowledged, {len(found)} read, or others"
+        return f"{len(self._acknowledged)} acknowledged, {len(values)} read, or others"
 
     @property
     def acknowledged(self) -> int:

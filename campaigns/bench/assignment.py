@@ -183,17 +183,17 @@ def main(arguments: Sequence[str] | None = None) -> None:
         action="store_true",
         help="without the broker's checkpoint of all partitions every 5 s, which has stalls of its own",
     )
-    asked = parser.parse_args(arguments)
-    if not 0 <= asked.change < asked.members:
+    options = parser.parse_args(arguments)
+    if not 0 <= options.change < options.members:
         parser.error("there must be members left")
     with tempfile.TemporaryDirectory(prefix="blumfeld-assignment-") as folder:
-        settings = _settings(asked.interval, asked.no_checkpoint)
+        settings = _settings(options.interval, options.no_checkpoint)
         server = start(this_build(settings), Path(folder) / "server")
         try:
-            phases = _run(server, asked, make_console())
+            phases = _run(server, options, make_console())
         finally:
             server.stop()
-    figures.save(asked.out, phases)
+    figures.save(options.out, phases)
 
 
 def _settings(interval_ms: int, no_checkpoint: bool) -> list[str]:

@@ -86,28 +86,28 @@ def main() -> None:
     parser.add_argument("--connections", default="1,16,128,500")
     parser.add_argument("--seconds", type=float, default=3.0)
     parser.add_argument("--no-big", action="store_true", help="leave out the 1 MB requests")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     console = make_console()
     try:
-        rivals = [Rival(spec) for spec in parse_variants(asked.variant) or (this_build(),)]
+        rivals = [Rival(spec) for spec in parse_variants(options.variant) or (this_build(),)]
     except VariantError as error:
         sys.exit(f"campaigns closed-loop: {error}")
-    rivals += [Rival(floor(script.resolve()), bare=True) for script in asked.floor]
+    rivals += [Rival(floor(script.resolve()), bare=True) for script in options.floor]
     rivals += [
-        Rival(floor(script.resolve()), bare=True, large_requests=False) for script in asked.small_floor
+        Rival(floor(script.resolve()), bare=True, large_requests=False) for script in options.small_floor
     ]
-    if asked.peer:
-        rivals.append(Rival(kafka(asked.peer.resolve())))
-    loads = [Load(int(count), SMALL_BYTES) for count in asked.connections.split(",")]
-    if not asked.no_big:
+    if options.peer:
+        rivals.append(Rival(kafka(options.peer.resolve())))
+    loads = [Load(int(count), SMALL_BYTES) for count in options.connections.split(",")]
+    if not options.no_big:
         loads.append(Load(BIG_CONNECTIONS, BIG_BYTES))
     with tempfile.TemporaryDirectory(prefix="blumfeld-bench-") as folder:
-        loadgen = _compile(asked.loadgen.resolve(), Path(folder))
-        samples = _measure(console, rivals, loads, loadgen, Path(folder), asked.rounds, asked.seconds)
-    console.print(_table(samples, asked.rounds, asked.seconds))
+        loadgen = _compile(options.loadgen.resolve(), Path(folder))
+        samples = _measure(console, rivals, loads, loadgen, Path(folder), options.rounds, options.seconds)
+    console.print(_table(samples, options.rounds, options.seconds))
     for rival in rivals:
         console.print(f"[dim]{rival.spec.label}: {rival.spec.variant.durability}[/dim]")
-    figures.save(asked.out, samples)
+    figures.save(options.out, samples)
 
 
 def _compile(source: Path, folder: Path) -> Path:
@@ -167,10 +167,10 @@ def _load(loadgen: Path, server: Server, load: Load, seconds: float) -> Sample:
     command = [str(loadgen), str(server.port), str(load.connections), str(load.size_bytes), str(seconds)]
     cpu_s = server.totals().cpu_s
     done = subprocess.run(command, capture_output=True, text=True, timeout=seconds + 60, check=False)
-    found = LINE.search(done.stdout)
-    if found is None:
+    match = LINE.search(done.stdout)
+    if match is None:
         raise RuntimeError(f"{server.name}, {load}: {done.stdout}{done.stderr}")
-    rate, megabytes, p50, p99, p999 = (float(value) for value in found.groups())
+    rate, megabytes, p50, p99, p999 = (float(value) for value in match.groups())
     cpu_us = (server.totals().cpu_s - cpu_s) * 1e6 / max(1.0, rate * seconds)
     return Sample(server.name, load, rate, megabytes, p50, p99, p999, cpu_us)
 
@@ -181,10 +181,10 @@ def _table(samples: Sequence[Sample], rounds: int, seconds: float) -> Table:
     )
     columns = ("requests/s", "of the first", "MB/s", "p50 µs", "p99 µs", "p99.9 µs", "CPU µs")
     table = figures.table(title, ("load", "server"), columns)
-    for load in dict.fromkeys(one.load for one in samples):
+    for load in dict.fromkeys(sample.load for sample in samples):
         first = 0.0
-        for name in dict.fromkeys(one.server for one in samples):
-            series = [one for one in samples if (one.server, one.load) == (name, load)]
+        for name in dict.fromkeys(sample.server for sample in samples):
+            series = [sample for sample in samples if (sample.server, sample.load) == (name, load)]
             if not series:
                 continue
             rate = figures.median(series, "requests_per_s")

@@ -47,11 +47,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.add_argument(
         "--workloads", default=",".join(shipped()), help="by comma; all that ship by default"
     )
-    asked, bench_options = options.parse_known_args(arguments)
-    asked.results.mkdir(parents=True, exist_ok=True)
-    for workload in asked.workloads.split(","):
-        out = asked.results / f"{workload}.json"
-        given = variants(asked.peer.resolve(), load_workload(workload).topic.replication_factor)
+    choices, bench_options = options.parse_known_args(arguments)
+    choices.results.mkdir(parents=True, exist_ok=True)
+    for workload in choices.workloads.split(","):
+        out = choices.results / f"{workload}.json"
+        given = variants(choices.peer.resolve(), load_workload(workload).topic.replication_factor)
         command = [*BENCH, *given, "--workload", workload, "--out", str(out), *bench_options]
         status = subprocess.call(command)
         if status:

@@ -284,15 +284,15 @@ def table_of(measures: list[Measure]) -> Table:
     """Returns the rows to print."""
     columns = ("longest turn, ms", "turns", "CPU, ms", "outcome")
     table = figures.table("decisions of a controller", ("partitions", "topics", "work"), columns)
-    for one in measures:
+    for sample in measures:
         table.add_row(
-            f"{one.partitions:,}",
-            f"{one.topics:,}",
-            one.work,
-            f"{one.longest_ms:.1f}",
-            f"{one.turns:,}",
-            f"{one.total_ms:,.0f}",
-            one.outcome[:60] or "done",
+            f"{sample.partitions:,}",
+            f"{sample.topics:,}",
+            sample.work,
+            f"{sample.longest_ms:.1f}",
+            f"{sample.turns:,}",
+            f"{sample.total_ms:,.0f}",
+            sample.outcome[:60] or "done",
         )
     return table
 

@@ -211,20 +211,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--workload", default="ticks")
     parser.add_argument("--step", default="5,000/s")
     parser.set_defaults(out=Path("bench-fairness.json"))
-    asked = parser.parse_args(arguments)
-    if not asked.peer:
+    options = parser.parse_args(arguments)
+    if not options.peer:
         parser.error("--peer: the script that starts Kafka and runs its tools")
     if not may_go_first():
         sys.exit(NOT_FIRST)
-    workload = load_workload(asked.workload)
-    peer = asked.peer.resolve()
+    workload = load_workload(options.workload)
+    peer = options.peer.resolve()
     texts = ["default --label blumfeld"]
     texts += [
         kafka_text(peer, label=f"Kafka {version}", version=version, warm_up_s=KAFKA_WARM_UP_S)
-        for version in asked.versions.split(",")
+        for version in options.versions.split(",")
     ]
-    step = next(step for step in workload.steps if step.name == asked.step)
-    plan = Plan(parse_variants(texts), workload, step, peer, asked.rounds)
+    step = next(step for step in workload.steps if step.name == options.step)
+    plan = Plan(parse_variants(texts), workload, step, peer, options.rounds)
     console = make_console(WIDTH)
     samples: list[Sample] = []
     try:
@@ -239,9 +239,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         fairness = Fairness(
             machine=this_machine(), workload=workload.name, step=step.name, samples=tuple(samples)
         )
-        figures.save(asked.out, fairness)
+        figures.save(options.out, fairness)
     console.print(table_of(fairness))
-    console.print(f"samples: {asked.out}")
+    console.print(f"samples: {options.out}")
 
 
 if __name__ == "__main__":

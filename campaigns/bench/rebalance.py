@@ -18,10 +18,10 @@ WARM_UP_S = 10
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure, then draw the report; return the status of the first command that fails."""
-    asked, bench_options = parser("rebalance", __doc__).parse_known_args(arguments)
-    asked.results.mkdir(parents=True, exist_ok=True)
-    out = asked.results / "rebalance.json"
-    theirs = kafka_text(asked.peer.resolve(), "{settings}", warm_up_s=WARM_UP_S)
+    options, bench_options = parser("rebalance", __doc__).parse_known_args(arguments)
+    options.results.mkdir(parents=True, exist_ok=True)
+    out = options.results / "rebalance.json"
+    theirs = kafka_text(options.peer.resolve(), "{settings}", warm_up_s=WARM_UP_S)
     measure = [*BENCH, "rebalance", theirs, "default --label blumfeld", "--out", str(out), *bench_options]
     draw = [*BENCH, "report", str(out), "--out", str(out.with_suffix(""))]
     return subprocess.call(measure) or subprocess.call(draw)

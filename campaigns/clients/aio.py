@@ -94,7 +94,8 @@ class AioKafka(Client):
                 for turn in turns:
                     await producer.begin_transaction()
                     sent = [
-                        await producer.send(topic, one.value, one.key, one.partition) for one in turn.samples
+                        await producer.send(topic, sample.value, sample.key, sample.partition)
+                        for sample in turn.samples
                     ]
                     await asyncio.gather(*sent)
                     if turn.group:
@@ -176,18 +177,18 @@ class AioKafka(Client):
         """By the admin client."""
         resource = self._topic_resource(topic)
         (answered,) = self._with_admin(lambda admin: admin.describe_configs([resource]))
-        (found,) = answered.resources
-        if found[0]:
-            raise CheckFailed(f"error {found[0]}: {found[1]}")
-        return {entry[0]: entry[1] for entry in found[4]}
+        (resource_config,) = answered.resources
+        if resource_config[0]:
+            raise CheckFailed(f"error {resource_config[0]}: {resource_config[1]}")
+        return {entry[0]: entry[1] for entry in resource_config[4]}
 
     def set_topic_config(self, topic: str, key: str, value: str) -> None:
         """By alter_configs, which sets a topic's whole configuration."""
         resource = self._topic_resource(topic, {key: value})
         (answered,) = self._with_admin(lambda admin: admin.alter_configs([resource]))
-        (found,) = answered.resources
-        if found[0]:
-            raise CheckFailed(f"error {found[0]}: {found[1]}")
+        (resource_config,) = answered.resources
+        if resource_config[0]:
+            raise CheckFailed(f"error {resource_config[0]}: {resource_config[1]}")
 
     def group_ids(self) -> list[str]:
         """By the admin client."""

@@ -25,5 +25,5 @@ def client_class(name: str) -> type[Client]:
     :raises KeyError: there is none
     """
     module, attribute = CLIENTS[name]
-    found: type[Client] = getattr(import_module(f"campaigns.clients.{module}"), attribute)
-    return found
+    loaded_class: type[Client] = getattr(import_module(f"campaigns.clients.{module}"), attribute)
+    return loaded_class

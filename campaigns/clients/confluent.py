@@ -43,9 +43,9 @@ class ConfluentKafka(Client):
 
     def cluster(self) -> ClusterView:
         """By list_topics."""
-        found = self._admin().list_topics(timeout=WAIT_S)
-        brokers = [(b.id, b.host, b.port) for b in found.brokers.values()]
-        return ClusterView(brokers, {name: len(t.partitions) for name, t in found.topics.items()})
+        metadata = self._admin().list_topics(timeout=WAIT_S)
+        brokers = [(b.id, b.host, b.port) for b in metadata.brokers.values()]
+        return ClusterView(brokers, {name: len(t.partitions) for name, t in metadata.topics.items()})
 
     def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """Every delivery report must be good."""
@@ -151,13 +151,13 @@ class ConfluentKafka(Client):
         # In no group: librdkafka 2.16 can hang for ever, in its assignment callback, if it is closed while it joins.
         consumer = self._consumer(None, f"{topic}-offsets")
         partitions = list(consumer.list_topics(topic, WAIT_S).topics[topic].partitions)
-        found = {}
+        offsets = {}
         for n in partitions:
             low, high = consumer.get_watermark_offsets(TopicPartition(topic, n), WAIT_S, cached=False)
             (by_time,) = consumer.offsets_for_times([TopicPartition(topic, n, timestamp_ms)], WAIT_S)
-            found[n] = (low, high, by_time.offset)
+            offsets[n] = (low, high, by_time.offset)
         consumer.close()
-        return found
+        return offsets
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         """By _admin_module().AdminClient."""

@@ -49,8 +49,8 @@ class FranzGo(JsonProgram):
     @classmethod
     def version(cls) -> str:
         """Returns the version of franz-go that go.mod has."""
-        found = re.search(r"twmb/franz-go v(\S+)", Path(_source(), "go.mod").read_text())
-        return found[1] if found else "unknown"
+        match = re.search(r"twmb/franz-go v(\S+)", Path(_source(), "go.mod").read_text())
+        return match[1] if match else "unknown"
 
     @classmethod
     def command(cls) -> list[str]:

@@ -72,8 +72,8 @@ class JavaTools(Client):
             for host, port, number in re.findall(r"^(\S+):(\d+) \(id: (\d+) ", printed, re.MULTILINE)
         ]
         described = self._ask(TOOLS + "TopicCommand", "--describe")
-        found = re.findall(r"^Topic: (\S+)\s.*PartitionCount: (\d+)", described, re.MULTILINE)
-        return ClusterView(brokers, {topic: int(count) for topic, count in found})
+        matches = re.findall(r"^Topic: (\S+)\s.*PartitionCount: (\d+)", described, re.MULTILINE)
+        return ClusterView(brokers, {topic: int(count) for topic, count in matches})
 
     def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """By ConsoleProducer, a line a record."""
@@ -138,13 +138,13 @@ class JavaTools(Client):
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By GetOffsetShell."""
-        found: dict[int, list[int]] = {}
+        offsets: dict[int, list[int]] = {}
         for when in ("earliest", "latest", str(timestamp_ms)):
             printed = self._ask(TOOLS + "GetOffsetShell", "--topic", topic, "--time", when)
             for line in printed.split():
                 _, partition, offset = line.rsplit(":", 2)
-                found.setdefault(int(partition), []).append(int(offset))
-        return {partition: (o[0], o[1], o[2]) for partition, o in found.items()}
+                offsets.setdefault(int(partition), []).append(int(offset))
+        return {partition: (o[0], o[1], o[2]) for partition, o in offsets.items()}
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:
         """By TopicCommand."""
@@ -279,12 +279,12 @@ def _text(content: bytes | None) -> str:
 
 def _records(printed: bytes) -> Consumed:
     """Parse what ConsoleConsumer prints: time, partition, offset, headers, key, value."""
-    found: Consumed = []
+    records: Consumed = []
     for line in printed.split(b"\n"):
         if not line:
             continue
         timestamp, partition, offset, headers, key, value = line.split(SEPARATOR.encode(), 5)
-        found.append(
+        records.append(
             Received(
                 int(partition.partition(b":")[2]),
                 int(offset.partition(b":")[2]),
@@ -294,7 +294,7 @@ def _records(printed: bytes) -> Consumed:
                 int(timestamp.partition(b":")[2]),
             )
         )
-    return found
+    return records
 
 
 def _bytes(text: bytes) -> bytes | None:

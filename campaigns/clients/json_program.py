@@ -33,8 +33,8 @@ class JsonProgram(Client):
 
     def cluster(self) -> ClusterView:
         """By the admin client."""
-        found = self.ask("cluster")
-        return ClusterView([(b[0], b[1], b[2]) for b in found["brokers"]], dict(found["topics"]))
+        view = self.ask("cluster")
+        return ClusterView([(b[0], b[1], b[2]) for b in view["brokers"]], dict(view["topics"]))
 
     def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """All in one operation."""
@@ -67,21 +67,21 @@ class JsonProgram(Client):
 
     def fence(self, topic: str, transactional_id: str, sample: Sample) -> str:
         """Both producers in one operation."""
-        found = self.ask("fence", topic=topic, transactionalId=transactional_id, samples=[_row(sample)])
-        return str(found["error"])
+        answer = self.ask("fence", topic=topic, transactionalId=transactional_id, samples=[_row(sample)])
+        return str(answer["error"])
 
     def consume(self, topic: str, group: str, count: int) -> Consumed:
         """With a commit at the end."""
-        found = self.ask("consume", count=count, waitMs=int(WAIT_S * 1000), **self._member(topic, group))
-        return [_record(row) for row in found["records"]]
+        answer = self.ask("consume", count=count, waitMs=int(WAIT_S * 1000), **self._member(topic, group))
+        return [_record(row) for row in answer["records"]]
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By the admin client."""
-        found = self.ask("offsets", topic=topic, timestamp=timestamp_ms)
-        timed = {row["partition"]: int(row["offset"]) for row in found["timed"]}
+        answer = self.ask("offsets", topic=topic, timestamp=timestamp_ms)
+        timed = {row["partition"]: int(row["offset"]) for row in answer["timed"]}
         return {
             row["partition"]: (int(row["low"]), int(row["high"]), timed[row["partition"]])
-            for row in found["ends"]
+            for row in answer["ends"]
         }
 
     def create_topic(self, topic: str, partitions: int, configs: Mapping[str, str]) -> None:

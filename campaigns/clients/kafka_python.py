@@ -73,8 +73,8 @@ class KafkaPython(Client):
             for turn in turns:
                 producer.begin_transaction()
                 sent = [
-                    producer.send(topic, value=one.value, key=one.key, partition=one.partition)
-                    for one in turn.samples
+                    producer.send(topic, value=sample.value, key=sample.key, partition=sample.partition)
+                    for sample in turn.samples
                 ]
                 for future in sent:
                     future.get(WAIT_S)

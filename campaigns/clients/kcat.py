@@ -47,19 +47,19 @@ class Kcat(Client):
     @classmethod
     def version(cls) -> str:
         """The versions of kcat and of its librdkafka."""
-        found = re.search(r"Version (\S+) .*librdkafka (\S+)", run_program(["kcat", "-V"]).decode())
-        return f"{found[1]} (librdkafka {found[2]})" if found else "unknown"
+        match = re.search(r"Version (\S+) .*librdkafka (\S+)", run_program(["kcat", "-V"]).decode())
+        return f"{match[1]} (librdkafka {match[2]})" if match else "unknown"
 
     def cluster(self) -> ClusterView:
         """By -L, in JSON."""
         import json
 
-        found = json.loads(self._kcat("-L", "-J"))
+        metadata = json.loads(self._kcat("-L", "-J"))
         brokers = [
             (b["id"], b["name"].rpartition(":")[0], int(b["name"].rpartition(":")[2]))
-            for b in found["brokers"]
+            for b in metadata["brokers"]
         ]
-        return ClusterView(brokers, {t["topic"]: len(t["partitions"]) for t in found["topics"]})
+        return ClusterView(brokers, {t["topic"]: len(t["partitions"]) for t in metadata["topics"]})
 
     def produce(self, topic: str, samples: Sequence[Sample], how: Sending = AS_USUAL) -> None:
         """A call for each run of records that share headers and shape, partition after partition."""
@@ -87,11 +87,11 @@ class Kcat(Client):
 
     def offsets(self, topic: str, timestamp_ms: int) -> dict[int, tuple[int, int, int]]:
         """By -Q, for the one partition that the check asks about."""
-        found = [
+        offsets = [
             int(re.search(rb"offset (-?\d+)", self._kcat("-Q", "-t", f"{topic}:0:{when}"))[1])  # type: ignore[index]
             for when in (-2, -1, timestamp_ms)
         ]
-        return {0: (found[0], found[1], found[2])}
+        return {0: (offsets[0], offsets[1], offsets[2])}
 
     def _kcat(self, *arguments: str, stdin: bytes | None = None) -> bytes:
         return run_program(["kcat", "-b", self.bootstrap, *arguments], stdin)
@@ -107,7 +107,7 @@ def _escaped(delimiter: bytes) -> str:
 
 def _records(printed: bytes) -> Consumed:
     """Parse what FORMAT prints."""
-    found: Consumed = []
+    records: Consumed = []
     at = 0
     while at < len(printed):
         end = printed.index(b"\n", at)
@@ -119,8 +119,8 @@ def _records(printed: bytes) -> Consumed:
         at += 1
         pairs = (pair.partition(b"=") for pair in headers.split(b",") if pair)
         named = tuple((name.decode(), content) for name, _, content in pairs)
-        found.append(Received(int(partition), int(offset), key, value, named, int(timestamp)))
-    return found
+        records.append(Received(int(partition), int(offset), key, value, named, int(timestamp)))
+    return records
 
 
 def _cut(data: bytes, at: int, length: int) -> tuple[bytes | None, int]:

@@ -122,10 +122,10 @@ def targets_of(fault: Fault, now: Leadership) -> tuple[int, ...]:
 
 
 def _leader(now: Leadership) -> int:
-    found = [leader for leader in now.leaders if leader in now.nodes and leader != now.controller]
-    if not found:
+    leaders = [leader for leader in now.leaders if leader in now.nodes and leader != now.controller]
+    if not leaders:
         raise NoTargetError("no partition has a leader that is not the controller")
-    return found[0]
+    return leaders[0]
 
 
 def _follower(now: Leadership) -> int:

@@ -184,9 +184,9 @@ class Observer:
                 DescribeQuorumRequest(topics=[topic]), DescribeQuorumResponse, DESCRIBE_QUORUM_VERSION
             )
             if not answer.error_code and answer.topics:
-                found = answer.topics[0].partitions[0]
-                if not found.error_code and found.leader_id != NOBODY:
-                    return found
+                quorum = answer.topics[0].partitions[0]
+                if not quorum.error_code and quorum.leader_id != NOBODY:
+                    return quorum
         return None
 
 

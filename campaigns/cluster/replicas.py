@@ -27,10 +27,10 @@ def differences(folders: Sequence[Path]) -> list[str]:
     replicas: dict[str, dict[str, list[Batch]]] = {}
     wrong: list[str] = []
     for folder in folders:
-        for found in log_folders(str(folder)):
-            name = Path(found.path).name
-            batches, damages = _batches(found.path)
-            wrong += [f"{found.path}: {damage}" for damage in damages]
+        for log_folder in log_folders(str(folder)):
+            name = Path(log_folder.path).name
+            batches, damages = _batches(log_folder.path)
+            wrong += [f"{log_folder.path}: {damage}" for damage in damages]
             replicas.setdefault(name, {})[str(folder)] = batches
     for name, logs in sorted(replicas.items()):
         if said := _difference(logs, whole=not name.startswith(CLUSTER_METADATA_TOPIC)):
@@ -40,12 +40,12 @@ def differences(folders: Sequence[Path]) -> list[str]:
 
 def _difference(logs: Mapping[str, list[Batch]], whole: bool) -> str:
     start = max((batches[0][0] for batches in logs.values() if batches), default=0)
-    kept = {folder: [one for one in batches if one[0] >= start] for folder, batches in logs.items()}
+    kept = {folder: [batch for batch in batches if batch[0] >= start] for folder, batches in logs.items()}
     (first, expected), *others = kept.items()
     for folder, batches in others:
-        for one, other in zip_longest(expected, batches):
-            if one != other and (whole or (one and other)):
-                return f"{first} has {_said(one)} where {folder} has {_said(other)}"
+        for expected_batch, other in zip_longest(expected, batches):
+            if expected_batch != other and (whole or (expected_batch and other)):
+                return f"{first} has {_said(expected_batch)} where {folder} has {_said(other)}"
     return ""
 
 

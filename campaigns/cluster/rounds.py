@@ -257,16 +257,16 @@ class Run:
 
     def _restart(self, nodes: Sequence[Node], notes: list[str]) -> float:
         """Stop all nodes at once; start them when the last one has ended."""
-        asked = time.monotonic()
+        began_s = time.monotonic()
         for node in nodes:
             node.terminate()
         notes += (
             f"node {node.place.id} did not end within its time and was killed"
             for node in nodes
-            if not node.await_end(max(0.0, asked + STOP_TIMEOUT_S - time.monotonic()))
+            if not node.await_end(max(0.0, began_s + STOP_TIMEOUT_S - time.monotonic()))
         )
         names = " and ".join(f"node {node.place.id}" for node in nodes)
-        notes.append(f"{names} took {time.monotonic() - asked:.1f} s to stop")
+        notes.append(f"{names} took {time.monotonic() - began_s:.1f} s to stop")
         returned = time.time()
         for node in nodes:
             node.launch()

@@ -71,8 +71,8 @@ def _many_bytes(scene: Scene) -> bytes:
 
 
 def _pipelined(scene: Scene) -> bytes:
-    one = produce(scene.target.topic, b"x" * 100)
-    return (one * 9 + api_versions()) * 10
+    frame = produce(scene.target.topic, b"x" * 100)
+    return (frame * 9 + api_versions()) * 10
 
 
 def _behind_a_parked_one(scene: Scene) -> bytes:

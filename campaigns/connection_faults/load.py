@@ -31,15 +31,15 @@ class Seen:
 
     def wrong(self, stall_ms: float = STALL_MS) -> list[str]:
         """Return the troubles that a client that did nothing wrong must not see."""
-        found = [] if self.errors or self.fetched else ["the background load got nothing"]
-        return found + self.wrong_but_quiet(stall_ms)
+        complaints = [] if self.errors or self.fetched else ["the background load got nothing"]
+        return complaints + self.wrong_but_quiet(stall_ms)
 
     def wrong_but_quiet(self, stall_ms: float = STALL_MS) -> list[str]:
         """The same, for a while that may have been too short to get anything."""
-        found = [f"the background load failed: {error}" for error in self.errors]
+        complaints = [f"the background load failed: {error}" for error in self.errors]
         if (worst_ms := max(self.worst_ms, self.worst_end_to_end_ms)) > stall_ms:
-            found.append(f"the background load was stalled for {worst_ms:.0f} ms")
-        return found
+            complaints.append(f"the background load was stalled for {worst_ms:.0f} ms")
+        return complaints
 
 
 class Background:

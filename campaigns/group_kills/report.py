@@ -48,9 +48,9 @@ def table(reports: Mapping[int, KillReport]) -> Table:
 
 def _numbers(reports: Sequence[KillReport]) -> list[str]:
     sums = [
-        *(sum(getattr(one.account, name) for one in reports) for name in Account.__struct_fields__),
+        *(sum(getattr(report.account, name) for report in reports) for name in Account.__struct_fields__),
         *(
-            sum(getattr(one, name) for one in reports)
+            sum(getattr(report, name) for report in reports)
             for name in ("commits", "went_back", "skipped", "again")
         ),
     ]

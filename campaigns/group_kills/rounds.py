@@ -166,9 +166,9 @@ class Kills:
         self, promised: dict[str, dict[Place, int]], ends: dict[Place, int] | None = None
     ) -> None:
         for group, least in promised.items():
-            found = answer_of(partial(stable_offsets, self._broker.address, group))
+            offsets = answer_of(partial(stable_offsets, self._broker.address, group))
             # The committer commits what it likes.
-            self._promises.check_committed(group, least, found, None if group == committer.GROUP else ends)
+            self._promises.check_committed(group, least, offsets, None if group == committer.GROUP else ends)
 
     def _epochs(self) -> Epochs:
         """Return the KIP-848 group as its coordinator describes it."""

@@ -28,8 +28,8 @@ def protocols_of(names: tuple[str, ...]) -> list[GroupProtocol]:
     """The group types of these installed plug-ins, with the assignors that they bring."""
     from importlib.metadata import entry_points
 
-    found = {point.name: point for point in entry_points(group="blumfeld.plugins")}
-    plugins: list[Any] = [found[name].load()() for name in names]
+    points = {point.name: point for point in entry_points(group="blumfeld.plugins")}
+    plugins: list[Any] = [points[name].load()() for name in names]
     assignors = [
         assignor
         for plugin in plugins

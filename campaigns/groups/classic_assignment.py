@@ -42,7 +42,7 @@ def assign(
 def _owners(members: Mapping[str, Subscription]) -> dict[Partition, str]:
     """Return the owner of each partition, by the newest generation that claims it."""
     owners: dict[Partition, str] = {}
-    for member_id, one in sorted(members.items(), key=lambda item: (item[1].generation, item[0])):
-        for at in sorted(one.owned):
+    for member_id, member in sorted(members.items(), key=lambda item: (item[1].generation, item[0])):
+        for at in sorted(member.owned):
             owners[at] = member_id
     return owners

@@ -167,7 +167,7 @@ class ClassicMember(Member):
         self._dealt = {}
         if leads:
             subscribed = {m.member_id: Subscription.read(bytes(m.metadata)) for m in joined.members}
-            topics = sorted({topic for one in subscribed.values() for topic in one.topics})
+            topics = sorted({topic for subscription in subscribed.values() for topic in subscription.topics})
             self._dealt = {topic: self._count(topic) for topic in topics}
         if leads and not joined.skip_assignment:
             dealt = assign(subscribed, self._dealt, cooperative=self.is_cooperative)

@@ -176,10 +176,10 @@ class Member:
     def answered(self, token: int, response: Any, now_ms: int) -> list[Effect]:
         """The response to a request; ``None``: it is lost for certain (the connection broke)."""
         self.now_ms = now_ms
-        asked = self._asked.pop(token, None)
-        if asked is not None:
+        question = self._asked.pop(token, None)
+        if question is not None:
             self._timers.pop(f"timeout {token}", None)
-            self._handlers[asked.name](asked, response)
+            self._handlers[question.name](question, response)
         return self._done()
 
     def metadata(self, view: View, now_ms: int) -> list[Effect]:
@@ -219,9 +219,9 @@ class Member:
 
     def _due(self, name: str) -> None:
         if name.startswith("timeout "):
-            asked = self._asked.pop(int(name.removeprefix("timeout ")), None)
-            if asked is not None:
-                self._handlers[asked.name](asked, None)
+            question = self._asked.pop(int(name.removeprefix("timeout ")), None)
+            if question is not None:
+                self._handlers[question.name](question, None)
         elif name == "commit":
             self._tick()
         else:
@@ -240,11 +240,11 @@ class Member:
         self._effects.append(Send(self._tokens, request, api_version))
 
     def _asks(self, name: str) -> bool:
-        return any(asked.name == name for asked in self._asked.values())
+        return any(question.name == name for question in self._asked.values())
 
     def _forget(self, name: str) -> None:
         """Whatever is answered to this, it is too late."""
-        for token in [token for token, asked in self._asked.items() if asked.name == name]:
+        for token in [token for token, question in self._asked.items() if question.name == name]:
             del self._asked[token]
             del self._timers[f"timeout {token}"]
 

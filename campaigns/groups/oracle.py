@@ -130,9 +130,9 @@ class Oracle:
         assert live is not None
         self.checks += 1
         skip = in_flight(live)
-        found = difference(self.state(other, skip, ordered), self.state(live, skip, ordered))
-        if found:
-            raise ViolationError(f"{what}: {found}")
+        mismatch = difference(self.state(other, skip, ordered), self.state(live, skip, ordered))
+        if mismatch:
+            raise ViolationError(f"{what}: {mismatch}")
 
     def state(self, shard: GroupsShard, skip: frozenset[str], ordered: bool = True) -> dict[str, object]:
         """All of a shard, what is volatile apart."""
@@ -140,7 +140,7 @@ class Oracle:
         offsets = {
             group_id: dict(shard.offsets.of_group(group_id)) for group_id in sorted(shard.offsets.groups())
         }
-        found: dict[str, object] = {
+        fields: dict[str, object] = {
             "offsets": state_of(offsets, ordered=False),
             "pending": state_of(shard.pending, without=without, ordered=False),
         }
@@ -148,8 +148,8 @@ class Oracle:
             groups = getattr(of_type, "groups", of_type)
             if isinstance(groups, dict):
                 groups = {group_id: group for group_id, group in groups.items() if group_id not in skip}
-            found[name] = state_of(groups, VOLATILE, without=without, ordered=ordered)
-        return found
+            fields[name] = state_of(groups, VOLATILE, without=without, ordered=ordered)
+        return fields
 
 
 def in_flight(shard: GroupsShard) -> frozenset[str]:

@@ -41,18 +41,22 @@ def outcomes_of(lines: Iterable[str], listed: Collection[str] = ()) -> list[Outc
             printed[name].append(event.get("Output", ""))
         elif verdict := VERDICTS.get(event.get("Action", "")):
             verdicts[name] = (verdict, float(event.get("Elapsed", 0.0)))
-    found = [_outcome(name, verdicts.get(name), printed[name]) for name in printed]
-    return found + [Outcome(name, NOT_RUN) for name in sorted(set(listed) - printed.keys())]
+    outcomes = [_outcome(name, verdicts.get(name), printed[name]) for name in printed]
+    return outcomes + [Outcome(name, NOT_RUN) for name in sorted(set(listed) - printed.keys())]
 
 
 def failed_tests(outcomes: Iterable[Outcome]) -> list[str]:
     """Return the names of tests that failed or were not run, without their subtests, in their order."""
-    return [one.name for one in outcomes if one.verdict in (FAILED, NOT_RUN) and "/" not in one.name]
+    return [
+        outcome.name
+        for outcome in outcomes
+        if outcome.verdict in (FAILED, NOT_RUN) and "/" not in outcome.name
+    ]
 
 
 def counts(outcomes: Sequence[Outcome]) -> dict[str, int]:
     """Return how many tests came to each verdict; a subtest counts with its test."""
-    whole = [one.verdict for one in outcomes if "/" not in one.name]
+    whole = [outcome.verdict for outcome in outcomes if "/" not in outcome.name]
     return {verdict: whole.count(verdict) for verdict in (PASSED, SKIPPED, FAILED, NOT_RUN)}
 
 
@@ -80,16 +84,18 @@ def table_of(reports: Sequence[Report]) -> Table:
     for name in ("cluster", "tests", PASSED, SKIPPED, FAILED, NOT_RUN, "failed alone"):
         table.add_column(name, justify="left" if name == "cluster" else "right")
     for report in reports:
-        found = counts(report.outcomes)
-        numbers = (sum(found.values()), *found.values(), len(failed_tests(report.alone)))
+        totals = counts(report.outcomes)
+        numbers = (sum(totals.values()), *totals.values(), len(failed_tests(report.alone)))
         table.add_row(report.contender, *map(str, numbers))
     return table
 
 
 def lines_of(report: Report) -> list[tuple[str, str]]:
     """Return the verdict and a line for each test or subtest that did not pass, with what it said."""
-    alone = {one.name: one.verdict for one in report.alone}
-    return [(one.verdict, _line(one, alone)) for one in report.outcomes if one.verdict != PASSED]
+    alone = {outcome.name: outcome.verdict for outcome in report.alone}
+    return [
+        (outcome.verdict, _line(outcome, alone)) for outcome in report.outcomes if outcome.verdict != PASSED
+    ]
 
 
 def _line(one: Outcome, alone: Mapping[str, str]) -> str:

@@ -119,7 +119,7 @@ def _build(go: str, folder: Path) -> None:
 
 
 def _make_writable(source: Path) -> None:
-    for path in (source, *(one for one in source.rglob("*") if one.is_dir())):
+    for path in (source, *(candidate for candidate in source.rglob("*") if candidate.is_dir())):
         path.chmod(0o755)
 
 

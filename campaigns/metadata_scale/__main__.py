@@ -82,31 +82,31 @@ def table_of(points: Sequence[Point]) -> Table:
     columns = ("MiB", "start", "fail-over", "longest", "catch-up", "RSS", "broker's RSS")
     title = "metadata by its size: seconds and MiB"
     table = figures.table(title, ("partitions", "form", ""), columns)
-    for one in points:
+    for point in points:
         table.add_row(
-            f"{one.partitions:,}",
-            one.form,
-            one.contender,
-            f"{one.metadata_bytes / MIB:.1f}",
-            f"{one.start_s:.2f}",
-            f"{median(one.failover_s):.2f}",
-            f"{max(one.failover_s):.2f}",
-            f"{one.catch_up_s:.2f}",
-            f"{one.controller_rss_bytes / MIB:.0f}",
-            f"{one.broker_rss_bytes / MIB:.0f}",
+            f"{point.partitions:,}",
+            point.form,
+            point.contender,
+            f"{point.metadata_bytes / MIB:.1f}",
+            f"{point.start_s:.2f}",
+            f"{median(point.failover_s):.2f}",
+            f"{max(point.failover_s):.2f}",
+            f"{point.catch_up_s:.2f}",
+            f"{point.controller_rss_bytes / MIB:.0f}",
+            f"{point.broker_rss_bytes / MIB:.0f}",
         )
     return table
 
 
 def _parser() -> argparse.ArgumentParser:
     def numbers(text: str) -> list[int]:
-        return [int(one) for one in text.split(",")]
+        return [int(number) for number in text.split(",")]
 
     def forms(text: str) -> list[str]:
-        found = text.split(",")
-        if unknown := [one for one in found if one not in FORMS]:
+        names = text.split(",")
+        if unknown := [name for name in names if name not in FORMS]:
             raise argparse.ArgumentTypeError(f"found {unknown[0]}; allowed: {', '.join(FORMS)}")
-        return found
+        return names
 
     parser = figures.options("metadata-scale", __doc__)
     parser.add_argument(

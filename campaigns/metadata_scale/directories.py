@@ -91,7 +91,7 @@ def records_of(
             leader=replicas[0] if serving else -1,
             leader_epoch=1,
             partition_epoch=1,
-            directories=[_id(2, one) for one in replicas],
+            directories=[_id(2, node_id) for node_id in replicas],
         )
 
 

@@ -11,20 +11,20 @@ from blumfeld_bench.report.drawing import Plot, colour_of, dash_of, svg_of
 from campaigns.metadata_scale.points import Point
 
 MEASURES: tuple[tuple[str, Callable[[Point], float]], ...] = (
-    ("fail-over", lambda one: median(one.failover_s)),
-    ("catch-up", lambda one: one.catch_up_s),
+    ("fail-over", lambda point: median(point.failover_s)),
+    ("catch-up", lambda point: point.catch_up_s),
 )
 
 
 def svg_of_points(points: Sequence[Point], form: str) -> str:
     """Returns the drawing of one form: a colour for each contender, a dash for each measure."""
-    names = sorted({one.contender for one in points})
-    chosen = sorted((one for one in points if one.form == form), key=lambda one: one.partitions)
+    names = sorted({point.contender for point in points})
+    chosen = sorted((point for point in points if point.form == form), key=lambda point: point.partitions)
 
     def draw(axes: Axes) -> None:
         for nth, name in enumerate(names):
             for kind, (label, value) in enumerate(MEASURES):
-                line = [(one.partitions, value(one)) for one in chosen if one.contender == name]
+                line = [(point.partitions, value(point)) for point in chosen if point.contender == name]
                 axes.plot(
                     [size for size, _ in line],
                     [seconds for _, seconds in line],
@@ -40,8 +40,8 @@ def svg_of_points(points: Sequence[Point], form: str) -> str:
         axes.set_ylabel("s")
 
     alt = "; ".join(
-        f"{one.contender} with {one.partitions:,} partitions: "
-        + ", ".join(f"{label} {value(one):.2f} s" for label, value in MEASURES)
-        for one in chosen
+        f"{point.contender} with {point.partitions:,} partitions: "
+        + ", ".join(f"{label} {value(point):.2f} s" for label, value in MEASURES)
+        for point in chosen
     )
     return svg_of(Plot(f"metadata-scale-{form}", f"Metadata as {form}", alt, draw))

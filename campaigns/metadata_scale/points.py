@@ -84,7 +84,7 @@ def measure(
     for node in cluster.nodes:
         is_voter = node.place.id in CONTROLLERS
         make_directory(node.folder / "data", node.place.id, metadata if is_voter else None)
-    voters = [cluster.node(one) for one in CONTROLLERS]
+    voters = [cluster.node(node_id) for node_id in CONTROLLERS]
     broker = cluster.node(BROKER_ID)
     last = (partitions - 1) // PARTITIONS_PER_TOPIC
     try:
@@ -186,7 +186,7 @@ def _active(voters: Sequence[Node]) -> Node | None:
         if answer.error_code or not answer.topics or answer.topics[0].partitions[0].error_code:
             continue
         leader_id = answer.topics[0].partitions[0].leader_id
-        return next((one for one in voters if one.place.id == leader_id), None)
+        return next((voter for voter in voters if voter.place.id == leader_id), None)
     return None
 
 

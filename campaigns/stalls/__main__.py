@@ -54,9 +54,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     results: dict[str, dict[str, Measured]] = {}
     with tempfile.TemporaryDirectory(prefix="blumfeld-stalls-") as folder:
         for spec in specs:
-            found = results[spec.label] = {}
+            by_title = results[spec.label] = {}
             for measured in _all(spec, Path(folder) / spec.label, given, console):
-                found[measured.title] = measured
+                by_title[measured.title] = measured
                 figures.save(given.out, results)
     console.print(_table(results))
     ours = results.get("blumfeld", {}).values()
@@ -84,8 +84,8 @@ def _all(spec: VariantSpec, folder: Path, given: argparse.Namespace, console: Co
 def _cases(key: int, versions: tuple[int, int], elements: int) -> list[Case]:
     if key not in API_BY_KEY:
         return []
-    found = list(largest.cases(key, versions, elements, BYTES_MAX))
-    return found + (list(largest.batch_cases()) if key == 0 else [])
+    cases = list(largest.cases(key, versions, elements, BYTES_MAX))
+    return cases + (list(largest.batch_cases()) if key == 0 else [])
 
 
 def _one_api(spec: VariantSpec, folder: Path, cases: Sequence[Case], console: Console) -> Iterable[Measured]:
@@ -98,10 +98,10 @@ def _one_api(spec: VariantSpec, folder: Path, cases: Sequence[Case], console: Co
                 _prepare(server)
                 running = server, Probe(server)
                 time.sleep(1.0)
-            found = measure(*running, case.title, frame)
-            console.print(f"{spec.label} {_line(found)}", highlight=False)
-            yield found
-            if found.came in ("no answer", "died"):
+            outcome = measure(*running, case.title, frame)
+            console.print(f"{spec.label} {_line(outcome)}", highlight=False)
+            yield outcome
+            if outcome.came in ("no answer", "died"):
                 _stop(*running)
                 running = None
     finally:
@@ -149,10 +149,10 @@ def _table(results: dict[str, dict[str, Measured]]) -> Table:
     ]
     title = "The largest requests: worst delay of another connection"
     table = figures.table(title, ("request",), columns)
-    for title in dict.fromkeys(title for found in results.values() for title in found):
+    for title in dict.fromkeys(title for titles in results.values() for title in titles):
         row = [title]
-        for found in results.values():
-            m = found.get(title)
+        for by_title in results.values():
+            m = by_title.get(title)
             if m is None:
                 row += ["–"] * 6
                 continue

@@ -101,9 +101,9 @@ def frame(
 ) -> bytes:
     """The request with ``elements_max`` elements in the array at ``path``, or with as many as fit."""
     flexible = version in cls.meta.flexible
-    one = len(encode(_filled(cls, version, path, 1, flexible), version))
+    single_bytes = len(encode(_filled(cls, version, path, 1, flexible), version))
     few = len(encode(_filled(cls, version, path, 101, flexible), version))
-    each = max((few - one) / 100 + 1, 1.0)  # names get longer as they count up
+    each = max((few - single_bytes) / 100 + 1, 1.0)  # names get longer as they count up
     count = min(elements_max, ARRAY_LENGTH_MAX, int(bytes_max / each))
     assert cls.meta.key is not None
     return put_request_header(cls.meta.key, version, CORRELATION_ID, CLIENT_ID) + encode(

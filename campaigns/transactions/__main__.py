@@ -114,18 +114,18 @@ def _campaign(given: argparse.Namespace, runs: Sequence[RunReport]) -> CampaignR
 
 
 def _names(text: str) -> list[str]:
-    found = text.split(",")
-    if unknown := [name for name in found if name not in CLIENTS]:
+    names = text.split(",")
+    if unknown := [name for name in names if name not in CLIENTS]:
         raise argparse.ArgumentTypeError(f"found {', '.join(unknown)}; allowed: {', '.join(CLIENTS)}")
-    return found
+    return names
 
 
 def _some_of(allowed: Sequence[int]) -> Callable[[str], list[int]]:
     def parse(text: str) -> list[int]:
-        found = [int(word) for word in text.split(",") if word.isdecimal()]
-        if not found or any(number not in allowed for number in found):
+        numbers = [int(word) for word in text.split(",") if word.isdecimal()]
+        if not numbers or any(number not in allowed for number in numbers):
             raise argparse.ArgumentTypeError(f"found {text}; allowed: {', '.join(map(str, allowed))}")
-        return found
+        return numbers
 
     return parse
 

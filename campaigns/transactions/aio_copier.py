@@ -65,7 +65,7 @@ class AioCopier:
         self._copier.holds(len(self._mine))
         while self._copier.goes_on:
             got = await self._consumer.getmany(timeout_ms=200, max_records=self._spec["batchRecords"])
-            messages = [one for many in got.values() for one in many]
+            messages = [message for many in got.values() for message in many]
             if messages:
                 await self._copy(messages)
         await self._consumer.stop()
@@ -79,12 +79,12 @@ class AioCopier:
         sent = [
             await self._producer.send(
                 self._spec["output"],
-                one.value,
-                one.key,
-                one.partition,
+                message.value,
+                message.key,
+                message.partition,
                 headers=HEADERS if doomed else None,
             )
-            for one in messages
+            for message in messages
         ]
         places = await asyncio.gather(*sent)
         await asyncio.sleep(self._copier.pause_s())
@@ -93,7 +93,7 @@ class AioCopier:
             self._copier.aborted((place.partition, place.offset) for place in places)
             self._rewind(messages)
             return
-        ends = {one.partition: one.offset + 1 for one in messages}
+        ends = {message.partition: message.offset + 1 for message in messages}
         offsets = {at: ends[at.partition] for at in self._mine if at.partition in ends}
         await self._producer.send_offsets_to_transaction(offsets, self._spec["group"])
         await self._producer.commit_transaction()
@@ -102,16 +102,16 @@ class AioCopier:
     async def _begin(self) -> dict[int, int]:
         """Return the group's stable offsets."""
         spec = self._spec
-        found = await asyncio.to_thread(
+        offsets = await asyncio.to_thread(
             answer_of, partial(stable_offsets, spec["bootstrap"], spec["group"]), START_S
         )
-        return {at: offset for (topic, at), offset in found.items() if topic == spec["topic"]}
+        return {at: offset for (topic, at), offset in offsets.items() if topic == spec["topic"]}
 
     def _rewind(self, messages: list[Any]) -> None:
         """Go back to the first of these messages: they were not copied."""
         first: dict[int, int] = {}
-        for one in messages:
-            first[one.partition] = min(one.offset, first.get(one.partition, one.offset))
+        for message in messages:
+            first[message.partition] = min(message.offset, first.get(message.partition, message.offset))
         for at in self._mine:
             if at.partition in first:
                 self._consumer.seek(at, first[at.partition])

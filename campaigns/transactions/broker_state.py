@@ -54,14 +54,17 @@ def transactions_of(cluster: Cluster) -> list[tuple[str, str]]:
     :raises NoAnswerError: a broker refuses
     :raises OSError: a broker is not there
     """
-    found = []
+    pairs = []
     for node in cluster.brokers:
         with node.connect() as connection:
             answer = connection.ask(ListTransactionsRequest(), ListTransactionsResponse, 0)
         if answer.error_code:
             raise NoAnswerError(f"node {node.place.id}: {ErrorCode(answer.error_code).name}")
-        found += [(one.transactional_id, one.transaction_state) for one in answer.transaction_states]
-    return found
+        pairs += [
+            (transaction.transactional_id, transaction.transaction_state)
+            for transaction in answer.transaction_states
+        ]
+    return pairs
 
 
 def read_all(bootstrap: str, topic: str, partitions: int, isolation: str) -> list[list[Seen]]:
@@ -71,8 +74,12 @@ def read_all(bootstrap: str, topic: str, partitions: int, isolation: str) -> lis
     """
     return [
         [
-            Seen(one.offset() or 0, (one.key() or b"", one.value() or b""), FATE in dict(one.headers() or []))
-            for one in read_partition(bootstrap, topic, at, isolation)
+            Seen(
+                record.offset() or 0,
+                (record.key() or b"", record.value() or b""),
+                FATE in dict(record.headers() or []),
+            )
+            for record in read_partition(bootstrap, topic, at, isolation)
         ]
         for at in range(partitions)
     ]

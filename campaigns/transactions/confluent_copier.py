@@ -80,7 +80,11 @@ class ConfluentCopier:
         self._consumer.subscribe([self._spec["topic"]])
         self._copier.say("ready")
         while self._copier.goes_on:
-            got = [one for one in self._consumer.consume(self._spec["batchRecords"], 0.2) if not one.error()]
+            got = [
+                record
+                for record in self._consumer.consume(self._spec["batchRecords"], 0.2)
+                if not record.error()
+            ]
             self._copier.holds(len(self._consumer.assignment()))
             if got:
                 self._copy(got)
@@ -101,8 +105,8 @@ class ConfluentCopier:
         try:
             self._call(self._producer.begin_transaction)
             self._copier.say("began", len(got))
-            for one in got:
-                self._send(one, doomed, delivered)
+            for record in got:
+                self._send(record, doomed, delivered)
             time.sleep(self._copier.pause_s())
             if doomed:
                 self._producer.flush(CALL_S)
@@ -135,7 +139,7 @@ class ConfluentCopier:
                 return
 
     def _commit(self, got: list[Any]) -> None:
-        ends = {one.partition(): one.offset() + 1 for one in got}
+        ends = {record.partition(): record.offset() + 1 for record in got}
         offsets = [TopicPartition(self._spec["topic"], at, end) for at, end in ends.items()]
         member = self._consumer.consumer_group_metadata()
         self._call(lambda: self._producer.send_offsets_to_transaction(offsets, member, CALL_S))
@@ -156,8 +160,10 @@ class ConfluentCopier:
             return
         try:
             committed = patiently(lambda: self._consumer.committed(mine, CALL_S), _retriable)
-            for one in committed:
-                self._consumer.seek(TopicPartition(one.topic, one.partition, max(one.offset, 0)))
+            for position in committed:
+                self._consumer.seek(
+                    TopicPartition(position.topic, position.partition, max(position.offset, 0))
+                )
         except KafkaException as error:
             # The partitions are another member's now. A new assignment begins at the committed offsets.
             self._copier.say("retried", one_line(error))

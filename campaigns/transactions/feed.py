@@ -22,10 +22,10 @@ def read_lines(capture: Path, count: int) -> list[bytes]:
 
 def placed(lines: Sequence[bytes], partitions: int) -> list[list[Pair]]:
     """Return the records of each partition. A record's key is the number of its line, from 0 on."""
-    found: list[list[Pair]] = [[] for _ in range(partitions)]
+    pairs: list[list[Pair]] = [[] for _ in range(partitions)]
     for number, line in enumerate(lines):
-        found[number % partitions].append((b"%d" % number, line))
-    return found
+        pairs[number % partitions].append((b"%d" % number, line))
+    return pairs
 
 
 class Feed(Librdkafka):

@@ -124,25 +124,27 @@ class Transcript(msgspec.Struct):
 
 def transcript_of(batches: Iterable[RecordBatch]) -> Transcript:
     """Replay a log. A marker ends what its producer id wrote since the marker before, as in Kafka."""
-    found = Transcript()
+    transcript = Transcript()
     pending: dict[int, list[int]] = {}
     epochs: dict[int, int] = {}
     for batch in batches:
         if batch.is_control:
             for record in records(batch):
-                _end(found, control_type_of(record.key), pending.pop(batch.producer_id, None))
+                _end(transcript, control_type_of(record.key), pending.pop(batch.producer_id, None))
             epochs.pop(batch.producer_id, None)
         elif not batch.is_transactional:
-            found.plain += batch.record_count
+            transcript.plain += batch.record_count
         else:
             offsets = range(batch.base_offset, batch.next_offset)
             pending.setdefault(batch.producer_id, []).extend(offsets)
             epochs[batch.producer_id] = batch.producer_epoch
-            found.producers.add((batch.producer_id, batch.producer_epoch))
-    found.open = {(one, epochs[one]): offsets for one, offsets in pending.items()}
-    found.committed.sort()
-    found.aborted.sort()
-    return found
+            transcript.producers.add((batch.producer_id, batch.producer_epoch))
+    transcript.open = {
+        (producer_id, epochs[producer_id]): offsets for producer_id, offsets in pending.items()
+    }
+    transcript.committed.sort()
+    transcript.aborted.sort()
+    return transcript
 
 
 def _end(found: Transcript, marker: ControlType | None, offsets: list[int] | None) -> None:

@@ -40,12 +40,12 @@ class Zombie(msgspec.Struct, kw_only=True):
     @property
     def complaints(self) -> list[str]:
         """Broken promises. A transaction whose end was under way when it was paused may have been committed."""
-        found = []
+        complaints = []
         if self.committed > self.was_open:
-            found.append(f"{self.name} committed {self.committed} transactions as a zombie")
+            complaints.append(f"{self.name} committed {self.committed} transactions as a zombie")
         if self.last_word != "fenced" and not self.is_idle:
-            found.append(f"{self.name} was a zombie and was not fenced: {self}")
-        return found
+            complaints.append(f"{self.name} was a zombie and was not fenced: {self}")
+        return complaints
 
     def __str__(self) -> str:
         opened = "one transaction open" if self.was_open else "no transaction open"
@@ -128,13 +128,13 @@ COLUMNS = (
 
 def table(runs: Sequence[RunReport]) -> Table:
     """Return a row for each run, and the sum."""
-    found = Table(title="Copied in transactions while brokers and clients were killed", title_justify="left")
+    grid = Table(title="Copied in transactions while brokers and clients were killed", title_justify="left")
     for column in COLUMNS:
-        found.add_column(column, justify="left" if column == "client" else "right")
+        grid.add_column(column, justify="left" if column == "client" else "right")
     for run in runs:
         account = run.account
         other = account.foreign + account.disordered + account.leaked
-        found.add_row(
+        grid.add_row(
             f"{'' if run.is_good else '✗ '}{run.client}",
             *map(str, (run.version, run.nodes, run.generation, account.records, run.transactions)),
             *map(str, (run.told_aborts, run.uncommitted, *run.killed, account.lost, account.doubled, other)),
@@ -143,8 +143,8 @@ def table(runs: Sequence[RunReport]) -> Table:
             f"{run.seconds:.0f}",
         )
     killed = [sum(column) for column in zip(*(run.killed for run in runs), strict=True)] or [0, 0, 0]
-    found.add_section()
-    found.add_row(
+    grid.add_section()
+    grid.add_row(
         *("all", "", "", ""),
         *(
             str(sum(count))
@@ -154,4 +154,4 @@ def table(runs: Sequence[RunReport]) -> Table:
         *map(str, killed),
         *(str(sum(getattr(run.account, name) for run in runs)) for name in ("lost", "doubled")),
     )
-    return found
+    return grid

@@ -185,16 +185,16 @@ class Run:
 
     def _target(self, kind: str, slot: Slot, output: str) -> Node:
         nodes = self._cluster.nodes
-        found: int | None = None
+        node_id: int | None = None
         if kind in ("kill-coordinator", PAUSE):
             with contextlib.suppress(NoAnswerError):
                 key = slot.work.transactional_id
-                found, _ = coordinator_address(self._cluster.addresses, key, TRANSACTION_KEY)
+                node_id, _ = coordinator_address(self._cluster.addresses, key, TRANSACTION_KEY)
         elif kind == "kill-leader":
             leaders = Observer(self._cluster, output).leadership().leaders
-            found = self._fate.choice(leaders)
+            node_id = self._fate.choice(leaders)
         ids = [node.place.id for node in nodes]
-        return self._cluster.node(found if found in ids else self._fate.choice(ids))
+        return self._cluster.node(node_id if node_id in ids else self._fate.choice(ids))
 
     def _zombie(self, slot: Slot) -> None:
         """Pause a program, let its successor commit, and resume it: it must be fenced."""
@@ -216,12 +216,12 @@ class Run:
         if not program.await_end(FENCE_S):
             program.signal(signal.SIGQUIT)  # it writes where its threads are, and may end then
             program.await_end(STACKS_S)
-        found = zombie_of(program.name, before, program.story, time.monotonic() - began)
+        zombie = zombie_of(program.name, before, program.story, time.monotonic() - began)
         program.kill()
-        self._say(f"  zombie {program.name}: {found}")
-        self._report.zombies.append(found)
-        self._report.fenced += found.last_word == "fenced"
-        self._report.wrong += found.complaints
+        self._say(f"  zombie {program.name}: {zombie}")
+        self._report.zombies.append(zombie)
+        self._report.fenced += zombie.last_word == "fenced"
+        self._report.wrong += zombie.complaints
 
     def _await_progress(self, kind: str, began: float) -> float:
         def progressed() -> bool:
@@ -245,22 +245,22 @@ class Run:
         """Wait until the group's offsets are the ends of the input."""
         counts = [len(pairs) for pairs in placed(self._lines, self._settings.partitions)]
         wanted = dict(enumerate(counts))
-        found: dict[int, int] = {}
+        offsets: dict[int, int] = {}
         deadline = time.monotonic() + COPY_S
         while time.monotonic() < deadline:
             self._slots.replace_ended()
             # Offsets of an open transaction are unstable, and a coordinator may load.
             with contextlib.suppress(NoAnswerError, OSError, DecodeError):
-                found = self._offsets_of(topic)
-            if found == wanted:
+                offsets = self._offsets_of(topic)
+            if offsets == wanted:
                 return
             time.sleep(0.1)
-        self._report.wrong.append(f"not all is copied after {COPY_S:.0f} s: {found} of {wanted}")
+        self._report.wrong.append(f"not all is copied after {COPY_S:.0f} s: {offsets} of {wanted}")
 
     def _offsets_of(self, topic: str) -> dict[int, int]:
         """Return what the group has committed of the input, by partition."""
-        found = stable_offsets(self._cluster.addresses, GROUP)
-        return {partition: offset for (name, partition), offset in found.items() if name == topic}
+        offsets = stable_offsets(self._cluster.addresses, GROUP)
+        return {partition: offset for (name, partition), offset in offsets.items() if name == topic}
 
     def _tell_programs(self) -> None:
         report, slots = self._report, self._slots
@@ -293,8 +293,8 @@ class Run:
             )
         report.sha256 = digest_of([[seen.pair for seen in many] for many in committed])
         report.uncommitted = sum(map(len, everything)) - sum(map(len, committed))
-        report.commits = sum(one.commits for one in transcripts)
-        report.aborts = sum(one.aborts for one in transcripts)
+        report.commits = sum(transcript.commits for transcript in transcripts)
+        report.aborts = sum(transcript.aborts for transcript in transcripts)
         report.generation = _generation(transcripts, report.transactions)
 
     def _transcripts(self, output: str) -> list[Transcript]:
@@ -364,7 +364,7 @@ def _offsets(many: Sequence[Seen]) -> list[int]:
 
 def _generation(transcripts: Sequence[Transcript], transactions: int) -> int:
     """Return 2 if most transactions had an epoch of their own."""
-    epochs = set().union(*(one.producers for one in transcripts))
+    epochs = set().union(*(transcript.producers for transcript in transcripts))
     if not epochs:
         return 0
     return 2 if len(epochs) > transactions / 2 else 1

@@ -84,7 +84,7 @@ class Slots:
 
     def first_commit(self, since: float) -> float | None:
         """Return the instant of the first transaction that was committed after an instant; None if there was none."""
-        later = (at for one in self.programs for at in list(one.story.commit_times) if at > since)
+        later = (at for program in self.programs for at in list(program.story.commit_times) if at > since)
         return min(later, default=None)
 
     def draw(self, fate: random.Random) -> Slot:

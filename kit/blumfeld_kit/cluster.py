@@ -116,7 +116,7 @@ def build_commands(
     command += ["--data-dir", "{folder}/data"]
     commands = {}
     for roles in (COMBINED, BROKER, CONTROLLER):
-        laid = [word for one in (*settings, *node_settings(roles)) for word in ("--set", one)]
+        laid = [word for setting in (*settings, *node_settings(roles)) for word in ("--set", setting)]
         commands[roles] = (*command, *laid)
     return commands
 

@@ -21,9 +21,9 @@ def not_tried(contract: str, why: str) -> NoReturn:
 
 def said_by(reason: str) -> tuple[str, str] | None:
     """Return (contract, reason) of a test that :func:`not_tried` skipped, or ``None`` for any other skip."""
-    _, found, rest = reason.partition(PREFIX)
+    _, prefix, rest = reason.partition(PREFIX)
     contract, between, why = rest.partition(_BETWEEN)
-    return (contract, why) if found and between else None
+    return (contract, why) if prefix and between else None
 
 
 def summary(left_out: Iterable[tuple[str, str, str]]) -> Iterator[str]:

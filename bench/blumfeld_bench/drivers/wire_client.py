@@ -149,14 +149,14 @@ class WireClient:
 
     def offsets(self, name: str, leaders: Sequence[Leader], timestamp: int) -> list[int]:
         """Return the offset for a timestamp, LATEST or EARLIEST, asked of each partition's leader."""
-        found = [-1] * len(leaders)
+        offsets = [-1] * len(leaders)
         for leader in sorted(set(leaders)):
             mine = [index for index, at in enumerate(leaders) if at == leader]
             with WireClient(leader.host, leader.port, self._timeout_s) as client:
                 found_here = client._list_offsets(name, mine, timestamp)
             for index, offset in found_here.items():
-                found[index] = offset
-        return found
+                offsets[index] = offset
+        return offsets
 
     def _list_offsets(self, name: str, partitions: Sequence[int], timestamp: int) -> dict[int, int]:
         wanted = [ListOffsetsPartition(partition_index=index, timestamp=timestamp) for index in partitions]
@@ -193,8 +193,8 @@ class WireClient:
         request = DescribeConfigsRequest(resources=[resource])
         result = self._ask(request, DESCRIBE_CONFIGS_VERSION, DescribeConfigsResponse).results[0]
         _refused(result.error_code, "DescribeConfigs")
-        found = {config.name: config.value for config in result.configs}
-        return {key: found.get(key) for key in keys}
+        values = {config.name: config.value for config in result.configs}
+        return {key: values.get(key) for key in keys}
 
     def topic_id(self, name: str) -> bytes:
         """Return the id of an existing topic."""

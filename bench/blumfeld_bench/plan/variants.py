@@ -286,8 +286,8 @@ async def _describe(plan: Plan) -> _Description:
 
 
 def _versions(plan: Plan) -> dict[str, str]:
-    found = {"blumfeld": __version__, "python": sys.version.split()[0]}
+    versions = {"blumfeld": __version__, "python": sys.version.split()[0]}
     for plugin in plan.plugins:
         for origin in plan.registry.origins(plugin.name):
-            found[plugin.name] = str(origin)
-    return found
+            versions[plugin.name] = str(origin)
+    return versions

@@ -116,7 +116,9 @@ class Cell:
         due_ns = event.at_ns + event.session_ns
         stable_ns = ownership.changed_ns
         seen = pauses(event.before, ownership.changes, ownership.owners(), stable_ns)
-        stayed = [seen.members[one.index] for one in self._crowd.members if one.index in seen.members]
+        stayed = [
+            seen.members[member.index] for member in self._crowd.members if member.index in seen.members
+        ]
         return Sample(
             members=len(self._crowd),
             partitions=self._group.partitions,
@@ -125,7 +127,7 @@ class Cell:
             converged_s=(max(stable_ns, self._group.told_ns) - due_ns) / SECOND_NS,
             members_pause=Spread.of(stayed),
             moved_pause=Spread.of(list(seen.moved.values())),
-            pauses_ms=tuple(round(one / 1e6, 1) for one in sorted(stayed)),
+            pauses_ms=tuple(round(pause_ns / 1e6, 1) for pause_ns in sorted(stayed)),
             unowned_s=seen.unowned / SECOND_NS,
             contested=ownership.contested,
             faults=dict(self._group.faults),
@@ -136,7 +138,7 @@ class Cell:
     def _prepared(self, scenario: str, size: int) -> Callable[[], Event]:
         """Do the work that must not count, such as connecting and choosing members; return the event to run."""
         if scenario in ("kill one", "one leaves"):
-            chosen = self._draw.choice([one for one in self._crowd.members if not one.is_leader])
+            chosen = self._draw.choice([member for member in self._crowd.members if not member.is_leader])
             return lambda: self._gone(chosen, silently=scenario == "kill one")
         count = 1 if scenario == "add one" else size // 10
         socks = self._crowd.connect(count)
@@ -168,11 +170,11 @@ class Cell:
         until_ns = max(from_ns, monotonic_ns()) + int(STABLE_TIMEOUT_S * SECOND_NS)
         if not self._crowd.run(until_ns, self._is_stable):
             ownership, members = self._group.ownership, self._crowd.members
-            idle = sum(one.idle for one in members)
+            idle = sum(member.idle for member in members)
             raise DriverError(
                 f"not stable after {STABLE_TIMEOUT_S:.0f} s: {ownership.unowned} of {self._group.partitions} "
                 f"partitions without an owner, {idle} of {len(members)} members at rest, "
-                f"epochs {sorted({one.epoch for one in members})[-3:]}, faults {dict(self._group.faults)}"
+                f"epochs {sorted({member.epoch for member in members})[-3:]}, faults {dict(self._group.faults)}"
             )
 
     def _is_stable(self, now_ns: int) -> bool:
@@ -182,9 +184,9 @@ class Cell:
             return False
         members = self._crowd.members
         return (
-            all(one.idle for one in members)
-            and len({one.epoch for one in members}) == 1
-            and ownership.balanced(one.index for one in members)
+            all(member.idle for member in members)
+            and len({member.epoch for member in members}) == 1
+            and ownership.balanced(member.index for member in members)
         )
 
     def _member(self) -> Member:

@@ -74,7 +74,7 @@ def rebalance(
     from blumfeld_bench.rebalance.settings import PROTOCOLS, Settings
 
     need_libraries()
-    unknown = [one for one in protocols or () if one not in PROTOCOLS]
+    unknown = [name for name in protocols or () if name not in PROTOCOLS]
     if unknown:
         refuse(f"--protocol: found {', '.join(unknown)}; allowed: {', '.join(PROTOCOLS)}")
     interval_ms = heartbeat_ms or (QUICK_HEARTBEAT_MS if quick else Settings().heartbeat_interval_ms)

@@ -25,9 +25,9 @@ LEAST_S = 0.001
 BUSY_SHARE = 0.8
 """A driver that was busy for longer than this share of a rebalance may be the limit that was measured."""
 
-STABLE = Measure("stable", "time to stable", "s", lambda one: None)
-CONVERGED = Measure("converged", "time to converge", "s", lambda one: None)
-CPU = Measure("cpu", "CPU time of rebalances", "s", lambda one: None)
+STABLE = Measure("stable", "time to stable", "s", lambda sample: None)
+CONVERGED = Measure("converged", "time to converge", "s", lambda sample: None)
+CPU = Measure("cpu", "CPU time of rebalances", "s", lambda sample: None)
 
 
 @attrs.frozen
@@ -42,7 +42,7 @@ class Key:
 def keys_of(result: RebalanceResult) -> list[Key]:
     """Return all measured keys, in the order of the settings."""
     settings = result.settings
-    measured = {Key(one.size, one.scenario, one.protocol) for one in result.samples}
+    measured = {Key(sample.size, sample.scenario, sample.protocol) for sample in result.samples}
     return [
         key
         for size in settings.sizes
@@ -55,15 +55,15 @@ def keys_of(result: RebalanceResult) -> list[Key]:
 def samples_of(result: RebalanceResult, variant: str, key: Key) -> list[Sample]:
     """Return the samples of all rounds, in order."""
     return [
-        one
-        for one in result.samples
-        if one.variant == variant and Key(one.size, one.scenario, one.protocol) == key
+        sample
+        for sample in result.samples
+        if sample.variant == variant and Key(sample.size, sample.scenario, sample.protocol) == key
     ]
 
 
 def median_of(samples: Sequence[Sample], of: Callable[[Sample], float | None]) -> float | None:
     """Return the median over rounds; None where no round has a value."""
-    values = [value for one in samples if (value := of(one)) is not None]
+    values = [value for sample in samples if (value := of(sample)) is not None]
     return statistics.median(values) if values else None
 
 
@@ -74,8 +74,8 @@ def ratio_of(result: RebalanceResult, variant: str, key: Key) -> float | None:
     first = result.variants[0].label
     if variant == first:
         return None
-    theirs = {one.round: max(LEAST_S, one.stable_s) for one in samples_of(result, first, key)}
-    ours = {one.round: max(LEAST_S, one.stable_s) for one in samples_of(result, variant, key)}
+    theirs = {sample.round: max(LEAST_S, sample.stable_s) for sample in samples_of(result, first, key)}
+    ours = {sample.round: max(LEAST_S, sample.stable_s) for sample in samples_of(result, variant, key)}
     ratios = [ours[number] / theirs[number] for number in sorted(ours.keys() & theirs.keys())]
     return statistics.median(ratios) if ratios else None
 
@@ -87,19 +87,19 @@ def verdicts_of(result: RebalanceResult) -> tuple[Comparison, ...]:
 
 def cautions_of(result: RebalanceResult) -> Iterator[str]:
     """Yield warnings that a reader of the verdicts needs."""
-    busy = [one for one in result.samples if one.driver_busy > BUSY_SHARE]
+    busy = [entry for entry in result.samples if entry.driver_busy > BUSY_SHARE]
     if busy:
         yield (
             f"in {len(busy)} of {len(result.samples)} rebalances the driver was busy: "
             "their times may be the driver's, not the server's"
         )
-    contested = sum(one.contested for one in result.samples)
+    contested = sum(entry.contested for entry in result.samples)
     if contested:
         yield f"{contested} times a member was given a partition that another one still had"
     faults: dict[str, int] = {}
-    for one in result.samples:
-        for name, count in one.faults.items():
-            faults[f"{one.variant} {name}"] = faults.get(f"{one.variant} {name}", 0) + count
+    for sample in result.samples:
+        for name, count in sample.faults.items():
+            faults[f"{sample.variant} {name}"] = faults.get(f"{sample.variant} {name}", 0) + count
     for name, count in sorted(faults.items()):
         yield f"{name}: {count} times; a group whose members are all in time has none"
     for failure in result.failures:
@@ -123,8 +123,8 @@ def _protocols(result: RebalanceResult) -> Iterator[Pair]:
     for variant in result.variants:
         for protocol in result.settings.protocols:
             if protocol != PROTOCOLS[0]:
-                one, other = (variant.label, PROTOCOLS[0]), (variant.label, protocol)
-                sides = _sides(result, one, other, STABLE)
+                base_side, other = (variant.label, PROTOCOLS[0]), (variant.label, protocol)
+                sides = _sides(result, base_side, other, STABLE)
                 yield _pair(f"on {variant.label}", protocol, PROTOCOLS[0], STABLE, sides, headline=False)
 
 
@@ -137,9 +137,9 @@ def _sides(
     """Return one value a round for each (variant, protocol), over the events that both have in that round."""
     values: Sides = ([], [])
     for number in range(result.rounds):
-        found = [_events(result, side, number, measure) for side in (first, second)]
-        common = sorted(found[0].keys() & found[1].keys())
-        sums = [sum(side[event] for event in common) for side in found]
+        events_by_side = [_events(result, side, number, measure) for side in (first, second)]
+        common = sorted(events_by_side[0].keys() & events_by_side[1].keys())
+        sums = [sum(side[event] for event in common) for side in events_by_side]
         if common and min(sums) > 0:
             for side, value in zip(values, sums, strict=True):
                 side.append(value)
@@ -149,13 +149,13 @@ def _sides(
 def _events(
     result: RebalanceResult, side: tuple[str, str], number: int, measure: Measure
 ) -> dict[tuple[int, str], float]:
-    found = {}
-    for one in result.samples:
-        if (one.variant, one.protocol) == side and one.round == number:
-            value = _value(one, measure)
+    events = {}
+    for sample in result.samples:
+        if (sample.variant, sample.protocol) == side and sample.round == number:
+            value = _value(sample, measure)
             if value is not None:
-                found[one.size, one.scenario] = value
-    return found
+                events[sample.size, sample.scenario] = value
+    return events
 
 
 def _value(one: Sample, measure: Measure) -> float | None:

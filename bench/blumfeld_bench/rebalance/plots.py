@@ -30,14 +30,14 @@ def write_rebalance(result: RebalanceResult, folder: Path) -> list[Path]:
     :raises OSError: the folder can't be written to
     """
     plots = plots_of(result)
-    text = markdown_of(result, [(f"{one.name}.png", one.alt) for one in plots])
+    text = markdown_of(result, [(f"{plot.name}.png", plot.alt) for plot in plots])
     return write_page(folder / PAGE, text, plots)
 
 
 def plots_of(result: RebalanceResult) -> list[Plot]:
     """Return a plot for each event, one for the CPU time of adding a member, and the pauses in the largest group."""
     keys = keys_of(result)
-    scenarios = [one for one in result.settings.scenarios if any(key.scenario == one for key in keys)]
+    scenarios = [name for name in result.settings.scenarios if any(key.scenario == name for key in keys)]
     plots = [_stable_plot(result, scenario) for scenario in scenarios]
     sizes = sorted({key.size for key in keys})
     plots += [_pause_plot(result, scenario, sizes[-1]) for scenario in scenarios[:2] if sizes]
@@ -95,8 +95,10 @@ def _points(
     result: RebalanceResult, scenario: str, server: int, protocol: int
 ) -> list[tuple[int, list[float]]]:
     label, name = result.variants[server].label, result.settings.protocols[protocol]
-    found = ((size, samples_of(result, label, Key(size, scenario, name))) for size in result.settings.sizes)
-    return [(size, [one.stable_s for one in samples]) for size, samples in found if samples]
+    samples_by_size = (
+        (size, samples_of(result, label, Key(size, scenario, name))) for size in result.settings.sizes
+    )
+    return [(size, [sample.stable_s for sample in samples]) for size, samples in samples_by_size if samples]
 
 
 def _look(result: RebalanceResult, server: int, protocol: int) -> dict[str, Any]:
@@ -130,7 +132,7 @@ def _pause_plot(result: RebalanceResult, scenario: str, size: int) -> Plot:
 
     said = [
         f"{result.variants[server].label} {result.settings.protocols[protocol]} "
-        f"{sum(one > 0 for one in pauses) / len(pauses):.0%} paused, median {statistics.median(pauses):.2f} s, "
+        f"{sum(pause > 0 for pause in pauses) / len(pauses):.0%} paused, median {statistics.median(pauses):.2f} s, "
         f"most {pauses[-1]:.2f} s"
         for server, protocol, pauses in lines
     ]
@@ -140,4 +142,4 @@ def _pause_plot(result: RebalanceResult, scenario: str, size: int) -> Plot:
 
 
 def _pauses(samples: Sequence[Sample]) -> list[float]:
-    return sorted(one / 1000 for sample in samples for one in sample.pauses_ms)
+    return sorted(pause_ms / 1000 for sample in samples for pause_ms in sample.pauses_ms)

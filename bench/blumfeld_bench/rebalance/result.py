@@ -36,7 +36,7 @@ class Spread(msgspec.Struct, frozen=True, kw_only=True):
 
         return cls(
             count=len(ordered),
-            paused=sum(one > 0 for one in ordered),
+            paused=sum(pause > 0 for pause in ordered),
             p50=at(0.5),
             p99=at(0.99),
             most=ordered[-1] / 1e9,

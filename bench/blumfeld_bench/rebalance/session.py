@@ -104,7 +104,7 @@ def _set_up(spec: VariantSpec, settings: Settings, port: int, server: Server | S
             for size in sorted({*settings.sizes, WARM_UP_SIZE})
         }
         speaks = ApiKey.CONSUMER_GROUP_HEARTBEAT in client.versions()
-    protocols = tuple(one for one in settings.protocols if speaks or one != KIP_848)
+    protocols = tuple(protocol for protocol in settings.protocols if speaks or protocol != KIP_848)
     if not protocols:
         raise DriverError(f"{spec.label} speaks none of the asked protocols: {', '.join(settings.protocols)}")
     return Place(port, tuple(server.pids()) if server is not None else (), topics, protocols, config)
@@ -219,9 +219,9 @@ class Session:
             with undisturbed(first=self._driver_first):
                 formed_s = cell.form(size)
                 scenarios = self._settings.scenarios_of(size)
-                found = cell.run(turn.variant, turn.round, size, scenarios)
-            self._samples += found
-            said = ", ".join(f"{one.scenario} {one.stable_s:.2f}" for one in found)
+                samples = cell.run(turn.variant, turn.round, size, scenarios)
+            self._samples += samples
+            said = ", ".join(f"{sample.scenario} {sample.stable_s:.2f}" for sample in samples)
             self._tell(
                 f"round {turn.round + 1} {turn.variant} {where}: stable after s: formed {formed_s:.2f}, {said}"
             )

@@ -34,7 +34,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
     def scenarios_of(self, size: int) -> tuple[str, ...]:
         """Return the scenarios for a group size. A tenth of ten is one member, which "add one" has measured already."""
-        return tuple(one for one in self.scenarios if size // 10 > 1 or one != "add 10 %")
+        return tuple(scenario for scenario in self.scenarios if size // 10 > 1 or scenario != "add 10 %")
 
     def server(self) -> dict[str, str]:
         """Return the values of Kafka's keys that every server of the run must have."""
@@ -63,7 +63,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 def _toml(value: str) -> str:
     if value.isdigit():
         return value
-    return "[" + ", ".join(f'"{one}"' for one in value.split(",")) + "]"
+    return "[" + ", ".join(f'"{word}"' for word in value.split(",")) + "]"
 
 
 def differences(wanted: Mapping[str, str], found: Mapping[str, str | None]) -> list[str]:
@@ -84,12 +84,12 @@ def _canonical(value: str) -> str:
         "org.apache.kafka.coordinator.group.assignor.UniformAssignor": "uniform",
         "org.apache.kafka.coordinator.group.assignor.RangeAssignor": "range",
     }
-    return ",".join(known.get(one.strip(), one.strip()) for one in value.split(","))
+    return ",".join(known.get(word.strip(), word.strip()) for word in value.split(","))
 
 
 def filled(command: Sequence[str], words: Sequence[str]) -> tuple[str, ...]:
     """Replace ``{settings}`` in a start command by these words."""
-    found: list[str] = []
+    arguments: list[str] = []
     for part in command:
-        found += words if part == SETTINGS_WORD else [part]
-    return tuple(found)
+        arguments += words if part == SETTINGS_WORD else [part]
+    return tuple(arguments)

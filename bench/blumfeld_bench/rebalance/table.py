@@ -47,15 +47,15 @@ def _figures(result: RebalanceResult, variant: str, key: Key) -> list[str]:
     if not samples:
         return ["not measured", *[""] * (len(FIGURES) - 1)]
     ratio = ratio_of(result, variant, key)
-    stable = _seconds(median_of(samples, lambda one: one.stable_s))
-    cpu_s = median_of(samples, lambda one: one.cpu_s)
-    members = [median_of(samples, lambda one: one.members_pause.p50)]
-    members.append(median_of(samples, lambda one: one.members_pause.most))
-    moved = [median_of(samples, lambda one: one.moved_pause.p50)]
-    moved.append(median_of(samples, lambda one: one.moved_pause.most))
+    stable = _seconds(median_of(samples, lambda sample: sample.stable_s))
+    cpu_s = median_of(samples, lambda sample: sample.cpu_s)
+    members = [median_of(samples, lambda sample: sample.members_pause.p50)]
+    members.append(median_of(samples, lambda sample: sample.members_pause.most))
+    moved = [median_of(samples, lambda sample: sample.moved_pause.p50)]
+    moved.append(median_of(samples, lambda sample: sample.moved_pause.most))
     return [
         stable if ratio is None else f"{stable} ({ratio:.2f}×)",
-        _seconds(median_of(samples, lambda one: one.converged_s)),
+        _seconds(median_of(samples, lambda sample: sample.converged_s)),
         " / ".join(_seconds(value) for value in members),
         " / ".join(_seconds(value) for value in moved),
         "not known" if cpu_s is None else f"{cpu_s:.3f}",
@@ -69,10 +69,10 @@ def _seconds(value: float | None) -> str:
 def settings_words(result: RebalanceResult) -> Iterator[str]:
     """Yield the equal conditions: the settings that each server reported, and the members' behaviour."""
     settings = result.settings
-    told = sorted({tuple(sorted(found.items())) for found in result.configs.values()})
-    same = len({tuple((key, str(value)) for key, value in one) for one in told}) == 1
-    for found in told[:1] if same else told:
-        yield "; ".join(f"{key}={value}" for key, value in found)
+    configs = sorted({tuple(sorted(entry.items())) for entry in result.configs.values()})
+    same = len({tuple((key, str(value)) for key, value in entry) for entry in configs}) == 1
+    for config in configs[:1] if same else configs:
+        yield "; ".join(f"{key}={value}" for key, value in config)
     yield (
         f"members: session timeout {settings.session_timeout_ms} ms, heartbeats every "
         f"{settings.heartbeat_interval_ms} ms (KIP-848: at the interval that the server returns), rebalance timeout "
@@ -89,8 +89,8 @@ def run_words(result: RebalanceResult) -> str:
 
 def sentences_of(result: RebalanceResult) -> Iterator[tuple[str, bool]]:
     """Yield the verdicts, each with whether it is a difference."""
-    for one in verdicts_of(result):
-        yield f"{one.step}: {one.sentence}", one.different
+    for verdict in verdicts_of(result):
+        yield f"{verdict.step}: {verdict.sentence}", verdict.different
 
 
 def rebalance_table(result: RebalanceResult) -> RenderableType:

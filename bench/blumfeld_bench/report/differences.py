@@ -27,23 +27,26 @@ def differences(variants: Sequence[Variant]) -> list[str]:
     if len(variants) < 2:
         return []
     facts = [dict(_facts(variant)) for variant in variants]
-    found = [_line(key, variants, facts) for key in dict.fromkeys(key for one in facts for key in one)]
+    lines = [
+        _line(key, variants, facts)
+        for key in dict.fromkeys(key for variant_facts in facts for key in variant_facts)
+    ]
     ours = [variant for variant in variants if variant.kind == "manifest"]
     settings = [dict(_flat(_manifest(variant))) for variant in ours]
-    for key in sorted({key for one in settings for key in one}):
+    for key in sorted({key for variant_settings in settings for key in variant_settings}):
         default = _default(key)
-        values = [one.get(key, default) for one in settings]
+        values = [variant_settings.get(key, default) for variant_settings in settings]
         if len(ours) == 1:  # beside a foreign broker: whatever isn't as it comes
-            found += [f"{key} — {ours[0].label}: {values[0]}"] if values[0] != default else []
+            lines += [f"{key} — {ours[0].label}: {values[0]}"] if values[0] != default else []
         elif len(set(values)) > 1:
             given = [value if value != default else f"{default} (the default)" for value in values]
-            found.append(_line(key, ours, [{key: value} for value in given]))
-    return [line for line in found if line] or [NO_DIFFERENCE]
+            lines.append(_line(key, ours, [{key: value} for value in given]))
+    return [line for line in lines if line] or [NO_DIFFERENCE]
 
 
 def _line(key: str, variants: Sequence[Variant], facts: Sequence[Mapping[str, str]]) -> str:
     """Returns the values of one fact; empty if all variants have the same."""
-    values = [one.get(key, "—") for one in facts]
+    values = [variant_facts.get(key, "—") for variant_facts in facts]
     if len(set(values)) == 1:
         return ""
     said = (f"{variant.label}: {value}" for variant, value in zip(variants, values, strict=True))

@@ -108,8 +108,8 @@ def svg_of(plot: Plot) -> str:
     text = text[text.index("<svg") :]
     text = re.sub(r"<metadata>.*?</metadata>", "", text, count=1, flags=re.DOTALL)
     used = set(re.findall(r'(?:url\(|href=")#([^)"]+)', text))
-    text = re.sub(r' id="([^"]*)"', lambda found: found.group(0) if found.group(1) in used else "", text)
-    text = re.sub(r'\b(id=")|(url\(#)|(href="#)', lambda found: f"{found.group(0)}{plot.name}-", text)
+    text = re.sub(r' id="([^"]*)"', lambda match: match.group(0) if match.group(1) in used else "", text)
+    text = re.sub(r'\b(id=")|(url\(#)|(href="#)', lambda match: f"{match.group(0)}{plot.name}-", text)
     for colour, variable in PAGE_VARIABLES.items():
         text = text.replace(colour, f"var({variable})")
     head, _, rest = text.partition(">")

@@ -49,13 +49,13 @@ def run_words(result: Result) -> str:
 
 def placement_words(result: Result) -> str:
     """Return scheduler class and cores of the driver and of the servers; empty for a result without them."""
-    drivers = {one.driver.placement for one in result.measured} - {None}
-    servers = {one.server_placement for one in result.measured} - {None}
+    drivers = {round_result.driver.placement for round_result in result.measured} - {None}
+    servers = {round_result.server_placement for round_result in result.measured} - {None}
     sides = (("driver", drivers), ("server", servers))
     return ", ".join(
-        f"{side} {' or '.join(sorted(_placed(one) for one in found if one is not None))}"
-        for side, found in sides
-        if found
+        f"{side} {' or '.join(sorted(_placed(placement) for placement in placements if placement is not None))}"
+        for side, placements in sides
+        if placements
     )
 
 
@@ -168,10 +168,10 @@ def ack_words(durability: str, acks: int) -> str:
     """Return the part of a durability text (``acks=1: …; acks=all: …``) that applies to ``acks``; any other text is
     returned whole.
     """
-    one, found, every = durability.removeprefix("acks=1: ").partition("; acks=all: ")
+    leader_text, separator, every = durability.removeprefix("acks=1: ").partition("; acks=all: ")
     if acks == 0:
         return "none: acks=0"
-    return (every if acks == -1 else one) if found else durability
+    return (every if acks == -1 else leader_text) if separator else durability
 
 
 def durability_words(cell: Cell) -> str:
@@ -193,49 +193,54 @@ def late_words(cell: Cell) -> str:
 def nodes_words(cell: Cell) -> str:
     """Return CPU time and resident memory of each node of a cluster in its last round; empty for a single server."""
     nodes = cell.rounds[-1].measured.server_nodes if cell.rounds else ()
-    return " | ".join(f"{one.user_s + one.system_s:.1f} s, {one.rss_bytes / 1e6:,.0f} MB" for one in nodes)
+    return " | ".join(
+        f"{node.user_s + node.system_s:.1f} s, {node.rss_bytes / 1e6:,.0f} MB" for node in nodes
+    )
 
 
 def cautions(result: Result, steps: Sequence[StepCells]) -> list[str]:
     """Return the warnings that a reader needs before the figures, gravest first; empty if there are none."""
-    found = [f"{label} could not run this workload: {why}" for label, why in sorted(result.skipped.items())]
+    sentences = [
+        f"{label} could not run this workload: {why}" for label, why in sorted(result.skipped.items())
+    ]
     if result.interrupted:
-        found.append("Interrupted: what follows is of the rounds that were run.")
-    found += [
-        f"{one.step or 'the rest of the round'}, {one.variant}, round {one.round + 1} was not measured: {one.error}"
-        for one in result.failures
+        sentences.append("Interrupted: what follows is of the rounds that were run.")
+    sentences += [
+        f"{failure.step or 'the rest of the round'}, {failure.variant}, round {failure.round + 1} "
+        f"was not measured: {failure.error}"
+        for failure in result.failures
     ]
     if result.left_out:
-        found.append(f"A quick run had no time for these steps: {', '.join(result.left_out)}.")
-    found += _durability_caution(result)
-    found += _unreached_cautions(steps)
-    found += [
+        sentences.append(f"A quick run had no time for these steps: {', '.join(result.left_out)}.")
+    sentences += _durability_caution(result)
+    sentences += _unreached_cautions(steps)
+    sentences += [
         f"{cells.step.name}, {cell.variant.label}: {cell.errors:,} errors, the first: {cell.first_error or 'unnamed'}"
         for cells in steps
         for cell in cells.cells
         if cell.errors
     ]
-    found += _driver_cautions(steps)
-    found += _late_cautions(steps)
+    sentences += _driver_cautions(steps)
+    sentences += _late_cautions(steps)
     if result.driver_first:
-        found.append(
+        sentences.append(
             "The driver ran before the servers (SCHED_RR), which costs a server with many threads more."
         )
     if result.system_calls_missing:
-        found.append(f"System calls were not counted: {result.system_calls_missing}")
+        sentences.append(f"System calls were not counted: {result.system_calls_missing}")
     closed = [cells.step.name for cells in steps if cells.cells and cells.cells[0].saturated]
     if closed:
-        found.append(f"Closed loop, so latencies are a saturated server's: {', '.join(closed)}.")
+        sentences.append(f"Closed loop, so latencies are a saturated server's: {', '.join(closed)}.")
     if result.rounds < ROUNDS_FEW:
-        found.append(
+        sentences.append(
             f"{_count(result.rounds, 'round')}: intervals are wide, and {ROUNDS_FEW} or more are better."
         )
     if result.machine.load_before > LOADED_SHARE * result.machine.cores:
-        found.append(
+        sentences.append(
             f"The machine was busy before the run began: load {result.machine.load_before:.2f} on "
             f"{result.machine.cores} cores."
         )
-    return found
+    return sentences
 
 
 def _durability_caution(result: Result) -> Iterator[str]:

@@ -107,7 +107,9 @@ def _summary(result: Result, steps: Sequence[StepCells], findings: Conclusion) -
 
 def _verdicts(findings: Conclusion, several: bool) -> Iterator[str]:
     def said(verdicts: Iterable[Comparison]) -> list[str]:
-        return [f"{one.step}: {one.sentence}" if several else one.sentence for one in verdicts]
+        return [
+            f"{verdict.step}: {verdict.sentence}" if several else verdict.sentence for verdict in verdicts
+        ]
 
     if findings.differences:
         yield _list(said(findings.differences), "verdicts differences")
@@ -149,7 +151,7 @@ def _figures(cells: StepCells, findings: Conclusion) -> str:
     lines = []
     for row in rows_of(cells, findings):
         unit = f' <span class="quiet">{escape(row.unit)}</span>' if row.unit else ""
-        figures = "".join(_figure(one) for one in row.figures)
+        figures = "".join(_figure(figure) for figure in row.figures)
         lines.append(f'<tr><th scope="row">{escape(row.title)}{unit}</th>{figures}</tr>')
     caption = (
         f"{cells.step.name}: medians of rounds; beneath, the ratio to the first, and its interval "
@@ -256,8 +258,10 @@ def step_plots(cells: StepCells, number: int, findings: Conclusion) -> list[Plot
     """Return those plots of one step that have data."""
     at = f"step{number}"
     drawn = (
-        percentile_curve(cells, f"{at}-ack", "Ack latency", lambda one: one.produce),
-        percentile_curve(cells, f"{at}-end-to-end", "End-to-end latency", lambda one: one.end_to_end),
+        percentile_curve(cells, f"{at}-ack", "Ack latency", lambda cell_round: cell_round.produce),
+        percentile_curve(
+            cells, f"{at}-end-to-end", "End-to-end latency", lambda cell_round: cell_round.end_to_end
+        ),
         ratio_dots(cells, f"{at}-ratios", findings),
         rate_series(cells, f"{at}-rate-series"),
         latency_series(cells, f"{at}-p99-series"),

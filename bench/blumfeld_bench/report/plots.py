@@ -59,17 +59,19 @@ def percentile_curve(cells: StepCells, name: str, title: str, histogram: Histogr
     """Plot percentiles in HDR style: x is 1/(1−q) on a log scale. Thin lines are rounds, the thick one is their
     median.
     """
-    if not any(histogram(one) for cell in cells.cells for one in cell.rounds):
+    if not any(histogram(cell_round) for cell in cells.cells for cell_round in cell.rounds):
         return None
 
     def draw(axes: Axes) -> None:
         seen: list[float] = []
         farthest = 10.0
         for index, cell in enumerate(cells.cells):
-            rounds = [found for one in cell.rounds if (found := histogram(one)) is not None]
+            rounds = [
+                latencies for cell_round in cell.rounds if (latencies := histogram(cell_round)) is not None
+            ]
             if not rounds:
                 continue
-            curves = [_curve(one) for one in rounds]
+            curves = [_curve(distribution) for distribution in rounds]
             for at, value in curves:
                 axes.plot(at, value, color=colour_of(index), linewidth=0.6, alpha=0.35)
                 seen += [value[0], value[-1]]
@@ -104,15 +106,15 @@ def latency_series(cells: StepCells, name: str) -> Plot | None:
 def _series_plot(
     cells: StepCells, name: str, title: str, unit: str, of: Callable[[Point], float], kind: str
 ) -> Plot | None:
-    if not any(one.measured.series for cell in cells.cells for one in cell.rounds):
+    if not any(cell_round.measured.series for cell in cells.cells for cell_round in cell.rounds):
         return None
 
     def draw(axes: Axes) -> None:
         values: list[float] = []
         earliest = 0.0
         for index, cell in enumerate(cells.cells):
-            for one in cell.rounds:
-                series = one.measured.series
+            for cell_round in cell.rounds:
+                series = cell_round.measured.series
                 axes.plot(
                     [point.at_s for point in series],
                     [of(point) for point in series],
@@ -122,7 +124,7 @@ def _series_plot(
                 )
                 values += [of(point) for point in series if point.at_s > 0]
                 earliest = min([earliest, *(point.at_s for point in series)])
-            at, middle = median_series([one.measured.series for one in cell.rounds], of)
+            at, middle = median_series([plotted_round.measured.series for plotted_round in cell.rounds], of)
             _thick(axes, at, middle, cell, index)
         if earliest < 0:
             axes.axvspan(earliest, 0, color=MUTED, alpha=0.12, linewidth=0, label="warm-up, not counted")
@@ -149,12 +151,12 @@ def median_series(
         return [], []
     gaps = [after.at_s - before.at_s for series in rounds for before, after in itertools.pairwise(series)]
     step = max(statistics.median(gaps), 1e-3)
-    found: dict[int, list[float]] = {}
+    values_by_slot: dict[int, list[float]] = {}
     for series in rounds:
         for point in series:
-            found.setdefault(round(point.at_s / step), []).append(of(point))
-    slots = sorted(slot for slot, values in found.items() if 2 * len(values) >= len(rounds))
-    return [slot * step for slot in slots], [statistics.median(found[slot]) for slot in slots]
+            values_by_slot.setdefault(round(point.at_s / step), []).append(of(point))
+    slots = sorted(slot for slot, values in values_by_slot.items() if 2 * len(values) >= len(rounds))
+    return [slot * step for slot in slots], [statistics.median(values_by_slot[slot]) for slot in slots]
 
 
 def short(value: float) -> str:
@@ -188,10 +190,12 @@ def _curve(histogram: HdrHistogram) -> tuple[list[float], list[float]]:
 
 
 def _median_curve(rounds: Sequence[HdrHistogram]) -> tuple[list[float], list[float]]:
-    fewest = min(one.get_total_count() for one in rounds)
+    fewest = min(distribution.get_total_count() for distribution in rounds)
     quantiles = _quantiles(fewest / SAMPLES_BEYOND)
-    found = [one.get_percentile_to_value_dict([q * 100 for q in quantiles]) for one in rounds]
-    middle = [statistics.median(max(values[q * 100], 1) / 1e6 for values in found) for q in quantiles]
+    percentiles = [
+        distribution.get_percentile_to_value_dict([q * 100 for q in quantiles]) for distribution in rounds
+    ]
+    middle = [statistics.median(max(values[q * 100], 1) / 1e6 for values in percentiles) for q in quantiles]
     return [1 / (1 - q) for q in quantiles], middle
 
 
@@ -235,9 +239,9 @@ def _ceiling_line(axes: Axes, cells: StepCells, most: float) -> None:
 def _curve_alt(cells: StepCells, title: str, histogram: Histogram) -> str:
     parts = []
     for cell in cells.cells:
-        rounds = [found for one in cell.rounds if (found := histogram(one)) is not None]
+        rounds = [latencies for cell_round in cell.rounds if (latencies := histogram(cell_round)) is not None]
         if rounds:
-            values = [one.get_percentile_to_value_dict([50, 99]) for one in rounds]
+            values = [distribution.get_percentile_to_value_dict([50, 99]) for distribution in rounds]
             p50, p99 = (statistics.median(value[share] / 1e6 for value in values) for share in (50, 99))
             parts.append(f"{cell.variant.label} p50 {p50:.3g} ms, p99 {p99:.3g} ms")
     return f"{title}, step {cells.step.name}: {'; '.join(parts)}."
@@ -246,7 +250,9 @@ def _curve_alt(cells: StepCells, title: str, histogram: Histogram) -> str:
 def _series_alt(cells: StepCells, title: str, unit: str, of: Callable[[Point], float]) -> str:
     parts = []
     for cell in cells.cells:
-        values = [of(point) for one in cell.rounds for point in one.measured.series if point.at_s > 0]
+        values = [
+            of(point) for cell_round in cell.rounds for point in cell_round.measured.series if point.at_s > 0
+        ]
         if values:
             low, high = short(min(values)), short(max(values))
             parts.append(f"{cell.variant.label} between {low} and {high} {unit}")
@@ -284,7 +290,7 @@ def cost_bars(cells: StepCells, name: str, title: str, measure: Measure) -> Plot
 def system_call_bars(cells: StepCells, name: str) -> Plot | None:
     """Return the most frequent calls for each request; the remaining calls share one row."""
     counted = [(index, cell.variant.label, cell.calls_per_request) for index, cell in enumerate(cells.cells)]
-    counted = [one for one in counted if one[2]]
+    counted = [entry for entry in counted if entry[2]]
     if not counted:
         return None
     highest: dict[str, float] = {}
@@ -297,7 +303,7 @@ def system_call_bars(cells: StepCells, name: str) -> Plot | None:
     def number_of(calls: dict[str, float], row: str) -> float:
         total = sum(calls.values())
         if row == "others":
-            return total - sum(calls.get(one, 0.0) for one in names)
+            return total - sum(calls.get(call_name, 0.0) for call_name in names)
         return total if row == "all" else calls.get(row, 0.0)
 
     def draw(axes: Axes) -> None:
@@ -350,7 +356,7 @@ def ratio_dots(cells: StepCells, name: str, findings: Conclusion) -> Plot | None
 
     said = [
         f"{cell.variant.label} {measure.title} "
-        + (ratio_words(found) if (found := known(index, measure)) else "not known")
+        + (ratio_words(known_ratios) if (known_ratios := known(index, measure)) else "not known")
         for index, cell in enumerate(others, start=1)
         for measure in measures
         if ratios[index, measure.key]
@@ -385,13 +391,13 @@ def ratio_words(interval: Comparison) -> str:
 
 def round_ratios(cells: StepCells, index: int, measure: Measure) -> list[float]:
     """Return that variant's value divided by the first one's, for each round that has both."""
-    first = {one.measured.round: measure.of(one) for one in cells.cells[0].rounds}
-    found = []
-    for one in cells.cells[index].rounds:
-        ours, theirs = measure.of(one), first.get(one.measured.round)
+    first = {base_round.measured.round: measure.of(base_round) for base_round in cells.cells[0].rounds}
+    ratios = []
+    for cell_round in cells.cells[index].rounds:
+        ours, theirs = measure.of(cell_round), first.get(cell_round.measured.round)
         if ours and theirs:
-            found.append(ours / theirs)
-    return found
+            ratios.append(ours / theirs)
+    return ratios
 
 
 def step_dots(steps: Sequence[StepCells], name: str, title: str, measure: Measure) -> Plot | None:
@@ -403,8 +409,8 @@ def step_dots(steps: Sequence[StepCells], name: str, title: str, measure: Measur
 
     def draw(axes: Axes) -> None:
         for index, cell in enumerate(steps[0].cells):
-            found = ((row, cells.cells[index].median(measure)) for row, cells in enumerate(steps))
-            medians = {row: value for row, value in found if value}
+            pairs = ((row, cells.cells[index].median(measure)) for row, cells in enumerate(steps))
+            medians = {row: value for row, value in pairs if value}
             shift = (index - (len(steps[0].cells) - 1) / 2) * 0.16
             for row in medians:
                 values = steps[row].cells[index].values(measure)
@@ -418,7 +424,11 @@ def step_dots(steps: Sequence[StepCells], name: str, title: str, measure: Measur
                 markersize=5,
                 label=cell.variant.label,
             )
-        marks = [(one.records_per_s, row) for row, one in enumerate(ceilings) if one and one.records_per_s]
+        marks = [
+            (ceiling.records_per_s, row)
+            for row, ceiling in enumerate(ceilings)
+            if ceiling and ceiling.records_per_s
+        ]
         if marks:
             at, rows = [rate for rate, _ in marks], [row for _, row in marks]
             axes.plot(at, rows, "|", color=INK, markersize=16, markeredgewidth=1.5, label="driver's ceiling")

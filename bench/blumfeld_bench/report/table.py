@@ -109,7 +109,7 @@ def headline_rows(steps: Sequence[StepCells], findings: Conclusion) -> tuple[lis
 
     :return: the columns, and rows titled by step, with the variant as their unit
     """
-    shown = [one for one in HEADLINES if any(cells.has(one) for cells in steps)]
+    shown = [measure for measure in HEADLINES if any(cells.has(measure) for cells in steps)]
     rows = [
         Row(
             cells.step.name,
@@ -176,9 +176,9 @@ def _parts(result: Result, steps: Sequence[StepCells], findings: Conclusion) -> 
     if findings.verdicts:
         yield Text("\nVerdict", style="bold")
         several = len(steps) > 1
-        for one in (*findings.differences, *findings.others):
-            sentence = f"{one.step}: {one.sentence}" if several else one.sentence
-            yield item(sentence, "bold" if one.different else "")
+        for comparison in (*findings.differences, *findings.others):
+            sentence = f"{comparison.step}: {comparison.sentence}" if several else comparison.sentence
+            yield item(sentence, "bold" if comparison.different else "")
     for sentence in findings.sustained:
         yield item(sentence)
     warned = cautions(result, steps)
@@ -207,7 +207,7 @@ def _step_table(cells: StepCells, findings: Conclusion) -> Table:
     for row in rows_of(cells, findings):
         unit = f" {row.unit}" if row.unit else ""
         title = Text.assemble(row.title, (unit, "dim"))
-        table.add_row(title, *(_figure(one) for one in row.figures))
+        table.add_row(title, *(_figure(figure) for figure in row.figures))
     return table
 
 
@@ -221,7 +221,7 @@ def _overview(steps: Sequence[StepCells], findings: Conclusion) -> Table:
         table.add_column(f"{measure.title}{unit}", justify="right", overflow="fold", min_width=FIGURE_COLUMNS)
     last = ""
     for row in rows:
-        figures = (Text.assemble(one.text, (_short(one), "cyan")) for one in row.figures)
+        figures = (Text.assemble(figure.text, (_short(figure), "cyan")) for figure in row.figures)
         table.add_row(Text(row.title if row.title != last else ""), Text(row.unit), *figures)
         last = row.title
     return table

@@ -192,9 +192,9 @@ class _Session:
                 except EXPECTED as error:
                     reached[shape] = None
                     self._watcher.doing(f"no ceiling for {step.name}: {_words(error)}")
-            found = reached[shape]
-            if found is not None:
-                self._ceilings.append(msgspec.structs.replace(found, step=step.name))
+            ceiling = reached[shape]
+            if ceiling is not None:
+                self._ceilings.append(msgspec.structs.replace(ceiling, step=step.name))
 
     def _rounds(self, driver: Driver) -> None:
         runner = Runner(self._plan.workload, driver, self._options.seed)
@@ -280,7 +280,7 @@ class _Session:
             created=self._created,
             seed=self._options.seed,
             quick=self._options.quick,
-            rounds=max((one.round + 1 for one in self._measured), default=0),
+            rounds=max((round_result.round + 1 for round_result in self._measured), default=0),
             machine=self._machine,
             workload=self._plan.workload,
             variants=tuple(spec.variant for spec in self._specs),

@@ -87,8 +87,8 @@ class Tracer:
         """
         if self.error or not self._summary.exists():
             raise TracerError(self.error or "strace wrote no summary")
-        found = calls_by_name(self._summary)
-        return dict(sorted(found.items(), key=lambda item: (-item[1], item[0])))
+        counts = calls_by_name(self._summary)
+        return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
 
     def _await_attached(self) -> str:
         """Wait until strace has reported each process; return what went wrong, or an empty string."""
@@ -134,9 +134,9 @@ class Tracer:
 
 def calls_by_name(summary: Path) -> dict[str, int]:
     """Return calls by name from a summary of ``strace -c``."""
-    found = {name: int(calls) for calls, name in _CALLS.findall(summary.read_text())}
-    found.pop("total", None)
-    return found
+    counts = {name: int(calls) for calls, name in _CALLS.findall(summary.read_text())}
+    counts.pop("total", None)
+    return counts
 
 
 def _is_held(pid: int) -> bool:

@@ -122,8 +122,8 @@ class Watcher:
 
     def median(self, step: str, variant: str, measure: Measure) -> float | None:
         """Return the median over the rounds so far, or None."""
-        found = (measure.of(one) for one in self.rounds.get((step, variant), []))
-        values = [value for value in found if value is not None]
+        figures = (measure.of(cell_round) for cell_round in self.rounds.get((step, variant), []))
+        values = [value for value in figures if value is not None]
         return statistics.median(values) if values else None
 
     @property

@@ -71,8 +71,8 @@ class Cell:
 
     def values(self, measure: Measure) -> list[float]:
         """Return the figure of each round that has it."""
-        found = (measure.of(one) for one in self.rounds)
-        return [value for value in found if value is not None]
+        figures = (measure.of(cell_round) for cell_round in self.rounds)
+        return [value for value in figures if value is not None]
 
     def median(self, measure: Measure) -> float | None:
         """Return the median over rounds, or None where no round has the figure."""
@@ -95,14 +95,18 @@ class Cell:
     @property
     def busy(self) -> float:
         """Busy share of the driver's busiest process, median of rounds."""
-        return statistics.median(one.measured.driver.busy for one in self.rounds) if self.rounds else 0.0
+        return (
+            statistics.median(cell_round.measured.driver.busy for cell_round in self.rounds)
+            if self.rounds
+            else 0.0
+        )
 
     @property
     def late_us(self) -> float | None:
         """Lateness p99 of the driver itself, median of rounds; ``None`` in a closed loop."""
         if self.saturated or self.step.produce is None or not self.rounds:
             return None
-        return statistics.median(one.measured.driver.late_us_p99 for one in self.rounds)
+        return statistics.median(cell_round.measured.driver.late_us_p99 for cell_round in self.rounds)
 
     @property
     def is_the_drivers(self) -> bool:
@@ -112,12 +116,14 @@ class Cell:
     @property
     def errors(self) -> int:
         """Number of errors in all rounds."""
-        return sum(one.measured.errors for one in self.rounds)
+        return sum(cell_round.measured.errors for cell_round in self.rounds)
 
     @property
     def first_error(self) -> str:
         """The first error in words, or an empty string."""
-        return next((one.measured.error for one in self.rounds if one.measured.error), "")
+        return next(
+            (cell_round.measured.error for cell_round in self.rounds if cell_round.measured.error), ""
+        )
 
     @property
     def calls_per_request(self) -> dict[str, float]:
@@ -150,13 +156,24 @@ def cells_of(result: Result) -> tuple[StepCells, ...]:
 
 
 def _cell(result: Result, step: Step, variant: Variant) -> Cell:
-    mine = [one for one in result.measured if one.step == step.name and one.variant == variant.label]
-    calls = (one for one in result.system_calls if one.step == step.name and one.variant == variant.label)
+    mine = [
+        round_result
+        for round_result in result.measured
+        if round_result.step == step.name and round_result.variant == variant.label
+    ]
+    calls = (
+        call_count
+        for call_count in result.system_calls
+        if call_count.step == step.name and call_count.variant == variant.label
+    )
     return Cell(
         variant=variant,
         step=step,
-        rounds=tuple(open_round(one) for one in sorted(mine, key=lambda one: one.round)),
-        ceiling=next((one for one in result.ceilings if one.step == step.name), None),
+        rounds=tuple(
+            open_round(round_result)
+            for round_result in sorted(mine, key=lambda round_result: round_result.round)
+        ),
+        ceiling=next((ceiling for ceiling in result.ceilings if ceiling.step == step.name), None),
         system_calls=next(calls, None),
     )
 
@@ -177,8 +194,8 @@ def _opened(encoded: str | None) -> HdrHistogram | None:
 def _quantiles_us(histogram: HdrHistogram | None) -> dict[float, float]:
     if histogram is None:
         return {}
-    found = histogram.get_percentile_to_value_dict(list(QUANTILES))
-    return {share: value / 1000 for share, value in found.items()}
+    percentiles = histogram.get_percentile_to_value_dict(list(QUANTILES))
+    return {share: value / 1000 for share, value in percentiles.items()}
 
 
 def _per_request(amount: float | None, of: Round) -> float | None:

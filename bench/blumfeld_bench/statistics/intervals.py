@@ -116,18 +116,18 @@ def holm(
     the figures depend on each other. Once a figure is found to differ, its share of the level goes to the others.
     """
     left = set(range(len(p_values)))
-    found: dict[int, float] = {}
+    shares: dict[int, float] = {}
     while left:
         total = sum(weights[nth] for nth in sorted(left))
-        nth = min(sorted(left), key=lambda one: p_values[one] / weights[one])
+        nth = min(sorted(left), key=lambda index: p_values[index] / weights[index])
         share = level * weights[nth] / total
         if p_values[nth] > share:
             break
-        found[nth] = share
+        shares[nth] = share
         left.remove(nth)
     total = sum(weights[nth] for nth in sorted(left))
     return [
-        (nth in found, found[nth] if nth in found else level * weights[nth] / total)
+        (nth in shares, shares[nth] if nth in shares else level * weights[nth] / total)
         for nth in range(len(p_values))
     ]
 

@@ -120,23 +120,25 @@ class Conclusion:
     @property
     def verdicts(self) -> tuple[Comparison, ...]:
         """The comparisons to show: every headline figure, and the others that were found to differ."""
-        return tuple(one for one in self.comparisons if one.headline or one.different)
+        return tuple(
+            comparison for comparison in self.comparisons if comparison.headline or comparison.different
+        )
 
     @property
     def differences(self) -> tuple[Comparison, ...]:
         """Verdicts that found a difference."""
-        return tuple(one for one in self.verdicts if one.different)
+        return tuple(verdict for verdict in self.verdicts if verdict.different)
 
     @property
     def others(self) -> tuple[Comparison, ...]:
         """Verdicts that found none."""
-        return tuple(one for one in self.verdicts if not one.different)
+        return tuple(verdict for verdict in self.verdicts if not verdict.different)
 
     def of(self, step: str, variant: str, measure: str) -> Comparison | None:
         """Return one comparison, if the figure was compared and had enough rounds."""
-        for one in self.comparisons:
-            if (one.step, one.variant, one.measure.key) == (step, variant, measure):
-                return one if one.rounds >= ROUNDS_MIN else None
+        for comparison in self.comparisons:
+            if (comparison.step, comparison.variant, comparison.measure.key) == (step, variant, measure):
+                return comparison if comparison.rounds >= ROUNDS_MIN else None
         return None
 
 
@@ -197,7 +199,7 @@ def _common(first: Cell, second: Cell, measure: Measure) -> tuple[list[float], l
 
 
 def _by_round(cell: Cell, measure: Measure) -> dict[int, float]:
-    values = ((one.measured.round, measure.of(one)) for one in cell.rounds)
+    values = ((cell_round.measured.round, measure.of(cell_round)) for cell_round in cell.rounds)
     return {number: value for number, value in values if value is not None and isfinite(value) and value > 0}
 
 
@@ -211,10 +213,10 @@ def _comparison(pair: Pair, decided: tuple[bool, float] | None) -> Comparison:
     known = attrs.asdict(pair, recurse=False)
     if pair.seen is None or decided is None:
         return Comparison(**known)
-    found, level = decided
+    is_significant, level = decided
     low, high = pair.seen.interval(level)
     ratio, detectable = pair.seen.ratio, pair.seen.detectable(level) - 1
-    different = found and abs(ratio - 1) >= NEGLIGIBLE
+    different = is_significant and abs(ratio - 1) >= NEGLIGIBLE
     return Comparison(
         **known, ratio=ratio, low=low, high=high, level=level, detectable=detectable, different=different
     )

@@ -45,11 +45,11 @@ class Report:
         for column in ("", "what", "found", "s"):
             table.add_column(column, overflow="fold", justify="right" if column == "s" else "left")
         for check in self.checks:
-            found = escape(check.found) + (f"\n[red]{escape(check.wrong)}[/]" if check.wrong else "")
+            text = escape(check.found) + (f"\n[red]{escape(check.wrong)}[/]" if check.wrong else "")
             table.add_row(
                 "[red]✗[/]" if check.wrong else "[green]✓[/]",
                 escape(check.title),
-                found,
+                text,
                 "" if check.seconds is None else f"{check.seconds:.1f}",
             )
         console.print(table)

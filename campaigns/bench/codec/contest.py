@@ -61,26 +61,28 @@ def main() -> None:
     """Parse arguments, measure, print the table; write it with ``--out``."""
     parser = figures.options("codec", __doc__, peer=False, rounds=10)
     parser.add_argument("--only", default="", metavar="TEXT", help="messages whose name holds this")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     machine = this_machine()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    chosen = [case for case in cases() if asked.only.lower() in case.name.lower()]
+    chosen = [case for case in cases() if options.only.lower() in case.name.lower()]
     rows: list[Row] = []
     missing: list[str] = []
     for case in track(chosen, "Timing", console=Console(stderr=True), transient=True):
         ours, rivals, absent = contestants(case)
         missing += absent
-        rows += [measure(case.name, direction, ours, rivals, asked.rounds) for direction in DIRECTIONS]
+        rows += [measure(case.name, direction, ours, rivals, options.rounds) for direction in DIRECTIONS]
     console = make_console()
-    console.print(table(rows, asked.rounds))
+    console.print(table(rows, options.rounds))
     for line in missing:
         console.print(f"[dim]{line}[/dim]")
-    figures.save(asked.out, {"machine": machine, "rounds": asked.rounds, "missing": missing, "rows": rows})
+    figures.save(
+        options.out, {"machine": machine, "rounds": options.rounds, "missing": missing, "rows": rows}
+    )
 
 
 def measure(name: str, direction: str, ours: Contestant, rivals: Sequence[Contestant], rounds: int) -> Row:
     """Time one message in one direction, interleaved."""
-    calls: list[Callable[[], object]] = [getattr(one, direction) for one in (ours, *rivals)]
+    calls: list[Callable[[], object]] = [getattr(contestant, direction) for contestant in (ours, *rivals)]
     repeats = [_repeats(call) for call in calls]
     times: list[list[float]] = [[] for _ in calls]
     order = list(range(len(calls)))
@@ -95,7 +97,10 @@ def measure(name: str, direction: str, ours: Contestant, rivals: Sequence[Contes
     finally:
         gc.enable()
     size = len(bytes(ours.encode()))
-    beside = [_beside(one.name, times[0], theirs) for one, theirs in zip(rivals, times[1:], strict=True)]
+    beside = [
+        _beside(contestant.name, times[0], theirs)
+        for contestant, theirs in zip(rivals, times[1:], strict=True)
+    ]
     return Row(name, size, direction, statistics.median(times[0]) * 1e6, beside)
 
 
@@ -124,12 +129,12 @@ def _beside(name: str, ours: Sequence[float], theirs: Sequence[float]) -> Beside
 def table(rows: Sequence[Row], rounds: int) -> Table:
     """Return a row for each message and direction: each codec's time, and how many times faster ours is."""
     title = f"CPU time of one message, median of {rounds} rounds; ours is faster by (95 % interval)"
-    names = list(dict.fromkeys(one.name for row in rows for one in row.rivals))
+    names = list(dict.fromkeys(rival.name for row in rows for rival in row.rivals))
     shown = figures.table(
         title, ("message",), ("bytes", "", "blumfeld µs", *(f"{name} µs" for name in names))
     )
     for row in rows:
-        beside = {one.name: one for one in row.rivals}
+        beside = {rival.name: rival for rival in row.rivals}
         cells = [_cell(beside[name]) if name in beside else "–" for name in names]
         shown.add_row(row.case, f"{row.size_bytes:,}", row.direction, f"{row.ours_us:,.2f}", *cells)
     return shown

@@ -56,14 +56,14 @@ class Case:
 def cases() -> list[Case]:
     """Return all compared cases, in the order of the table."""
     batch = "a batch of 1 KiB"
-    found = [Case(metadata_response(1000), 12, "1,000 partitions")]
-    found += [Case(request_header(), 2), Case(ResponseHeader(correlation_id=7), 1)]
-    found += [Case(produce_request(), version, batch) for version in (9, 10, 11)]
-    found += [Case(produce_response(), version) for version in (9, 10, 11)]
-    found += [Case(fetch_request(v, 100), v, "100 partitions") for v in (12, 13, 16)]
-    found += [Case(fetch_response(v, 1), v, batch) for v in (12, 16)]
-    found += [Case(fetch_response(v, 100), v, "100 batches of 1 KiB") for v in (12, 16)]
-    return found
+    all_cases = [Case(metadata_response(1000), 12, "1,000 partitions")]
+    all_cases += [Case(request_header(), 2), Case(ResponseHeader(correlation_id=7), 1)]
+    all_cases += [Case(produce_request(), version, batch) for version in (9, 10, 11)]
+    all_cases += [Case(produce_response(), version) for version in (9, 10, 11)]
+    all_cases += [Case(fetch_request(v, 100), v, "100 partitions") for v in (12, 13, 16)]
+    all_cases += [Case(fetch_response(v, 1), v, batch) for v in (12, 16)]
+    all_cases += [Case(fetch_response(v, 100), v, "100 batches of 1 KiB") for v in (12, 16)]
+    return all_cases
 
 
 def metadata_response(partitions: int) -> MetadataResponse:
@@ -120,7 +120,7 @@ def produce_response() -> ProduceResponse:
 
 def fetch_request(version: int, partitions: int) -> FetchRequest:
     """Return the first request of a session, with ten topics."""
-    asked = [
+    fetch_partitions = [
         FetchPartition(
             partition=index, current_leader_epoch=7, fetch_offset=1000 + index, partition_max_bytes=1 << 20
         )
@@ -128,9 +128,9 @@ def fetch_request(version: int, partitions: int) -> FetchRequest:
     ]
     by_id = version >= TOPIC_IDS_FROM
     topics = [
-        FetchTopic(topic_id=topic_id(n), partitions=asked)
+        FetchTopic(topic_id=topic_id(n), partitions=fetch_partitions)
         if by_id
-        else FetchTopic(topic=f"orders-{n}", partitions=asked)
+        else FetchTopic(topic=f"orders-{n}", partitions=fetch_partitions)
         for n in range(TOPICS)
     ]
     return FetchRequest(

@@ -77,24 +77,24 @@ def main() -> None:
     parser.add_argument("--connections", default="1,16,128")
     parser.add_argument("--requests", type=int, default=1024, help="N; rounded up to whole turns")
     parser.add_argument("--load", choices=LOADS, default="produce")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     console = make_console()
-    programs = [this_build(asked.manifest, asked.set)]
-    if asked.load == "produce":
-        programs += [bare(script.resolve()) for script in asked.floor]
-    connections = [int(count) for count in asked.connections.split(",")]
+    programs = [this_build(options.manifest, options.set)]
+    if options.load == "produce":
+        programs += [bare(script.resolve()) for script in options.floor]
+    connections = [int(count) for count in options.connections.split(",")]
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
     costs: list[Cost] = []
     with tempfile.TemporaryDirectory(prefix="blumfeld-instructions-") as folder:
         try:
             for at, program in enumerate(programs):
                 home = Path(folder) / str(at)
-                costs += measure(program, connections, asked.requests, home, LOADS[asked.load])
+                costs += measure(program, connections, options.requests, home, LOADS[options.load])
                 console.print(f"[dim]{program.name} is counted[/dim]")
         except MissingToolError as error:
             sys.exit(str(error))
-    console.print(table(costs, asked.requests, asked.load))
-    figures.save(asked.out, {"machine": this_machine(), "costs": costs})
+    console.print(table(costs, options.requests, options.load))
+    figures.save(options.out, {"machine": this_machine(), "costs": costs})
 
 
 def this_build(manifest: Path | None = None, overrides: Sequence[str] = ()) -> Program:
@@ -121,10 +121,12 @@ def measure(
     :class:`~campaigns.bench.counting.lockstep.Produce`.
     """
     counts = [(count, whole_turns(requests, count)) for count in connections]
-    found = _whole_passes(program, counts, folder) if program.bare else _passes(make, program, counts, folder)
+    totals = (
+        _whole_passes(program, counts, folder) if program.bare else _passes(make, program, counts, folder)
+    )
     return [
         Cost(program.name, count, instructions, calls)
-        for (count, _), (instructions, calls) in zip(counts, found, strict=True)
+        for (count, _), (instructions, calls) in zip(counts, totals, strict=True)
     ]
 
 

@@ -131,12 +131,14 @@ class _Producer:
         self._socket.send(bytes(frame.data))
         yield
         tries = RETRIES
-        while (found := set(codes(bytes(self._socket.receive())))) and found <= RETRIABLE and tries:
+        while (
+            (error_codes := set(codes(bytes(self._socket.receive())))) and error_codes <= RETRIABLE and tries
+        ):
             tries -= 1
             time.sleep(RETRY_S)
             self._socket.send(bytes(frame.data))
-        if found:
-            raise RuntimeError(f"{type(frame).__name__} was answered with {sorted(found)}")
+        if error_codes:
+            raise RuntimeError(f"{type(frame).__name__} was answered with {sorted(error_codes)}")
         yield
 
     def _ended(self, answer: bytes) -> Sequence[int]:

@@ -91,10 +91,10 @@ class Groups:
         left = list(numbers)
         deadline = time.monotonic() + TIMEOUT_S
         while left:
-            asked = list(zip(connections, left, strict=False))
-            for connection, number in asked:
+            pairs = list(zip(connections, left, strict=False))
+            for connection, number in pairs:
                 connection.send(self._request(number), COMMIT_VERSION)
-            for connection, number in asked:
+            for connection, number in pairs:
                 answer = connection.receive().message
                 assert isinstance(answer, OffsetCommitResponse)
                 codes = {p.error_code for topic in answer.topics for p in topic.partitions}
@@ -164,8 +164,8 @@ def main() -> None:
     parser = restarts.options("group-load", __doc__)
     parser.add_argument("--groups", type=int, default=10_000)
     parser.add_argument("--offsets", type=int, default=100, help="of each group")
-    asked = parser.parse_args()
-    restarts.main(asked, lambda: Groups(asked.groups, asked.offsets))
+    options = parser.parse_args()
+    restarts.main(options, lambda: Groups(options.groups, options.offsets))
 
 
 if __name__ == "__main__":

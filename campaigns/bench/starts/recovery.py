@@ -147,9 +147,9 @@ def main() -> None:
     parser.add_argument(
         "--idempotent", action="store_true", help="batches as an idempotent producer sends them"
     )
-    asked = parser.parse_args()
-    logs = Logs(asked.size_mb * 1_000_000, asked.partitions, asked.batch_bytes, asked.idempotent)
-    restarts.main(asked, lambda: logs)
+    options = parser.parse_args()
+    logs = Logs(options.size_mb * 1_000_000, options.partitions, options.batch_bytes, options.idempotent)
+    restarts.main(options, lambda: logs)
 
 
 if __name__ == "__main__":

@@ -188,9 +188,9 @@ def run(
     for number in range(rounds):
         for kind in data.kinds:
             for contender in contenders:
-                one = contender.measure(kind, cold=cold)
-                console.print(f"round {number + 1} {kind} {one.server}: {one.served_s:.2f} s")
-                starts.append(one)
+                sample = contender.measure(kind, cold=cold)
+                console.print(f"round {number + 1} {kind} {sample.server}: {sample.served_s:.2f} s")
+                starts.append(sample)
     return Result(machine=this_machine(), title=data.title, cold=cold, starts=starts)
 
 
@@ -200,8 +200,8 @@ def table(result: Result) -> Table:
     sizes = ("RSS MB", "of the last", "peak MB", "of the last", "CPU s")
     title = f"Start with {result.title}, page cache {'dropped' if result.cold else 'warm'}"
     shown = figures.table(title, ("after", "server"), (*times, *sizes))
-    names = list(dict.fromkeys(one.server for one in result.starts))
-    for kind in dict.fromkeys(one.kind for one in result.starts):
+    names = list(dict.fromkeys(sample.server for sample in result.starts))
+    for kind in dict.fromkeys(sample.kind for sample in result.starts):
         rows = [_medians([s for s in result.starts if (s.server, s.kind) == (name, kind)]) for name in names]
         for row in rows:
             shown.add_row(kind, row.server, *_cells(row, rows[-1]))
@@ -210,7 +210,7 @@ def table(result: Result) -> Table:
 
 def _medians(starts: Sequence[Start]) -> Start:
     fields = ("answers_s", "served_s", "rss_bytes", "rss_peak_bytes", "cpu_s")
-    values = {name: statistics.median(getattr(one, name) for one in starts) for name in fields}
+    values = {name: statistics.median(getattr(sample, name) for sample in starts) for name in fields}
     return msgspec.structs.replace(starts[0], **values)
 
 

@@ -26,13 +26,13 @@ EMBEDDED_STARTS = 20
 
 def main() -> None:
     """Parse arguments, run, print the table."""
-    asked = figures.options("startup", __doc__).parse_args()
+    options = figures.options("startup", __doc__).parse_args()
     # Without this, a source that was changed since its bytecode was written is compiled again at each start.
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     console = make_console()
-    samples = _measure(rivals(asked.peer), asked.rounds)
-    console.print(_table(samples, asked.rounds))
-    figures.save(asked.out, samples)
+    samples = _measure(rivals(options.peer), options.rounds)
+    console.print(_table(samples, options.rounds))
+    figures.save(options.out, samples)
     for storage in ("storage_memory", "storage_local"):
         console.print(
             f"embedded, {storage}: median of {EMBEDDED_STARTS} starts {embedded_ms(storage):.1f} ms"

@@ -50,21 +50,21 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--rate", type=float, default=500.0, help="requests a second (default 500)")
     parser.add_argument("--quiet", type=float, default=5.0, help="seconds of a quiet phase (default 5)")
     parser.add_argument("--limit", type=float, help="log.cleaner.io.max.bytes.per.second")
-    asked = parser.parse_args(arguments)
+    options = parser.parse_args(arguments)
     settings = [f'config."log.cleaner.backoff.ms"={BACKOFF_MS}']
-    if asked.limit:
-        settings.append(f'config."log.cleaner.io.max.bytes.per.second"={asked.limit}')
+    if options.limit:
+        settings.append(f'config."log.cleaner.io.max.bytes.per.second"={options.limit}')
     # Records beyond the topic's size: so that all of it is in sealed segments.
-    records = (asked.mib * MIB + SEGMENT_BYTES) // (VALUE_BYTES + 20)
-    shape = Shape("old", records, asked.keys, VALUE_BYTES, segment_bytes=SEGMENT_BYTES, batch_bytes=262_144)
+    records = (options.mib * MIB + SEGMENT_BYTES) // (VALUE_BYTES + 20)
+    shape = Shape("old", records, options.keys, VALUE_BYTES, segment_bytes=SEGMENT_BYTES, batch_bytes=262_144)
     with tempfile.TemporaryDirectory(prefix="blumfeld-while-compacting-") as folder:
         server = start(this_build(settings), Path(folder) / "server")
         try:
-            phases = measure(server, shape, asked.rounds, asked.rate, asked.quiet)
+            phases = measure(server, shape, options.rounds, options.rate, options.quiet)
         finally:
             server.stop()
-    show(phases, asked.rounds * asked.mib)
-    figures.save(asked.out, phases)
+    show(phases, options.rounds * options.mib)
+    figures.save(options.out, phases)
 
 
 def measure(

@@ -214,11 +214,11 @@ def main() -> None:
         for shape in SHAPES
     ]
     cleaners = [ours()] + ([kafka(options.peer.resolve())] if options.peer else [])
-    found: dict[str, dict[str, list[Sample]]] = {}
+    samples: dict[str, dict[str, list[Sample]]] = {}
     for shape in shapes:
-        found[shape.name] = run(shape, cleaners, options.rounds)
-        make_console().print(table({shape.name: found[shape.name]}, options.rounds))
-        figures.save(options.out, found)
+        samples[shape.name] = run(shape, cleaners, options.rounds)
+        make_console().print(table({shape.name: samples[shape.name]}, options.rounds))
+        figures.save(options.out, samples)
 
 
 if __name__ == "__main__":

@@ -63,15 +63,15 @@ def main() -> None:
     parser.add_argument("--only", default="", metavar="TEXT", help="shapes whose name holds this")
     parser.add_argument("--storage", default="storage_local", metavar="PLUGIN")
     parser.add_argument("--folder", type=Path, help="on the disk to be measured")
-    asked = parser.parse_args()
+    options = parser.parse_args()
     os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-    chosen = [shape for shape in SHAPES if asked.only.lower() in shape.name.lower()]
+    chosen = [shape for shape in SHAPES if options.only.lower() in shape.name.lower()]
     rows = []
-    with tempfile.TemporaryDirectory(prefix="blumfeld-engine-", dir=asked.folder) as folder:
+    with tempfile.TemporaryDirectory(prefix="blumfeld-engine-", dir=options.folder) as folder:
         for shape in track(chosen, "Timing", console=Console(stderr=True), transient=True):
-            rows.append(measure(shape, Path(folder), asked.storage, asked.rounds))  # noqa: PERF401
-    figures.save(asked.out, {"machine": this_machine(), "rounds": asked.rounds, "rows": rows})
-    make_console().print(table(rows, asked.rounds))
+            rows.append(measure(shape, Path(folder), options.storage, options.rounds))  # noqa: PERF401
+    figures.save(options.out, {"machine": this_machine(), "rounds": options.rounds, "rows": rows})
+    make_console().print(table(rows, options.rounds))
 
 
 def measure(shape: Shape, folder: Path, storage: str, rounds: int, stretch_s: float = STRETCH_S) -> Row:
@@ -79,8 +79,8 @@ def measure(shape: Shape, folder: Path, storage: str, rounds: int, stretch_s: fl
     clock = time.perf_counter if shape.kind == "sync" else time.process_time
     engine, bare = Engine(shape, folder, storage), Bare(shape, folder)
     try:
-        for one in (engine, bare):  # the interpreter specialises bytecode in the first few dozen calls
-            stretch(one, WARM_UP_TURNS if shape.kind == "append" else 3, clock)
+        for contestant in (engine, bare):  # the interpreter specialises bytecode in the first few dozen calls
+            stretch(contestant, WARM_UP_TURNS if shape.kind == "append" else 3, clock)
         turns = _turns(shape, stretch(bare, 3, clock), stretch_s)
         ours: list[float] = []
         theirs: list[float] = []
@@ -122,16 +122,16 @@ def table(rows: Sequence[Row], rounds: int) -> Table:
     title = f"The engine beside a bare loop, medians of {rounds} rounds; synced: wall time, others: CPU time"
     columns = ("bare µs", "engine µs", "batches/s", "MB/s", "rate beside bare (95 % interval)")
     shown = figures.table(title, ("shape",), columns)
-    for one in rows:
-        shape, (low, high) = one.shape, one.interval
-        batches = shape.turn_bytes / shape.batch_bytes / one.ours_us * 1e6
+    for result in rows:
+        shape, (low, high) = result.shape, result.interval
+        batches = shape.turn_bytes / shape.batch_bytes / result.ours_us * 1e6
         shown.add_row(
             shape.name + (", bare syncs each" if shape.sync_each else ""),
-            f"{one.bare_us:,.1f}",
-            f"{one.ours_us:,.1f}",
+            f"{result.bare_us:,.1f}",
+            f"{result.ours_us:,.1f}",
             f"{batches:,.0f}",
-            f"{one.megabytes_per_s:,.0f}",
-            f"[bold]{one.ratio:.2f}×[/bold] ({low:.2f}–{high:.2f})",
+            f"{result.megabytes_per_s:,.0f}",
+            f"[bold]{result.ratio:.2f}×[/bold] ({low:.2f}–{high:.2f})",
         )
     return shown
 

@@ -254,13 +254,13 @@ class Engine:
     async def _write_and_wait(self, logs: Sequence[PartitionLog], turns: int) -> None:
         batches = [self._batches() for _ in logs]
         for _ in range(turns):
-            acknowledged, told = asyncio.Event(), 0
+            acknowledged, acknowledgements = asyncio.Event(), 0
 
             def done(outcome: WriteOutcome, acknowledged: asyncio.Event = acknowledged) -> None:
-                nonlocal told
+                nonlocal acknowledgements
                 _check(outcome)
-                told += 1
-                if told == len(logs):
+                acknowledgements += 1
+                if acknowledgements == len(logs):
                     acknowledged.set()
 
             for log, placed in zip(logs, batches, strict=True):
@@ -280,10 +280,10 @@ class Engine:
         step = REGION_BYTES // self._shape.batch_bytes
         offset = 0
         for _ in range(turns):
-            found = log.read(offset, REGION_BYTES, end_offset, True)
-            if not isinstance(found, LogRead):
-                found = self._run(_awaited(found))
-            for part in found.parts:
+            log_read = log.read(offset, REGION_BYTES, end_offset, True)
+            if not isinstance(log_read, LogRead):
+                log_read = self._run(_awaited(log_read))
+            for part in log_read.parts:
                 region = cast(FileRegion, part)  # a storage hands out a MiB as a region, never as a copy
                 send(region.fileno(), region.position, region.size_bytes)
                 region.release()
@@ -291,8 +291,8 @@ class Engine:
 
 
 async def _awaited(completion: Any) -> LogRead:
-    found: LogRead = await completion
-    return found
+    log_read: LogRead = await completion
+    return log_read
 
 
 def _check(outcome: WriteOutcome) -> None:

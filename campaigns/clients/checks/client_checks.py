@@ -32,8 +32,8 @@ def metadata(client: Client, scene: Scene) -> None:
     """The client sees the brokers where it dialled, and a topic with its partitions."""
     topic = scene.new_topic(PARTITIONS)
     view = client.cluster()
-    found = sorted(f"{host}:{port}" for _, host, port in view.brokers)
-    require(found == sorted(scene.servers), f"brokers {view.brokers}")
+    addresses = sorted(f"{host}:{port}" for _, host, port in view.brokers)
+    require(addresses == sorted(scene.servers), f"brokers {view.brokers}")
     require(view.topics.get(topic) == PARTITIONS, f"{topic} has {view.topics.get(topic)} partitions")
 
 
@@ -68,8 +68,8 @@ def codec_check(codec: str) -> Check:
         samples = mixed_samples(client.traits, partitions)
         client.produce(topic, samples, Sending(codec=codec))
         same(client, samples, client.consume(topic, scene.group(), len(samples)))
-        found = {b.codec for n in range(partitions) for b in scene.batches(topic, n)}
-        require(Codec[codec.upper()] in found, f"the log holds {sorted(c.name for c in found)}")
+        codecs = {b.codec for n in range(partitions) for b in scene.batches(topic, n)}
+        require(Codec[codec.upper()] in codecs, f"the log holds {sorted(c.name for c in codecs)}")
 
     check.__doc__ = codec_check.__doc__
     return check
@@ -130,8 +130,8 @@ def offsets(client: Client, scene: Scene) -> None:
         asked_ms = int(time.time() * 1000)
         time.sleep(0.3)
         client.produce(topic, numbered_samples(18, 1, first=12))
-    found = client.offsets(topic, asked_ms)
-    require(found == {0: (0, 30, 12)}, f"earliest, latest, by time: {found}")
+    known_offsets = client.offsets(topic, asked_ms)
+    require(known_offsets == {0: (0, 30, 12)}, f"earliest, latest, by time: {known_offsets}")
 
 
 def topics(client: Client, scene: Scene) -> None:

@@ -65,10 +65,10 @@ class ClusterTools:
 
         :raises NotOffered: they are fewer than :data:`BROKERS`
         """
-        found = self.all_brokers()
-        if len(found) < BROKERS:
+        brokers = self.all_brokers()
+        if len(brokers) < BROKERS:
             raise NotOffered(f"it needs {BROKERS} brokers")
-        return found
+        return brokers
 
     def create(self, assignment: Assignment) -> str:
         """A topic with these replicas; its name."""
@@ -95,8 +95,8 @@ class ClusterTools:
     def offsets(self, topic: str, when: str) -> dict[int, int]:
         """Return the offset of each partition by GetOffsetShell; one without an offset is left out."""
         printed = self.ask("GetOffsetShell", "--topic", topic, "--time", when)
-        found = (line.rsplit(":", 2) for line in printed.split())
-        return {int(partition): int(offset) for _, partition, offset in found if offset}
+        fields = (line.rsplit(":", 2) for line in printed.split())
+        return {int(partition): int(offset) for _, partition, offset in fields if offset}
 
     def write(self, topic: str, count: int) -> None:
         """Have VerifiableProducer write so many records.
@@ -149,7 +149,7 @@ def cells(line: str) -> dict[str, str]:
 
 def numbers(text: str) -> list[int]:
     """Numbers with commas between."""
-    return [int(one) for one in text.split(",") if one]
+    return [int(number) for number in text.split(",") if number]
 
 
 def events(printed: str) -> list[dict[str, Any]]:

@@ -152,11 +152,11 @@ def _heartbeat_interval_ms(scene: Scene, who: str) -> int:
         topic_partitions=[],
     )
     coordinator = scene.at_coordinator(scene.group())
-    told = coordinator.ask(join, 1, ConsumerGroupHeartbeatResponse)
-    require(told.error_code == 0, f"heartbeat: error {told.error_code} {told.error_message}")
+    heartbeat = coordinator.ask(join, 1, ConsumerGroupHeartbeatResponse)
+    require(heartbeat.error_code == 0, f"heartbeat: error {heartbeat.error_code} {heartbeat.error_message}")
     leave = ConsumerGroupHeartbeatRequest(group_id=scene.group(), member_id=member_id, member_epoch=-1)
     coordinator.ask(leave, 1, ConsumerGroupHeartbeatResponse)
-    return told.heartbeat_interval_ms
+    return heartbeat.heartbeat_interval_ms
 
 
 def _spread(tools: ClusterTools) -> list[list[int]]:

@@ -161,13 +161,16 @@ def static(client: Client, scene: Scene, protocol: Protocol) -> None:
         members.settle(first, places=places)
         second = members.join(topic, instance_id="two")
         members.settle(first, second, places=places)
-        had, told = second.owned, len(first.story.ownerships)
+        had, ownerships_before = second.owned, len(first.story.ownerships)
         second.stop()
         back = members.join(topic, instance_id="two")
         members.settle(first, back, places=places)
         time.sleep(QUIET_S)
         require(back.owned == had, f"came back to {sorted(back.owned)}, had {sorted(had)}")
-        require(len(first.story.ownerships) == told, f"the other saw {first.story.ownerships[told:]}")
+        require(
+            len(first.story.ownerships) == ownerships_before,
+            f"the other saw {first.story.ownerships[ownerships_before:]}",
+        )
 
 
 def regex(client: Client, scene: Scene, protocol: Protocol) -> None:

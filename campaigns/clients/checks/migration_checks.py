@@ -94,8 +94,8 @@ class Roll:
         before = self._committed() if len(self._members.all) > MEMBERS else {}
         self._members.settle(*self._crew, places=self._places)
         self._promises.check_committed(self._scene.group(), before, self._committed())
-        found = self._scene.group_type(self._scene.group())
-        require(found == wanted_type, f"the group is {found}, not {wanted_type}")
+        group_type = self._scene.group_type(self._scene.group())
+        require(group_type == wanted_type, f"the group is {group_type}, not {wanted_type}")
         time.sleep(STEADY_S)
 
     def _committed(self) -> dict[tuple[str, int], int]:

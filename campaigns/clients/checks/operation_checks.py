@@ -64,17 +64,17 @@ def directories(client: Client, scene: Scene) -> None:
     topic = tools.create([[first, second], [second, third]])
     size = ("--num-records", str(MANY_RECORDS), "--record-size", str(RECORD_BYTES), "--throughput", "-1")
     tools.ask("ProducerPerformance", "--topic", topic, *size)
-    found = tools.log_dirs(topic)
-    placed = {broker: sorted(replicas) for broker, replicas in found.items() if replicas}
+    log_dirs = tools.log_dirs(topic)
+    placed = {broker: sorted(replicas) for broker, replicas in log_dirs.items() if replicas}
     want = {first: [f"{topic}-0"], second: [f"{topic}-0", f"{topic}-1"], third: [f"{topic}-1"]}
     equal("replicas", placed, want)
     for name in (f"{topic}-0", f"{topic}-1"):
-        sizes = {replicas[name]["size"] for replicas in found.values() if name in replicas}
+        sizes = {replicas[name]["size"] for replicas in log_dirs.values() if name in replicas}
         require(len(sizes) == 1, f"sizes of {name}: {sizes}")
     require(
-        not any(r["isFuture"] for replicas in found.values() for r in replicas.values()), "future replicas"
+        not any(r["isFuture"] for replicas in log_dirs.values() for r in replicas.values()), "future replicas"
     )
-    dumped = sum(_dumped(Path(replicas["logDir"], name)) for name, replicas in found[second].items())
+    dumped = sum(_dumped(Path(replicas["logDir"], name)) for name, replicas in log_dirs[second].items())
     equal("records in the files", dumped, MANY_RECORDS)
 
 

@@ -89,13 +89,17 @@ class Scene:
         return counts.pop() if len(counts) == 1 else -1
 
     def _led_partitions(self, raw: RawConnection, topic: str) -> int:
-        (found,) = raw.ask(_metadata_request(topic), 9, MetadataResponse).topics
-        return sum(not p.error_code and p.leader_id >= 0 for p in found.partitions)
+        (topic_metadata,) = raw.ask(_metadata_request(topic), 9, MetadataResponse).topics
+        return sum(not p.error_code and p.leader_id >= 0 for p in topic_metadata.partitions)
 
     def _leader(self, topic: str, partition: int) -> RawConnection:
         answer = self.raw.ask(_metadata_request(topic), 9, MetadataResponse)
-        addresses = {one.node_id: f"{one.host}:{one.port}" for one in answer.brokers}
-        leaders = [one.leader_id for one in answer.topics[0].partitions if one.partition_index == partition]
+        addresses = {broker.node_id: f"{broker.host}:{broker.port}" for broker in answer.brokers}
+        leaders = [
+            candidate.leader_id
+            for candidate in answer.topics[0].partitions
+            if candidate.partition_index == partition
+        ]
         if not leaders or leaders[0] not in addresses:
             raise CheckFailed(f"{topic}-{partition} has no leader that is there: {leaders}")
         return self._connection(addresses[leaders[0]])
@@ -109,7 +113,7 @@ class Scene:
 
     def batches(self, topic: str, partition: int) -> list[RecordBatch]:
         """All batches in the log of a partition."""
-        at, found = 0, list[RecordBatch]()
+        at, batches = 0, list[RecordBatch]()
         leader = self._leader(topic, partition)
         while True:
             answer = leader.ask(fetch_request(topic, at, partition), FETCH_VERSION, FetchResponse)
@@ -118,17 +122,17 @@ class Scene:
                 raise CheckFailed(f"raw fetch of {topic}-{partition}: {ErrorCode(data.error_code).name}")
             more = batches_of(answer)
             if not more:
-                return found
-            found += more
+                return batches
+            batches += more
             at = more[-1].next_offset
 
     def group_type(self, group: str) -> str:
         """``classic`` or ``consumer`` as ListGroups has it; empty if it lists no such group."""
         for server in self.servers:  # a broker lists the groups that it coordinates
             listed = self._connection(server).ask(ListGroupsRequest(), 5, ListGroupsResponse).groups
-            for one in listed:
-                if one.group_id == group:
-                    return one.group_type.lower()
+            for listed_group in listed:
+                if listed_group.group_id == group:
+                    return listed_group.group_type.lower()
         return ""
 
     def modern(self, group: str) -> DescribedGroup:

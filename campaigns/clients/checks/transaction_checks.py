@@ -41,8 +41,8 @@ def transactional_offsets(client: Client, scene: Scene) -> None:
         Turn(samples, False, group, source, {0: 7}),
     ]
     client.transact(topic, scene.topic("id"), turns)
-    found = answer_of(partial(stable_offsets, scene.bootstrap, group))
-    require(found == {(source, 0): 3}, f"the group has committed {found}")
+    offsets = answer_of(partial(stable_offsets, scene.bootstrap, group))
+    require(offsets == {(source, 0): 3}, f"the group has committed {offsets}")
 
 
 def fencing(client: Client, scene: Scene) -> None:
@@ -63,11 +63,11 @@ def _same(sent: Sequence[Sample], got: Sequence[Received]) -> None:
     :raises CheckFailed: they are not
     """
     for partition in range(PARTITIONS):
-        expected = [(one.key, one.value) for one in sent if one.partition == partition]
-        found = [(one.key, one.value) for one in got if one.partition == partition]
-        named = [key for key, _ in found][:20]
+        expected = [(sample.key, sample.value) for sample in sent if sample.partition == partition]
+        pairs = [(record.key, record.value) for record in got if record.partition == partition]
+        named = [key for key, _ in pairs][:20]
         require(
-            found == expected, f"partition {partition}: {len(expected)} wanted, {len(found)} came: {named}"
+            pairs == expected, f"partition {partition}: {len(expected)} wanted, {len(pairs)} came: {named}"
         )
 
 

@@ -74,11 +74,11 @@ class Group:
 
     def runs(self) -> dict[Place, list[tuple[int, int, int]]]:
         """Return (first, last, count) of all runs that were consumed of each partition."""
-        found: dict[Place, list[tuple[int, int, int]]] = {}
+        runs_by_place: dict[Place, list[tuple[int, int, int]]] = {}
         for member in self._all:
             for run in list(member.story.consumptions):
-                found.setdefault(run.at, []).append((run.first, run.last, run.count))
-        return found
+                runs_by_place.setdefault(run.at, []).append((run.first, run.last, run.count))
+        return runs_by_place
 
     def replace_dead(self) -> None:
         """Start new members for those that ended though nobody told them to. kafka-python does so when nobody answers

@@ -54,13 +54,13 @@ class GroupPromises:
         :param ends: the ends of the logs, asked after ``committed``
         """
         for place, least in sorted(promised.items()):
-            found = committed.get(place, -1)
-            if found < least:
+            offset = committed.get(place, -1)
+            if offset < least:
                 self.went_back += 1
-                self.wrong.append(f"{group}: {place[0]}-{place[1]} went back from {least} to {found}")
-            if ends is not None and found > ends[place]:
+                self.wrong.append(f"{group}: {place[0]}-{place[1]} went back from {least} to {offset}")
+            if ends is not None and offset > ends[place]:
                 self.wrong.append(
-                    f"{group}: {place[0]}-{place[1]} has committed {found}, the log ends at {ends[place]}"
+                    f"{group}: {place[0]}-{place[1]} has committed {offset}, the log ends at {ends[place]}"
                 )
 
     def check_epochs(self, group: str, before: Epochs, after: Epochs) -> None:
@@ -68,11 +68,11 @@ class GroupPromises:
         if after.group_epoch < before.group_epoch:
             self.wrong.append(f"{group}: epoch went back from {before.group_epoch} to {after.group_epoch}")
         for member, epoch in sorted(before.members.items()):
-            found = after.members.get(member)
-            if found is None:
+            new_epoch = after.members.get(member)
+            if new_epoch is None:
                 self.wrong.append(f"{group}: member {member} is not there any more")
-            elif found < epoch:
-                self.wrong.append(f"{group}: member {member} went back from epoch {epoch} to {found}")
+            elif new_epoch < epoch:
+                self.wrong.append(f"{group}: member {member} went back from epoch {epoch} to {new_epoch}")
         for member in sorted(set(after.members) - set(before.members)):
             self.wrong.append(f"{group}: member {member} was not there before")
 

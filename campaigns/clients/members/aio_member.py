@@ -30,13 +30,13 @@ async def consume(spec: dict[str, Any]) -> None:
             say("partitions_revoked", partitions=places(sorted(revoked)))
 
     goes_on = until_terminated()
-    module, _, found = ASSIGNORS[spec["assignor"]].partition(".")
+    module, _, class_name = ASSIGNORS[spec["assignor"]].partition(".")
     consumer = AIOKafkaConsumer(
         bootstrap_servers=spec["bootstrap"],
         group_id=spec["group"],
         group_instance_id=spec["instance_id"] or None,
         partition_assignment_strategy=[
-            getattr(import_module(f"aiokafka.coordinator.assignors.{module}"), found)
+            getattr(import_module(f"aiokafka.coordinator.assignors.{module}"), class_name)
         ],
         auto_offset_reset="earliest",
         enable_auto_commit=False,

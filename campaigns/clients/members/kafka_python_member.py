@@ -20,8 +20,8 @@ ASSIGNORS = {
 
 def assignor(name: str) -> Any:
     """The client's class for an assignor."""
-    module, _, found = ASSIGNORS[name].partition(".")
-    return getattr(import_module(f"kafka.coordinator.assignors.{module}"), found)
+    module, _, class_name = ASSIGNORS[name].partition(".")
+    return getattr(import_module(f"kafka.coordinator.assignors.{module}"), class_name)
 
 
 def learn_topic(consumer: Any, topic: str) -> None:

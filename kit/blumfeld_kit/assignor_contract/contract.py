@@ -165,19 +165,19 @@ class AssignorContract:
     def test_two_groups_at_once_do_not_meet(self) -> None:
         """Two assignments of one assignor, run in turns, come to the same as each alone."""
         assignor = self.make_assignor()
-        one = large_spec(20, 4, 2000, 4)
+        first_spec = large_spec(20, 4, 2000, 4)
         other = large_spec(15, 2, 2000, 2)
-        alone = [deal(assignor, spec) for spec in (one, other)]
-        found = {}
-        turns = {0: assignor.assign(one), 1: assignor.assign(other)}
+        alone = [deal(assignor, spec) for spec in (first_spec, other)]
+        assignments = {}
+        turns = {0: assignor.assign(first_spec), 1: assignor.assign(other)}
         while turns:
             for nth, steps in list(turns.items()):
                 try:
                     next(steps)
                 except StopIteration as end:
-                    found[nth] = end.value
+                    assignments[nth] = end.value
                     del turns[nth]
-        assert [found[0], found[1]] == alone
+        assert [assignments[0], assignments[1]] == alone
 
     def test_a_group_that_has_what_was_dealt_keeps_it(self) -> None:
         """A group that holds its assignment gets the same one again, if the assignor ``settles``."""

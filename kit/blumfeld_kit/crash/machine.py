@@ -246,22 +246,22 @@ class Machine:
             batch.base_offset: content(batch.data) for batch in self.do(lambda: log.read_all(holes=True))
         }
         producers = replica.producers()
-        asked = self.do(lambda: log.compaction(segment_bytes=SEGMENT_BYTES, producers=producers))
+        compaction = self.do(lambda: log.compaction(segment_bytes=SEGMENT_BYTES, producers=producers))
         known = [
             horizons.get(batch.base_offset, content(batch.data).without(promises.cleaned.removed))
             for batch in promises.current
         ]
-        model = compact([batch for batch in known if batch.base_offset >= infos[0].base_offset], asked)
-        promises.compact(model.removed, asked.end_offset, [info.base_offset for info in infos[:-1]])
+        model = compact([batch for batch in known if batch.base_offset >= infos[0].base_offset], compaction)
+        promises.compact(model.removed, compaction.end_offset, [info.base_offset for info in infos[:-1]])
 
         async def wait() -> int:
-            return (await log.log.compact(asked)).cleaned_end_offset
+            return (await log.log.compact(compaction)).cleaned_end_offset
 
         end_offset = self.do(lambda: self.node.runtime.run(wait()))
         promises.compacted()
-        if end_offset != asked.end_offset or log.log.cleaned_end_offset != end_offset:
+        if end_offset != compaction.end_offset or log.log.cleaned_end_offset != end_offset:
             raise Broken(
-                f"{replica.partition}: the log was cleaned to {end_offset}, requested was {asked.end_offset}"
+                f"{replica.partition}: the log was cleaned to {end_offset}, requested was {compaction.end_offset}"
             )
         promises.check(self.do(lambda: find(replica)), power_cut=False)
 
@@ -347,10 +347,10 @@ class Machine:
         for replica in self.replicas.values():
             self.open(replica)
         for replica in self.replicas.values():
-            found = self.do(lambda replica=replica: find(replica))  # type: ignore[misc]
+            found_log = self.do(lambda replica=replica: find(replica))  # type: ignore[misc]
             promises = replica.promises
-            branch = promises.check(found, power_cut=self.power_was_cut)
-            promises.survived(branch, found, power_cut=self.power_was_cut)
+            branch = promises.check(found_log, power_cut=self.power_was_cut)
+            promises.survived(branch, found_log, power_cut=self.power_was_cut)
             log, _ = replica.open
             if log.cleaned_end_offset > promises.cleaned.end_offset:
                 raise Broken(
@@ -358,14 +358,14 @@ class Machine:
                     f"but the log is clean only to {promises.cleaned.end_offset}"
                 )
             if not promises.cut_undone:
-                check_state(replica, branch, found)
+                check_state(replica, branch, found_log)
         self.power_was_cut = False
 
     def check_again(self) -> None:
         """Check that every open log still reads as it was found."""
         for replica in self.replicas.values():
-            found = self.do(lambda replica=replica: find(replica))  # type: ignore[misc]
-            replica.promises.check(found, power_cut=False)
+            found_log = self.do(lambda replica=replica: find(replica))  # type: ignore[misc]
+            replica.promises.check(found_log, power_cut=False)
 
     def settle(self) -> None:
         """Let time pass, then check that no file is left behind. :raises Broken: one is"""

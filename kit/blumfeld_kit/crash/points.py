@@ -76,9 +76,9 @@ def try_points(
         points = [points[at * len(points) // limit] for at in range(limit)]
     fate = random.Random(f"{seed}/second")
     recovering = 1
-    for number, one in enumerate(points):
+    for number, crash_point in enumerate(points):
         second = _second(fate, recovering) if number % SECOND_EVERY == 0 else None
-        recovering = _try(make, one, second, outcome) or recovering
+        recovering = _try(make, crash_point, second, outcome) or recovering
     return outcome
 
 

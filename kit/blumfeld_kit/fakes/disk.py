@@ -84,7 +84,7 @@ class DiskState:
 
     def withdraw(self, fault: Fault) -> None:
         """Remove a fault. Nothing happens if it isn't there any more."""
-        self._faults = [one for one in self._faults if one is not fault]
+        self._faults = [other for other in self._faults if other is not fault]
 
     def heal(self) -> None:
         """Remove every fault, and make the disk roomy and writable again."""

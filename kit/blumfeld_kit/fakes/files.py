@@ -220,19 +220,19 @@ class FakeFiles:
     ) -> FakeFile:
         """Open for reading and, unless ``write=False``, writing. Never truncates."""
         self.step("open", path)
-        found = self.disk.tree.find(path)
-        if isinstance(found, DirectoryNode):
+        node = self.disk.tree.find(path)
+        if isinstance(node, DirectoryNode):
             raise os_error(errno.EISDIR, path)
-        if found is not None and exclusive:
+        if node is not None and exclusive:
             raise os_error(errno.EEXIST, path)
-        if found is None and not (create or exclusive):
+        if node is None and not (create or exclusive):
             raise os_error(errno.ENOENT, path)
         disk = self.disk
         if disk.open_files_max is not None and disk.open_files >= disk.open_files_max:
             raise os_error(errno.EMFILE, path)
         if write and any(part in path for part in disk.read_only):
             raise os_error(errno.EROFS, path)
-        return FakeFile(self, path, found or self._create(path), writable=write)
+        return FakeFile(self, path, node or self._create(path), writable=write)
 
     def _create(self, path: str) -> FileNode:
         directory, name = self.disk.tree.parent(path)
@@ -314,11 +314,11 @@ class FakeFiles:
     def remove_tree(self, path: str) -> None:
         """Remove a directory with everything in it, one file after the other. It may be absent."""
         self.step("remove_tree", path)
-        found = self.disk.tree.find(path)
-        if found is None:
+        node = self.disk.tree.find(path)
+        if node is None:
             return
-        if isinstance(found, DirectoryNode):
-            for name in sorted(found.entries):
+        if isinstance(node, DirectoryNode):
+            for name in sorted(node.entries):
                 self.remove_tree(f"{path}/{name}")
             self.step("remove_tree", path)
         directory, name = self.disk.tree.parent(path)

@@ -54,8 +54,8 @@ class FileNode:
     def read(self, size: int, position: int) -> bytes:
         """Return at most ``size`` bytes, and fewer only at the end."""
         size = max(0, min(size, self.size - position))
-        found = bytes(self._data[position : position + size])
-        return found if len(found) == size else found.ljust(size, b"\0")
+        chunk = bytes(self._data[position : position + size])
+        return chunk if len(chunk) == size else chunk.ljust(size, b"\0")
 
     def write(self, data: bytes, position: int) -> None:
         """Write to the page cache."""

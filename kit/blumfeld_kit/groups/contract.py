@@ -92,8 +92,10 @@ class GroupProtocolContract:
 
     def _same(self, what: str, one: GroupShard, other: GroupShard, *, ordered: bool = True) -> None:
         skip = {*self.in_flight(one), *self.in_flight(other)}
-        found = difference(self._state(one, skip, ordered=ordered), self._state(other, skip, ordered=ordered))
-        assert not found, f"{what}: {found}"
+        mismatch = difference(
+            self._state(one, skip, ordered=ordered), self._state(other, skip, ordered=ordered)
+        )
+        assert not mismatch, f"{what}: {mismatch}"
 
     # Facts
 
@@ -141,8 +143,10 @@ class GroupProtocolContract:
             known, skip = before.pop()
             if GROUP in skip or GROUP in self.in_flight(group.shard):
                 return
-            found = difference(known, self._state(group.shard, ()))
-            assert not found, f"the command {type(command).__name__} changed the state before replay: {found}"
+            mismatch = difference(known, self._state(group.shard, ()))
+            assert not mismatch, (
+                f"the command {type(command).__name__} changed the state before replay: {mismatch}"
+            )
 
         self._live(before=look, decided=decided)
 
@@ -230,8 +234,8 @@ class GroupProtocolContract:
                 return
             before = self._state(group.shard, ())
             self._ask_after_offsets(group)
-            found = difference(before, self._state(group.shard, ()))
-            assert not found, f"a question about offsets changed the state: {found}"
+            mismatch = difference(before, self._state(group.shard, ()))
+            assert not mismatch, f"a question about offsets changed the state: {mismatch}"
 
         self._live(done=done)
 

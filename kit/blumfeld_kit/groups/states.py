@@ -24,7 +24,7 @@ def state_of(
     Attributes named in ``ignore``, objects in ``without`` and functions are left out. If ``ordered``, the order of a
     dictionary is part of the state.
     """
-    return _State(ignore, [id(one) for one in without], ordered).of(value)
+    return _State(ignore, [id(item) for item in without], ordered).of(value)
 
 
 class _State:
@@ -50,7 +50,7 @@ class _State:
 
     def _of_object(self, value: Any) -> Any:
         self._inside.append(id(value))
-        found = {
+        fields = {
             name: self.of(item)
             for name, item in fields_of(value)
             if name not in self._ignore
@@ -59,7 +59,7 @@ class _State:
             and id(item) not in self._inside
         }
         self._inside.pop()
-        return found
+        return fields
 
 
 def fields_of(value: Any) -> list[tuple[str, Any]]:
@@ -69,8 +69,8 @@ def fields_of(value: Any) -> list[tuple[str, Any]]:
     if isinstance(value, msgspec.Struct):
         return [(name, getattr(value, name)) for name in value.__struct_fields__]
     slots = [name for kind in type(value).__mro__ for name in getattr(kind, "__slots__", ())]
-    found = {name: getattr(value, name) for name in slots if hasattr(value, name)}
-    return sorted({**found, **getattr(value, "__dict__", {})}.items())
+    fields = {name: getattr(value, name) for name in slots if hasattr(value, name)}
+    return sorted({**fields, **getattr(value, "__dict__", {})}.items())
 
 
 def difference(one: Any, other: Any, path: str = "") -> str:
@@ -79,17 +79,17 @@ def difference(one: Any, other: Any, path: str = "") -> str:
         return ""
     if isinstance(one, dict) and isinstance(other, dict):
         for name in [*one, *(name for name in other if name not in one)]:
-            found = difference(one.get(name), other.get(name), f"{path}.{name}")
-            if found:
-                return found
+            mismatch = difference(one.get(name), other.get(name), f"{path}.{name}")
+            if mismatch:
+                return mismatch
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
         for n, (left, right) in enumerate(zip(one, other, strict=True)):
             named = isinstance(left, tuple) and isinstance(right, tuple) and left[0] == right[0]
-            found = (
+            mismatch = (
                 difference(left[1], right[1], f"{path}[{left[0]!r}]")
                 if named
                 else difference(left, right, f"{path}[{n}]")
             )
-            if found:
-                return found
+            if mismatch:
+                return mismatch
     return f"{path}: {one!r} != {other!r}"

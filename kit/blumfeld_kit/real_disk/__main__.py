@@ -18,16 +18,16 @@ from blumfeld_kit.real_disk.campaigns import CAMPAIGNS
 def load(file: str, module: str, qualname: str) -> Any:
     """Import the kit's class by its module's name, or else from its file."""
     try:
-        found: Any = importlib.import_module(module)
+        target: Any = importlib.import_module(module)
     except ModuleNotFoundError:
         spec = importlib.util.spec_from_file_location(module, file)
         assert spec is not None
         assert spec.loader is not None
-        found = sys.modules[module] = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(found)
+        target = sys.modules[module] = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(target)
     for name in qualname.split("."):
-        found = getattr(found, name)
-    return found
+        target = getattr(target, name)
+    return target
 
 
 def main() -> None:

@@ -89,10 +89,10 @@ def unsynced_flushes(trace: Iterable[str], directory: str) -> list[str]:
     """
     reader = _Reader(directory)
     for line in trace:
-        found = _CALL.match(line.strip())
-        if found is None:
+        match = _CALL.match(line.strip())
+        if match is None:
             continue
-        call, _, path, rest = found.groups()
+        call, _, path, rest = match.groups()
         mark = _MARK.search(rest) if call == "write" else None
         if mark is not None and not (path or "").startswith(directory):
             reader.mark(mark[1], int(mark[2] or 0))

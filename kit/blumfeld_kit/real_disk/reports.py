@@ -61,14 +61,14 @@ class LogReports:
         return [f"{self.name}: {name} is {value!r}; allowed: {', '.join(map(repr, allowed))}"]
 
     def _compare(self, end: int) -> list[str]:
-        found, self._found = FoundLog(0, end, self._found), []
+        found_log, self._found = FoundLog(0, end, self._found), []
         wrong = []
         try:
-            self.promises.check(found, power_cut=False)
+            self.promises.check(found_log, power_cut=False)
         except Broken as broken:
             wrong.append(str(broken))
         self.promises = LogPromises(self.name)
-        self.promises.placed(found.batches)
+        self.promises.placed(found_log.batches)
         self.promises.written(end)
         return wrong
 

@@ -90,7 +90,7 @@ def classes_of(text: str) -> tuple[FaultClass, ...] | None:
     """Parse ``--faults``. ``None`` means all that the workload survives. :raises UnknownFaultError: an unknown name"""
     if text in (ALL, NONE):
         return None if text == ALL else ()
-    known = {one.value: one for one in FaultClass}
+    known = {fault_class.value: fault_class for fault_class in FaultClass}
     names = text.split(",")
     unknown = [name for name in names if name not in known]
     if unknown:
@@ -105,17 +105,17 @@ def _show_all(results: Iterator[Result], make: MakeWorkload, *, shrink: bool, re
     )
     totals = Totals()
     began_s = time.monotonic()
-    for seed, found, took_s in results:
-        if isinstance(found, SwarmFailure):
-            _fail(console, found, make, shrink=shrink)
-        assert isinstance(found, SwarmReport)
-        totals.add(found)
+    for seed, outcome, took_s in results:
+        if isinstance(outcome, SwarmFailure):
+            _fail(console, outcome, make, shrink=shrink)
+        assert isinstance(outcome, SwarmReport)
+        totals.add(outcome)
         if report is not None:
             report.write_bytes(msgspec.json.format(msgspec.json.encode(totals.plain())) + b"\n")
-        told = " ".join(f"{name}:{count}" for name, count in found.faults.items())
+        fault_counts = " ".join(f"{name}:{count}" for name, count in outcome.faults.items())
         console.print(
-            f"{seed:>6} {found.progress:>9} {found.delivered:>9} {found.converged_s:>8.1f} "
-            f"{took_s:>6.1f}  {found.digest} {told}",
+            f"{seed:>6} {outcome.progress:>9} {outcome.delivered:>9} {outcome.converged_s:>8.1f} "
+            f"{took_s:>6.1f}  {outcome.digest} {fault_counts}",
             markup=False,
         )
     _sum(console, totals, time.monotonic() - began_s)
@@ -154,8 +154,8 @@ def _fail(console: Console, failure: SwarmFailure, make: MakeWorkload, *, shrink
     if shrink:
 
         def again(shape: Shape) -> SwarmFailure | None:
-            found = run_shape(shape, make)
-            return found if isinstance(found, SwarmFailure) else None
+            outcome = run_shape(shape, make)
+            return outcome if isinstance(outcome, SwarmFailure) else None
 
         command = failure.shape.command()
         smallest, runs = shrunk(failure, again, RUNS_MAX)

@@ -75,5 +75,5 @@ def _in_processes(shapes: Sequence[Shape], make: MakeWorkload, jobs: int, ends_s
 def _report(shape: Shape) -> tuple[SwarmReport | None, float]:
     """Run one shape in a process of its own. Return its report, or ``None`` if it failed, and the time it took."""
     began_s = time.monotonic()
-    found = run_shape(shape, workload_of(shape.workload))
-    return found if isinstance(found, SwarmReport) else None, time.monotonic() - began_s
+    outcome = run_shape(shape, workload_of(shape.workload))
+    return outcome if isinstance(outcome, SwarmReport) else None, time.monotonic() - began_s

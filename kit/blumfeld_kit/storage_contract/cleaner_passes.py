@@ -26,11 +26,11 @@ def keys(log: Log, *, active: bool = False) -> dict[bytes | None, int]:
     """Return the offset of each key. No key may be there twice, unless its newest record is in the ``active``
     segment.
     """
-    found = [
+    pairs = [
         (record[1], record[0]) for batch in contents(log) for record in batch.records if not _control(batch)
     ]
-    assert active or len(dict(found)) == len(found), f"a key has two records after a cleaner pass: {found}"
-    return dict(found)
+    assert active or len(dict(pairs)) == len(pairs), f"a key has two records after a cleaner pass: {pairs}"
+    return dict(pairs)
 
 
 def _control(batch: BatchContent) -> bool:
@@ -39,9 +39,9 @@ def _control(batch: BatchContent) -> bool:
 
 def check_same(log: Log, expected: Sequence[BatchContent]) -> None:
     """Check that a reader gets exactly these batches, and that a replay sees the same ones."""
-    found = contents(log)
-    assert difference(found, expected) is None
-    assert [batch.base_offset for batch in log.log.batches(0)] == [batch.base_offset for batch in found]
+    batches = contents(log)
+    assert difference(batches, expected) is None
+    assert [batch.base_offset for batch in log.log.batches(0)] == [batch.base_offset for batch in batches]
 
 
 def transactional(*pairs: tuple[bytes, bytes], sequence: int) -> RecordBatch:

@@ -70,8 +70,8 @@ class StorageCompaction(StorageKit):
                 log.log.roll()
         log.append(keyed_batch((b"k0", b"active")))
         before, infos = contents(log), log.log.segments()
-        asked = log.compaction()
-        expected = compact(before, asked)
+        compaction = log.compaction()
+        expected = compact(before, compaction)
         result = log.compact()
         check_same(log, [*expected.batches, *before[12:]])
         assert (log.log.cleaned_end_offset, result.cleaned_end_offset) == (36, 36)
@@ -93,10 +93,10 @@ class StorageCompaction(StorageKit):
         log.compact()
         left = {offset: batch for batch in contents(log) for offset, *_ in batch.records}
         for offset in range(log.log.written_end_offset):
-            found = log.read(offset, 1)[0]
-            assert found.next_offset > offset
+            first_batch = log.read(offset, 1)[0]
+            assert first_batch.next_offset > offset
             newer = min((at for at in left if at >= offset), default=None)
-            assert newer is None or found.base_offset <= newer
+            assert newer is None or first_batch.base_offset <= newer
         for batch in left.values():
             for offset, _, _, timestamp, _ in batch.records:
                 at = log.time(timestamp)
@@ -117,9 +117,9 @@ class StorageCompaction(StorageKit):
         appended: list[int] = []
 
         async def look() -> None:
-            found = [content(batch.data) for batch in await log.read_on()]
-            found = found[: len(found) - len(appended)]
-            assert found == before or difference(found, expected) is None
+            read_batches = [content(batch.data) for batch in await log.read_on()]
+            read_batches = read_batches[: len(read_batches) - len(appended)]
+            assert read_batches == before or difference(read_batches, expected) is None
             if len(appended) < 5:
                 appended.append(log.log.place(make_batch(1), 0))
                 log.log.write(lambda outcome: None)
@@ -128,10 +128,10 @@ class StorageCompaction(StorageKit):
         assert isinstance(result, CompactionResult)
         assert join(held.parts) == held_bytes
         release(held.parts)
-        found = contents(log)
-        at = len(found) - len(appended)
-        assert [batch.base_offset for batch in found[at:]] == appended
-        assert difference(found[:at], expected) is None
+        batches = contents(log)
+        at = len(batches) - len(appended)
+        assert [batch.base_offset for batch in batches[at:]] == appended
+        assert difference(batches[:at], expected) is None
 
     def test_a_pass_over_a_clean_log_changes_nothing(self, node: Node) -> None:
         """A second cleaner pass begins where the first ended, and leaves the same records."""
@@ -149,10 +149,10 @@ class StorageCompaction(StorageKit):
         log.append(keyed_batch((b"only-0", b"newer"), (b"k3", b"newer")))
         log.log.roll()
         log.append(keyed_batch((b"only-1", b"not sealed")))
-        before, asked = contents(log), log.compaction()
-        assert asked.first_dirty_offset > 0
+        before, compaction = contents(log), log.compaction()
+        assert compaction.first_dirty_offset > 0
         log.compact()
-        assert difference(contents(log)[:-1], compact(before, asked).batches) is None
+        assert difference(contents(log)[:-1], compact(before, compaction).batches) is None
 
     def test_tombstones_stay_until_their_horizon(self, node: Node) -> None:
         """The first pass that sees a tombstone sets its delete horizon (KIP-534). Until then a reader still learns of
@@ -208,14 +208,14 @@ class StorageCompaction(StorageKit):
     def test_a_map_that_is_full_ends_the_round_early(self, node: Node) -> None:
         """When the offset map is full, the pass ends early. The next passes go on from there until the log is clean."""
         log = self.compacted_log(node)
-        before, asked = contents(log), log.compaction()
+        before, compaction = contents(log), log.compaction()
         small = 24 * 8
         passes = [log.compact(map_bytes=small, map_load_factor=0.9)]
-        assert 0 < passes[0].cleaned_end_offset < asked.end_offset
-        while log.log.cleaned_end_offset < asked.end_offset and len(passes) < 30:
+        assert 0 < passes[0].cleaned_end_offset < compaction.end_offset
+        while log.log.cleaned_end_offset < compaction.end_offset and len(passes) < 30:
             passes.append(log.compact(map_bytes=small, map_load_factor=0.9))
             assert passes[-1].cleaned_end_offset > passes[-2].cleaned_end_offset
-        expected = compact(before, asked)
+        expected = compact(before, compaction)
         assert difference(contents(log)[:-1], [b for b in expected.batches if b.records]) is None
 
     def test_no_segment_is_larger_than_was_asked_for(self, node: Node) -> None:
@@ -251,8 +251,8 @@ class StorageCompaction(StorageKit):
 
     def _interrupt(self, node: Node, how: str, turns: int) -> bool:
         log = self.compacted_log(node)
-        before, asked = contents(log), log.compaction()
-        expected = compact(before, asked).batches
+        before, compaction = contents(log), log.compaction()
+        expected = compact(before, compaction).batches
         left = turns
 
         async def interrupt() -> None:
@@ -273,8 +273,8 @@ class StorageCompaction(StorageKit):
         again = node.open(index_interval_bytes=100) if how in ("close", "delete") else log
         if how == "cut":
             cut = [batch for batch in before if batch.next_offset <= 10]
-            found = contents(again)
-            assert found == cut or difference(found, [b for b in expected if b.next_offset <= 10]) is None
+            batches = contents(again)
+            assert batches == cut or difference(batches, [b for b in expected if b.next_offset <= 10]) is None
             assert again.log.cleaned_end_offset <= again.log.written_end_offset
         elif how == "close":
             assert contents(again) == before or difference(contents(again), [*expected, before[-1]]) is None
@@ -306,14 +306,14 @@ class StorageCompaction(StorageKit):
         """A full disk ends the pass with ``OSError`` and leaves the log unchanged. With room again, a pass succeeds."""
         log = self.compacted_log(node)
         self.need_simulated_disk(node)
-        before, asked = contents(log), log.compaction()
+        before, compaction = contents(log), log.compaction()
         node.runtime.disk.room = 500
         ended = meanwhile(log)
         assert isinstance(ended, OSError)
         assert contents(log) == before
         node.runtime.disk.heal()
         log.compact()
-        check_same(log, [*compact(before, asked).batches, before[-1]])
+        check_same(log, [*compact(before, compaction).batches, before[-1]])
 
     def test_what_was_cleaned_is_known_after_a_restart(self, node: Node) -> None:
         """After a restart the log has the same records and the same cleaned end offset."""

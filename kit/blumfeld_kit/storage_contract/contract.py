@@ -64,8 +64,8 @@ class StorageContract(
         assert log.highest() is None
         assert it.size_bytes() == 0
         if log.node.has_segments:
-            found = [(s.base_offset, s.next_offset, s.size_bytes, s.sealed) for s in it.segments()]
-            assert found == [(0, 0, 0, False)]
+            segments = [(s.base_offset, s.next_offset, s.size_bytes, s.sealed) for s in it.segments()]
+            assert segments == [(0, 0, 0, False)]
 
     def test_offsets_are_contiguous_from_zero(self, log: Log) -> None:
         """Each batch gets the next offsets, within one turn and over several."""
@@ -205,9 +205,9 @@ class StorageContract(
         log.fill(*[3] * 60)
         log.append(make_batch(2, value_bytes=1_500_000))
         log.fill(2)
-        found = [(batch.base_offset, batch.next_offset) for batch in log.log.batches(100)]
-        assert found == [s for s in log.spans() if s[1] > 100]
-        assert found[-1][1] == log.log.written_end_offset
+        spans = [(batch.base_offset, batch.next_offset) for batch in log.log.batches(100)]
+        assert spans == [s for s in log.spans() if s[1] > 100]
+        assert spans[-1][1] == log.log.written_end_offset
 
     # Segments
 
@@ -346,15 +346,15 @@ class StorageContract(
             assert len(log.log.segments()) > 1 or codec is Codec.ZSTD
         for wanted in range(95):
             expected = next((n for n, t in enumerate(times) if t >= wanted), None)
-            found = log.time(TIME_MS + wanted)
-            assert found is None if expected is None else (found is not None and found.offset == expected)
+            place = log.time(TIME_MS + wanted)
+            assert place is None if expected is None else (place is not None and place.offset == expected)
         newest = log.highest()
         assert newest is not None
         assert (newest.offset, newest.timestamp_ms, newest.leader_epoch) == (11, TIME_MS + 90, 0)
         log.log.advance_log_start(4)
-        found = log.time(TIME_MS)
-        assert found is not None
-        assert (found.offset, found.timestamp_ms) == (4, TIME_MS + 40)
+        place = log.time(TIME_MS)
+        assert place is not None
+        assert (place.offset, place.timestamp_ms) == (4, TIME_MS + 40)
         log.log.advance_log_start(12)
         newest = log.highest()
         assert newest is not None

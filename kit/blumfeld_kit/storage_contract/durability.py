@@ -277,8 +277,8 @@ class StorageDurability(StorageKit):
             answer = log.log.read(batch.base_offset, 1, log.log.written_end_offset, True)
             assert disk.cold_reads == 0, "a read of cold bytes made the loop wait for the device; offload it"
             waited += isinstance(answer, Completion)
-            found = log.finish_read(answer)
-            assert found[0] == batch
+            read_batches = log.finish_read(answer)
+            assert read_batches[0] == batch
             chill()
             looked_up = log.log.offset_for_time(TIME_MS + number * 7)
             assert disk.cold_reads == 0, "a read of cold bytes made the loop wait for the device; offload it"

@@ -174,20 +174,20 @@ class LogMachine(RuleBasedStateMachine):
     def compact(self, wait_ms: int) -> None:
         """Run a cleaner pass over all sealed segments, and compare it with the reference model."""
         self.node.runtime.advance(wait_ms)
-        asked = self.log.compaction(segment_bytes=SEGMENT_BYTES)
+        compaction = self.log.compaction(segment_bytes=SEGMENT_BYTES)
         visible = {b.base_offset: b for b in map(_content, self.log.read_all(holes=True))}
         known = [visible.get(batch.base_offset, batch) for batch in self.written]
-        model = compact(known, asked)
+        model = compact(known, compaction)
         self.log.compact(segment_bytes=SEGMENT_BYTES)
         before = self.written
         self.written = [b for b in model.batches if b.records] + [
-            b for b in self.written if b.next_offset > asked.end_offset
+            b for b in self.written if b.next_offset > compaction.end_offset
         ]
         if model.removed:
             self.older.append(before)
         self.cleaned = self.log.cleaned_end_offset
         self.holes_to = max(self.holes_to, self.cleaned)
-        assert self.cleaned >= asked.first_dirty_offset
+        assert self.cleaned >= compaction.first_dirty_offset
 
     @precondition(lambda self: len(self.node.directories) > 1 and type(self).restarts)
     @rule(waits_ms=st.integers(0, 30))
@@ -280,8 +280,8 @@ class LogMachine(RuleBasedStateMachine):
         assert self.flushed <= it.written_end_offset <= self.end
         self.placed = []
         start, end = it.log_start_offset, it.written_end_offset
-        found = [*map(_content, self.log.read_all(holes=True))]
-        self.written = self._left(found, start, end)
+        batches = [*map(_content, self.log.read_all(holes=True))]
+        self.written = self._left(batches, start, end)
         self.older = []
         self.start, self.end = start, end
         self.holes_to = end
@@ -320,9 +320,9 @@ class LogMachine(RuleBasedStateMachine):
         it = self.log.log
         assert (it.log_start_offset, it.written_end_offset) == (self.start, self.end)
         assert it.flushed_end_offset <= it.written_end_offset <= it.placed_end_offset
-        found = [*map(_content, self.log.read_all(holes=True))]
+        batches = [*map(_content, self.log.read_all(holes=True))]
         expected = [batch for batch in self.written if batch.next_offset > self.start]
-        wrong = difference(found, expected)
+        wrong = difference(batches, expected)
         assert wrong is None, wrong
         if self.node.has_segments:
             infos = it.segments()
@@ -337,12 +337,12 @@ class LogMachine(RuleBasedStateMachine):
         """Read at any offset, up to any end, with any limit."""
         offset = data.draw(st.integers(self.start, self.end))
         end = data.draw(st.integers(offset, self.end))
-        found = self.log.read_raw(offset, data.draw(st.integers(0, 3000)), end)
-        release(found.parts)
+        raw_read = self.log.read_raw(offset, data.draw(st.integers(0, 3000)), end)
+        release(raw_read.parts)
         inside = [b for b in self.written if b.next_offset > offset and b.next_offset <= end]
-        assert found.size_bytes > 0 or not inside
-        assert found.size_bytes == 0 or inside or end <= self.holes_to
-        assert found.end_offset <= max(end, offset)
+        assert raw_read.size_bytes > 0 or not inside
+        assert raw_read.size_bytes == 0 or inside or end <= self.holes_to
+        assert raw_read.end_offset <= max(end, offset)
 
     @precondition(lambda self: self.end > self.start)
     @rule(data=st.data())
@@ -351,8 +351,8 @@ class LogMachine(RuleBasedStateMachine):
         records = [r for b in self.written for r in b.records if r[0] >= self.start]
         wanted = TIME_MS + data.draw(st.integers(0, self.values + 5))
         expected = next((record for record in records if record[3] >= wanted), None)
-        found = self.log.time(wanted)
-        assert (found and (found.offset, found.timestamp_ms)) == (expected and (expected[0], expected[3]))
+        place = self.log.time(wanted)
+        assert (place and (place.offset, place.timestamp_ms)) == (expected and (expected[0], expected[3]))
 
     def teardown(self) -> None:
         """Stop cleanly: every descriptor is given back."""

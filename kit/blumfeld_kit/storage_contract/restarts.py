@@ -61,11 +61,11 @@ class StorageRestarts(StorageKit):
             log = node.open(at, ids[at])
             after[str(at)] = (log.read_all(), _small_files(log), log.log.log_start_offset)
         for name, (batches, files, start) in before.items():
-            found = after[name]
-            assert _in_words(found[0]) == _in_words(batches), (
+            reopened = after[name]
+            assert _in_words(reopened[0]) == _in_words(batches), (
                 f"{name} has other batches than before the {end}"
             )
-            assert found == (batches, files, start), f"{name} has something of another partition"
+            assert reopened == (batches, files, start), f"{name} has something of another partition"
 
     @AFTER_ANY_END
     def test_small_files_are_as_they_were_written(self, node: Node, end: str) -> None:
@@ -133,8 +133,8 @@ class StorageRestarts(StorageKit):
         expected = [(0, 0), (2, 1), (4, 2), (6, 3), (8, 9)]
         assert [(b.base_offset, b.leader_epoch) for b in log.read_all()] == expected
         assert [(b.base_offset, b.partition_leader_epoch) for b in log.log.batches(0)] == expected
-        found = [log.time(TIME_MS + time) for time in (0, 3, 4, 9)]
-        assert [at and (at.offset, at.leader_epoch) for at in found] == [(0, 0), (6, 3), (8, 9), (8, 9)]
+        places = [log.time(TIME_MS + time) for time in (0, 3, 4, 9)]
+        assert [at and (at.offset, at.leader_epoch) for at in places] == [(0, 0), (6, 3), (8, 9), (8, 9)]
         highest = log.highest()
         assert highest is not None
         assert (highest.offset, highest.leader_epoch) == (8, 9)
@@ -199,9 +199,9 @@ class StorageRestarts(StorageKit):
         last = log.log.written_end_offset
         for wanted in range(last):
             for time_ms in (TIME_MS + 10 * wanted, TIME_MS + 10 * wanted - 3):
-                found = log.time(time_ms)
-                assert found is not None, f"no record at {time_ms}, but offset {wanted} has a later time"
-                assert (found.offset, found.timestamp_ms) == (wanted, TIME_MS + 10 * wanted)
+                place = log.time(time_ms)
+                assert place is not None, f"no record at {time_ms}, but offset {wanted} has a later time"
+                assert (place.offset, place.timestamp_ms) == (wanted, TIME_MS + 10 * wanted)
         assert log.time(TIME_MS + 10 * last) is None
 
     def end(self, node: Node, how: str) -> None:

@@ -134,7 +134,7 @@ class StorageSmallFiles(StorageKit):
     def test_a_power_cut_within_a_commit_leaves_the_old_file_or_the_new_one(self, node: Node) -> None:
         """Never a part of the new one, wherever it comes."""
         self.need_crash(node)
-        found: set[bytes | None] = set()
+        file_contents: set[bytes | None] = set()
         for at in range(1, 12):
             for cut in (*Adversary, Random(at)):
                 crashing = Node(self.make_runtime, self.make_storage).start()
@@ -142,9 +142,9 @@ class StorageSmallFiles(StorageKit):
                 again = (crashing.crash(luck=cut) if ended else crashing.restart()).open().log.aux
                 data = again.read(NAME)
                 assert data == WHOLE if ended else data in (b"old", WHOLE)
-                found.add(data)
+                file_contents.add(data)
                 crashing.end()
-        assert found == {b"old", WHOLE}
+        assert file_contents == {b"old", WHOLE}
 
     def test_a_full_disk_costs_a_draft_its_chunk(self, node: Node, log: Log) -> None:
         """A chunk that doesn't fit is not counted, also if a part of it was written. With room again it goes on."""

@@ -308,8 +308,8 @@ class Log:
         self, offset: int, bytes_max: int = 1 << 30, end_offset: int | None = None, *, minimum: bool = True
     ) -> list[StoredBatch]:
         """Read once, and return the whole batches."""
-        found = self.read_raw(offset, bytes_max, end_offset, minimum=minimum)
-        return _batches(found)
+        raw_read = self.read_raw(offset, bytes_max, end_offset, minimum=minimum)
+        return _batches(raw_read)
 
     def time(self, timestamp_ms: int) -> TimestampOffset | None:
         """Look up a time, and wait for a cold answer."""
@@ -329,15 +329,15 @@ class Log:
 
     def read_raw_end(self, offset: int) -> int:
         """Return the ``end_offset`` of a read of one batch."""
-        found = self.read_raw(offset, 1)
-        release(found.parts)
-        return found.end_offset
+        raw_read = self.read_raw(offset, 1)
+        release(raw_read.parts)
+        return raw_read.end_offset
 
     def read_raw_size(self, offset: int, bytes_max: int, *, minimum: bool = True) -> int:
         """Return the number of bytes of a read."""
-        found = self.read_raw(offset, bytes_max, minimum=minimum)
-        release(found.parts)
-        return found.size_bytes
+        raw_read = self.read_raw(offset, bytes_max, minimum=minimum)
+        release(raw_read.parts)
+        return raw_read.size_bytes
 
     def read_all(self, offset: int | None = None, *, holes: bool = False) -> list[StoredBatch]:
         """Read to the end, as a consumer does."""
@@ -350,7 +350,7 @@ class Log:
         """
         it = self.log
         offset = it.log_start_offset if offset is None else offset
-        found: list[StoredBatch] = []
+        all_batches: list[StoredBatch] = []
         while offset < it.written_end_offset:
             answer = it.read(offset, 1000, it.written_end_offset, True)
             batches = _batches(await answer if isinstance(answer, Completion) else answer)
@@ -359,9 +359,9 @@ class Log:
                     f"nothing can be read at {offset}, before the end {it.written_end_offset}"
                 )
                 break  # compaction removed the last batches
-            found += batches
+            all_batches += batches
             offset = batches[-1].next_offset
-        return found
+        return all_batches
 
     def spans(self, offset: int | None = None) -> list[tuple[int, int]]:
         """Return (base offset, next offset) of every batch from ``offset`` on."""

@@ -68,7 +68,9 @@ class DialContract(TransportFixtures):
 
         receivers = [Keeper() for _ in range(4)]
         port = net.listen(Handler(echo))
-        dialled = [net.run(net.transport.dial("127.0.0.1", port, one, Limits())) for one in receivers]
+        dialled = [
+            net.run(net.transport.dial("127.0.0.1", port, receiver, Limits())) for receiver in receivers
+        ]
         for size in (10, 3_000, 100_000):
 
             def send(size: int = size) -> None:
@@ -77,7 +79,7 @@ class DialContract(TransportFixtures):
                         connection.send([bytes([65 + nth]) * size])
 
             net.call(send)
-        assert eventually(lambda: all(len(one.frames) == 9 for one in receivers))
+        assert eventually(lambda: all(len(receiver.frames) == 9 for receiver in receivers))
         assert spoiled == []
 
     def test_a_lost_connection_is_told_once_and_only_releases(self, net: Net) -> None:

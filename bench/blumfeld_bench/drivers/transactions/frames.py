@@ -88,7 +88,9 @@ class ProduceFrame(Frame):
         if self._codes.none_in(answer):
             return ()
         decoded = decode(ProduceResponse, memoryview(answer), self._version, _BODY_AT)
-        return [one.error_code for topic in decoded.responses for one in topic.partition_responses]
+        return [
+            partition.error_code for topic in decoded.responses for partition in topic.partition_responses
+        ]
 
 
 class AddPartitionsFrame(Frame):
@@ -113,9 +115,9 @@ class AddPartitionsFrame(Frame):
             return ()
         decoded = decode(AddPartitionsToTxnResponse, memoryview(answer), ADD_PARTITIONS_VERSION, _BODY_AT)
         return [
-            one.partition_error_code
+            partition.partition_error_code
             for topic in decoded.results_by_topic_v3_and_below
-            for one in topic.results_by_partition
+            for partition in topic.results_by_partition
         ]
 
 

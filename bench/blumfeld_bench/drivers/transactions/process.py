@@ -74,9 +74,9 @@ class TransactionsLoad(Load):
         for producer in self._producers:
             producer.stop()
         deadline = end_ns + DRAIN_NS
-        while any(one.busy for one in self._producers) and (now := monotonic_ns()) < deadline:
+        while any(each.busy for each in self._producers) and (now := monotonic_ns()) < deadline:
             self._turn(now, min(deadline, now + 2_000_000))
-        open_ones = sum(one.busy for one in self._producers)
+        open_ones = sum(each.busy for each in self._producers)
         if open_ones:
             self._meter.fault("a transaction was not committed before the drain ended", open_ones)
         self._check_committed()
@@ -84,7 +84,7 @@ class TransactionsLoad(Load):
     def _check_committed(self) -> None:
         if self._meter.errors:
             return
-        committed = sum(one.committed_records for one in self._producers)
+        committed = sum(producer.committed_records for producer in self._producers)
         seen = committed_records(self._spec.topic, self._spec.leaders, self._from_offsets)
         if seen != committed:
             self._meter.fault(f"read_committed sees {seen} records, and {committed} were committed")

@@ -55,9 +55,9 @@ def begin_producer(bootstrap: Address, transactional_id: str) -> tuple[Address, 
 def _begin(bootstrap: Address, transactional_id: str) -> tuple[Address, tuple[int, int]]:
     with BlockingConnection(*bootstrap, CLIENT_ID, TIMEOUT_S) as client:
         find = FindCoordinatorRequest(key=transactional_id, key_type=TRANSACTIONAL_ID)
-        found = client.ask(find, FindCoordinatorResponse, FIND_VERSION)
-        check(found.error_code, f"the coordinator of {transactional_id}", found.error_message)
-    coordinator = (found.host, found.port)
+        location = client.ask(find, FindCoordinatorResponse, FIND_VERSION)
+        check(location.error_code, f"the coordinator of {transactional_id}", location.error_message)
+    coordinator = (location.host, location.port)
     with BlockingConnection(*coordinator, CLIENT_ID, TIMEOUT_S) as client:
         init = InitProducerIdRequest(
             transactional_id=transactional_id, transaction_timeout_ms=TRANSACTION_TIMEOUT_MS
@@ -92,18 +92,22 @@ def _count(client: BlockingConnection, topic: str, positions: dict[int, int]) ->
         answer = client.ask(_fetch(topic, positions), FetchResponse, FETCH_VERSION)
         check(answer.error_code, "Fetch")
         moved = False
-        for one in answer.responses[0].partitions:
-            check(one.error_code, f"Fetch of partition {one.partition_index}")
-            if one.aborted_transactions:
-                raise DriverError(f"partition {one.partition_index} has aborted transactions")
-            assert isinstance(one.records, memoryview | None)
-            records, following = _data_records(one.records or memoryview(b""))
+        for partition in answer.responses[0].partitions:
+            check(partition.error_code, f"Fetch of partition {partition.partition_index}")
+            if partition.aborted_transactions:
+                raise DriverError(f"partition {partition.partition_index} has aborted transactions")
+            assert isinstance(partition.records, memoryview | None)
+            records, following = _data_records(partition.records or memoryview(b""))
             total += records
             if following >= 0:
-                positions[one.partition_index] = following
+                positions[partition.partition_index] = following
                 moved = True
-            if positions[one.partition_index] >= one.last_stable_offset == one.high_watermark:
-                del positions[one.partition_index]
+            if (
+                positions[partition.partition_index]
+                >= partition.last_stable_offset
+                == partition.high_watermark
+            ):
+                del positions[partition.partition_index]
         if not moved and positions:
             if time.monotonic() > deadline:
                 raise DriverError(f"a transaction is still open in partitions {sorted(positions)}")

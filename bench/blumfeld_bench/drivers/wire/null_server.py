@@ -192,10 +192,10 @@ class NullServer:
         if not client.reads:
             client.reads = True
             self._readers.append(client)
-            asked = decode(FetchRequest, request, 11, request_header(memoryview(request)).body_offset)
-            client.partitions = [each.partition for each in asked.topics[0].partitions]
+            fetch_request = decode(FetchRequest, request, 11, request_header(memoryview(request)).body_offset)
+            client.partitions = [each.partition for each in fetch_request.topics[0].partitions]
             if self._record_bytes:
-                client.prepared = self._prepared(asked)
+                client.prepared = self._prepared(fetch_request)
         if self._record_bytes:
             self._send(client, _I32.pack(4 + len(client.prepared)) + _I32.pack(number) + client.prepared)
         else:
@@ -257,10 +257,12 @@ class NullServer:
         )
 
     def _offsets(self, request: bytes, version: int) -> ListOffsetsResponse:
-        asked = decode(ListOffsetsRequest, request, version, request_header(memoryview(request)).body_offset)
+        offsets_request = decode(
+            ListOffsetsRequest, request, version, request_header(memoryview(request)).body_offset
+        )
         partitions = [
             ListOffsetsPartitionResponse(partition_index=each.partition_index, offset=0)
-            for each in asked.topics[0].partitions
+            for each in offsets_request.topics[0].partitions
         ]
         return ListOffsetsResponse(topics=[ListOffsetsTopicResponse(name=self._topic, partitions=partitions)])
 

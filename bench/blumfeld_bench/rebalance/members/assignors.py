@@ -35,7 +35,7 @@ def sticky_assignment(owned: Mapping[str, Sequence[int]], partitions: int) -> di
     taken: set[int] = set()
     assignment: dict[str, list[int]] = {}
     for member in members:
-        mine = [one for one in owned[member] if one not in taken and one < partitions]
+        mine = [candidate for candidate in owned[member] if candidate not in taken and candidate < partitions]
         quota = each + (1 if more and len(mine) > each else 0)
         more -= quota > each
         assignment[member] = sorted(mine)[:quota]
@@ -45,7 +45,7 @@ def sticky_assignment(owned: Mapping[str, Sequence[int]], partitions: int) -> di
         kept = assignment[member]
         kept += islice(free, max(0, each - len(kept)))
     for member, partition in zip(
-        (one for one in members if len(assignment[one]) == each), free, strict=False
+        (candidate for candidate in members if len(assignment[candidate]) == each), free, strict=False
     ):
         assignment[member].append(partition)
     return assignment
@@ -57,6 +57,6 @@ def cooperative_assignment(owned: Mapping[str, Sequence[int]], partitions: int) 
     """
     holder = {partition: member for member, mine in owned.items() for partition in mine}
     return {
-        member: [one for one in given if holder.get(one, member) == member]
+        member: [candidate for candidate in given if holder.get(candidate, member) == member]
         for member, given in sticky_assignment(owned, partitions).items()
     }

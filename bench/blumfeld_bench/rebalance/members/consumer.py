@@ -67,12 +67,14 @@ class ConsumerMember(Member):
         if frame == self._quiet:
             self.wake_ns = self.heard_ns + self._interval_ns
             return None
-        found = answer(ConsumerGroupHeartbeatResponse, frame, VERSION)
-        if found.error_code:
-            return self._failed(found.error_code, now_ns)
-        self._told(found, frame, now_ns)
-        if found.assignment is not None:
-            wanted = [one for topic in found.assignment.topic_partitions for one in topic.partitions]
+        response = answer(ConsumerGroupHeartbeatResponse, frame, VERSION)
+        if response.error_code:
+            return self._failed(response.error_code, now_ns)
+        self._told(response, frame, now_ns)
+        if response.assignment is not None:
+            wanted = [
+                partition for topic in response.assignment.topic_partitions for partition in topic.partitions
+            ]
             before = set(self.group.ownership.owned(self.index))
             if before != set(wanted):
                 self.group.ownership.change(now_ns, self.index, wanted)

@@ -58,11 +58,11 @@ class Consumer:
             for data in topic.partitions:
                 at = TopicPartition(topic.topic, data.partition_index)
                 position = self.positions[at]
-                found = judged(oracle, at, position, data, promised=promised[at])
-                fine &= found is not None and not data.error_code
-                if found is not None:
-                    found.check_whole(at, position)
-                    self.positions[at] = found.position
+                reading = judged(oracle, at, position, data, promised=promised[at])
+                fine &= reading is not None and not data.error_code
+                if reading is not None:
+                    reading.check_whole(at, position)
+                    self.positions[at] = reading.position
         return fine
 
     def _request(self) -> FetchRequest:

@@ -148,12 +148,12 @@ class GroupMember:
     async def _committed(
         self, connection: ClientConnection, assigned: list[TopicPartition]
     ) -> dict[TopicPartition, int]:
-        found = await fetch_offsets(connection, self._group, assigned) if assigned else {}
-        if found is None:
+        offsets = await fetch_offsets(connection, self._group, assigned) if assigned else {}
+        if offsets is None:
             raise RejoinError
-        for at, offset in found.items():
+        for at, offset in offsets.items():
             self._oracle.offsets_fetched(self._group, at, offset)
-        return {at: max(offset, 0) for at, offset in found.items()}
+        return {at: max(offset, 0) for at, offset in offsets.items()}
 
     async def _commit(self, connection: ClientConnection, positions: dict[TopicPartition, int]) -> None:
         outcomes = await commit_offsets(connection, self._group, positions, self._membership)

@@ -42,13 +42,16 @@ async def fetch_offsets(
         topics=[OffsetFetchRequestTopic(name=name, partition_indexes=each) for name, each in topics.items()],
     )
     answer = await connection.ask(request, VERSION, OffsetFetchResponse)
-    found = [(topic.name, one) for topic in answer.topics for one in topic.partitions]
-    for code in map(ErrorCode, (answer.error_code, *(one.error_code for _, one in found))):
+    named_partitions = [(topic.name, entry) for topic in answer.topics for entry in topic.partitions]
+    for code in map(ErrorCode, (answer.error_code, *(entry.error_code for _, entry in named_partitions))):
         if code is not ErrorCode.NONE:
             if not is_retriable(code):
                 raise ViolationError(f"OffsetFetch of {group}: {code.name}")
             return None
-    return {TopicPartition(name, one.partition_index): one.committed_offset for name, one in found}
+    return {
+        TopicPartition(name, entry.partition_index): entry.committed_offset
+        for name, entry in named_partitions
+    }
 
 
 async def commit_offsets(
@@ -70,7 +73,7 @@ async def commit_offsets(
         request.member_id = membership.member_id
     answer = await connection.ask(request, VERSION, OffsetCommitResponse)
     return {
-        TopicPartition(topic.name, one.partition_index): ErrorCode(one.error_code)
+        TopicPartition(topic.name, partition.partition_index): ErrorCode(partition.error_code)
         for topic in answer.topics
-        for one in topic.partitions
+        for partition in topic.partitions
     }

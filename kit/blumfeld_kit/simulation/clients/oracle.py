@@ -280,8 +280,8 @@ class Oracle:
 
     def add(self, partition: TopicPartition, *, flushed: bool = False) -> PartitionOracle:
         """Watch a partition."""
-        found = self.partitions[partition] = PartitionOracle(str(partition), flushed=flushed)
-        return found
+        oracle = self.partitions[partition] = PartitionOracle(str(partition), flushed=flushed)
+        return oracle
 
     def sent(self, partition: TopicPartition, values: Sequence[bytes]) -> None:
         """Records are about to be sent for the first time, in the producer's order."""

@@ -167,9 +167,9 @@ class Producer:
 
     def _forgotten(self, burst: list[Batch], batch: Batch) -> None:
         """Judge the refusal of a batch that doesn't follow what the leader knows of the producer."""
-        others = [one for one in burst if one.partition == batch.partition]
+        others = [entry for entry in burst if entry.partition == batch.partition]
         place = others.index(batch)
-        earlier = next((one for one in others[:place] if not one.acked), None)
+        earlier = next((entry for entry in others[:place] if not entry.acked), None)
         if earlier is not None:  # it comes again first
             if earlier.refused not in FORGOTTEN and earlier.refused is not ErrorCode.KAFKA_STORAGE_ERROR:
                 # librdkafka begins a producer epoch, and sends again what is open in other partitions.

@@ -68,7 +68,7 @@ async def read(
     connection = await (routes.replica(partition) if follower else routes.leader(partition))
     excuses, epoch = it.excuses, routes.leader_epoch(partition)
     promised = it.is_promised(position) if resets else None
-    asked = FetchPartition(
+    fetch_partition = FetchPartition(
         partition=partition.partition,
         fetch_offset=position,
         current_leader_epoch=epoch,
@@ -79,18 +79,18 @@ async def read(
         min_bytes=1,
         max_bytes=BYTES_MAX,
         isolation_level=int(committed),
-        topics=[FetchTopic(topic=partition.topic, partitions=[asked])],
+        topics=[FetchTopic(topic=partition.topic, partitions=[fetch_partition])],
     )
     answer = await connection.ask(request, FETCH_VERSION, FetchResponse)
     data = answer.responses[0].partitions[0]
     if it.excuses != excuses or (follower and data.error_code):
         return None  # what it shows may be of either history
-    found = None
+    reading = None
     if epoch >= it.floor_epoch:  # otherwise the leader is from before a loss that it hasn't heard of
-        found = judged(oracle, partition, position, data, committed=committed, promised=promised)
-    if found is None:
+        reading = judged(oracle, partition, position, data, committed=committed, promised=promised)
+    if reading is None:
         await routes.lost(partition)
-    return found
+    return reading
 
 
 def judged(
@@ -123,12 +123,12 @@ def judged(
             f"{data.high_watermark}"
         )
     end = data.last_stable_offset if committed else data.high_watermark
-    found = shown(it, data, position, committed=committed)
-    if found.position > max(end, position):
-        raise ViolationError(f"{partition}: records up to {found.position} are shown, and {end} is the end")
-    for offset, value in readable(found.values):
+    reading = shown(it, data, position, committed=committed)
+    if reading.position > max(end, position):
+        raise ViolationError(f"{partition}: records up to {reading.position} are shown, and {end} is the end")
+    for offset, value in readable(reading.values):
         oracle.read(partition, offset, value)
-    return found
+    return reading
 
 
 def shown(it: PartitionOracle, data: PartitionData, position: int, *, committed: bool = False) -> Read:
@@ -140,7 +140,9 @@ def shown(it: PartitionOracle, data: PartitionData, position: int, *, committed:
     if not data.records:
         return Read([], position, data)
     begin, values = position, Values()
-    aborted = sorted(data.aborted_transactions or (), key=lambda one: one.first_offset, reverse=True)
+    aborted = sorted(
+        data.aborted_transactions or (), key=lambda transaction: transaction.first_offset, reverse=True
+    )
     leaving_out: set[int] = set()
     assert isinstance(data.records, memoryview)
     for batch in split_batches(data.records, allow_partial=True):
@@ -156,7 +158,11 @@ def shown(it: PartitionOracle, data: PartitionData, position: int, *, committed:
             if control_type_of(marker.key) is ControlType.ABORT:
                 leaving_out.discard(batch.producer_id)
         elif not (committed and batch.is_transactional and batch.producer_id in leaving_out):
-            values += [(one.offset, bytes(one.value or b"")) for one in records(batch) if one.offset >= begin]
+            values += [
+                (record.offset, bytes(record.value or b""))
+                for record in records(batch)
+                if record.offset >= begin
+            ]
         position = max(position, batch.next_offset)
     return Read(values, position, data)
 
@@ -176,15 +182,15 @@ async def read_all(
     values, position = Values(), 0
     while True:
         try:
-            found = await read(routes, oracle, partition, position, committed=committed, wait_ms=0)
+            reading = await read(routes, oracle, partition, position, committed=committed, wait_ms=0)
         except OSError:
             await asyncio.sleep(RETRY_S)
             continue
-        if found is None:
+        if reading is None:
             continue
-        if found.position == position:
-            end = found.data.last_stable_offset if committed else found.data.high_watermark
+        if reading.position == position:
+            end = reading.data.last_stable_offset if committed else reading.data.high_watermark
             if position >= end:
                 return values
-        values += found.values
-        position = found.position
+        values += reading.values
+        position = reading.position

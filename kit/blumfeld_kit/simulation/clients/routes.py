@@ -40,14 +40,14 @@ class Routes:
 
     async def connection(self, address: tuple[str, int]) -> ClientConnection:
         """Return the connection to an address. :raises OSError: there is no way to it now"""
-        found = self._connections.get(address)
-        if found is None or not found.is_open:
+        connection = self._connections.get(address)
+        if connection is None or not connection.is_open:
             try:
-                found = await asyncio.wait_for(connect(self.network, address, self.name), CONNECT_S_MAX)
+                connection = await asyncio.wait_for(connect(self.network, address, self.name), CONNECT_S_MAX)
             except TimeoutError:
                 raise ConnectionError(f"no connection to {address}") from None
-            self._connections[address] = found
-        return found
+            self._connections[address] = connection
+        return connection
 
     async def any_broker(self) -> ClientConnection:
         """Return a connection to some broker. :raises OSError: the one that was drawn can't be reached"""
@@ -81,9 +81,9 @@ class Routes:
             return await self.leader(partition)
         nodes = [
             node
-            for one in topic.partitions
-            if one.partition_index == partition.partition
-            for node in one.replica_nodes
+            for candidate in topic.partitions
+            if candidate.partition_index == partition.partition
+            for node in candidate.replica_nodes
             if node in self._view.brokers
         ]
         if not nodes:
@@ -97,7 +97,11 @@ class Routes:
             topic = self._view.topic(partition.topic)
         except RefusedError:
             return -1
-        epochs = [one.leader_epoch for one in topic.partitions if one.partition_index == partition.partition]
+        epochs = [
+            candidate.leader_epoch
+            for candidate in topic.partitions
+            if candidate.partition_index == partition.partition
+        ]
         return epochs[0] if epochs else -1
 
     async def lost(self, partition: TopicPartition) -> None:

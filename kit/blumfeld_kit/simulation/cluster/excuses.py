@@ -105,12 +105,16 @@ class Excuses:
         """
         if image.partition_epoch == replicas.partition_epoch:
             return replicas.having
-        told = (*image.isr, *image.eligible_leader_replicas)
+        eligible_ids = (*image.isr, *image.eligible_leader_replicas)
         each_seen = image.partition_epoch == replicas.partition_epoch + 1
         if each_seen and len(image.isr) < self._min_insync and image.leader_recovery_state == RECOVERED:
-            stay = (one for one in replicas.having if one in image.replicas and one not in told)
-            return (*told, *stay)
-        return told or replicas.having
+            stay = (
+                replica_id
+                for replica_id in replicas.having
+                if replica_id in image.replicas and replica_id not in eligible_ids
+            )
+            return (*eligible_ids, *stay)
+        return eligible_ids or replicas.having
 
     def start_excused(self) -> list[TopicPartition]:
         """Return the partitions whose log may start earlier than an answer to DeleteRecords said. A log's start is

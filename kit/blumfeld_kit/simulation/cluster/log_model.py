@@ -45,7 +45,7 @@ class LoggedTransactions(msgspec.Struct):
 
         :param markers_count: a marker counts at once
         """
-        begins = [one.first_offset for one in self.producers.values() if one.first_offset >= 0]
+        begins = [producer.first_offset for producer in self.producers.values() if producer.first_offset >= 0]
         if not markers_count:
             begins += [first for first, marker in self.ended if marker >= high_watermark]
         return min([*begins, high_watermark])
@@ -53,25 +53,25 @@ class LoggedTransactions(msgspec.Struct):
 
 def transactions_of(batches: Iterable[RecordBatch], end_offset: int) -> LoggedTransactions:
     """Return what the batches below ``end_offset`` say."""
-    found = LoggedTransactions(end_offset)
+    transactions = LoggedTransactions(end_offset)
     for batch in batches:
         if batch.next_offset > end_offset:
             break
         if batch.producer_id < 0:
             continue
-        known = found.producers.get(batch.producer_id)
+        known = transactions.producers.get(batch.producer_id)
         if known is None or known.epoch != batch.producer_epoch:
             first = NOTHING if known is None else known.first_offset
-            known = found.producers[batch.producer_id] = LoggedProducer(
+            known = transactions.producers[batch.producer_id] = LoggedProducer(
                 batch.producer_epoch, first_offset=first
             )
         if batch.is_control:
-            _end(found, known, batch)
+            _end(transactions, known, batch)
         else:
             known.last_offset = batch.last_offset
             if batch.is_transactional and known.first_offset < 0:
                 known.first_offset = batch.base_offset
-    return found
+    return transactions
 
 
 def _end(found: LoggedTransactions, producer: LoggedProducer, batch: RecordBatch) -> None:
@@ -113,7 +113,7 @@ def check_log_state(machine: Machine, partition: Partition) -> None:
             )
     if len(entries) < len(model.producers):
         raise ViolationError(f"{who} has forgotten producers: its log has those of {list(model.producers)}")
-    aborted = [(one.producer_id, one.first_offset, one.last_offset) for one in state.aborted.entries]
+    aborted = [(span.producer_id, span.first_offset, span.last_offset) for span in state.aborted.entries]
     if aborted != model.aborted:
         raise ViolationError(
             f"{who} keeps other aborted ranges than its log has: {aborted}, not {model.aborted}"

@@ -139,13 +139,13 @@ class Operator:
     async def _elect(self) -> None:
         """Elect the preferred leaders of a topic's partitions."""
         topic = self._any_partition().topic
-        indexes = [one.partition for one in self._partitions if one.topic == topic]
+        indexes = [place.partition for place in self._partitions if place.topic == topic]
         topics = [TopicPartitions(topic=topic, partitions=indexes)]
         connection = await self._routes.any_broker()
         request = ElectLeadersRequest(election_type=0, topic_partitions=topics, timeout_ms=TIMEOUT_MS)
         answer = await connection.ask(request, 2, ElectLeadersResponse)
-        results = [one for topic in answer.replica_election_results for one in topic.partition_result]
-        codes = [ErrorCode(one.error_code) for one in results]
+        results = [result for topic in answer.replica_election_results for result in topic.partition_result]
+        codes = [ErrorCode(result.error_code) for result in results]
         for code in (ErrorCode(answer.error_code), *codes):
             if code is not ErrorCode.NONE and not is_retriable(code) and code not in NOT_ELECTED:
                 raise ViolationError(f"ElectLeaders: {code.name}")
@@ -160,8 +160,8 @@ class Operator:
         connection = await self._routes.leader(partition)
         sent_s = self._routes.network.loop.time()
         it.deleted = max(it.deleted, offset)
-        asked = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
-        topic = DeleteRecordsTopic(name=partition.topic, partitions=[asked])
+        deletion = DeleteRecordsPartition(partition_index=partition.partition, offset=offset)
+        topic = DeleteRecordsTopic(name=partition.topic, partitions=[deletion])
         request = DeleteRecordsRequest(topics=[topic], timeout_ms=TIMEOUT_MS)
         answer = await connection.ask(request, 2, DeleteRecordsResponse)
         result = answer.topics[0].partitions[0]

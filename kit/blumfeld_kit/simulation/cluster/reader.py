@@ -67,42 +67,42 @@ class ClusterReader:
             self._resets[partition] = self._routes.network.loop.time()
             self.positions[partition] = it.deleted
         position = self.positions[partition]
-        found = await read(self._routes, self._oracle, partition, position, follower=follower, resets=True)
-        if found is None:
+        reading = await read(self._routes, self._oracle, partition, position, follower=follower, resets=True)
+        if reading is None:
             return
-        found.check_whole(partition, position)
-        self.positions[partition] = found.position
-        if not found.data.error_code and random.random() < LOOK_CHANCE:
+        reading.check_whole(partition, position)
+        self.positions[partition] = reading.position
+        if not reading.data.error_code and random.random() < LOOK_CHANCE:
             await self._look_at_end(partition)
 
     async def _look_at_end(self, partition: TopicPartition) -> None:
         """Ask where the log ends. Its end never goes back behind what this reader has read (KIP-207)."""
         connection = await self._routes.leader(partition)
         epoch, position = self._routes.leader_epoch(partition), self.positions[partition]
-        asked = ListOffsetsPartition(
+        query = ListOffsetsPartition(
             partition_index=partition.partition, current_leader_epoch=epoch, timestamp=LATEST
         )
-        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=partition.topic, partitions=[asked])])
+        request = ListOffsetsRequest(topics=[ListOffsetsTopic(name=partition.topic, partitions=[query])])
         answer = await connection.ask(request, LIST_OFFSETS_VERSION, ListOffsetsResponse)
-        found = answer.topics[0].partitions[0]
+        partition_answer = answer.topics[0].partitions[0]
         it = self._oracle.partitions[partition]
         excused = it.excused_s > self._resets.get(partition, NEVER_S)
-        if found.error_code or excused or epoch < it.floor_epoch:
+        if partition_answer.error_code or excused or epoch < it.floor_epoch:
             return
         self._oracle.counts["ends"] += 1
-        if epoch >= 0 and found.offset < position:
+        if epoch >= 0 and partition_answer.offset < position:
             raise ViolationError(
-                f"{partition}: its end is {found.offset}, and a consumer has read up to {position}"
+                f"{partition}: its end is {partition_answer.offset}, and a consumer has read up to {position}"
             )
 
     async def look_at_offsets(self) -> bool:
         """Ask for the committed offsets, and compare. Return whether there was an answer to compare."""
         connection = await self._routes.coordinator(self.group)
         sent_s = self._routes.network.loop.time()
-        found = await fetch_offsets(connection, self.group, self.positions)
-        for at, offset in (found or {}).items():
+        offsets = await fetch_offsets(connection, self.group, self.positions)
+        for at, offset in (offsets or {}).items():
             self._oracle.offsets_fetched(self.group, at, offset, connection.peer_host, sent_s)
-        return found is not None
+        return offsets is not None
 
     async def _commit(self) -> None:
         connection = await self._routes.coordinator(self.group)

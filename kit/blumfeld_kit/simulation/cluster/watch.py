@@ -40,10 +40,10 @@ def metadata_of(machine: Machine) -> ClusterMetadata | None:
 def hosted(machine: Machine, partition: TopicPartition) -> Partition | None:
     """Return the machine's replica of a partition; ``None`` while it has none."""
     broker: Any = None if machine.node is None or not machine.is_serving else machine.node.broker
-    found: Partition | None = (
+    replica: Partition | None = (
         None if broker is None else broker.partitions.find(partition.topic, partition.partition)
     )
-    return found
+    return replica
 
 
 def _decided(image: ClusterImage | None, partition: TopicPartition) -> PartitionImage | None:
@@ -104,8 +104,10 @@ class Watch:
         return None if metadata is None else metadata.image
 
     def _newest(self) -> ClusterMetadata | None:
-        known = [found for one in self._world.machines if (found := metadata_of(one)) is not None]
-        return max(known, key=lambda one: one.applied_offset) if known else None
+        known = [
+            metadata for machine in self._world.machines if (metadata := metadata_of(machine)) is not None
+        ]
+        return max(known, key=lambda candidate: candidate.applied_offset) if known else None
 
     def look(self) -> None:
         """Compare all nodes once. :raises ViolationError: a promise was broken"""
@@ -122,8 +124,8 @@ class Watch:
         # A node that starts replays old metadata.
         if metadata is not None and image is not None and metadata.applied_offset >= self._applied:
             self._applied = metadata.applied_offset
-            for partition, found in self._watched(image):
-                self._excuses.placed(partition, found)
+            for partition, partition_image in self._watched(image):
+                self._excuses.placed(partition, partition_image)
         # Also what was excused before this image: an election that was due may be done in it.
         self._excuse(now_excused | dict.fromkeys(self._excuses.excused()))
         self._check_committed()
@@ -165,18 +167,18 @@ class Watch:
         topic = None if image is None else image.topics.get(OFFSETS_TOPIC)
         for number, partition in () if topic is None else topic.partitions.items():
             for machine in self._world.machines:
-                found = hosted(machine, TopicPartition(OFFSETS_TOPIC, number))
+                replica = hosted(machine, TopicPartition(OFFSETS_TOPIC, number))
                 if (
-                    found is not None
-                    and found.leader is not None
-                    and found.leader_epoch < partition.leader_epoch
+                    replica is not None
+                    and replica.leader is not None
+                    and replica.leader_epoch < partition.leader_epoch
                 ):
                     self._oracle.behind_s[machine.address] = self._world.loop.time()
 
     def _note_fenced(self) -> None:
         for machine in self._world.machines:
             metadata = metadata_of(machine)
-            if metadata is not None and any(one.fenced for one in metadata.image.brokers.values()):
+            if metadata is not None and any(broker.fenced for broker in metadata.image.brokers.values()):
                 self._oracle.fenced_s = self._world.loop.time()
                 return
 
@@ -197,7 +199,7 @@ class Watch:
 
     def _excuse(self, excused: Mapping[TopicPartition, None]) -> None:
         now_s = self._world.loop.time()
-        for partition in [one for one in self._excused if one not in excused]:
+        for partition in [place for place in self._excused if place not in excused]:
             del self._excused[partition]
             floor = self._floors[partition] = self._newest_epoch(partition)
             if partition in self._oracle.partitions:
@@ -228,9 +230,9 @@ class Watch:
             if at in self._excused:
                 continue
             replicas = {
-                nth: found
+                nth: hosted_replica
                 for nth, machine in enumerate(self._world.machines, 1)
-                if (found := hosted(machine, at)) is not None and found.closed is None
+                if (hosted_replica := hosted(machine, at)) is not None and hosted_replica.closed is None
             }
             floor = self._floors.get(at, -1)
             counting = dict(replicas) if floor < 0 else dict[int, Partition]()
@@ -242,22 +244,24 @@ class Watch:
                 image = known.get(node_id)
                 decided = _decided(newest, at)
                 has = {
-                    one: replicas[one]
-                    for one in replicas
-                    if self._has_all(image, one) and is_held_to(replica, decided, one)
+                    other_id: replicas[other_id]
+                    for other_id in replicas
+                    if self._has_all(image, other_id) and is_held_to(replica, decided, other_id)
                 }
                 check_isr(replica, decided, has)
                 self._check_joined(at, replica, has)
                 # Behind an excuse a follower may call records committed that the new leader doesn't have. It is right
                 # again when it is in sync.
                 counting |= {
-                    one: replicas[one]
-                    for one in leader.isr
-                    if one in replicas and replicas[one].leader_epoch == replica.leader_epoch
+                    other_id: replicas[other_id]
+                    for other_id in leader.isr
+                    if other_id in replicas and replicas[other_id].leader_epoch == replica.leader_epoch
                 }
             for node_id, replica in counting.items():
-                asked = self._oracle.partitions[at].deleted if at in self._oracle.partitions else 0
-                history.check(self._world.machines[node_id - 1], replica.log, replica.high_watermark, asked)
+                deleted_end = self._oracle.partitions[at].deleted if at in self._oracle.partitions else 0
+                history.check(
+                    self._world.machines[node_id - 1], replica.log, replica.high_watermark, deleted_end
+                )
 
     def _check_joined(self, at: TopicPartition, replica: Partition, has: dict[int, Partition]) -> None:
         """Check that a member that came in during a leader epoch has the log up to where the epoch began: below that,
@@ -302,7 +306,8 @@ class Watch:
         since_s = self._led.get((at, newest), self._world.loop.time())
         replicas = [hosted(machine, at) for machine in self._world.machines]
         return self._world.loop.time() - since_s < within_s or any(
-            one is not None and one.leader is not None and one.leader_epoch < newest for one in replicas
+            replica is not None and replica.leader is not None and replica.leader_epoch < newest
+            for replica in replicas
         )
 
     def _tell_moments(self) -> None:
@@ -315,9 +320,9 @@ class Watch:
     def controller(self) -> tuple[int, int] | None:
         """Return (epoch, node id) of the newest controller that any node knows."""
         known = [
-            (found.controller.epoch, found.controller.node_id)
+            (metadata.controller.epoch, metadata.controller.node_id)
             for machine in self._world.machines
-            if (found := metadata_of(machine)) is not None and found.controller is not None
+            if (metadata := metadata_of(machine)) is not None and metadata.controller is not None
         ]
         return max(known, default=None)
 
@@ -326,7 +331,7 @@ class Watch:
         controller, image = self.controller(), self.newest_image()
         if controller is None or image is None:
             return []
-        machines, found = self._world.machines, list[Following]()
+        machines, followings = self._world.machines, list[Following]()
         for at, partition in self._watched(image):
             if partition.leader in (-1, controller[1]):
                 continue
@@ -334,22 +339,22 @@ class Watch:
             led: Any = hosted(leader, at)
             if led is None or led.leader is None:
                 continue
-            asked = led.leader.rules.proposed or ()
+            proposed_ids = led.leader.rules.proposed or ()
             for node_id in partition.replicas:
                 broker, follower = image.brokers.get(node_id), machines[node_id - 1]
                 if node_id == partition.leader or broker is None or broker.fenced or not follower.is_serving:
                     continue
-                out = Membership.ASKED if node_id in asked else Membership.OUT
+                out = Membership.ASKED if node_id in proposed_ids else Membership.OUT
                 membership = Membership.IN if node_id in led.leader.isr else out
-                found.append(Following(leader, follower, machines[controller[1] - 1], membership))
-        return found
+                followings.append(Following(leader, follower, machines[controller[1] - 1], membership))
+        return followings
 
     def important(self) -> list[Machine]:
         """Return the controller's machine, and the leader's of each watched partition: coordinators, too."""
         nodes = [] if (controller := self.controller()) is None else [controller[1]]
         image = self.newest_image()
-        watched = [] if image is None else [found for _, found in self._watched(image)]
-        nodes += [found.leader for found in watched if found.leader > 0]
+        watched = [] if image is None else [partition_image for _, partition_image in self._watched(image)]
+        nodes += [partition_image.leader for partition_image in watched if partition_image.leader > 0]
         return [self._world.machines[node_id - 1] for node_id in nodes]
 
     def _watched(self, image: ClusterImage) -> Iterator[tuple[TopicPartition, PartitionImage]]:
@@ -361,8 +366,8 @@ class Watch:
                 yield partition, topic.partitions[partition.partition]
         offsets = image.topics.get(OFFSETS_TOPIC)
         if offsets is not None and TopicPartition(OFFSETS_TOPIC, 0) not in self._oracle.partitions:
-            for number, found in offsets.partitions.items():
-                yield TopicPartition(OFFSETS_TOPIC, number), found
+            for number, partition_image in offsets.partitions.items():
+                yield TopicPartition(OFFSETS_TOPIC, number), partition_image
 
 
 def replicas_of(machine: Machine) -> Iterator[Partition]:

@@ -119,7 +119,7 @@ class Cluster:
         world.look = self._watch.look_now
         # A voter of a static quorum can't tell its new disk from the old one.
         world.replaceable = lambda: [
-            one for nth, one in enumerate(world.machines, 1) if nth not in self._voters
+            machine for nth, machine in enumerate(world.machines, 1) if nth not in self._voters
         ]
         routes = self._routes(world, "first", world.client_address(0))
         await self._until(lambda: len(self._brokers_alive(world)) == len(self._brokers))
@@ -137,7 +137,11 @@ class Cluster:
 
     def _brokers_alive(self, world: World) -> list[int]:
         image = self._watch.newest_image()
-        return [] if image is None else [one.broker_id for one in image.brokers.values() if not one.fenced]
+        return (
+            []
+            if image is None
+            else [broker.broker_id for broker in image.brokers.values() if not broker.fenced]
+        )
 
     def clients(self, world: World, until_s: float) -> Sequence[Coroutine[Any, Any, None]]:
         """Out of four clients two produce, one reads and commits, and one is an operator."""
@@ -179,7 +183,7 @@ class Cluster:
             self._watching.result()
 
     def _routes(self, world: World, name: str, address: str) -> Routes:
-        bootstrap = [(address_of(one), ADDRESS[1]) for one in self._brokers]
+        bootstrap = [(address_of(node_id), ADDRESS[1]) for node_id in self._brokers]
         return Routes(name, Vantage(world.network, address), world.chance(name), bootstrap)
 
     async def converge(self, world: World) -> None:
@@ -233,9 +237,9 @@ class Cluster:
         assert image is not None
         for topic in image.topics.values():
             for number, partition in topic.partitions.items():
-                found = self._trouble_of(world, TopicPartition(topic.name, number), partition)
-                if found is not None:
-                    return f"{topic.name}-{number}: {found}"
+                trouble = self._trouble_of(world, TopicPartition(topic.name, number), partition)
+                if trouble is not None:
+                    return f"{topic.name}-{number}: {trouble}"
         return None
 
     def _trouble_of(self, world: World, at: TopicPartition, image: PartitionImage) -> str | None:
@@ -245,10 +249,10 @@ class Cluster:
             return f"it is still reassigned: {image}"
         states = {}
         for node_id in image.replicas:
-            found = hosted(world.machines[node_id - 1], at)
-            if found is None or found.closed is not None:
+            replica = hosted(world.machines[node_id - 1], at)
+            if replica is None or replica.closed is not None:
                 return f"node {node_id} doesn't host it"
-            states[node_id] = (found.leader_epoch, found.log.written_end_offset, found.high_watermark)
+            states[node_id] = (replica.leader_epoch, replica.log.written_end_offset, replica.high_watermark)
         (_, end, high_watermark) = states[image.leader]
         if set(states.values()) != {(image.leader_epoch, end, high_watermark)} or end != high_watermark:
             return f"replicas differ: (leader epoch, end, high watermark) are {states} in epoch {image.leader_epoch}"
@@ -290,8 +294,8 @@ class Cluster:
         counts = self.oracle.counts
         for machine in world.machines:
             for at in self.oracle.partitions:
-                found = hosted(machine, at)
-                epochs = [] if found is None else [one.epoch for one in found.state.epochs.entries]
+                replica = hosted(machine, at)
+                epochs = [] if replica is None else [entry.epoch for entry in replica.state.epochs.entries]
                 counts["gaps of leader epochs"] += sum(b - a > 1 for a, b in pairwise(epochs))
             metadata = metadata_log(metadata_of(machine))
             counts["metadata logs behind a snapshot"] += (
@@ -328,7 +332,7 @@ def plan(
     if "controller" in roles:
         bind = f"{host}:{CONTROLLER_PORT}"
         listeners.append({"name": "CONTROLLER", "kind": "controller", "bind": bind})
-    quorum = ",".join(f"{one}@{address_of(one)}:{CONTROLLER_PORT}" for one in voters)
+    quorum = ",".join(f"{voter_id}@{address_of(voter_id)}:{CONTROLLER_PORT}" for voter_id in voters)
     node = {
         "id": node_id,
         "roles": roles,
@@ -353,33 +357,37 @@ def check_replicas(
     for node_id in image.replicas:
         machine = world.machines[node_id - 1]
         logs[node_id] = batches_of(machine, at)
-        if (found := hosted(machine, at)) is not None:
-            check_log_state(machine, found)
+        if (replica := hosted(machine, at)) is not None:
+            check_log_state(machine, replica)
     first, *others = logs.values()
     for other in others:
         start = max(first[0], other[0])
-        if [one for one in first[1] if one[0] > start] != [one for one in other[1] if one[0] > start]:
+        if [entry for entry in first[1] if entry[0] > start] != [
+            entry for entry in other[1] if entry[0] > start
+        ]:
             raise ViolationError(f"{at}: the replicas differ below the high watermark")
     return logs[image.leader]
 
 
 def batches_of(machine: Machine, partition: TopicPartition) -> tuple[int, list[tuple[int, bytes]]]:
     """Return the log's start, and (next offset, bytes) of each batch below the replica's high watermark."""
-    found = hosted(machine, partition)
-    assert found is not None
-    start, end = found.log.log_start_offset, found.high_watermark
+    replica = hosted(machine, partition)
+    assert replica is not None
+    start, end = replica.log.log_start_offset, replica.high_watermark
     if start >= end:
         return start, []
-    batches = found.log.batches(start)
-    return start, [(one.next_offset, bytes(one.data)) for one in batches if one.next_offset <= end]
+    batches = replica.log.batches(start)
+    return start, [(batch.next_offset, bytes(batch.data)) for batch in batches if batch.next_offset <= end]
 
 
 def values_of(start_offset: int, batches: Sequence[bytes]) -> list[tuple[int, bytes | None]]:
     """Return (offset, value) of each record from an offset on."""
-    found = list[tuple[int, bytes | None]]()
+    values = list[tuple[int, bytes | None]]()
     for data in batches:
         batch = RecordBatch(memoryview(bytearray(data)))
-        found += [
-            (one.offset, bytes(one.value or b"")) for one in records(batch) if one.offset >= start_offset
+        values += [
+            (record.offset, bytes(record.value or b""))
+            for record in records(batch)
+            if record.offset >= start_offset
         ]
-    return found
+    return values

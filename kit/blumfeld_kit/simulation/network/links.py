@@ -68,10 +68,10 @@ class Links:
 
     def link(self, source: str, destination: str) -> Link:
         """Return the link from ``source`` to ``destination``."""
-        found = self._links.get((source, destination))
-        if found is None:
-            found = self._links[source, destination] = Link(self._weather)
-        return found
+        link = self._links.get((source, destination))
+        if link is None:
+            link = self._links[source, destination] = Link(self._weather)
+        return link
 
     def set_weather(self, weather: Weather) -> None:
         """Give every link this weather, and those that are still to come."""

@@ -58,10 +58,10 @@ class Network:
 
     def site(self, host: str) -> Site:
         """Return the network side of a machine."""
-        found = self._sites.get(host)
-        if found is None:
-            found = self._sites[host] = Site(host)
-        return found
+        site = self._sites.get(host)
+        if site is None:
+            site = self._sites[host] = Site(host)
+        return site
 
     # Connections
 
@@ -168,7 +168,9 @@ class Network:
         """Close the ports of a process that lives, with their connections. Return whether there were any."""
         site = self.site(host)
         ports = site.close_ports()
-        for wire in [one for one in site.wires if isinstance(one, Wire) and one.port in ports]:
+        for wire in [
+            candidate for candidate in site.wires if isinstance(candidate, Wire) and candidate.port in ports
+        ]:
             wire.reset("the listener was closed")
         self.trace.note(f"close ports {host}")
         return bool(ports)

@@ -132,17 +132,17 @@ def drawn(seed: int, allowed: Collection[FaultClass]) -> dict[FaultClass, float]
 
     :param allowed: the other classes stay off. If the seed turns none of these on, the first one is on
     """
-    found: dict[FaultClass, float] = {}
+    pauses_s: dict[FaultClass, float] = {}
     first: tuple[FaultClass, float] | None = None
-    for one in FaultClass:
-        chance = chance_of(seed, f"swarm/{one.value}")
+    for fault_class in FaultClass:
+        chance = chance_of(seed, f"swarm/{fault_class.value}")
         is_on = chance.random() < ON_CHANCE
-        low_s, high_s = PAUSES_S.get(one, PAUSE_S)
+        low_s, high_s = PAUSES_S.get(fault_class, PAUSE_S)
         pause_s = low_s * (high_s / low_s) ** chance.random()
-        if one in allowed:
-            first = first or (one, pause_s)
+        if fault_class in allowed:
+            first = first or (fault_class, pause_s)
             if is_on:
-                found[one] = pause_s
-    if not found and first is not None:
-        found[first[0]] = first[1]
-    return found
+                pauses_s[fault_class] = pause_s
+    if not pauses_s and first is not None:
+        pauses_s[first[0]] = first[1]
+    return pauses_s

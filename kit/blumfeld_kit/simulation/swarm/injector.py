@@ -100,8 +100,8 @@ class Injector:
         """Let faults happen, and restart what ends."""
         for machine in self._world.machines:
             self._keepers.append(self._task(self._keep(machine)))
-        for one, mean_s in self.on.items():
-            self._tasks.append(self._task(self._happen(one, mean_s)))
+        for fault_class, mean_s in self.on.items():
+            self._tasks.append(self._task(self._happen(fault_class, mean_s)))
 
     def heal(self) -> None:
         """End every fault. Machines that are down are started again.
@@ -160,9 +160,9 @@ class Injector:
         self, machine: Machine, chance: random.Random, probability: float, nth_max: int
     ) -> None:
         """Let the process end inside one of its next disk operations, unless the faults are over."""
-        for one, power_cut in ENDS_IN_OPERATION.items() if self._world.cuts_starts else ():
-            if one in self.on and not self._healed and chance.random() < probability:
-                self.counts[one.value] += 1
+        for fault_class, power_cut in ENDS_IN_OPERATION.items() if self._world.cuts_starts else ():
+            if fault_class in self.on and not self._healed and chance.random() < probability:
+                self.counts[fault_class.value] += 1
                 machine.crash_in_operation(1 + chance.randrange(nth_max), power_cut=power_cut)
 
     async def _start_again(self, machine: Machine) -> None:
@@ -237,13 +237,13 @@ class Injector:
         if not machines:
             return
         machine = machines[chance.randrange(len(machines))]
-        struck = [machine, *(one for one in self._several(chance) if one is not machine)]
+        struck = [machine, *(other for other in self._several(chance) if other is not machine)]
 
         def strike() -> None:
             self._world.look()
             self.counts[FaultClass.POWER_AT_SYNC.value] += 1
-            for one in struck:
-                one.crash(power_cut=True)
+            for victim in struck:
+                victim.crash(power_cut=True)
 
         machine.at_sync = strike
         await self._last(chance)

@@ -55,21 +55,23 @@ class JoiningFaults:
         """Cut a follower off until it leaves an ISR, let it come back, and disturb its return."""
         work = (self._hold_answer, self._hold_records, self._hold_request)[chance.randrange(3)]
         followers = self._world.followers
-        known = [] if followers is None else [one for one in followers() if one.membership is Membership.IN]
+        known = (
+            [] if followers is None else [pair for pair in followers() if pair.membership is Membership.IN]
+        )
         if work == self._hold_request:
-            known = [one for one in known if one.follower is not one.controller]
+            known = [pair for pair in known if pair.follower is not pair.controller]
         if not known:
             return
-        one = known[chance.randrange(len(known))]
-        leader, follower = one.leader.address, one.follower.address
+        following = known[chance.randrange(len(known))]
+        leader, follower = following.leader.address, following.follower.address
         ways = [(leader, follower), (follower, leader)]
-        if not await self._seen_while_cut(one, Membership.OUT, ways):
+        if not await self._seen_while_cut(following, Membership.OUT, ways):
             return
         if work == self._hold_request:
-            self._world.network.stall(leader, one.controller.address, REQUEST_S)
-        if await self._seen(one, Membership.ASKED):
+            self._world.network.stall(leader, following.controller.address, REQUEST_S)
+        if await self._seen(following, Membership.ASKED):
             self._counts[FaultClass.JOINING.value] += 1
-            await work(one, chance)
+            await work(following, chance)
 
     async def _seen_while_cut(
         self, one: Following, wanted: Membership, ways: Sequence[tuple[str, str]]
@@ -116,12 +118,12 @@ class JoiningFaults:
         """The last message of a process arrives when its successor is there. Some processes are told to stop before."""
         machine = self._world.machines[chance.randrange(len(self._world.machines))]
         seconds = 1.0 + chance.random() * (LATE_S_MAX - 1.0)
-        told, power_cut = chance.random() < 0.5, chance.random() < 0.5
+        stops_first, power_cut = chance.random() < 0.5, chance.random() < 0.5
         if not machine.is_serving or machine.is_paused:
             return
         self._counts[FaultClass.LATE.value] += 1
         self._world.network.hold_streams_of(machine.address, seconds)
-        if told:
+        if stops_first:
             await asyncio.wait((asyncio.ensure_future(self._stop(machine)),), timeout=chance.random())
         else:
             await asyncio.sleep(chance.random())

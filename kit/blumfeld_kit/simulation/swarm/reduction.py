@@ -31,8 +31,8 @@ def smaller(failure: SwarmFailure) -> Iterator[Shape]:
         half = len(faults) // 2
         yield msgspec.structs.replace(shape, faults=faults[:half])
         yield msgspec.structs.replace(shape, faults=faults[half:])
-    for one in faults:
-        yield msgspec.structs.replace(shape, faults=tuple(other for other in faults if other is not one))
+    for fault in faults:
+        yield msgspec.structs.replace(shape, faults=tuple(other for other in faults if other is not fault))
     if shape.clients > 1:
         yield msgspec.structs.replace(shape, clients=max(1, shape.clients // 2))
         yield msgspec.structs.replace(shape, clients=shape.clients - 1)
@@ -54,9 +54,9 @@ def shrunk(failure: SwarmFailure, run: Try, runs_max: int = RUNS_MAX) -> tuple[S
             if runs >= runs_max:
                 return failure, runs
             runs += 1
-            found = run(shape)
-            if found is not None and found.kind == failure.kind:
-                failure = found
+            smaller_failure = run(shape)
+            if smaller_failure is not None and smaller_failure.kind == failure.kind:
+                failure = smaller_failure
                 break
         else:
             return failure, runs

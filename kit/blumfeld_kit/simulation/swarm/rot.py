@@ -70,12 +70,18 @@ class Rot(Brokers):
 
     def counts(self) -> Mapping[str, int]:
         """Return the sums over all brokers, the batches that are rotten, and the records that nobody can read."""
-        watched = [one for oracle in self.oracles.values() for one in oracle.partitions.values()]
+        watched = [
+            partition_oracle
+            for oracle in self.oracles.values()
+            for partition_oracle in oracle.partitions.values()
+        ]
         return {
             **super().counts(),
-            "rotten": sum(len(one.rotten) for one in watched),
-            "unreadable": sum(len(one.unreadable) for one in watched),
-            "taken_flushed": sum(one.taken for one in watched if one.flushed),
+            "rotten": sum(len(partition_oracle.rotten) for partition_oracle in watched),
+            "unreadable": sum(len(partition_oracle.unreadable) for partition_oracle in watched),
+            "taken_flushed": sum(
+                partition_oracle.taken for partition_oracle in watched if partition_oracle.flushed
+            ),
             "cuts": self._cuts,
         }
 
@@ -97,8 +103,8 @@ def _paths(directory: DirectoryNode, path: str = "") -> Iterator[str]:
 
 
 def _partition_of(path: str) -> TopicPartition | None:
-    found = _LOG.search(path)
-    return TopicPartition(found[1], int(found[2])) if found else None
+    match = _LOG.search(path)
+    return TopicPartition(match[1], int(match[2])) if match else None
 
 
 def _sound(machine: Machine, path: str) -> Iterator[tuple[int, RecordBatch]]:

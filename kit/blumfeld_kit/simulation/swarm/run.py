@@ -101,8 +101,11 @@ class Swarm:
             self._end_tasks()
         return SwarmReport(
             shape=self.shape,
-            on={one.value: mean_s for one, mean_s in self._injector.on.items()},
-            faults={one.value: self._injector.counts[one.value] for one in self._injector.on},
+            on={fault_class.value: mean_s for fault_class, mean_s in self._injector.on.items()},
+            faults={
+                fault_class.value: self._injector.counts[fault_class.value]
+                for fault_class in self._injector.on
+            },
             counts=dict(self._workload.counts()),
             progress=self._workload.progress(),
             virtual_s=self.loop.time(),

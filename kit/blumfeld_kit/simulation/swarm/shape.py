@@ -28,7 +28,9 @@ class Shape(msgspec.Struct, frozen=True, kw_only=True):
     def command(self) -> str:
         """Return the command that repeats the run."""
         faults = (
-            "" if self.faults is None else f" --faults {','.join(one.value for one in self.faults) or 'none'}"
+            ""
+            if self.faults is None
+            else f" --faults {','.join(fault_class.value for fault_class in self.faults) or 'none'}"
         )
         return (
             f"blumfeld simulate --seeds {self.seed} --nodes {self.nodes} --clients {self.clients} "

@@ -72,30 +72,30 @@ class World:
     def moment(self, machine: Machine) -> None:
         """Take note that something begins at this machine that a fault would disturb: it leads now, say."""
         waiting, self._moments = self._moments, []
-        for one in waiting:
-            if not one.done():
-                one.set_result(machine)
+        for future in waiting:
+            if not future.done():
+                future.set_result(machine)
 
     async def next_moment(self) -> Machine:
         """Return the machine of the next moment."""
-        one: asyncio.Future[Machine] = self.loop.create_future()
-        self._moments.append(one)
-        return await one
+        future: asyncio.Future[Machine] = self.loop.create_future()
+        self._moments.append(future)
+        return await future
 
     def decision(self, machine: Machine) -> Struck | None:
         """Take note that this machine is about to decide. Return what a fault does to it now; ``None`` for nothing."""
         while self._decisions:
-            one, struck = self._decisions.pop(0)
-            if not one.done():
-                one.set_result(machine)
+            future, struck = self._decisions.pop(0)
+            if not future.done():
+                future.set_result(machine)
                 return struck
         return None
 
     async def next_decision(self, struck: Struck) -> Machine:
         """Return the machine of the next decision, which is to be struck so."""
-        one: asyncio.Future[Machine] = self.loop.create_future()
-        self._decisions.append((one, struck))
-        return await one
+        future: asyncio.Future[Machine] = self.loop.create_future()
+        self._decisions.append((future, struck))
+        return await future
 
     def chance(self, name: str) -> random.Random:
         """Return a source of chance for one part, so that its draws don't change those of another."""

@@ -36,18 +36,18 @@ class AnomalyError(ViolationError):
 
 def check(history: History) -> None:
     """Check everything. :raises AnomalyError: the first anomaly that was found"""
-    found = _Index(history)
-    _check_logs(history, found)
+    index = _Index(history)
+    _check_logs(history, index)
     for transaction in history.transactions:
         if not transaction.incarnation.excused:
-            _check_outcome(history, found, transaction)
-    _check_views(history, found)
-    _check_order(history, found)
-    _check_real_time(history, found)
+            _check_outcome(history, index, transaction)
+    _check_views(history, index)
+    _check_order(history, index)
+    _check_real_time(history, index)
     _check_zombies(history)
-    _check_flow(history, found)
+    _check_flow(history, index)
     for group in history.groups:
-        _check_group(history, found, group)
+        _check_group(history, index, group)
 
 
 class _Index:
@@ -83,7 +83,7 @@ def _check_logs(history: History, found: _Index) -> None:
 
 
 def _check_outcome(history: History, found: _Index, transaction: Transaction) -> None:
-    appends = [one for one in transaction.appends if not one.late]
+    appends = [entry for entry in transaction.appends if not entry.late]
     for append in transaction.appends:
         if append.value not in found.visible:
             continue
@@ -99,10 +99,12 @@ def _check_outcome(history: History, found: _Index, transaction: Transaction) ->
                 raise AnomalyError(
                     "lost append", f"{append.value!r} was acknowledged at {append.offset}, and is at {place}"
                 )
-    missing = [one for one in appends if one.value not in found.visible and not history.may_be_lost(one)]
+    missing = [
+        entry for entry in appends if entry.value not in found.visible and not history.may_be_lost(entry)
+    ]
     if not missing or transaction.outcome is Outcome.ABORTED:
         return
-    shown = [one for one in appends if one.value in found.visible]
+    shown = [entry for entry in appends if entry.value in found.visible]
     if transaction.outcome is Outcome.COMMITTED:
         raise AnomalyError(
             "lost append" if not shown else "G1b",
@@ -119,7 +121,7 @@ def _check_outcome(history: History, found: _Index, transaction: Transaction) ->
 def _check_views(history: History, found: _Index) -> None:
     """Check that what a reader saw while the run went on is what everybody sees in the end."""
     for view in history.views:
-        expected = [one for one in history.committed[view.partition] if one[0] < view.position]
+        expected = [entry for entry in history.committed[view.partition] if entry[0] < view.position]
         if view.seen == expected:
             continue
         at = next(
@@ -142,7 +144,7 @@ def _in_log(history: History, found: _Index) -> Iterable[tuple[TopicPartition, l
     """Each partition's appends in the order of its log, without what an excuse may have taken or brought back."""
     for partition, values in history.everything.items():
         appends = [found.owner[value][1] for _, value in values]
-        yield partition, [one for one in appends if not history.may_be_lost(one)]
+        yield partition, [append for append in appends if not history.may_be_lost(append)]
 
 
 def _check_order(history: History, found: _Index) -> None:
@@ -187,14 +189,14 @@ def _check_zombies(history: History) -> None:
     """Check that nothing of an incarnation is acknowledged that it sent after a later one was let in."""
     fenced_s: dict[int, float] = {}
     by_name: dict[str, list[Incarnation]] = {}
-    for one in history.incarnations:
-        if one.known_s >= 0:
-            by_name.setdefault(one.name, []).append(one)
+    for incarnation in history.incarnations:
+        if incarnation.known_s >= 0:
+            by_name.setdefault(incarnation.name, []).append(incarnation)
     for incarnations in by_name.values():
-        for one in incarnations:
-            later = [two.known_s for two in incarnations if two.asked_s > one.known_s]
+        for incarnation in incarnations:
+            later = [two.known_s for two in incarnations if two.asked_s > incarnation.known_s]
             if later:
-                fenced_s[id(one)] = min(later)
+                fenced_s[id(incarnation)] = min(later)
     for transaction in history.transactions:
         since_s = fenced_s.get(id(transaction.incarnation))
         if since_s is None or transaction.incarnation.excused:
@@ -215,11 +217,12 @@ def _check_zombies(history: History) -> None:
 def _check_flow(history: History, found: _Index) -> None:
     """Check that no transaction depends on itself (G1c), by what was read and by what had ended before."""
     nodes = [
-        one
-        for one in history.transactions
-        if one.outcome is Outcome.COMMITTED or any(append.value in found.visible for append in one.appends)
+        candidate
+        for candidate in history.transactions
+        if candidate.outcome is Outcome.COMMITTED
+        or any(append.value in found.visible for append in candidate.appends)
     ]
-    numbers = {id(one): nth for nth, one in enumerate(nodes)}
+    numbers = {id(node): nth for nth, node in enumerate(nodes)}
     edges: list[list[int]] = [[] for _ in nodes]
     for nth, transaction in enumerate(nodes):
         for value in transaction.reads:
@@ -228,8 +231,11 @@ def _check_flow(history: History, found: _Index) -> None:
             if source is not None:
                 edges[source].append(nth)
     spans = [
-        (one.began_s, one.ended_s if one.ended_s is not None and one.outcome is Outcome.COMMITTED else None)
-        for one in nodes
+        (
+            node.began_s,
+            node.ended_s if node.ended_s is not None and node.outcome is Outcome.COMMITTED else None,
+        )
+        for node in nodes
     ]
     cycle = find_cycle(edges, spans)
     if cycle is not None:

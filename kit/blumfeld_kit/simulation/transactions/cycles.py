@@ -28,10 +28,10 @@ def find_cycle(
         before = _last_below(ends, begin)
         if before >= 0:
             graph[count + before].append(node)
-    found = _cycle(graph)
-    if found is None:
+    cycle = _cycle(graph)
+    if cycle is None:
         return None
-    nodes = [node for node in found if node < count]
+    nodes = [node for node in cycle if node < count]
     return [*nodes, nodes[0]] if nodes else None
 
 

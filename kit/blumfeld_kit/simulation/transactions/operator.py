@@ -73,7 +73,7 @@ async def finalize(routes: Routes, level: int) -> bool:
 async def open_transactions(routes: Routes, addresses: Sequence[tuple[str, int]]) -> list[str] | None:
     """Return the transactional ids whose transaction is open or is being ended, with its state; ``None``: nobody knows
     them all."""
-    found = []
+    descriptions = []
     for address in addresses:
         try:
             connection = await routes.connection(address)
@@ -83,8 +83,10 @@ async def open_transactions(routes: Routes, addresses: Sequence[tuple[str, int]]
             return None
         if answer.error_code:
             return None
-        found += [f"{one.transactional_id} {one.transaction_state}" for one in answer.transaction_states]
-    return found
+        descriptions += [
+            f"{state.transactional_id} {state.transaction_state}" for state in answer.transaction_states
+        ]
+    return descriptions
 
 
 async def abort_hanging(routes: Routes, partition: TopicPartition) -> int:
@@ -93,16 +95,24 @@ async def abort_hanging(routes: Routes, partition: TopicPartition) -> int:
     :raises OSError: the leader is lost
     """
     connection = await routes.leader(partition)
-    asked = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
-    answer = await connection.ask(DescribeProducersRequest(topics=[asked]), 0, DescribeProducersResponse)
+    topic_request = TopicRequest(name=partition.topic, partition_indexes=[partition.partition])
+    answer = await connection.ask(
+        DescribeProducersRequest(topics=[topic_request]), 0, DescribeProducersResponse
+    )
     described = answer.topics[0].partitions[0]
     if described.error_code:
         await routes.lost(partition)
         return 0
-    hanging = [one for one in described.active_producers if one.current_txn_start_offset >= 0]
-    for one in hanging:
+    hanging = [
+        candidate for candidate in described.active_producers if candidate.current_txn_start_offset >= 0
+    ]
+    for producer in hanging:
         await _abort(
-            connection, partition, one.producer_id, one.producer_epoch, max(one.coordinator_epoch, 0)
+            connection,
+            partition,
+            producer.producer_id,
+            producer.producer_epoch,
+            max(producer.coordinator_epoch, 0),
         )
     return len(hanging)
 

@@ -80,15 +80,19 @@ class TransactionOracle(Oracle):
 
     def data(self) -> list[TopicPartition]:
         """The partitions that hold lists."""
-        return [one for one in self.partitions if one.topic not in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)]
+        return [
+            partition
+            for partition in self.partitions
+            if partition.topic not in (OFFSETS_TOPIC, TRANSACTIONS_TOPIC)
+        ]
 
     def name(self, base: str, *, consumes: tuple[TopicPartition, ...] = ()) -> Name:
         """Return a client's transactional id. Its rival gets the same one."""
-        found = self.names.get(base)
-        if found is None:
-            found = self.names[base] = Name(base, bool(consumes))
-            found.consumes = consumes
-        return found
+        name = self.names.get(base)
+        if name is None:
+            name = self.names[base] = Name(base, bool(consumes))
+            name.consumes = consumes
+        return name
 
     # Excuses
 
@@ -121,20 +125,20 @@ class TransactionOracle(Oracle):
 
     def incarnation(self, name: str, now_s: float) -> Incarnation:
         """Note that a process asks for an epoch of a transactional id."""
-        found = Incarnation(
+        incarnation = Incarnation(
             name=name, number=len(self.incarnations), asked_s=now_s, excused=name in self.excused_names
         )
-        self.incarnations.append(found)
-        return found
+        self.incarnations.append(incarnation)
+        return incarnation
 
     def begin(self, incarnation: Incarnation, generation: int, now_s: float) -> Transaction:
         """Note that a client begins a transaction."""
-        found = Transaction(
+        transaction = Transaction(
             number=len(self.transactions), incarnation=incarnation, generation=generation, began_s=now_s
         )
-        self.transactions.append(found)
+        self.transactions.append(transaction)
         self.counts["transactions"] += 1
-        return found
+        return transaction
 
     def append(self, transaction: Transaction, append: Append) -> None:
         """Note that a value is about to be sent for the first time."""
@@ -164,16 +168,18 @@ class TransactionOracle(Oracle):
         """
         own = transaction.incarnation
         rivals = any(
-            one.name == own.name and one is not own and (one.known_s < 0 or one.known_s >= own.asked_s)
-            for one in self.incarnations
+            other.name == own.name
+            and other is not own
+            and (other.known_s < 0 or other.known_s >= own.asked_s)
+            for other in self.incarnations
         )
         timed_out = now_s - transaction.began_s >= timeout_ms / 1_000 * 0.7 or self.clocks_lie
         lost = (
             own.excused
             or own.repeated
             or any(
-                one.excused_s > NEVER_S and one.excused_s >= transaction.began_s - 30.0
-                for one in self.partitions.values()
+                partition.excused_s > NEVER_S and partition.excused_s >= transaction.began_s - 30.0
+                for partition in self.partitions.values()
             )
         )
         return rivals or timed_out or lost or self.coordinator_changed(own.name)

@@ -50,11 +50,11 @@ class TransactionReader:
             await self._read_committed(partition, follower)
             return
         position = 0 if excuses else self._uncommitted.get(partition, 0)
-        found = await read(
+        reading = await read(
             self._routes, self._oracle, partition, position, committed=False, follower=follower, wait_ms=100
         )
-        if found is not None:
-            self._uncommitted[partition] = found.position
+        if reading is not None:
+            self._uncommitted[partition] = reading.position
 
     async def _read_committed(self, partition: TopicPartition, follower: bool) -> None:
         excuses = self._oracle.partitions[partition].excuses
@@ -64,7 +64,7 @@ class TransactionReader:
             known = self._views[partition] = (excuses, view)
             self._oracle.views.append(view)
         view = known[1]
-        found = await read(
+        reading = await read(
             self._routes,
             self._oracle,
             partition,
@@ -73,6 +73,6 @@ class TransactionReader:
             follower=follower,
             wait_ms=100,
         )
-        if found is not None:
-            view.seen += readable(found.values)
-            view.position = found.position
+        if reading is not None:
+            view.seen += readable(reading.values)
+            view.position = reading.position

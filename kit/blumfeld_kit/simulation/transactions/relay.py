@@ -45,13 +45,13 @@ class Relay(TransactionalClient):
         self._positions = await offsets_of(self._routes, self._oracle, group, consumes, stable=True)
         while loop.time() < until_s and group == self._name.group:
             partition = consumes[random.randrange(len(consumes))]
-            found = await self._read(partition)
-            if found is None or found.position == self._positions[partition]:
+            reading = await self._read(partition)
+            if reading is None or reading.position == self._positions[partition]:
                 await asyncio.sleep(random.random() * PAUSE_S)
                 continue
             if group != self._name.group:
                 break
-            if not await self._work_off(session, group, partition, found):
+            if not await self._work_off(session, group, partition, reading):
                 return False
         return True
 
@@ -59,15 +59,15 @@ class Relay(TransactionalClient):
         follower = self._random.random() < FOLLOWER_CHANCE
         position = self._positions[partition]
         try:
-            found = await read(
+            reading = await read(
                 self._routes, self._oracle, partition, position, committed=True, follower=follower
             )
         except OSError:
             await self._routes.lost(partition)
             return None
-        if found is None or len(found.values) <= RECORDS_MAX:
-            return found
-        return Read(found.values[:RECORDS_MAX], found.values[RECORDS_MAX][0], found.data)
+        if reading is None or len(reading.values) <= RECORDS_MAX:
+            return reading
+        return Read(reading.values[:RECORDS_MAX], reading.values[RECORDS_MAX][0], reading.data)
 
     async def _work_off(self, session: Session, group: str, partition: TopicPartition, found: Read) -> bool:
         """Make outputs of what was read, and commit both. Return False if the process ends in the middle of it.
@@ -146,13 +146,13 @@ async def offsets_of(
     while True:
         try:
             connection = await routes.coordinator(group)
-            found = await fetch_offsets(connection, group, partitions, stable=stable)
+            offsets = await fetch_offsets(connection, group, partitions, stable=stable)
         except OSError:
-            found = None
-        if found is not None:
-            for partition, offset in found.items():
+            offsets = None
+        if offsets is not None:
+            for partition, offset in offsets.items():
                 _check_shown(oracle, group, partition, offset)
-            return {partition: max(offset, 0) for partition, offset in found.items()}
+            return {partition: max(offset, 0) for partition, offset in offsets.items()}
         if once or group in oracle.spoiled_groups:
             return {}
         await asyncio.sleep(RETRY_S * (0.5 + routes.random.random()))

@@ -111,10 +111,10 @@ class Session:
     # The coordinator
 
     async def _coordinator(self, kind: int, key: str) -> ClientConnection:
-        found = self._coordinators.get((kind, key))
-        if found is None or not found.is_open:
-            found = self._coordinators[kind, key] = await self._routes.coordinator(key, kind)
-        return found
+        connection = self._coordinators.get((kind, key))
+        if connection is None or not connection.is_open:
+            connection = self._coordinators[kind, key] = await self._routes.coordinator(key, kind)
+        return connection
 
     async def _ask(
         self,
@@ -233,14 +233,14 @@ class Session:
 
     async def add_partitions(self, partitions: Sequence[TopicPartition]) -> None:
         """Add partitions, where the generation asks for it. :raises EndedError: see there"""
-        new = [one for one in partitions if one not in self._added]
+        new = [candidate for candidate in partitions if candidate not in self._added]
         if self.generation > 1 or not new:
             return
         topics: dict[str, AddPartitionsToTxnTopic] = {}
-        for one in new:
-            topics.setdefault(one.topic, AddPartitionsToTxnTopic(name=one.topic)).partitions.append(
-                one.partition
-            )
+        for partition in new:
+            topics.setdefault(
+                partition.topic, AddPartitionsToTxnTopic(name=partition.topic)
+            ).partitions.append(partition.partition)
         request = AddPartitionsToTxnRequest(
             v3_and_below_transactional_id=self.transactional_id,
             v3_and_below_producer_id=self._identity.producer_id,
@@ -428,14 +428,14 @@ class Session:
 
 def _added_code(answer: AddPartitionsToTxnResponse) -> int:
     codes = [
-        one.partition_error_code
+        partition.partition_error_code
         for topic in answer.results_by_topic_v3_and_below
-        for one in topic.results_by_partition
+        for partition in topic.results_by_partition
     ]
-    told = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
-    return told[0] if told else ErrorCode.NONE
+    refusals = [code for code in codes if code not in (ErrorCode.NONE, ErrorCode.OPERATION_NOT_ATTEMPTED)]
+    return refusals[0] if refusals else ErrorCode.NONE
 
 
 def _offsets_code(answer: TxnOffsetCommitResponse) -> int:
-    codes = [one.error_code for topic in answer.topics for one in topic.partitions]
+    codes = [partition.error_code for topic in answer.topics for partition in topic.partitions]
     return next((code for code in codes if code), ErrorCode.NONE)

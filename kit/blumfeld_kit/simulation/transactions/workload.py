@@ -129,8 +129,8 @@ class Transactions(Cluster):
         """See the class. An operator moves partitions, the coordinators' too."""
         self._until_s, self._loop = until_s, world.loop
         runs: list[Coroutine[Any, Any, None]] = [self._watch_fails()]
-        work = [one for one in self.oracle.data() if one.topic == WORK]
-        made = [one for one in self.oracle.data() if one.topic == MADE]
+        work = [partition for partition in self.oracle.data() if partition.topic == WORK]
+        made = [partition for partition in self.oracle.data() if partition.topic == MADE]
         for number in range(world.shape.clients):
             kind = number % 4
             if kind == 0:
@@ -233,14 +233,18 @@ class Transactions(Cluster):
             raise ViolationError(f"a transaction hangs: {trouble}") from None
 
     async def _hanging(self, world: World, routes: Routes) -> str | None:
-        addresses = [(address_of(one), ADDRESS[1]) for one in self._brokers]
-        found = await open_transactions(routes, addresses)
-        if found is None:
+        addresses = [(address_of(node_id), ADDRESS[1]) for node_id in self._brokers]
+        descriptions = await open_transactions(routes, addresses)
+        if descriptions is None:
             return "a broker doesn't say which transactions are open"
         # What a coordinator lost may come back as a transaction that no partition lets it end.
-        found = [one for one in found if one.partition(" ")[0] not in self.oracle.excused_names]
-        if found:
-            return f"coordinators have {found}"
+        descriptions = [
+            description
+            for description in descriptions
+            if description.partition(" ")[0] not in self.oracle.excused_names
+        ]
+        if descriptions:
+            return f"coordinators have {descriptions}"
         for partition in self.oracle.partitions:
             image = self._watch.newest_image()
             assert image is not None
@@ -251,7 +255,7 @@ class Transactions(Cluster):
             high_watermark, stable = replica.readable_ends()
             if stable < high_watermark:
                 producers = replica.state.producers.producers()
-                still = [one for one in producers if one.txn_first_offset >= 0]
+                still = [producer for producer in producers if producer.txn_first_offset >= 0]
                 return (
                     f"{partition}: the last stable offset is {stable} of {high_watermark}, open are {still}"
                 )
